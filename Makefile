@@ -1,0 +1,61 @@
+# Every target sets up what it needs in .venv/, and again when pyproject.toml or the pins change.
+
+PYTHON ?= python3
+DEVICE ?= REFERENCE
+ARGS ?=
+
+BIN := .venv/bin
+TEST := .venv/test.stamp
+DEV := .venv/dev.stamp
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check conformance bench docs format pins clean
+
+help: ## Show this list.
+	@sed -nE 's/^([a-z]+):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: $(TEST) ## Run an example from end to end on the devices that are there.
+	$(BIN)/python examples/01_digits_hetero.py
+
+test: $(TEST) ## Run the unit, property and architecture tests (ARGS: more for pytest).
+	@$(BIN)/pytest $(ARGS)
+
+check: $(DEV) ## Check format, lint, types and architecture.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/python .ci/check_types.py
+	$(BIN)/pytest --quiet tests/architecture
+
+conformance: $(TEST) ## Run the shared suite on one device: make conformance DEVICE=REFERENCE.
+	AIOINFER_CONFORMANCE_DEVICE=$(DEVICE) $(BIN)/pytest tests/conformance tests/onnx_backend $(ARGS)
+
+bench: $(TEST) ## Run the benchmarks (ARGS: passed on).
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+docs: $(TEST) ## Run every fenced example of README.md and docs/.
+	$(BIN)/pytest tests/docs $(ARGS)
+
+format: $(DEV) ## Format the sources, and mend what the linter can.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+pins: $(DEV) ## Resolve constraints.txt again; it keeps what still fits (ARGS=--upgrade moves all).
+	$(INSTALL) uv
+	$(BIN)/uv pip compile --quiet --universal --all-extras --no-annotate --no-header \
+		pyproject.toml -o constraints.txt $(ARGS)
+
+clean: ## Delete the environment and everything that was built.
+	rm -rf .venv build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+$(TEST): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[test]'
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[test,dev]'
+	@touch $@ $(TEST)

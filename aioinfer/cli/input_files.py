@@ -1,0 +1,201 @@
+"""Inputs from files: .npy, .npz, raw .bin and images, alone, in lists and in folders.
+
+An item of -i is ``[NAME:]PATH``. PATH is a file, a folder, or several of them with commas between.
+Arrays keep the shape of their file; raw bytes and images take the shape of the benchmark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import TensorError, nearest
+from ..runtime.graph import DType, TensorType, shape_text
+from ..runtime.tensor import Port, check_value
+from .arguments import OptionError
+from .image_files import IMAGE_SUFFIXES, read_images
+
+__all__ = ["GivenFiles", "find_files", "load_arrays", "load_shaped"]
+
+ARRAY_SUFFIXES = (".npy", ".npz")
+RAW_SUFFIX = ".bin"
+SUFFIXES = (*ARRAY_SUFFIXES, RAW_SUFFIX, *IMAGE_SUFFIXES)
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class GivenFiles:
+    """The files of each input, in order; ``bundles`` are .npz files that name their inputs."""
+
+    by_input: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    bundles: tuple[Path, ...] = ()
+
+
+def find_files(items: Iterable[str], ports: Sequence[Port]) -> GivenFiles:
+    """Find the files that the items of -i name.
+
+    Raises OptionError for an unknown input, a missing file, a folder without inputs, and a path
+    without a name where the model has several inputs.
+    """
+    by_input: dict[str, list[Path]] = {}
+    bundles: list[Path] = []
+    for item in items:
+        name, paths = _split(item, ports)
+        for path in paths:
+            if name is None and path.suffix.lower() == ".npz":
+                bundles.append(path)
+                continue
+            if name is None:
+                name = _only_input(item, ports)
+            by_input.setdefault(name, []).append(path)
+    return GivenFiles({name: tuple(paths) for name, paths in by_input.items()}, tuple(bundles))
+
+
+def load_arrays(files: GivenFiles, ports: Sequence[Port]) -> dict[str, list[Array]]:
+    """Read the files that say their own shape, .npy and .npz, checked against the ports.
+
+    Raises TensorError for a file that cannot be read or does not fit its input.
+    """
+    by_name = {port.name: port for port in ports}
+    loaded: dict[str, list[Array]] = {}
+    for path in files.bundles:
+        for name, array in _read_bundle(path, ports).items():
+            loaded.setdefault(name, []).append(_fitting(array, by_name[name], path))
+    for name, paths in files.by_input.items():
+        for path in paths:
+            if path.suffix.lower() in ARRAY_SUFFIXES:
+                array = _read_array(path, name)
+                loaded.setdefault(name, []).append(_fitting(array, by_name[name], path))
+    return loaded
+
+
+def load_shaped(
+    files: GivenFiles, ports: Sequence[Port], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, list[Array]]:
+    """Read raw files and images into the shapes of the benchmark.
+
+    A batch is filled with as many images, which follow each other in rotation. Pixels are 0 to 255
+    whatever the type.
+    """
+    by_name = {port.name: port for port in ports}
+    loaded: dict[str, list[Array]] = {}
+    for name, paths in files.by_input.items():
+        port = by_name[name]
+        raw = [path for path in paths if path.suffix.lower() == RAW_SUFFIX]
+        images = [path for path in paths if path.suffix.lower() in IMAGE_SUFFIXES]
+        shape = shapes.get(name, ())
+        arrays = [_read_raw(path, _dtype(port, path), name, shape) for path in raw]
+        if images:
+            arrays += read_images(images, _dtype(port, images[0]), name, shape)
+        if arrays:
+            loaded[name] = arrays
+    return loaded
+
+
+def _split(item: str, ports: Sequence[Port]) -> tuple[str | None, list[Path]]:
+    names = [port.name for port in ports if item.startswith(f"{port.name}:")]
+    name = max(names, key=len, default=None)
+    text = item if name is None else item[len(name) + 1 :]
+    if Path(text).exists():
+        return name, _expand(Path(text), item)
+    parts = text.split(",")
+    missing = next((part for part in parts if not Path(part).exists()), None)
+    if missing is None:
+        return name, [path for part in parts for path in _expand(Path(part), item)]
+    before, colon, after = missing.partition(":")
+    if name is None and colon and Path(after).exists():
+        known = [port.name for port in ports]
+        raise OptionError(
+            f"-i {item!r}: the model has no input {before!r}"
+            + (nearest(before, known) or f"; it has {', '.join(map(str, ports)) or 'none'}")
+        )
+    raise OptionError(f"-i {item!r}: there is no file or folder {missing!r}")
+
+
+def _expand(path: Path, item: str) -> list[Path]:
+    if path.is_dir():
+        found = sorted(inner for inner in path.iterdir() if inner.suffix.lower() in SUFFIXES)
+        if not found:
+            raise OptionError(
+                f"-i {item!r}: folder {str(path)!r} has no file that ends in {', '.join(SUFFIXES)}"
+            )
+        return found
+    if path.suffix.lower() not in SUFFIXES:
+        raise OptionError(
+            f"-i {item!r}: cannot tell what {path.name!r} holds; it should end in one of "
+            f"{', '.join(SUFFIXES)}"
+        )
+    return [path]
+
+
+def _only_input(item: str, ports: Sequence[Port]) -> str:
+    if len(ports) != 1:
+        raise OptionError(
+            f"-i {item!r}: the model has {len(ports)} inputs; say which with NAME:{item}, where "
+            f"NAME is one of {', '.join(port.name for port in ports)}"
+        )
+    return ports[0].name
+
+
+def _read_bundle(path: Path, ports: Sequence[Port]) -> dict[str, Array]:
+    arrays = _load(path, "")
+    names = {port.name for port in ports}
+    named = {name: array for name, array in arrays.items() if name in names}
+    if not named and len(ports) == 1 and len(arrays) == 1:
+        return {ports[0].name: next(iter(arrays.values()))}
+    if not named:
+        raise OptionError(
+            f"-i {str(path)!r}: it holds {', '.join(sorted(arrays)) or 'nothing'}, and the model's "
+            f"inputs are {', '.join(map(str, ports)) or 'none'}"
+        )
+    return named
+
+
+def _read_array(path: Path, name: str) -> Array:
+    arrays = _load(path, name)
+    if name in arrays:
+        return arrays[name]
+    if len(arrays) != 1:
+        raise OptionError(
+            f"-i '{name}:{path}': it holds {len(arrays)} arrays and none is called {name!r}"
+        )
+    return next(iter(arrays.values()))
+
+
+def _load(path: Path, name: str) -> dict[str, Array]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {name: loaded}
+        with loaded:
+            return {key: loaded[key] for key in loaded.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise TensorError(f"cannot read {str(path)!r} as a numpy file: {error}") from error
+
+
+def _fitting(array: Array, port: Port, path: Path) -> Array:
+    checked: Array = check_value(array, port, f"file {path.name!r}")
+    return checked
+
+
+def _dtype(port: Port, path: Path) -> np.dtype[Any]:
+    if not isinstance(port.type, TensorType) or port.type.dtype is DType.STRING:
+        raise TensorError(f"file {path.name!r} cannot fill input {port}; give a .npy file")
+    return port.type.dtype.numpy
+
+
+def _read_raw(path: Path, dtype: np.dtype[Any], name: str, shape: tuple[int, ...]) -> Array:
+    wanted = math.prod(shape) * dtype.itemsize
+    content = path.read_bytes()
+    if len(content) != wanted:
+        raise TensorError(
+            f"file {path.name!r} has {len(content)} bytes, and input {name!r} with shape "
+            f"{shape_text(shape)} of {dtype} takes {wanted}"
+        )
+    return np.frombuffer(content, dtype).reshape(shape)

@@ -1,0 +1,158 @@
+"""Measuring: inferences one after another, or many at once on an event loop, until a limit.
+
+What is measured goes into a :class:`Measurement` that the caller owns, so that an interrupt or an
+error leaves what was measured so far.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+from .inputs import InputSets
+
+__all__ = [
+    "Limits",
+    "Measurement",
+    "measure_async",
+    "measure_sync",
+    "run_on_event_loop",
+    "whole_rounds",
+]
+
+Clock = Callable[[], int]
+
+
+class SyncRequest(Protocol):
+    """What ``measure_sync`` needs of a request."""
+
+    def infer_sync(self, inputs: Any) -> Any: ...
+
+
+class AsyncRequest(Protocol):
+    """What ``measure_async`` needs of a request."""
+
+    async def infer(self, inputs: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop, whichever comes first: a number of inferences, seconds; None: no limit."""
+
+    count: int | None
+    duration_s: float | None
+
+
+@dataclass
+class Measurement:
+    """Latencies in the order in which the inferences finished. Times are of the clock, in ns."""
+
+    limits: Limits
+    clock: Clock = perf_counter_ns
+    latencies_ns: list[int] = field(default_factory=list)
+    started_ns: int = 0
+    ended_ns: int = 0
+    issued_count: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many inferences have finished."""
+        return len(self.latencies_ns)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from the start to the last inference that finished."""
+        return max(0, self.ended_ns - self.started_ns) / 1e9
+
+    @property
+    def latencies_ms(self) -> list[float]:
+        """The latencies in milliseconds."""
+        return [latency_ns / 1e6 for latency_ns in self.latencies_ns]
+
+    @property
+    def progress(self) -> float:
+        """How much of the nearer limit is used up, 0 to 1."""
+        shares = [0.0]
+        if self.limits.count:
+            shares.append(self.count / self.limits.count)
+        if self.limits.duration_s and self.started_ns:
+            shares.append((self.clock() - self.started_ns) / 1e9 / self.limits.duration_s)
+        return min(1.0, max(shares))
+
+    def start(self) -> None:
+        """Note the start; nothing is measured before."""
+        self.started_ns = self.ended_ns = self.clock()
+
+    def take(self) -> int | None:
+        """Return the number of the inference to run next, or None when a limit is reached."""
+        count, duration_s = self.limits.count, self.limits.duration_s
+        if count is not None and self.issued_count >= count:
+            return None
+        if duration_s is not None and self.clock() - self.started_ns >= duration_s * 1e9:
+            return None
+        self.issued_count += 1
+        return self.issued_count - 1
+
+    def finish(self, began_ns: int) -> None:
+        """Note that an inference has finished that began at a time of the clock."""
+        self.ended_ns = self.clock()
+        self.latencies_ns.append(self.ended_ns - began_ns)
+
+
+def whole_rounds(count: int, request_count: int) -> int:
+    """Round a number of inferences up to a multiple of the requests: the last round is full."""
+    return -(-count // request_count) * request_count
+
+
+def measure_sync(request: SyncRequest, inputs: InputSets, measurement: Measurement) -> None:
+    """Infer one after another on this thread; raises what the request raises."""
+    measurement.start()
+    while (number := measurement.take()) is not None:
+        values = inputs.at(number)
+        began_ns = measurement.clock()
+        request.infer_sync(values)
+        measurement.finish(began_ns)
+
+
+async def measure_async(
+    requests: Sequence[AsyncRequest], inputs: InputSets, measurement: Measurement
+) -> None:
+    """Keep all requests in flight, each awaited by a task of its own.
+
+    The first error ends the others and is raised as it is.
+    """
+
+    async def work(request: AsyncRequest) -> None:
+        while (number := measurement.take()) is not None:
+            values = inputs.at(number)
+            began_ns = measurement.clock()
+            await request.infer(values)
+            measurement.finish(began_ns)
+
+    measurement.start()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for request in requests:
+                tasks.create_task(work(request))
+    except BaseExceptionGroup as group:
+        raise _first_error(group) from None
+
+
+def run_on_event_loop(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a coroutine on uvloop's event loop if that is installed, else on asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        make_loop = None
+    else:
+        make_loop = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(main())
+
+
+def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first_error(first) if isinstance(first, BaseExceptionGroup) else first

@@ -1,0 +1,273 @@
+"""The grammar of the command line: commands, options and their help."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from .. import __version__
+from .arguments import (
+    CommandParser,
+    choice,
+    duration,
+    percentile_number,
+    positive_integer,
+    whole_number,
+)
+
+__all__ = ["build_parser"]
+
+DESCRIPTION = """\
+Run ONNX models on one device, or split over several.
+
+A device is written NAME, NAME.ID or, for one made of others, VIRTUAL:A,B:
+CPU, REFERENCE.1, HETERO:CUDA,CPU. Without -d it is AUTO, the best one there is."""
+
+DEVICES = """\
+List the devices that are there, and why others are not."""
+
+QUERY = """\
+Say for each node of a model whether a device runs it, or why not. On a HETERO
+device, show the partition: which node runs where and why, and what crosses
+from one subgraph to another. Exit code 1 if no device takes a node."""
+
+QUERY_EXAMPLES = """\
+examples:
+  aioinfer query model.onnx -d REFERENCE
+  aioinfer query model.onnx -d HETERO:REFERENCE.0,REFERENCE.1 \\
+      --affinity conv1=REFERENCE.0 --affinity conv2=REFERENCE.1 --svg cut.svg"""
+
+BENCHMARK = """\
+Measure a model on a device: latency and throughput, with random or given
+inputs. The first inference is measured apart and left out. Ctrl-C prints what
+was measured so far."""
+
+BENCHMARK_EXAMPLES = """\
+examples:
+  aioinfer benchmark -m model.onnx -d CPU
+  aioinfer benchmark -m model.onnx -d CPU -hint latency -api sync -niter 100
+  aioinfer benchmark -m bert.onnx -shape "ids[8,128],mask[8,128]" -t 30
+  aioinfer benchmark -m model.onnx -i image:cat.npy -pc -report result.json"""
+
+
+def build_parser() -> CommandParser:
+    """Make the parser; a parsed command has its name in ``command``."""
+    parser = CommandParser(
+        prog="aioinfer",
+        description=DESCRIPTION,
+        epilog="aioinfer COMMAND --help tells the options of a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"aioinfer {__version__}")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    _add_devices(commands.add_parser("devices", help="list the devices", description=DEVICES))
+    _add_query(
+        commands.add_parser(
+            "query",
+            help="show which device runs which node, and why",
+            description=QUERY,
+            epilog=QUERY_EXAMPLES,
+        )
+    )
+    _add_benchmark(
+        commands.add_parser(
+            "benchmark",
+            help="measure latency and throughput",
+            description=BENCHMARK,
+            epilog=BENCHMARK_EXAMPLES,
+            usage="aioinfer benchmark -m MODEL [-d DEVICE] [options]",
+        )
+    )
+    return parser
+
+
+def _add_devices(parser: CommandParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    _add_common(parser)
+
+
+def _add_query(parser: CommandParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="the ONNX file")
+    _add_device(parser)
+    _add_affinity(parser)
+    _add_config(parser)
+    _add_shapes(parser.add_argument_group("shapes (with them, every cut is known in bytes)"))
+    results = parser.add_argument_group("results")
+    results.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    results.add_argument("--dot", metavar="FILE", type=Path, help="draw the partition for Graphviz")
+    results.add_argument("--svg", metavar="FILE", type=Path, help="draw the partition as a picture")
+    results.add_argument(
+        "--save-subgraphs",
+        metavar="DIR",
+        type=Path,
+        help="write each subgraph of the partition as an .onnx file",
+    )
+    _add_common(parser)
+
+
+def _add_benchmark(parser: CommandParser) -> None:
+    what = parser.add_argument_group("what")
+    what.add_argument(
+        "-m", "--model", dest="m", metavar="MODEL", required=True, help="the ONNX file"
+    )
+    _add_device(what)
+    what.add_argument(
+        "-hint",
+        "--hint",
+        metavar="HINT",
+        type=choice(
+            "latency",
+            "throughput",
+            "cumulative_throughput",
+            "none",
+            tput="throughput",
+            ctput="cumulative_throughput",
+        ),
+        help="what the device tunes for: latency, throughput, cumulative_throughput or none "
+        "(default: latency for -api sync, else throughput)",
+    )
+    what.add_argument(
+        "-api",
+        "--api",
+        metavar="API",
+        type=choice("sync", "async"),
+        default="async",
+        help="sync: one request, one inference after another; async: many requests, awaited "
+        "(default)",
+    )
+    _add_affinity(what)
+    _add_limits(parser.add_argument_group("how long (default: 10 seconds)"))
+    _add_data(parser.add_argument_group("shapes and inputs"))
+    _add_resources(parser.add_argument_group("resources"))
+    _add_reports(parser.add_argument_group("reports"))
+    _add_common(parser)
+
+
+def _add_limits(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "-niter",
+        "--niter",
+        metavar="COUNT",
+        type=positive_integer,
+        help="stop after so many inferences, rounded up to a multiple of the requests",
+    )
+    group.add_argument(
+        "-t",
+        "--time",
+        dest="t",
+        metavar="SECONDS",
+        type=duration,
+        help="stop after so long; with -niter, whichever comes first",
+    )
+
+
+def _add_data(group: argparse._ArgumentGroup) -> None:
+    _add_shapes(group)
+    group.add_argument(
+        "-i",
+        "--input",
+        dest="i",
+        metavar="[NAME:]PATH",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="take inputs from .npy, .npz, .bin or image files, or from folders of them; several "
+        "rotate (default: random)",
+    )
+    group.add_argument(
+        "--seed",
+        metavar="NUMBER",
+        type=whole_number,
+        default=0,
+        help="seed of the random inputs (default: 0)",
+    )
+
+
+def _add_resources(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "-nireq",
+        "--nireq",
+        metavar="COUNT",
+        type=positive_integer,
+        help="requests in flight (default: what the network finds optimal)",
+    )
+    group.add_argument(
+        "-nstreams",
+        "--nstreams",
+        metavar="COUNT",
+        help="inferences that the device computes side by side, or AUTO; CUDA:2,CPU:4 for the "
+        "devices of a virtual one; needs -hint none",
+    )
+    _add_config(group)
+
+
+def _add_reports(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "-latency_percentile",
+        "--latency-percentile",
+        metavar="NUMBER",
+        type=percentile_number,
+        default=50,
+        help="the percentile that is shown first, 1 to 100 (default: 50, the median)",
+    )
+    group.add_argument("-pc", "--pc", action="store_true", help="measure each node, slowest first")
+    group.add_argument(
+        "-report",
+        "--report",
+        metavar="FILE",
+        type=Path,
+        help="write options, results and every latency as JSON",
+    )
+
+
+def _add_device(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "-d",
+        "--device",
+        dest="d",
+        metavar="DEVICE",
+        default="AUTO",
+        help="a device, see aioinfer devices (default: AUTO)",
+    )
+
+
+def _add_shapes(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "-shape",
+        "--shape",
+        metavar="SHAPES",
+        help='shapes of inputs, such as "image[1,3,224,224],x[2,3]"; [1,3] alone is for all',
+    )
+    group.add_argument(
+        "-b",
+        "--batch",
+        dest="b",
+        metavar="COUNT",
+        type=positive_integer,
+        help="length of the first dimension of every input where the model leaves it open",
+    )
+
+
+def _add_affinity(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--affinity",
+        metavar="NODE=DEVICE",
+        action="append",
+        default=[],
+        help="run a node on this device of HETERO; may be repeated",
+    )
+
+
+def _add_config(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--config",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="set a property of the device, or with DEVICE:KEY=VALUE of one device of a virtual "
+        "one; may be repeated",
+    )
+
+
+def _add_common(parser: CommandParser) -> None:
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.set_defaults(parser=parser)

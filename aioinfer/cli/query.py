@@ -1,0 +1,139 @@
+"""``aioinfer query``: which device runs which node, why, and what a partition looks like."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from rich.console import Console
+
+from ..errors import NotSupportedError
+from ..runtime.core import Core
+from ..runtime.device_name import parse_device
+from ..runtime.executable_network import ExecutableNetwork
+from ..runtime.graph import Model, TensorType
+from ..runtime.passes import SupportMap
+from ..runtime.tensor import ports_of
+from .console import make_console, print_table
+from .device_config import device_config
+from .report import json_value
+from .shapes import choose_shapes, parse_shapes
+from .subgraph_files import save_subgraphs
+
+__all__ = ["run_query"]
+
+
+def run_query(parsed: argparse.Namespace) -> int:
+    """Print the answer for each node, and the partition; 1 if a node is not supported."""
+    config = device_config(parsed.config, parsed.affinity)
+    with Core() as core:
+        model = core.read_model(parsed.model)
+        if parsed.shape is not None or parsed.b is not None:
+            _set_shapes(model, parsed.shape, parsed.b)
+        support = core.query_network(model, parsed.d, config)
+        is_supported = all(answer.supported for answer in support.values())
+        network = None
+        if _is_partitioning(core, parsed.d):
+            network = core.load_network(model, parsed.d, config) if is_supported else None
+        elif parsed.dot or parsed.svg or parsed.save_subgraphs:
+            raise NotSupportedError(
+                f"{parsed.d} runs a model whole, so there is no partition to draw or save; "
+                f"query a device such as 'HETERO:CUDA,CPU'"
+            )
+        if parsed.json:
+            print(json.dumps(_document(parsed.d, model, support, network), indent=2))
+        else:
+            _print_answers(make_console(), parsed.d, model, support, network)
+        if network is not None:
+            _write_files(parsed, network)
+    return 0 if is_supported else 1
+
+
+def _set_shapes(model: Model, text: str | None, batch: int | None) -> None:
+    asked = parse_shapes(text) if text is not None else {}
+    chosen = choose_shapes(ports_of(model.inputs), asked, batch)
+    for value in model.inputs:
+        if isinstance(value.type, TensorType):
+            value.type = TensorType(value.type.dtype, chosen.shapes[value.name])
+
+
+def _is_partitioning(core: Core, device: str) -> bool:
+    """Tell whether a network on the device is cut into subgraphs."""
+    keys = core.get_metric(parse_device(device).name, "SUPPORTED_CONFIG_KEYS")
+    return "AFFINITY" in keys
+
+
+def _print_answers(
+    console: Console,
+    device: str,
+    model: Model,
+    support: SupportMap,
+    network: ExecutableNetwork | None,
+) -> None:
+    if network is not None:
+        console.print(network.explain(), soft_wrap=True)
+        return
+    rows = []
+    for node in model.graph.nodes:
+        answer = support[node.name]
+        rows.append((node.name, node.op, "yes" if answer.supported else "NO", answer.reason))
+    print_table(
+        console,
+        f"{model.name} on {device}",
+        ["node", "operator", "supported", "reason"],
+        rows,
+        fold=["node", "operator", "reason"],
+    )
+    refused = sum(not answer.supported for answer in support.values())
+    verdict = f"{refused} of {len(support)} nodes cannot run" if refused else "every node can run"
+    console.print(f"{verdict} on {device}")
+
+
+def _document(
+    device: str, model: Model, support: SupportMap, network: ExecutableNetwork | None
+) -> dict[str, Any]:
+    return {
+        "model": model.name,
+        "device": device,
+        "supported": all(answer.supported for answer in support.values()),
+        "nodes": [
+            {
+                "name": node.name,
+                "op": node.op,
+                "supported": support[node.name].supported,
+                "reason": support[node.name].reason,
+            }
+            for node in model.graph.nodes
+        ],
+        "partition": None if network is None else _partition_document(network),
+    }
+
+
+def _partition_document(network: Any) -> dict[str, Any]:
+    partition = network.partition
+    return {
+        "devices": list(partition.devices),
+        "subgraphs": [
+            {
+                "index": subgraph.index,
+                "device": subgraph.device,
+                "needs": list(subgraph.needs),
+                "inputs": list(subgraph.inputs),
+                "outputs": list(subgraph.outputs),
+                "nodes": [json_value(vars(node)) for node in subgraph.nodes],
+            }
+            for subgraph in partition.subgraphs
+        ],
+        "cuts": [json_value(vars(cut)) for cut in partition.cuts],
+        "removed_nodes": list(partition.removed_nodes),
+    }
+
+
+def _write_files(parsed: argparse.Namespace, network: Any) -> None:
+    if parsed.dot is not None:
+        parsed.dot.write_text(network.diagram("dot"), encoding="utf-8")
+    if parsed.svg is not None:
+        parsed.svg.write_text(network.diagram("svg"), encoding="utf-8")
+    if parsed.save_subgraphs is not None:
+        save_subgraphs(network.subgraph_models(), parsed.save_subgraphs)

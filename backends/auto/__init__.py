@@ -1,0 +1,1 @@
+"""AUTO: the first device that can run a whole model."""

@@ -1,0 +1,108 @@
+"""The AUTO plugin: the first device, in an order, that can run the whole model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...errors import DeviceError, NotSupportedError
+from ...runtime.device_name import parse_device
+from ...runtime.executable_network import ExecutableNetwork
+from ...runtime.graph import Model
+from ...runtime.passes import SupportMap
+from ...runtime.properties import Configuration
+from ...runtime.virtual_plugin import VirtualPlugin
+
+__all__ = ["AutoPlugin"]
+
+DEFAULT_ORDER = ("CUDA", "CPU", "OPENCL", "ONNXRUNTIME", "REFERENCE")
+"""Fastest first; without a list, the devices that are there are tried in this order."""
+
+LISTED_NODES = 3
+"""How many refused nodes of one device an error names."""
+
+_log = logging.getLogger("aioinfer.AUTO")
+
+
+class AutoPlugin(VirtualPlugin):
+    """Chooses one device for a whole model; what it is told goes on to that device.
+
+    The network that is loaded is the device's own.
+    """
+
+    def query_network(self, model: Model, config: Configuration) -> SupportMap:
+        """Answer as the chosen device does; if none takes every node, as the first one there."""
+        choice = self._choose(model, config)
+        if not choice.answers:
+            raise choice.error()
+        return choice.answers[choice.device or next(iter(choice.answers))]
+
+    def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        choice = self._choose(model, config)
+        if choice.device is None:
+            raise choice.error()
+        _log.info("model %r goes to %s; %s", model.name, choice.device, choice.refusals or "")
+        return self.core.load_network(
+            model, choice.device, self.device_config(choice.device, config)
+        )
+
+    def _choose(self, model: Model, config: Configuration) -> _Choice:
+        choice = _Choice(f"{self.name} for model {model.name!r}")
+        devices = self._candidates(config)
+        for device in devices:
+            try:
+                self.core.resolve_device(device)
+            except DeviceError as error:
+                choice.refusals.append(f"{device} is not there: {error}")
+                continue
+            values = self.device_config(device, config)
+            answers = choice.answers[device] = self.core.query_network(model, device, values)
+            refused = _refused(answers)
+            if not refused:
+                choice.device = device
+                break
+            choice.refusals.append(f"{device} refuses {_listed(refused)}")
+        return choice
+
+    def _candidates(self, config: Configuration) -> list[str]:
+        """List the devices to try; raises DeviceError for a listed one that nobody has heard of."""
+        listed = self.devices_without_counts(config)
+        known = self.core.plugin_names
+        for device in listed:
+            if parse_device(device).name not in known:
+                self.core.resolve_device(device)
+        devices = listed or [name for name in DEFAULT_ORDER if name in known]
+        self.check_device_properties(config, devices)
+        return devices
+
+
+@dataclass
+class _Choice:
+    """Which device it is, or why it is none."""
+
+    where: str
+    device: str | None = None
+    answers: dict[str, SupportMap] = field(default_factory=dict)
+    refusals: list[str] = field(default_factory=list)
+
+    def error(self) -> NotSupportedError:
+        reasons = ". ".join(self.refusals) or f"none of {list(DEFAULT_ORDER)} is installed"
+        return NotSupportedError(
+            f"{self.where}: no device runs every node. {reasons}. Split the model with HETERO, or "
+            f"give the operators with Core.add_extension"
+        )
+
+
+def _refused(answers: SupportMap) -> dict[str, str]:
+    return {name: answer.reason for name, answer in answers.items() if not answer.supported}
+
+
+def _listed(refused: dict[str, str]) -> str:
+    def texts() -> Iterable[str]:
+        for name in list(refused)[:LISTED_NODES]:
+            yield f"{name!r} ({refused[name]})"
+        if len(refused) > LISTED_NODES:
+            yield f"{len(refused) - LISTED_NODES} more nodes"
+
+    return ", ".join(texts())

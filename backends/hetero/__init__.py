@@ -1,0 +1,1 @@
+"""HETERO: one model over several devices."""

@@ -1,0 +1,252 @@
+"""A model over several devices: one network for each subgraph, and runs that link them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from ...errors import NotSupportedError
+from ...executors import NOW, HostReady, Lane, Ready, StreamsConfig, StreamsExecutor, Then
+from ...runtime.executable_network import ExecutableNetwork, Slot
+from ...runtime.graph import Graph, Model, copy_graph
+from ...runtime.pipeline import GraphRun, Stage, Stop
+from ...runtime.plugin import CoreHandle
+from ...runtime.properties import Configuration, Metric
+from ...runtime.tensor import Port, ports_of
+from ...runtime.tracing import Span, SpanRecorder, StageTally
+from .cutting import CutModel
+from .diagram import subgraphs_svg
+from .dot import subgraphs_dot
+from .explain import explain_partition
+from .partition import Partition
+from .sub_request import LinkedRun, SubNetwork
+
+__all__ = ["HeteroNetwork"]
+
+
+class HeteroNetwork(ExecutableNetwork):
+    """A model compiled for several devices; ``partition`` says which node runs where and why.
+
+    It owns the networks of its subgraphs and closes them. Each run goes through them as a graph:
+    what does not depend on each other runs side by side, and runs follow each other through the
+    devices. A traced span carries the id of the outer request.
+    """
+
+    def __init__(
+        self,
+        original: Model,
+        model: Model,
+        cut: CutModel,
+        networks: Sequence[ExecutableNetwork],
+        partition: Partition,
+        config: Configuration,
+        core: CoreHandle,
+    ) -> None:
+        super().__init__(
+            name=original.name,
+            device=f"{config.device}:{','.join(partition.devices)}",
+            inputs=ports_of(original.inputs),
+            outputs=ports_of(original.outputs),
+            config=config,
+            core=core,
+        )
+        self.partition = partition
+        self._graph, self._cut = model.graph, cut
+        self._subnetworks = _subnetworks(cut, networks, self.inputs)
+        self._networks = tuple(networks)
+        self._needs = cut.needs()
+        # An output that no node makes is copied, and a large copy must not run just anywhere.
+        self._copies: StreamsExecutor | None = None
+        if None in cut.outputs:
+            self._copies = core.executors.acquire(StreamsConfig("HETERO.copy"))
+            self._needs.append([])
+        self._unseen = SpanRecorder(capacity=0)
+        self._provide_slots([_HeteroSlot(self) for _ in range(self._wanted_slot_count())])
+
+    def _wanted_slot_count(self) -> int:
+        """Count what keeps every device busy; the subgraphs of one device share its executors."""
+        by_device: dict[tuple[str, ...], int] = {}
+        for network in self._networks:
+            key = network.execution_devices
+            by_device[key] = max(by_device.get(key, 0), network.optimal_request_count)
+        count = sum(by_device.values())
+        wanted = int(self.config["PERFORMANCE_HINT_NUM_REQUESTS"])
+        return max(1, min(count, wanted) if wanted else count)
+
+    @property
+    def networks(self) -> tuple[ExecutableNetwork, ...]:
+        """The networks of the subgraphs, in order of execution; they are this network's own."""
+        return self._networks
+
+    @property
+    def execution_devices(self) -> tuple[str, ...]:
+        devices = [name for network in self._networks for name in network.execution_devices]
+        return tuple(dict.fromkeys(devices))
+
+    @property
+    def has_perf_count(self) -> bool:
+        return any(network.has_perf_count for network in self._networks)
+
+    def runtime_graph(self) -> Graph:
+        """Return a copy of the whole graph; metadata says device (affinity) and subgraph.
+
+        Names of nodes that passes have removed are in ``partition.removed_nodes``.
+        """
+        graph = copy_graph(self._graph)
+        owners = {
+            node.name: subgraph for subgraph in self.partition.subgraphs for node in subgraph.nodes
+        }
+        for node in graph.nodes:
+            node.affinity = owners[node.name].device
+            node.metadata["subgraph"] = str(owners[node.name].index)
+        return graph
+
+    def explain(self) -> str:
+        return explain_partition(self.partition)
+
+    def diagram(self, language: Literal["dot", "svg"]) -> str:
+        """Draw the subgraphs, their nodes and what crosses between them."""
+        return (subgraphs_dot if language == "dot" else subgraphs_svg)(self.partition)
+
+    def subgraph_models(self) -> list[tuple[str, Model]]:
+        """Return each subgraph's device and a copy of its model, in order of execution."""
+        return [(piece.device, piece.model.copy()) for piece in self._cut.subgraphs]
+
+    def trace(self) -> list[Span]:
+        spans = [
+            span._replace(stage=_prefixed(index, span.stage))
+            for index, network in enumerate(self._networks)
+            for span in network.trace()
+        ]
+        return sorted(spans, key=lambda span: span.started_ns)
+
+    def _stage_tallies(self) -> list[StageTally]:
+        tallies = [
+            dataclasses.replace(tally, stage=_prefixed(index, tally.stage))
+            for index, network in enumerate(self._networks)
+            for tally in network._stage_tallies()
+        ]
+        lanes: dict[str, int] = {}
+        for tally in tallies:
+            lanes[tally.executor] = max(lanes.get(tally.executor, 0), tally.lane_count)
+        return [dataclasses.replace(item, lane_count=lanes[item.executor]) for item in tallies]
+
+    def _metrics(self) -> Sequence[Metric]:
+        return [
+            Metric("NUMBER_OF_SUBGRAPHS", lambda _: len(self._networks), "Pieces of the model."),
+            Metric(
+                "DEVICE_PROPERTIES",
+                lambda _: {
+                    subgraph.device: dict(network.config)
+                    for subgraph, network in zip(
+                        self.partition.subgraphs, self._networks, strict=True
+                    )
+                },
+                "What each device was given: {device: {key: value}}.",
+            ),
+        ]
+
+    def export(self, target: Any = None) -> bytes:
+        raise NotSupportedError(
+            f"{self.device} cannot export a network: its devices cannot; save the model and load "
+            f"it again"
+        )
+
+    def _release_device(self) -> None:
+        for network in self._networks:
+            network.close()
+        if self._copies is not None:
+            self._core.executors.release(self._copies)
+
+
+class _HeteroSlot(Slot):
+    """One run through the networks of all subgraphs."""
+
+    def __init__(self, network: HeteroNetwork) -> None:
+        self._network = network
+
+    def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> GraphRun:
+        network = self._network
+        linked = LinkedRun(network._subnetworks, self.bindings, stop)
+        stages = linked.stages()
+        if network._copies is not None:
+            stages.append(Stage("copy", network._copies, self._copy_passed))
+        # The networks of the subgraphs record what ran; that this run bound them is no stage.
+        recorder = network._unseen
+        ended = partial(self._ended, linked, then)
+        run = GraphRun(stages, network._needs, stop, ended, recorder, self.bindings.run_id)
+        run.start(after)
+        return run
+
+    def _ended(self, run: LinkedRun, then: Then, ready: Ready, error: BaseException | None) -> None:
+        """Collect the outputs as soon as the last token says that they are there."""
+        if error is not None or ready.is_ready:
+            then(ready, error or ready.error or self._collect(run))
+            return
+        collected = HostReady()
+        ready.when_ready(lambda late: collected.fire(late or self._collect(run)))
+        then(collected, None)
+
+    def _collect(self, run: LinkedRun) -> BaseException | None:
+        network, bindings = self._network, self.bindings
+        try:
+            made = dict(bindings.results)
+            bindings.results.clear()
+            for port, place in zip(network.outputs, network._cut.outputs, strict=True):
+                source = made if place is None else run.made_by(place.subgraph)
+                bindings.results[port.name] = source[port.name]
+            if bindings.profile is not None:
+                for index in range(len(network._networks)):
+                    bindings.profile += [
+                        dataclasses.replace(entry, name=_prefixed(index, entry.name))
+                        for entry in run.profile_of(index)
+                    ]
+        except BaseException as error:
+            return error
+        return None
+
+    def _copy_passed(self, _lane: Lane) -> Ready:
+        network, bindings = self._network, self.bindings
+        for index, port in enumerate(network.outputs):
+            if network._cut.outputs[index] is not None:
+                continue
+            name = network._cut.passed_inputs.get(index)
+            value = network._cut.constants[index] if name is None else bindings.inputs[name]
+            bindings.deliver(port.name, _copy(value))
+        return NOW
+
+
+def _subnetworks(
+    cut: CutModel, networks: Sequence[ExecutableNetwork], inputs: Sequence[Port]
+) -> list[SubNetwork]:
+    linked: list[list[tuple[str, int]]] = [[] for _ in networks]
+    for link in cut.links:
+        for target in link.targets:
+            linked[target.subgraph].append((link.value, link.source.subgraph))
+    outer: list[list[str]] = [[] for _ in networks]
+    for port, places in zip(inputs, cut.inputs, strict=True):
+        for place in places:
+            outer[place.subgraph].append(port.name)
+    return [
+        SubNetwork(
+            network,
+            tuple(outer[index]),
+            tuple(linked[index]),
+            tuple(port.name for port in network.outputs),
+        )
+        for index, network in enumerate(networks)
+    ]
+
+
+def _prefixed(index: int, name: str) -> str:
+    return f"subgraph{index}: {name}"
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return np.array(value, order="C") if isinstance(value, np.ndarray) else value

@@ -1,0 +1,199 @@
+"""The HETERO plugin: one model over several devices, each node where it was asked for or fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from ...errors import DeviceError, NotSupportedError
+from ...runtime.executable_network import ExecutableNetwork
+from ...runtime.graph import Model
+from ...runtime.graph.traversal import all_nodes
+from ...runtime.passes import Support, SupportMap, specialize_with_report
+from ...runtime.properties import (
+    INPUT_SHAPES,
+    Configuration,
+    Property,
+    parse_text,
+)
+from ...runtime.virtual_plugin import VirtualPlugin
+from .affinity import NodeOrigin, Placement, place_nodes, refuse, wishes_of
+from .cutting import CutModel, cut_model, node_edges
+from .dump import dump_diagrams
+from .executable_network import HeteroNetwork
+from .partition import Partition, make_partition
+from .schedule import execution_order
+from .selection import select_subgraphs
+from .signatures import subgraph_signatures
+
+__all__ = ["AFFINITY", "DUMP_GRAPH", "HeteroPlugin"]
+
+
+def _parse_affinity(given: Any) -> Mapping[str, str]:
+    if not isinstance(given, Mapping):
+        raise ValueError("a mapping node name -> device is wanted")
+    for node, device in given.items():
+        if not isinstance(node, str) or not isinstance(device, str):
+            raise ValueError(f"node names and devices are strings, and {node!r}: {device!r} is not")
+    return MappingProxyType(dict(given))
+
+
+AFFINITY: Property[Mapping[str, str]] = Property(
+    "AFFINITY",
+    _parse_affinity,
+    MappingProxyType({}),
+    "Which node of the file runs where: {node: device}. The other nodes go to the first device of "
+    "the list that supports them.",
+    only_at_load=True,
+)
+DUMP_GRAPH = Property(
+    "DUMP_GRAPH",
+    parse_text,
+    "",
+    "A folder to write the partition to, as dot and SVG: hetero_affinity_<model> shows nodes, "
+    "hetero_subgraphs_<model> subgraphs and cuts. '' writes nothing.",
+)
+
+
+@dataclass(frozen=True)
+class _Division:
+    """A model cut for its devices, before they compile it."""
+
+    model: Model
+    cut: CutModel
+    partition: Partition
+
+
+class HeteroPlugin(VirtualPlugin):
+    """Splits a model into subgraphs and loads each on its device.
+
+    Streams and threads are properties of the devices; give them through DEVICE_PROPERTIES.
+    """
+
+    standard_properties: ClassVar[Sequence[Property[Any]]] = tuple(
+        declared
+        for declared in VirtualPlugin.standard_properties
+        if declared.key not in ("NUM_STREAMS", "INFERENCE_NUM_THREADS")
+    )
+    properties: ClassVar[Sequence[Property[Any]]] = (
+        *VirtualPlugin.properties,
+        AFFINITY,
+        DUMP_GRAPH,
+    )
+
+    def import_network(self, blob: bytes, config: Configuration) -> ExecutableNetwork:
+        raise NotSupportedError(
+            f"{self.name} imports no networks, because its devices export none; load the model"
+        )
+
+    def query_network(self, model: Model, config: Configuration) -> SupportMap:
+        """Answer for each original node: which device takes it, or each device's reason."""
+        devices = self._devices(config)
+        _, nodes, placed, refused = self._place(model, devices, config)
+        answers: SupportMap = {}
+        for node in nodes:
+            for name in node.origins:
+                if node.name in refused:
+                    reasons = refused[node.name].items()
+                    text = "; ".join(f"{device}: {reason}" for device, reason in reasons)
+                    answers[name] = Support(False, text)
+                elif answers.get(name, Support(True)).supported:
+                    placement = placed[node.name]
+                    answers[name] = Support(True, f"on {placement.device}, {placement.reason}")
+        return answers
+
+    def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        devices = self._devices(config)
+        configs = {device: self._device_values(device, config) for device in devices}
+        division = self._divide(model, devices, config)
+        if config[DUMP_GRAPH]:
+            dump_diagrams(division.partition, config[DUMP_GRAPH])
+        shapes = subgraph_signatures(division.model, division.cut, config[INPUT_SHAPES])
+        networks: list[ExecutableNetwork] = []
+        try:
+            for piece, signatures in zip(division.cut.subgraphs, shapes, strict=True):
+                values = {**configs[piece.device]}
+                if signatures:
+                    values[INPUT_SHAPES.key] = signatures
+                networks.append(self.core.load_network(piece.model, piece.device, values))
+            return HeteroNetwork(
+                model,
+                division.model,
+                division.cut,
+                networks,
+                division.partition,
+                config,
+                self.core,
+            )
+        except BaseException:
+            for network in networks:
+                network.close()
+            raise
+
+    def _devices(self, config: Configuration) -> list[str]:
+        devices = self.devices_without_counts(config)
+        if not devices:
+            raise DeviceError(
+                f"{self.name} needs devices: name them in the device, as in "
+                f"'{self.name}:CUDA,CPU', or in MULTI_DEVICE_PRIORITIES"
+            )
+        for device in devices:
+            self.core.resolve_device(device)
+        self.check_device_properties(config, devices)
+        return devices
+
+    def _device_values(self, device: str, config: Configuration) -> dict[str, Any]:
+        values = self.device_config(device, config)
+        values.pop(INPUT_SHAPES.key, None)  # the shapes of the whole model are not those of a part
+        return values
+
+    def _place(
+        self, model: Model, devices: Sequence[str], config: Configuration
+    ) -> tuple[Model, list[NodeOrigin], dict[str, Placement], dict[str, dict[str, str]]]:
+        """Copy the model and decide for each of its nodes."""
+        copied = model.copy()
+        for node in copied.graph.nodes:
+            node.fused_from = node.fused_from or (node.name,)
+        nodes = [
+            NodeOrigin(node.name, node.op, node.fused_from, node.affinity)
+            for node in copied.graph.nodes
+        ]
+        main = {node.name for node in nodes}
+        inner = [node.name for node in all_nodes(copied.graph) if node.name not in main]
+        wishes = wishes_of(nodes, config[AFFINITY], devices, inner)
+        answers = {
+            device: self.core.query_network(copied, device, self._device_values(device, config))
+            for device in devices
+        }
+        return copied, nodes, *place_nodes(nodes, wishes, answers)
+
+    def _divide(self, model: Model, devices: Sequence[str], config: Configuration) -> _Division:
+        copied, nodes, placed, refused = self._place(model, devices, config)
+        if refused:
+            raise refuse(nodes, refused, f"{self.name}:{','.join(devices)}")
+        # Before the passes, so that none of them merges nodes of different devices.
+        for node in copied.graph.nodes:
+            node.affinity = placed[node.name].device
+        whole, report = specialize_with_report(copied, {})
+        names = [node.name for node in whole.graph.nodes]
+        edges = node_edges(whole.graph)
+        affinity = {node.name: str(node.affinity) for node in whole.graph.nodes}
+        subgraphs = select_subgraphs(names, edges, affinity, devices)
+        ordered = [subgraphs[index] for index in execution_order(subgraphs, edges, names)]
+        cut = cut_model(whole, ordered)
+        by_origin: dict[str, Placement] = {}
+        for origin in nodes:
+            for name in origin.origins:
+                by_origin.setdefault(name, placed[origin.name])
+        partition = make_partition(
+            whole, cut, by_origin, _main_names(report.removed_names, nodes), devices
+        )
+        return _Division(whole, cut, partition)
+
+
+def _main_names(removed: Sequence[str], nodes: Sequence[NodeOrigin]) -> list[str]:
+    """Leave out what was in bodies: those are not placed, so nobody misses them."""
+    known = {name for node in nodes for name in node.origins}
+    return [name for name in removed if name in known]

@@ -1,0 +1,122 @@
+"""One run over linked networks: a sub-request is an executor, and the run owns what crosses.
+
+Theory of operation. A stage of the outer run binds the boundary tensors of one sub-run, and its
+executor starts that sub-run with the token of the values that it takes. Nothing is copied and
+nobody waits: a device gets its sub-run while the bytes may still be on their way. Only a value of
+which nothing is there yet (its shape depends on data) is waited for. Results stay with the outer
+run until it has ended, so a sub-network's slot is free as soon as they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...executors import NO_LANE, NOW, Lane, Ready, TaskExecutor, Then
+from ...runtime.bindings import Bindings
+from ...runtime.executable_network import ExecutableNetwork
+from ...runtime.pipeline import Stage, Stop
+
+__all__ = ["LinkedRun", "SubNetwork", "SubRequestExecutor"]
+
+
+@dataclass(frozen=True)
+class SubNetwork:
+    """The network of one subgraph and where its inputs come from, by name."""
+
+    network: ExecutableNetwork
+    outer_inputs: tuple[str, ...]
+    linked_inputs: tuple[tuple[str, int], ...]
+    """(name, index of the subgraph that makes it)."""
+    outputs: tuple[str, ...]
+
+
+class LinkedRun:
+    """The tensors of one outer run: what it was given, and what its sub-runs have made."""
+
+    def __init__(self, subnetworks: Sequence[SubNetwork], outer: Bindings, stop: Stop) -> None:
+        self._subnetworks, self._outer = subnetworks, outer
+        self.stop = stop
+        self._bindings: list[Bindings | None] = [None] * len(subnetworks)
+
+    def stages(self) -> list[Stage]:
+        """Make a stage for each subgraph, in their order."""
+        stages = []
+        for index, subnetwork in enumerate(self._subnetworks):
+            executor = SubRequestExecutor(self, index, subnetwork)
+            stages.append(Stage(executor.name, executor, executor.bind))
+        return stages
+
+    def can_bind(self, index: int) -> bool:
+        """True if every value that the sub-run takes is there, perhaps without its bytes."""
+        return all(
+            name in self.made_by(source) for name, source in self._subnetworks[index].linked_inputs
+        )
+
+    def made_by(self, index: int) -> dict[str, Any]:
+        """Return what a sub-run has made so far, by name."""
+        bindings = self._bindings[index]
+        return {} if bindings is None else bindings.results
+
+    def bind(self, index: int) -> Bindings:
+        """Make the bindings of a sub-run; it is the outer run to everybody who looks at it."""
+        subnetwork, outer = self._subnetworks[index], self._outer
+        inputs = {name: outer.inputs[name] for name in subnetwork.outer_inputs}
+        for name, source in subnetwork.linked_inputs:
+            inputs[name] = self.made_by(source)[name]
+        bindings = self._bindings[index] = Bindings(
+            inputs,
+            outer.ticket,
+            outer.run_id,
+            bound={name: outer.bound[name] for name in subnetwork.outputs if name in outer.bound},
+            profile=[] if subnetwork.network.has_perf_count else None,
+        )
+        return bindings
+
+    def profile_of(self, index: int) -> list[Any]:
+        """Return the node times that a sub-run has noted."""
+        bindings = self._bindings[index]
+        return [] if bindings is None else list(bindings.profile or ())
+
+
+class SubRequestExecutor(TaskExecutor):
+    """A run of another network as a place to run a stage; for one outer run."""
+
+    def __init__(self, run: LinkedRun, index: int, subnetwork: SubNetwork) -> None:
+        super().__init__(f"subgraph{index}")
+        self._run, self._index, self._subnetwork = run, index, subnetwork
+        self._bindings: Bindings | None = None
+
+    def bind(self, _lane: Lane) -> Ready:
+        """Bind the boundary tensors: the function of the stage."""
+        self._bindings = self._run.bind(self._index)
+        return NOW
+
+    def run(self, function: Callable[[Lane], Ready], after: Ready, then: Then) -> None:
+        if after.is_ready or self._run.can_bind(self._index):
+            self._start(function, after, then)
+            return
+
+        def start_late(_error: BaseException | None) -> None:
+            try:
+                self._start(function, after, then)
+            except BaseException as refused:
+                then(after, refused)
+
+        after.when_ready(start_late)
+
+    def _start(self, function: Callable[[Lane], Ready], after: Ready, then: Then) -> None:
+        try:
+            if after.is_ready and after.error is not None:
+                raise after.error
+            function(NO_LANE)
+        except BaseException as error:
+            then(after, error)
+            return
+        bindings, self._bindings = self._bindings, None
+        assert bindings is not None  # bind is the function
+        self._subnetwork.network.start_run(bindings, self._run.stop, after, then)
+
+    def close(self) -> None:
+        """Do nothing: it has no thread, and the sub-network has an owner."""

@@ -1,0 +1,251 @@
+"""A graph as a list of steps over numbered slots, and a run of it.
+
+Theory of operation. :func:`compile_steps` plans: each value gets a slot, each node a kernel, and
+each step the slots that nobody reads after it. A run copies the row of slots, in which constants
+already stand, and walks the steps; nothing else is decided then. A body of a control-flow node is
+Steps of its own; values that it captures are handed to it by reference, like inputs.
+
+Values may share memory on the way: a Reshape gives a view. What leaves a run shares none, see
+``outputs.py``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...errors import GraphError, TensorError
+from ...runtime.graph import Graph, Node, Value
+from ...runtime.operators import Operator
+from .control_flow import CONTROL_FLOW, Body, ControlFlow, Run
+from .failure import explain
+from .outputs import detach_outputs
+
+__all__ = ["FindKernel", "Steps", "compile_steps"]
+
+_NONE = 0  # the slot that stays None: for optional inputs that are not given
+
+
+class FindKernel(Protocol):
+    """Chooses what runs a node; see finder.KernelFinder."""
+
+    def __call__(self, node: Node) -> Operator: ...
+
+    def runs_bodies_of(self, node: Node) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One node: read ``inputs``, write ``outputs``, then empty ``drops``; all are slots."""
+
+    kernel: Operator | None
+    flow: ControlFlow | None
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    needed_count: int
+    drops: tuple[int, ...]
+    name: str
+    op: str
+    fused_from: tuple[str, ...]
+
+    def run(self, values: list[Any], run: Run) -> None:
+        given = [values[slot] for slot in self.inputs]
+        made: Sequence[Any]
+        if self.kernel is None:
+            assert self.flow is not None
+            made = self.flow(given, run)
+        else:
+            try:
+                made = self.kernel(*given)
+            except Exception as error:
+                raise explain(error, self.name, self.op, given) from error
+        if len(made) < self.needed_count:
+            raise TensorError(
+                f"{self.op} (node {self.name!r}) gave {len(made)} outputs where "
+                f"{self.needed_count} are used; its kernel has to return a tuple of all"
+            )
+        for slot, value in zip(self.outputs, made, strict=False):
+            values[slot] = value
+        for slot in self.drops:
+            values[slot] = None
+
+
+class Steps:
+    """A compiled graph; immutable, so any number of threads may run it at once."""
+
+    def __init__(
+        self,
+        steps: Sequence[_Step],
+        template: Sequence[Any],
+        inputs: Mapping[str, int],
+        captured: Sequence[int],
+        outputs: Sequence[int],
+    ) -> None:
+        self._steps = tuple(steps)
+        self._template = list(template)
+        self._inputs = dict(inputs)
+        self._input_slots = tuple(inputs.values())
+        self._captured = tuple(captured)
+        self._outputs = tuple(outputs)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        stop: Callable[[], None] | None = None,
+        profile: list[tuple[tuple[str, ...], str, int, int]] | None = None,
+    ) -> list[Any]:
+        """Run all steps on this thread, and give the graph's outputs in order.
+
+        Inputs by name: arrays, lists or None; they are read only. Outputs are C-contiguous arrays
+        (lists of them, None) that share memory with nothing. ``stop`` is called before each node,
+        also inside bodies, and ends the run by raising. ``profile`` receives an entry a node of
+        the graph: (original names, operator, start_ns, end_ns). Raises TensorError, or DeviceError
+        when memory runs out, naming the node.
+        """
+        missing = self._inputs.keys() - inputs.keys()
+        if missing:
+            raise TensorError(f"inputs {sorted(missing)} are not given; needed: {[*self._inputs]}")
+        given = [inputs[name] for name in self._inputs]
+        with np.errstate(all="ignore"):
+            results = self.execute(given, (), Run(stop), profile)
+        return detach_outputs(results, given)
+
+    def execute(
+        self,
+        inputs: Sequence[Any],
+        captured: Sequence[Any],
+        run: Run,
+        profile: list[tuple[tuple[str, ...], str, int, int]] | None = None,
+    ) -> list[Any]:
+        """Run the steps on values in the order of inputs and captures; outputs may be shared."""
+        values = self._template.copy()
+        for slot, value in zip(self._input_slots, inputs, strict=True):
+            values[slot] = value
+        for slot, value in zip(self._captured, captured, strict=True):
+            values[slot] = value
+        stop = run.stop
+        for step in self._steps:
+            if stop is not None:
+                stop()
+            if profile is None:
+                step.run(values, run)
+                continue
+            start_ns = time.perf_counter_ns()
+            step.run(values, run)
+            profile.append((step.fused_from, step.op, start_ns, time.perf_counter_ns()))
+        return [values[slot] for slot in self._outputs]
+
+
+def compile_steps(graph: Graph, find_kernel: FindKernel) -> Steps:
+    """Plan the execution of a whole graph; changes nothing in it.
+
+    Raises UnsupportedOpError for a node without a kernel, and GraphError for a graph that uses
+    values of another one.
+    """
+    captured = graph.captured_values()
+    if any(not value.is_constant for value in captured):
+        names = [value.name for value in captured if not value.is_constant]
+        raise GraphError(
+            f"graph {graph.name!r} uses {names} of an outer graph; make them inputs first"
+        )
+    return _Planner(graph, find_kernel).plan(())
+
+
+class _Planner:
+    """Collects slots and steps of one graph."""
+
+    def __init__(self, graph: Graph, find_kernel: FindKernel) -> None:
+        self._graph, self._find_kernel = graph, find_kernel
+        self._template: list[Any] = [None]
+        self._slots: dict[Value, int] = {}
+
+    def plan(self, captured: Sequence[Value]) -> Steps:
+        """Make the steps; ``captured`` are the outer values, in the order in which they come."""
+        inputs = {value.name: self._new_slot(value) for value in self._graph.inputs}
+        captured_slots = [self._new_slot(value) for value in captured]
+        steps = [
+            self._plan_node(node)
+            for node in self._graph.nodes
+            if not all(value.is_constant for value in node.outputs)
+        ]
+        outputs = [self._slot(value) for value in self._graph.outputs]
+        return Steps(_with_drops(steps, outputs), self._template, inputs, captured_slots, outputs)
+
+    def _new_slot(self, value: Value) -> int:
+        self._template.append(_read_only(value.constant))
+        slot = self._slots[value] = len(self._template) - 1
+        return slot
+
+    def _slot(self, value: Value | None) -> int:
+        if value is None:
+            return _NONE
+        if value in self._slots:
+            return self._slots[value]
+        if not value.is_constant:
+            raise GraphError(
+                f"graph {self._graph.name!r} uses {value.name!r} before it is made; sort its nodes"
+            )
+        return self._new_slot(value)
+
+    def _plan_node(self, node: Node) -> _Step:
+        inputs = [self._slot(value) for value in node.inputs]
+        kernel, flow = None, None
+        if self._find_kernel.runs_bodies_of(node):
+            flow = CONTROL_FLOW[node.domain, node.op_type](
+                node,
+                {
+                    key: self._plan_body(attribute, inputs)
+                    for key, attribute in node.attributes.items()
+                    if isinstance(attribute, Graph)
+                },
+            )
+        else:
+            kernel = self._find_kernel(node)
+        used = [value for value in node.outputs if value.uses or value.is_graph_output]
+        return _Step(
+            kernel,
+            flow,
+            tuple(inputs),
+            tuple(self._slots.get(value) or self._new_slot(value) for value in node.outputs),
+            max((value.output_index + 1 for value in used), default=0),
+            (),
+            node.name,
+            node.op,
+            node.fused_from,
+        )
+
+    def _plan_body(self, body: Graph, inputs: list[int]) -> Body:
+        """Plan a body; what it captures is put behind the node's inputs."""
+        captured = [value for value in body.captured_values() if not value.is_constant]
+        places = range(len(inputs), len(inputs) + len(captured))
+        inputs.extend(self._slot(value) for value in captured)
+        return Body(_Planner(body, self._find_kernel).plan(captured), tuple(places))
+
+
+def _read_only(constant: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any] | None:
+    """View a constant so that no kernel can write it; also hides that it is memory-mapped."""
+    if constant is None:
+        return None
+    view = np.asarray(constant).view()
+    view.flags.writeable = False
+    return view
+
+
+def _with_drops(steps: Sequence[_Step], outputs: Sequence[int]) -> list[_Step]:
+    """Note for each step the slots that no later step reads and that are not returned."""
+    kept = {_NONE, *outputs}
+    planned: list[_Step] = []
+    for step in reversed(steps):
+        read = dict.fromkeys((*step.inputs, *step.outputs))
+        drops = tuple(slot for slot in read if slot not in kept)
+        kept.update(drops)
+        planned.append(dataclasses.replace(step, drops=drops))
+    return planned[::-1]

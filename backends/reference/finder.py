@@ -1,0 +1,77 @@
+"""Which kernel runs a node: an extension, one of ours, or ONNX's operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...errors import UnsupportedOpError
+from ...runtime.graph import Node
+from ...runtime.operators import (
+    Operator,
+    OperatorError,
+    as_operator,
+    find_unsupported,
+    make_operator,
+)
+from .control_flow import CONTROL_FLOW
+from .kernels import find_kernel
+
+__all__ = ["ExtensionKernel", "KernelFinder"]
+
+ExtensionKernel = Callable[..., Any]
+"""A user's kernel: ``function(*inputs, **attributes)`` gives an array, or a tuple of arrays.
+
+It may be called by several threads at once, must not write its inputs, and hands over what it
+returns.
+"""
+
+
+class KernelFinder:
+    """Answers for one network: ``finder(node)`` gives what runs it. Thread-safe.
+
+    ``extensions`` maps (domain, operator) to a user's kernel, which goes before all others.
+    """
+
+    def __init__(
+        self,
+        opsets: Mapping[str, int],
+        extensions: Mapping[tuple[str, str], ExtensionKernel] | None = None,
+        device: str = "REFERENCE",
+    ) -> None:
+        self._opsets = dict(opsets)
+        self._extensions = dict(extensions or {})
+        self._device = device
+
+    def __call__(self, node: Node) -> Operator:
+        """Bind the kernel of a node; raises UnsupportedOpError where there is none."""
+        extension = self._extensions.get((node.domain, node.op_type))
+        if extension is not None:
+            return as_operator(extension, node.attributes)
+        own = find_kernel(node)
+        if own is not None:
+            return own.bind(node)
+        try:
+            return make_operator(node, self._opsets)
+        except OperatorError as error:
+            raise UnsupportedOpError(node.name, node.op, self._device, error.reason) from error
+
+    def runs_bodies_of(self, node: Node) -> bool:
+        """True for control flow, unless an extension takes the operator."""
+        key = node.domain, node.op_type
+        return key in CONTROL_FLOW and key not in self._extensions
+
+    def find_unsupported(self, node: Node) -> str | None:
+        """Say why a node cannot run, or None if it can; looks into bodies, needs no inputs."""
+        if (node.domain, node.op_type) in self._extensions:
+            return None
+        if self.runs_bodies_of(node):
+            for body in node.bodies():
+                for inner in body.nodes:
+                    reason = self.find_unsupported(inner)
+                    if reason is not None:
+                        return f"its body has {inner.op} (node {inner.name!r}): {reason}"
+            return None
+        if find_kernel(node) is not None:
+            return None
+        return find_unsupported(node, self._opsets)

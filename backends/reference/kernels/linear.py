@@ -1,0 +1,62 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .registry import Array, kernel
+
+__all__ = ["gemm", "matmul", "matmul_integer"]
+
+
+@kernel("MatMul")
+def matmul(a: Array, b: Array) -> Any:
+    """Multiply as numpy.matmul does: the last two axes, the others broadcast."""
+    if a.dtype != b.dtype:
+        raise TypeError(f"both inputs need one element type, and have {a.dtype} and {b.dtype}")
+    if a.ndim <= 2 and b.ndim <= 2:
+        return np.dot(a, b)
+    return np.matmul(a, b)
+
+
+@kernel("Gemm")
+def gemm(
+    a: Array,
+    b: Array,
+    c: Array | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Any:
+    """Give alpha * a @ b + beta * c, with a and b transposed on request; c is broadcast."""
+    if a.ndim != 2 or b.ndim != 2:
+        raise ValueError(f"a and b need two axes each, and have shapes {a.shape} and {b.shape}")
+    made = np.dot(a.T if transA else a, b.T if transB else b)
+    # float32 is the type of the attributes: a product with 1 changes nothing in it, or in float64.
+    is_wide = a.dtype == np.float32 or a.dtype == np.float64
+    if alpha != 1.0 or not is_wide:
+        made = made * np.float32(alpha)
+    if c is not None and beta != 0.0:
+        made = made + (c if beta == 1.0 and is_wide else c * np.float32(beta))
+    return np.asarray(made).astype(a.dtype, copy=False)
+
+
+@kernel("MatMulInteger")
+def matmul_integer(
+    a: Array,
+    b: Array,
+    a_zero_point: Array | None = None,
+    b_zero_point: Array | None = None,
+) -> Any:
+    """Multiply 8-bit integers exactly; gives int32. Zero points are of a row, or of a column."""
+    # Sums of 8-bit products are exact in float64, whose products run in BLAS; integers' do not.
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    if a_zero_point is not None:
+        wide_a -= a_zero_point[:, None] if a_zero_point.ndim == 1 and a.ndim > 1 else a_zero_point
+    if b_zero_point is not None:
+        wide_b -= b_zero_point
+    return np.asarray(np.matmul(wide_a, wide_b)).astype(np.int64).astype(np.int32)

@@ -1,0 +1,73 @@
+"""Normalizations and softmax."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....runtime.graph import Node
+from .registry import Array, kernel
+
+__all__ = ["batch_normalization", "local_response", "log_softmax", "softmax"]
+
+
+def _is_inference(node: Node) -> bool:
+    return not node.attributes.get("training_mode")
+
+
+@kernel("BatchNormalization", accepts=_is_inference)
+def batch_normalization(
+    x: Array,
+    scale: Array,
+    bias: Array,
+    mean: Array,
+    variance: Array,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+) -> Any:
+    """Normalize each channel by its given statistics. x: (N, C, ...), the others: (C,)."""
+    shape = (-1, *[1] * (x.ndim - 2))
+    centred = x - mean.reshape(shape)
+    made = scale.reshape(shape) * centred / np.sqrt(variance.reshape(shape) + np.float32(epsilon))
+    return np.asarray(made + bias.reshape(shape)).astype(x.dtype, copy=False)
+
+
+@kernel("Softmax")
+def softmax(x: Array, *, axis: int = -1) -> Any:
+    """Give exp(x) over its sum along an axis."""
+    if not x.size:
+        return x.copy()
+    made = np.exp(x - x.max(axis=axis, keepdims=True))
+    made /= made.sum(axis=axis, keepdims=True)
+    return made
+
+
+@kernel("LogSoftmax")
+def log_softmax(x: Array, *, axis: int = -1) -> Any:
+    """Give the logarithm of softmax, also where softmax itself would vanish."""
+    if not x.size:
+        return x.copy()
+    shifted = x - x.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+@kernel("LRN")
+def local_response(
+    x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
+) -> Any:
+    """Divide by a power of the squares summed over ``size`` neighbouring channels.
+
+    x: (N, C, ...). onnx.reference sums for the first N channels only.
+    """
+    squares = np.square(x.astype(np.float64))
+    before, after = (size - 1) // 2, math.ceil((size - 1) / 2) + 1
+    sums = np.zeros_like(squares)
+    channels = x.shape[1]
+    for channel in range(channels):
+        near = slice(max(channel - before, 0), min(channel + after, channels))
+        sums[:, channel] = squares[:, near].sum(axis=1)
+    return (x / (bias + (alpha / size) * sums) ** beta).astype(x.dtype)

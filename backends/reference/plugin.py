@@ -1,0 +1,95 @@
+"""The REFERENCE plugin: correct answers for practically all of ONNX, on any machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+
+from ...errors import DeviceError, PropertyError, UnsupportedOpError
+from ...executors import allowed_cpus
+from ...runtime.executable_network import ExecutableNetwork
+from ...runtime.extension import Extension
+from ...runtime.graph import Model
+from ...runtime.plugin import CoreHandle, Plugin
+from ...runtime.properties import Configuration
+from .executable_network import ReferenceNetwork
+from .finder import KernelFinder
+
+__all__ = ["ReferencePlugin"]
+
+DEVICE_COUNT_VARIABLE = "AIOINFER_REFERENCE_DEVICES"
+"""The environment variable that says how many independent devices there are; 2 by default."""
+
+
+class ReferencePlugin(Plugin):
+    """Runs each operator on numpy, one node at a time. The oracle for every other device.
+
+    Its devices are independent: each has streams of its own, so HETERO is real on any machine.
+    """
+
+    def __init__(self, core: CoreHandle, name: str) -> None:
+        super().__init__(core, name)
+        self._device_count = _device_count(os.environ.get(DEVICE_COUNT_VARIABLE))
+        self._lock = threading.Lock()
+        self._extensions: dict[tuple[str, str], Extension] = {}
+
+    def device_ids(self) -> list[str]:
+        return [str(index) for index in range(self._device_count)]
+
+    def full_device_name(self, device_id: str) -> str:
+        return f"numpy reference {device_id or '0'} on {platform.machine()}"
+
+    def capabilities(self) -> list[str]:
+        return ["FP64", "FP32", "FP16", "BF16", "INT8", "INT4", "STRING", "DYNAMIC"]
+
+    def stream_range(self) -> tuple[int, int]:
+        return (1, max(2, allowed_cpus().count))
+
+    def check_values(self, config: Configuration) -> None:
+        if config["INFERENCE_PRECISION_HINT"] != "f32":
+            raise PropertyError(
+                f"{self.name} computes in the model's own types; leave INFERENCE_PRECISION_HINT at "
+                f"'f32' (given: {config['INFERENCE_PRECISION_HINT']!r})",
+                "INFERENCE_PRECISION_HINT",
+                self.name,
+            )
+        if config["INFERENCE_NUM_THREADS"]:
+            raise PropertyError(
+                f"{self.name} leaves threads inside an operator to numpy; set NUM_STREAMS, or the "
+                f"variable of your BLAS (given: INFERENCE_NUM_THREADS="
+                f"{config['INFERENCE_NUM_THREADS']})",
+                "INFERENCE_NUM_THREADS",
+                self.name,
+            )
+
+    def add_extension(self, extension: Extension) -> None:
+        with self._lock:
+            self._extensions = {
+                **self._extensions,
+                (extension.domain, extension.op_type): extension,
+            }
+
+    def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
+        finder = self._finder(model, config)
+        reasons = ((node.name, finder.find_unsupported(node)) for node in model.graph.nodes)
+        return {name: reason for name, reason in reasons if reason is not None}
+
+    def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        for node, reason in self.find_unsupported(model, config).items():
+            raise UnsupportedOpError(node, model.node(node).op, config.device, reason)
+        return ReferenceNetwork(
+            model, config, self.core, self._finder(model, config), tuple(self._extensions.values())
+        )
+
+    def _finder(self, model: Model, config: Configuration) -> KernelFinder:
+        kernels = {key: extension.kernel for key, extension in self._extensions.items()}
+        return KernelFinder(model.opsets, kernels, config.device)
+
+
+def _device_count(text: str | None) -> int:
+    if text is None:
+        return 2
+    if not text.isdigit() or int(text) < 1:
+        raise DeviceError(f"{DEVICE_COUNT_VARIABLE}={text!r}: a number of at least 1 is wanted")
+    return int(text)

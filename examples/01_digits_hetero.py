@@ -1,0 +1,103 @@
+"""Classify handwritten digits on two devices at once, from 64 concurrent tasks.
+
+A convolutional network is split over two independent devices so that each runs several pieces of
+it. Every request passes through all pieces, and many requests are under way at once, so both
+devices work at the same time. Exit code 1 if the accuracy is not what the model is known to reach.
+
+Run it with ``make demo``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+import aioinfer
+
+DIGITS = Path(__file__).parent / "digits"
+DEVICE = "HETERO:REFERENCE.0,REFERENCE.1"
+FIRST, SECOND = "REFERENCE.0", "REFERENCE.1"
+AFFINITY = {
+    **dict.fromkeys(["scale", "conv1", "relu1"], FIRST),
+    **dict.fromkeys(["conv2", "relu2", "pool1"], SECOND),
+    **dict.fromkeys(["conv3", "norm3"], FIRST),
+    **dict.fromkeys(["add3", "relu3"], SECOND),
+    **dict.fromkeys(["flatten", "fc1", "relu4", "fc2"], FIRST),
+}
+TASK_COUNT = 64
+EXPECTED_ACCURACY = 0.97
+
+
+async def classify(network: aioinfer.ExecutableNetwork, images: np.ndarray) -> np.ndarray:
+    """Give each image to whichever of the tasks is free; returns the predicted digits."""
+    predicted = np.full(len(images), -1)
+    indices = iter(range(len(images)))
+
+    async def work() -> None:
+        request = network.create_infer_request()
+        for index in indices:
+            outputs = await request.infer({"image": images[index : index + 1]})
+            predicted[index] = outputs["logits"].argmax()
+            progress.advance(bar)
+
+    with Progress(transient=True) as progress:
+        bar = progress.add_task("classifying", total=len(images))
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(TASK_COUNT):
+                tasks.create_task(work())
+    return predicted
+
+
+async def main() -> int:
+    console = Console()
+    data = np.load(DIGITS / "digits_heldout.npz")
+    async with aioinfer.Core() as core:
+        network = await core.load_network_async(
+            DIGITS / "digits.onnx", DEVICE, {"AFFINITY": AFFINITY}
+        )
+        await network.infer(data["images"][:1])  # the first inference also warms up
+
+        started_s = time.perf_counter()
+        predicted = await classify(network, data["images"])
+        elapsed_s = time.perf_counter() - started_s
+
+        console.print(network.explain())
+        console.print(stage_table(network))
+        accuracy = float((predicted == data["labels"]).mean())
+        console.print(
+            f"{len(predicted)} held-out images, {TASK_COUNT} tasks: "
+            f"{len(predicted) / elapsed_s:.0f} requests/s, accuracy {accuracy:.2%}"
+        )
+    if accuracy < EXPECTED_ACCURACY:
+        console.print(f"the accuracy should be at least {EXPECTED_ACCURACY:.0%}", style="red")
+        return 1
+    return 0
+
+
+def stage_table(network: aioinfer.ExecutableNetwork) -> Table:
+    """Show how long each stage took and how busy each executor was."""
+    statistics = network.statistics()
+    table = Table(title="stages")
+    for heading in ("stage", "executor", "runs", "mean ms", "waited ms", "executor busy"):
+        table.add_column(heading, justify="left" if heading in ("stage", "executor") else "right")
+    for stage in statistics.stages:
+        table.add_row(
+            stage.stage,
+            stage.executor,
+            str(stage.count),
+            f"{stage.mean_service_s * 1e3:.3f}",
+            f"{stage.mean_queue_s * 1e3:.3f}",
+            f"{statistics.busy_shares[stage.executor]:.0%}",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,70 @@
+"""Where stages run: the executor contract and the executors that keep it."""
+
+from ..errors import ClosedError as ClosedError  # first: outside the package this import must fail
+from .base import (
+    NO_LANE,
+    NOW,
+    HostReady,
+    Lane,
+    Ready,
+    TaskExecutor,
+    Then,
+    hop,
+    is_own_thread,
+    mark_own_thread,
+    must_not_block,
+    refuse_own_thread,
+    run_here,
+)
+from .cpu_allowance import CpuAllowance, allowed_cpus
+from .device_stream import (
+    CompletionThread,
+    DeviceEvent,
+    DeviceLane,
+    DeviceStream,
+    DeviceStreamExecutor,
+)
+from .fake_device import FakeDevice, FakeEvent, FakeStream
+from .fork import ProcessMark
+from .immediate import ImmediateExecutor
+from .manager import ExecutorManager
+from .manual import ManualExecutor
+from .streams import StreamsConfig, StreamsExecutor
+from .timer import Clock, Timer, TimerHandle, VirtualTimer, process_timer
+
+__all__ = [
+    "NOW",
+    "NO_LANE",
+    "Clock",
+    "CompletionThread",
+    "CpuAllowance",
+    "DeviceEvent",
+    "DeviceLane",
+    "DeviceStream",
+    "DeviceStreamExecutor",
+    "ExecutorManager",
+    "FakeDevice",
+    "FakeEvent",
+    "FakeStream",
+    "HostReady",
+    "ImmediateExecutor",
+    "Lane",
+    "ManualExecutor",
+    "ProcessMark",
+    "Ready",
+    "StreamsConfig",
+    "StreamsExecutor",
+    "TaskExecutor",
+    "Then",
+    "Timer",
+    "TimerHandle",
+    "VirtualTimer",
+    "allowed_cpus",
+    "hop",
+    "is_own_thread",
+    "mark_own_thread",
+    "must_not_block",
+    "process_timer",
+    "refuse_own_thread",
+    "run_here",
+]

@@ -1,0 +1,115 @@
+"""How many CPUs this process may use: its affinity mask, cut by a container's CPU quota.
+
+The parsing is pure: it gets the texts of the kernel's files, or a function that reads them.
+Sources: "Control Group v2" and "CFS Bandwidth Control" in the Linux kernel's documentation.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+_CGROUP_ROOT = PurePosixPath("/sys/fs/cgroup")  # where every distribution mounts them
+
+
+@dataclass(frozen=True)
+class CpuAllowance:
+    """The CPUs that the process may run on, and for how many of them it may compute at a time."""
+
+    cpus: tuple[int, ...]
+    quota: float | None = None  # in CPUs; None is no limit
+
+    @property
+    def count(self) -> int:
+        """How many threads can compute at a time, at least 1; a part of a CPU counts as one."""
+        allowed = len(self.cpus)
+        if self.quota is not None:
+            allowed = min(allowed, math.ceil(self.quota))
+        return max(1, allowed)
+
+
+def allowed_cpus() -> CpuAllowance:
+    """Ask the operating system what this process may use now. Any thread; reads a few files."""
+    if hasattr(os, "sched_getaffinity"):
+        # The process's id is that of its first thread; the calling one may be a pinned worker.
+        cpus = tuple(sorted(os.sched_getaffinity(os.getpid())))
+    else:
+        cpus = tuple(range(os.cpu_count() or 1))
+    return CpuAllowance(cpus, cgroup_quota(_read("/proc/self/cgroup") or "", _read))
+
+
+def cgroup_quota(membership: str, read: Callable[[str], str | None]) -> float | None:
+    """Find the smallest CPU quota, in CPUs, on the way from a process's groups to the root.
+
+    membership is the text of /proc/self/cgroup; read gives a file's text, or None where there is
+    none. Inside a container the group's own path is often not visible but the root is, so every
+    folder on the way counts.
+    """
+    quotas = [
+        quota
+        for folder, is_v2 in _group_folders(membership)
+        if (quota := _folder_quota(folder, is_v2, read)) is not None
+    ]
+    return min(quotas, default=None)
+
+
+def parse_cpu_max(text: str) -> float | None:
+    """Read a v2 ``cpu.max`` ("200000 100000", "max 100000") as CPUs; None is no limit."""
+    words = text.split()
+    if len(words) != 2:
+        return None
+    return parse_cfs_quota(words[0], words[1])
+
+
+def parse_cfs_quota(quota_us: str, period_us: str) -> float | None:
+    """Read the two numbers of v1, in microseconds, as CPUs; None is no limit, also for nonsense."""
+    try:
+        quota, period = int(quota_us), int(period_us)
+    except ValueError:
+        return None
+    return quota / period if quota > 0 and period > 0 else None
+
+
+def cpus_of_stream(cpus: tuple[int, ...], thread_count: int, index: int) -> tuple[int, ...]:
+    """Choose the CPUs that one pinned stream runs on: neighbours, disjoint while there are enough.
+
+    With more threads than CPUs the streams wrap around and share; the choice is never empty.
+    """
+    first = index * thread_count
+    return tuple(cpus[(first + k) % len(cpus)] for k in range(min(thread_count, len(cpus))))
+
+
+def _group_folders(membership: str) -> Iterator[tuple[PurePosixPath, bool]]:
+    """Name the folders that may limit the CPU, each with whether it speaks the v2 format."""
+    for line in membership.splitlines():
+        hierarchy, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        is_v2 = hierarchy == "0" and not controllers
+        if not is_v2 and "cpu" not in controllers.split(","):
+            continue
+        mounts = [_CGROUP_ROOT] if is_v2 else [_CGROUP_ROOT / controllers, _CGROUP_ROOT / "cpu"]
+        below = [part for part in path.split("/") if part]
+        if ".." in below:  # a group above the visible root: only the root can be asked
+            below = []
+        for mount in dict.fromkeys(mounts):
+            for depth in range(len(below), -1, -1):
+                yield mount.joinpath(*below[:depth]), is_v2
+
+
+def _folder_quota(
+    folder: PurePosixPath, is_v2: bool, read: Callable[[str], str | None]
+) -> float | None:
+    if is_v2:
+        return parse_cpu_max(read(f"{folder}/cpu.max") or "")
+    quota = read(f"{folder}/cpu.cfs_quota_us") or ""
+    return parse_cfs_quota(quota, read(f"{folder}/cpu.cfs_period_us") or "")
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return None

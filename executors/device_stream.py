@@ -1,0 +1,267 @@
+"""Stages on a device's own in-order streams: enqueued, not waited for.
+
+Theory of operation. A device gives three things: streams that do their work in order, events
+recorded on them, and a blocking call that returns when an event has fired. On top of these:
+
+- A function is called on the host as soon as nothing but events of its own device is left to wait
+  for; for those the stream waits on the device. Everything else that ``after`` joins is waited for
+  by nobody: whoever fires the last of it enqueues the function, for another device's event that is
+  the other device's completion thread.
+- Several threads may bring work at once, and a function may bring more. The first to come enqueues
+  for all, in the order of arrival, outside any lock: no thread waits for another, nothing nests,
+  and a stream's functions never overlap on the host.
+- The executor records the event: after a function that returned ``NOW``, and after one that
+  raised, since it may have enqueued something first. A function may also return an event of its
+  own. Even if it enqueued nothing, ``NOW`` would be wrong after a wait on the device.
+- An event costs the host nothing until somebody asks when it fires. Only then is it given to the
+  device's one completion thread. In a linear run that is the last event alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from ..errors import ClosedError
+from .base import (
+    NOW,
+    HostReady,
+    Lane,
+    Ready,
+    TaskExecutor,
+    Then,
+    WhenReady,
+    checked,
+    refuse_own_thread,
+)
+from .fork import ProcessMark
+from .parking import Parking, tell
+from .streams import StreamsConfig, StreamsExecutor
+
+
+class DeviceEvent(HostReady):
+    """A point in the work of a device; a backend's subclass adds the driver's handle.
+
+    ``watch`` gets the event when somebody first asks when it fires, and has to see to it that
+    ``fire`` is called: CompletionThread.watch does. Until then ``is_ready`` is False even if the
+    device has passed it, unless the subclass asks the driver.
+    """
+
+    __slots__ = ("_device", "_is_watched", "_watch")
+
+    def __init__(self, device: object, watch: Callable[[DeviceEvent], None]) -> None:
+        super().__init__()
+        self._device = device
+        self._watch = watch
+        self._is_watched = False
+
+    @property
+    def device(self) -> object:
+        return self._device
+
+    def when_ready(self, call: WhenReady) -> None:
+        super().when_ready(call)
+        with self._lock:
+            if self._fired or self._is_watched:
+                return
+            self._is_watched = True
+        self._watch(self)
+
+
+class DeviceStream(ABC):
+    """One in-order stream of a device (CUDA stream, OpenCL queue), as the executor sees it.
+
+    All three may be called on any thread, never on two at once, and only enqueue. ``device`` is
+    what its events name as theirs, compared by identity.
+    """
+
+    name: str
+    device: object
+
+    @abstractmethod
+    def wait_event(self, event: DeviceEvent) -> None:
+        """Let the work that is enqueued from here on wait, on the device, for this event of it."""
+
+    @abstractmethod
+    def record_event(self) -> DeviceEvent:
+        """Make the event that fires when all that is enqueued so far has ended.
+
+        It fires with an error if that work failed, or if an event that it waited for did.
+        """
+
+
+class DeviceLane(Lane):
+    """The lane of a device stream; ``stream`` is where its functions enqueue."""
+
+    __slots__ = ("stream",)
+
+    def __init__(self, stream: DeviceStream) -> None:
+        super().__init__(stream.name)
+        self.stream = stream
+
+
+class CompletionThread:
+    """The one thread of a device that sleeps until events fire, and tells who waits for them.
+
+    ``wait_for`` blocks until the device has passed the event and raises the device's error; it is
+    called with the oldest event first. Daemon, started by the first event; no error ends it.
+    """
+
+    def __init__(self, name: str, wait_for: Callable[[DeviceEvent], None]) -> None:
+        self.name = name
+        self._wait_for = wait_for
+        self._executor = StreamsExecutor(StreamsConfig(name, thread_count=1))
+        self._process = ProcessMark()
+
+    def watch(self, event: DeviceEvent) -> None:
+        """Fire the event once the device has passed it. Any thread; does not block.
+
+        After close the calling thread waits itself: a closed device has no work left, and to
+        answer early would free memory under it. In a forked child the event fires with ClosedError.
+        """
+        if not self._process.is_current:
+            event.fire(self._process.error(f"device thread {self.name!r}"))
+            return
+        try:
+            self._executor.run(partial(self._wait, event), NOW, partial(self._fire, event))
+        except ClosedError:
+            self._fire_here(event)
+
+    def close(self) -> None:
+        """Wait until all watched events have fired, and join the thread; twice is fine. Blocks.
+
+        Raises RequestStateError on one of aioinfer's own threads.
+        """
+        self._executor.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} {self._executor.waiting_count} waiting>"
+
+    def _wait(self, event: DeviceEvent, _lane: Lane) -> Ready:
+        self._wait_for(event)
+        return NOW
+
+    def _fire(self, event: DeviceEvent, _ready: Ready, error: BaseException | None) -> None:
+        if isinstance(error, ClosedError):  # it came while the thread was ending
+            self._fire_here(event)
+        else:
+            event.fire(error)
+
+    def _fire_here(self, event: DeviceEvent) -> None:
+        try:
+            self._wait_for(event)
+        except BaseException as error:
+            event.fire(error)
+        else:
+            event.fire()
+
+
+class _Enqueued:
+    """A function to be called for one stream, and the events to wait for on the device."""
+
+    __slots__ = ("events", "function", "then")
+
+    def __init__(
+        self, function: Callable[[Lane], Ready], events: tuple[DeviceEvent, ...], then: Then
+    ) -> None:
+        self.function, self.events, self.then = function, events, then
+
+    def refuse(self, ready: Ready, error: BaseException | None) -> None:
+        """Answer without calling the function; what it would have waited for is handed on."""
+        self.then(Ready.join((ready, *self.events)), error)
+
+
+class DeviceStreamExecutor(TaskExecutor):
+    """Stages on one in-order stream of a device; see the module's theory of operation."""
+
+    def __init__(self, stream: DeviceStream) -> None:
+        super().__init__(stream.name)
+        self._stream = stream
+        self._lane = DeviceLane(stream)
+        self._parking = Parking(f"executor {stream.name!r}")
+        self._changed = threading.Condition(threading.Lock())
+        self._arrived: deque[_Enqueued] = deque()
+        self._is_enqueuing = False
+        self._is_ended = False
+
+    def run(self, function: Callable[[Lane], Ready], after: Ready, then: Then) -> None:
+        if not self._parking.is_open:
+            raise self._parking.refusal()
+        if after is NOW:
+            self._submit(_Enqueued(function, (), then))
+            return
+        own: list[DeviceEvent] = []
+        others: list[Ready] = []
+        for part in after.parts:
+            if isinstance(part, DeviceEvent) and part.device is self._stream.device:
+                (others if part.is_ready else own).append(part)
+            else:
+                others.append(part)
+        work = _Enqueued(function, tuple(own), then)
+        rest = Ready.join(others)
+        if rest is NOW:
+            self._submit(work)
+        else:
+            self._parking.park(rest, partial(self._submit, work), work.refuse)
+
+    def close(self, *, drain: bool = True) -> None:
+        """Refuse new work, and wait until all that was accepted is enqueued; twice is fine.
+
+        Blocks until the tokens of other devices that it waits for have fired; without drain that
+        work ends with ClosedError. The device's own work goes on: its events tell when it ends.
+        """
+        refuse_own_thread(f"closing {self!r}")
+        if not self._parking.is_in_its_process:
+            return
+        self._parking.close(drain=drain)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_enqueuing)
+            self._is_ended = True
+
+    def __repr__(self) -> str:
+        state = "closed" if self._parking.is_closed else f"{self._parking.count} held by a token"
+        return f"<{type(self).__name__} {self.name!r} {state}>"
+
+    def _submit(self, work: _Enqueued) -> None:
+        with self._changed:
+            is_late = self._is_ended
+            if not is_late:
+                self._arrived.append(work)
+                if self._is_enqueuing:
+                    return
+                self._is_enqueuing = True
+        if is_late:
+            tell(work.refuse, NOW, self._parking.refusal())
+            return
+        del work
+        while (next_work := self._next()) is not None:
+            self._enqueue(next_work)
+            del next_work
+
+    def _next(self) -> _Enqueued | None:
+        with self._changed:
+            if self._arrived:
+                return self._arrived.popleft()
+            self._is_enqueuing = False
+            self._changed.notify_all()
+            return None
+
+    def _enqueue(self, work: _Enqueued) -> None:
+        ready, error = NOW, None
+        try:
+            for event in work.events:
+                self._stream.wait_event(event)
+            ready = checked(work.function(self._lane))
+        except BaseException as raised:
+            error = raised
+        if ready is NOW:
+            try:
+                ready = self._stream.record_event()
+            except BaseException as lost:  # no event will come: what it waited for is all we have
+                ready = Ready.join(work.events)
+                error = lost if error is None else error
+        tell(work.then, ready, error)
+        del work, error  # the error's traceback keeps this frame; it must not keep them

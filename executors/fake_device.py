@@ -1,0 +1,196 @@
+"""A device without hardware: what is enqueued is recorded, and events fire when the test says so.
+
+It keeps the order that a real device guarantees and no other: within a stream work is done in the
+order in which it was enqueued, between streams only events order anything. Time passes only in
+``fire_next``, ``fire_all`` and ``fail``, on the thread that calls them, one such call at a time.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import AioInferError
+from .device_stream import DeviceEvent, DeviceStream
+
+
+class FakeEvent(DeviceEvent):
+    """An event of a fake device, named ``<stream>#<number>``."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, device: FakeDevice) -> None:
+        super().__init__(device, device._note_watched)
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<FakeEvent {self.name} {'fired' if self.is_ready else 'waiting'}>"
+
+
+@dataclass(frozen=True)
+class _Command:
+    """One entry of a stream: work, a wait for an event of another stream, or an own event."""
+
+    label: str
+    action: Callable[[], None] | None = None
+    awaited: FakeEvent | None = None
+    recorded: FakeEvent | None = None
+
+
+class FakeStream(DeviceStream):
+    """One in-order stream of a fake device; made by ``FakeDevice.stream``."""
+
+    def __init__(self, name: str, device: FakeDevice) -> None:
+        self.name = name
+        self.device: FakeDevice = device
+        self._commands: deque[_Command] = deque()
+        self._event_count = 0
+        self._error: BaseException | None = None  # of the work since the last event
+
+    @property
+    def outstanding_count(self) -> int:
+        """How many commands the device has not done yet."""
+        return len(self._commands)
+
+    def enqueue(
+        self,
+        label: str,
+        action: Callable[[], None] | None = None,
+        poison: Callable[[], None] | None = None,
+    ) -> None:
+        """Add work that the device does later, by calling ``action``.
+
+        ``poison`` is called now: it spoils what the work will write (fills it with NaN), so that
+        whoever reads it before the event has fired is found out.
+        """
+        if poison is not None:
+            poison()
+        self._add(_Command(label, action=action))
+
+    def wait_event(self, event: DeviceEvent) -> None:
+        if not isinstance(event, FakeEvent) or event.device is not self.device:
+            raise AioInferError(
+                f"{self!r} cannot wait for {event!r}, which is not an event of its device; "
+                f"wait on the host"
+            )
+        self._add(_Command(f"wait {event.name}", awaited=event))
+
+    def record_event(self) -> FakeEvent:
+        with self.device._lock:
+            self._event_count += 1
+            event = FakeEvent(f"{self.name}#{self._event_count}", self.device)
+        self._add(_Command(f"record {event.name}", recorded=event))
+        return event
+
+    def __repr__(self) -> str:
+        return f"<FakeStream {self.name!r} {self.outstanding_count} enqueued>"
+
+    def _add(self, command: _Command) -> None:
+        with self.device._lock:
+            self._commands.append(command)
+            self.device.enqueued.append(f"{self.name}: {command.label}")
+
+    def _next_ready(self) -> _Command | None:
+        """Take the next command; None if there is none or it waits for an event not yet fired."""
+        with self.device._lock:
+            if not self._commands:
+                return None
+            awaited = self._commands[0].awaited
+            if awaited is not None and not awaited.is_ready:
+                return None
+            return self._commands.popleft()
+
+    def _advance(self) -> bool:
+        """Do what comes up to and including the next event; False if that event is not reached."""
+        while (command := self._next_ready()) is not None:
+            self.device.done.append(f"{self.name}: {command.label}")
+            if command.recorded is not None:
+                error, self._error = self._error, None
+                command.recorded.fire(error)
+                return True
+            try:
+                if command.awaited is not None and command.awaited.error is not None:
+                    raise command.awaited.error
+                if command.action is not None and self._error is None:
+                    command.action()
+            except BaseException as error:
+                self._error = self._error or error
+        return False
+
+
+class FakeDevice:
+    """Streams and events fired by hand, for tests of what is scheduled on a device.
+
+    ``enqueued`` lists what the host has enqueued and ``done`` what the device has done, each in
+    order, as "<stream>: <label>". ``watched`` lists the events whose firing the host asked for.
+    """
+
+    def __init__(self, name: str = "FAKE.0") -> None:
+        self.name = name
+        self.enqueued: list[str] = []
+        self.done: list[str] = []
+        self.watched: list[FakeEvent] = []
+        self._streams: dict[str, FakeStream] = {}
+        self._lock = threading.Lock()
+
+    def stream(self, name: str) -> FakeStream:
+        """Return the stream of this name, made on the first call."""
+        with self._lock:
+            return self._streams.setdefault(name, FakeStream(name, self))
+
+    def fire_next(self, stream: str) -> None:
+        """Do the stream's work up to its next event, and fire that.
+
+        Raises AioInferError where there is no event, or a wait for another stream comes before it.
+        """
+        if not self.stream(stream)._advance():
+            raise AioInferError(f"{self.name}: {self._obstacle(stream)}")
+
+    def fire_all(self, order: random.Random | None = None) -> int:
+        """Fire events until none can, and say how many; what their firing enqueues is done too.
+
+        The streams take turns; with ``order`` the next stream is drawn from it, which gives every
+        order that a device is free to choose.
+        """
+        fired_count = 0
+        while True:
+            streams = list(self._streams.values())
+            if order is not None:
+                order.shuffle(streams)
+            moved = 0
+            for stream in streams:
+                moved += stream._advance()
+                if moved and order is not None:
+                    break
+            if not moved:
+                return fired_count
+            fired_count += moved
+
+    def fail(self, stream: str, error: BaseException) -> None:
+        """Let the stream's work before its next event fail, and fire that event with the error.
+
+        Events that wait for that one fail with it. What comes later in the stream is not touched.
+        """
+        failing = self.stream(stream)
+        failing._error = error
+        self.fire_next(stream)
+
+    def __repr__(self) -> str:
+        streams = ", ".join(
+            f"{stream.name}: {stream.outstanding_count} enqueued"
+            for stream in self._streams.values()
+        )
+        return f"<FakeDevice {self.name!r} {streams or 'no streams'}>"
+
+    def _obstacle(self, stream: str) -> str:
+        commands = self.stream(stream)._commands
+        if commands and commands[0].awaited is not None:
+            return f"stream {stream!r} waits for {commands[0].awaited.name}; fire that first"
+        return f"stream {stream!r} has no event to fire; record one after its work"
+
+    def _note_watched(self, event: DeviceEvent) -> None:
+        if isinstance(event, FakeEvent):
+            self.watched.append(event)

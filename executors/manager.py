@@ -1,0 +1,104 @@
+"""CPU stream executors that networks share: one per configuration, closed with its last lease."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from ..errors import AioInferError, ClosedError
+from .base import must_not_block, refuse_own_thread
+from .fork import ProcessMark
+from .streams import StreamsConfig, StreamsExecutor
+
+
+@dataclass
+class _Lease:
+    """How many hold one executor."""
+
+    executor: StreamsExecutor
+    count: int = 0
+
+
+class ExecutorManager:
+    """Lends executors by configuration; equal ones are the same executor. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._leases: dict[StreamsConfig, _Lease] = {}
+        self._closers: list[threading.Thread] = []
+        self._is_closed = False
+        self._process = ProcessMark()
+
+    @property
+    def executor_count(self) -> int:
+        """How many executors are lent out now."""
+        return len(self._leases)
+
+    def acquire(self, config: StreamsConfig) -> StreamsExecutor:
+        """Lend the executor of this configuration, made if nobody holds it; pair it with release.
+
+        Does not block. Raises ClosedError after close, and in a forked child.
+        """
+        self._process.check("executor manager")
+        with self._lock:
+            if self._is_closed:
+                raise ClosedError(
+                    f"the executor manager is closed and lends no {config.name!r}; use a new Core"
+                )
+            lease = self._leases.get(config)
+            if lease is None:
+                lease = self._leases[config] = _Lease(StreamsExecutor(config))
+            lease.count += 1
+            return lease.executor
+
+    def release(self, executor: StreamsExecutor) -> None:
+        """Give a lease back; the last one closes the executor, which drains it first and blocks.
+
+        Where blocking could deadlock (a callback that drops the last network) it does not block: a
+        thread made for it closes the executor, and ``close`` waits for that one. Raises
+        AioInferError for an executor that is not lent out; after close it does nothing.
+        """
+        if not self._process.is_current:
+            return
+        with self._lock:
+            if self._is_closed:
+                return
+            lease = self._leases.get(executor.config)
+            if lease is None or lease.executor is not executor:
+                raise AioInferError(f"{executor!r} is not lent out; release each lease once")
+            lease.count -= 1
+            if lease.count:
+                return
+            del self._leases[executor.config]
+            must_hand_over = must_not_block()
+            if must_hand_over:
+                self._hand_over(executor)
+        if not must_hand_over:
+            executor.close()
+
+    def close(self) -> None:
+        """Lend no more, close every executor, lent out or not, and join; twice is fine. Blocks.
+
+        Raises RequestStateError on one of aioinfer's own threads.
+        """
+        refuse_own_thread("closing the executor manager")
+        if not self._process.is_current:
+            return
+        with self._lock:
+            self._is_closed = True
+            leases, self._leases = self._leases, {}
+            closers, self._closers = self._closers, []
+        for lease in leases.values():
+            lease.executor.close()
+        for closer in closers:
+            closer.join()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{self.executor_count} executors"
+        return f"<{type(self).__name__} {state}>"
+
+    def _hand_over(self, executor: StreamsExecutor) -> None:
+        self._closers = [closer for closer in self._closers if closer.is_alive()]
+        closer = threading.Thread(target=executor.close, name=f"{executor.name}.close", daemon=True)
+        closer.start()
+        self._closers.append(closer)

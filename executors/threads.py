@@ -1,0 +1,80 @@
+"""What a thread knows about itself: the hops it still has to do, and whether it is one of ours.
+
+A thread inside a hop must not block on another run: what it waits for may be queued behind that
+very hop. So blocking calls are refused there as they are on our own threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import RequestStateError
+
+
+class _ThreadState(threading.local):
+    """What each thread knows about itself."""
+
+    hops: deque[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+    is_own = False
+
+
+_thread = _ThreadState()
+
+
+def hop(function: Callable[..., None], *args: Any) -> None:
+    """Call it on this thread, after the hop that is running, so that hand-overs never nest.
+
+    The function must not raise; if it does all the same (an interrupt), the hops that wait behind
+    it still run, and then it is raised from the outermost call.
+    """
+    hops = _thread.hops
+    if hops is not None:
+        hops.append((function, args))
+        return
+    hops = _thread.hops = deque(((function, args),))
+    raised: BaseException | None = None
+    try:
+        while hops:
+            function, args = hops.popleft()
+            try:
+                function(*args)
+            except BaseException as error:
+                raised = raised or error
+    finally:
+        _thread.hops = None
+    if raised is not None:
+        raise raised
+
+
+def mark_own_thread() -> None:
+    """Say that this thread belongs to aioinfer: calls that would wait for it refuse on it."""
+    _thread.is_own = True
+
+
+def is_own_thread() -> bool:
+    """True on a thread of aioinfer's executors, timers and completions."""
+    return _thread.is_own
+
+
+def must_not_block() -> bool:
+    """True where waiting for a run could be waiting for the thread one stands on.
+
+    That is on aioinfer's own threads, and on any thread inside a stage or a callback that runs
+    inline, because the rest of that hand-over waits for it to return.
+    """
+    return _thread.is_own or _thread.hops is not None
+
+
+def refuse_own_thread(call: str) -> None:
+    """Raise RequestStateError where a blocking call could wait for itself; see must_not_block."""
+    if not must_not_block():
+        return
+    thread = threading.current_thread().name
+    place = "one of aioinfer's own threads" if _thread.is_own else "inside a stage or callback"
+    raise RequestStateError(
+        f"{call} would block {thread!r}, {place}, and could wait for itself; call it from a "
+        f"thread of yours, or use the non-blocking form (start_async, set_callback, await)"
+    )

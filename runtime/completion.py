@@ -1,0 +1,152 @@
+"""Waking event loops: one coalesced wake-up per loop for all that finished meanwhile.
+
+Theory of operation. A thread that ends a run posts a function to the loop of whoever awaits it.
+Each loop has one :class:`LoopWaker`: a deque and an "awake" flag. The first post wakes the loop, by
+``call_soon_threadsafe`` on asyncio or ``TrioToken.run_sync_soon`` on trio; the posts that come
+before the loop gets there ride along. A loop that was closed drops the answer, and nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+__all__ = ["until"]
+
+Register = Callable[[Callable[[], None]], None]
+
+
+async def until(register: Register, on_cancel: Callable[[], None]) -> None:
+    """Suspend until the function that ``register`` gets is called, from any thread, once.
+
+    Works on asyncio (uvloop too) and trio. If the awaiting task is cancelled first, ``on_cancel``
+    is called and the library's own cancellation goes on. Raises RuntimeError outside a loop.
+    """
+    if _on_trio():
+        await _until_trio(register, on_cancel)
+        return
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    waker = _waker_of(loop, _AsyncioWaker)
+
+    def resolve() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    register(lambda: waker.post(resolve))
+    try:
+        await future
+    except BaseException:
+        on_cancel()
+        raise
+
+
+def _on_trio() -> bool:
+    if "trio" not in sys.modules:
+        return False
+    import trio
+
+    return trio.lowlevel.in_trio_run()
+
+
+async def _until_trio(register: Register, on_cancel: Callable[[], None]) -> None:
+    import outcome
+    import trio
+
+    try:
+        await trio.lowlevel.checkpoint_if_cancelled()
+    except BaseException:
+        on_cancel()
+        raise
+    task = trio.lowlevel.current_task()
+    waker = _waker_of(trio.lowlevel.current_trio_token(), _TrioWaker)
+    is_waiting = True
+
+    def resume() -> None:
+        nonlocal is_waiting
+        if is_waiting:
+            is_waiting = False
+            trio.lowlevel.reschedule(task, outcome.Value(None))
+
+    def abort(_raise_cancel: Any) -> trio.lowlevel.Abort:
+        nonlocal is_waiting
+        is_waiting = False
+        on_cancel()
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    register(lambda: waker.post(resume))
+    await trio.lowlevel.wait_task_rescheduled(abort)
+
+
+class LoopWaker:
+    """The mailbox of one event loop. ``post`` may be called from any thread."""
+
+    def __init__(self, loop: Any) -> None:
+        # Weakly: the module's table must not keep a loop alive through its waker.
+        self._loop = ref(loop)
+        self._posted: deque[Callable[[], None]] = deque()
+        self._is_awake = False
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Have the loop call this soon; dropped if the loop is closed."""
+        self._posted.append(call)
+        if not self._is_awake:
+            self._is_awake = True
+            if not self._wake():
+                self._posted.clear()
+
+    def _wake(self) -> bool:
+        """Wake the loop so that it calls ``_drain``; False if it is closed."""
+        raise AssertionError("a waker knows how to wake its loop")
+
+    def _drain(self) -> None:
+        # The flag goes first: a post that comes while this drains wakes the loop again, or is seen.
+        self._is_awake = False
+        while self._posted:
+            self._posted.popleft()()
+
+
+class _AsyncioWaker(LoopWaker):
+    def _wake(self) -> bool:
+        loop = self._loop()
+        if loop is None:
+            return False
+        try:
+            loop.call_soon_threadsafe(self._drain)
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
+
+
+class _TrioWaker(LoopWaker):
+    def _wake(self) -> bool:
+        import trio
+
+        token = self._loop()
+        if token is None:
+            return False
+        try:
+            token.run_sync_soon(self._drain, idempotent=True)
+        except trio.RunFinishedError:
+            return False
+        return True
+
+
+_wakers: WeakKeyDictionary[Any, LoopWaker] = WeakKeyDictionary()
+_wakers_lock = threading.Lock()
+
+
+def _waker_of(loop: Any, make: Callable[[Any], LoopWaker]) -> LoopWaker:
+    waker = _wakers.get(loop)
+    if waker is None:
+        with _wakers_lock:
+            waker = _wakers.get(loop)
+            if waker is None:
+                waker = _wakers[loop] = make(loop)
+    return waker

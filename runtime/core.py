@@ -1,0 +1,329 @@
+"""Core: the entry object. Reads models, knows the devices, loads networks."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from weakref import WeakValueDictionary
+
+from ..errors import BlobError, ClosedError, DeviceError, PropertyError, nearest
+from ..executors import ExecutorManager
+from ..executors.base import refuse_own_thread
+from ..executors.fork import ProcessMark
+from .blob import read_blob_device
+from .device_name import DeviceName, parse_device
+from .extension import Extension
+from .graph import Model
+from .passes import SupportMap
+from .plugin import Plugin
+from .plugin_registry import MakePlugin, PluginRegistry
+from .properties import INPUT_SHAPES, STANDARD_PROPERTIES, Configuration, property_keys
+
+if TYPE_CHECKING:
+    import os
+
+    import onnx
+
+    from .executable_network import ExecutableNetwork
+
+    ModelSource = str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto | Model
+
+__all__ = ["Core"]
+
+DEVICE_PRIORITIES = "MULTI_DEVICE_PRIORITIES"
+"""The property that a virtual device's list is given in."""
+
+
+class Core:
+    """Finds devices, reads models and loads networks. Thread-safe; several may live side by side.
+
+    Close it, or use it in a ``with`` or ``async with`` block; that closes its networks, too.
+    """
+
+    def __init__(self) -> None:
+        self._process = ProcessMark()
+        self._lock = threading.Lock()
+        self._executors = ExecutorManager()
+        self._registry = PluginRegistry(self)
+        self._networks: WeakValueDictionary[int, ExecutableNetwork] = WeakValueDictionary()
+        self._network_numbers = itertools.count()
+        self._settings: dict[str, Any] = {}
+        self._is_closed = False
+
+    @property
+    def executors(self) -> ExecutorManager:
+        """The executors that all networks of this Core share; for plugins."""
+        return self._executors
+
+    def read_model(self, source: ModelSource) -> Model:
+        """Read an ONNX model from a path, bytes, a binary file object or a ModelProto.
+
+        Models of older operator sets are converted. Raises ModelError that says what is wrong. Big
+        external weights are mapped, not read.
+        """
+        self._refuse_if_closed()
+        if isinstance(source, Model):
+            return source
+        from .onnx_reader import read_model
+
+        return read_model(source)
+
+    def load_network(
+        self,
+        model: ModelSource,
+        device: str = "AUTO",
+        config: Mapping[Any, Any] | None = None,
+    ) -> ExecutableNetwork:
+        """Compile a model for a device, such as ``CPU``, ``REFERENCE.1`` or ``HETERO:CUDA,CPU``.
+
+        Works on a copy of the model. Blocks; on an event loop use ``load_network_async``. Raises
+        ModelError, DeviceError, PropertyError, UnsupportedOpError.
+        """
+        plugin, config_of = self._plugin(device)
+        configuration = config_of(config)
+        network = plugin.load_network(self.read_model(model), configuration)
+        return self._keep(network)
+
+    async def load_network_async(
+        self,
+        model: ModelSource,
+        device: str = "AUTO",
+        config: Mapping[Any, Any] | None = None,
+    ) -> ExecutableNetwork:
+        """Load a network on a thread, so that the event loop goes on.
+
+        A cancelled task waits until the compiler is done, closes the network and is cancelled then.
+        """
+        from anyio import to_thread
+
+        loaded: list[ExecutableNetwork] = []
+
+        def load() -> None:
+            loaded.append(self.load_network(model, device, config))
+
+        try:
+            await to_thread.run_sync(load)
+        except BaseException:
+            for network in loaded:
+                await network.aclose()
+            raise
+        return loaded[0]
+
+    def query_network(
+        self, model: ModelSource, device: str, config: Mapping[Any, Any] | None = None
+    ) -> SupportMap:
+        """Ask which nodes of a model a device can run: node name -> Support, with the reason."""
+        plugin, config_of = self._plugin(device)
+        return plugin.query_network(self.read_model(model), config_of(config))
+
+    def import_network(
+        self,
+        source: str | os.PathLike[str] | bytes | BinaryIO,
+        device: str | None = None,
+        config: Mapping[Any, Any] | None = None,
+    ) -> ExecutableNetwork:
+        """Load what ``network.export`` wrote; the blob names its device unless one is given.
+
+        Raises BlobError for damaged or foreign bytes, NotSupportedError if the device imports none.
+        """
+        blob, written_for = read_blob_device(source)
+        if device is not None and parse_device(device).name != parse_device(written_for).name:
+            raise BlobError(
+                f"the blob was exported by {written_for!r} and cannot be imported on {device!r}"
+            )
+        plugin, config_of = self._plugin(device or written_for)
+        network = plugin.import_network(blob, config_of(config))
+        return self._keep(network)
+
+    def set_config(self, device: str | None, values: Mapping[Any, Any]) -> None:
+        """Set properties of a device, or with None of all devices that know the key.
+
+        For networks that are loaded from now on. Unknown keys and bad values are refused at once.
+        """
+        if device is None:
+            self._set_for_all(values)
+            return
+        name = self._physical_or_bare(device)
+        self._registry.get(name.name).set_config(values, name.id)
+
+    def get_config(self, device: str, key: str) -> Any:
+        """Return the value that a network loaded on the device now would get."""
+        name = self._physical_or_bare(device)
+        return self._started(name.name).get_config(_key(key), name.id)
+
+    def get_metric(self, device: str, key: str, **options: Any) -> Any:
+        """Return a fact about a device, such as FULL_DEVICE_NAME; DEVICE_ID="1" is an option."""
+        name = self._physical_or_bare(device)
+        if name.id is not None and options.setdefault("DEVICE_ID", name.id) != name.id:
+            raise PropertyError(
+                f"device {device!r} and DEVICE_ID={options['DEVICE_ID']!r} disagree; give one",
+                "DEVICE_ID",
+                device,
+            )
+        return self._started(name.name).get_metric(_key(key), options)
+
+    def add_extension(self, extension: Extension, device: str = "REFERENCE") -> None:
+        """Give a device a user's kernel; networks loaded from now on use it."""
+        self._started(self._physical_or_bare(device).name).add_extension(extension)
+
+    def register_plugin(self, name: str, make: MakePlugin) -> None:
+        """Add a device under a name: a Plugin class, or ``make(core_handle, name) -> Plugin``."""
+        self._refuse_if_closed()
+        self._registry.register(name, make)
+
+    def unregister_plugin(self, name: str) -> None:
+        """Close a plugin and forget it; its networks go on until they are closed."""
+        self._registry.unregister(name)
+
+    @property
+    def plugin_names(self) -> list[str]:
+        """The registered plugins, also those that cannot start."""
+        return self._registry.names
+
+    def why_missing(self, name: str) -> str | None:
+        """Say why a plugin cannot start; None if it can."""
+        return self._registry.failure_of(name)
+
+    @property
+    def available_devices(self) -> list[str]:
+        """The devices that are there: ``NAME``, or ``NAME.ID`` each if a plugin has several."""
+        devices = []
+        for name in self._registry.names:
+            try:
+                ids = self._started(name).device_ids()
+            except DeviceError:
+                continue
+            devices += [name] if len(ids) == 1 else [f"{name}.{device_id}" for device_id in ids]
+        return devices
+
+    def resolve_device(self, device: str) -> str:
+        """Check that one device is there and return its full name; for plugins."""
+        name = parse_device(device)
+        plugin = self._started(name.name)
+        ids = plugin.device_ids()
+        if name.entries or not ids:
+            return str(name)
+        plugin.check_device_id(name.id or "")
+        return f"{name.name}.{name.id}" if name.id else name.name
+
+    def device_configuration(self, device: str) -> Configuration:
+        """Return the properties that a network loaded now would get; for plugins."""
+        name = parse_device(device)
+        return self._started(name.name).configuration(name.id)
+
+    def _plugin(
+        self, device: str
+    ) -> tuple[Plugin, Callable[[Mapping[Any, Any] | None], Configuration]]:
+        name = parse_device(device)
+        plugin = self._started(name.name)
+
+        def config_of(given: Mapping[Any, Any] | None) -> Configuration:
+            values = property_keys(given, str(name))
+            if name.entries:
+                self._check_takes_list(plugin, name)
+                text = str(name).partition(":")[2]
+                if values.setdefault(DEVICE_PRIORITIES, text) != text:
+                    raise PropertyError(
+                        f"device {device!r} and {DEVICE_PRIORITIES}="
+                        f"{values[DEVICE_PRIORITIES]!r} disagree; give one of them",
+                        DEVICE_PRIORITIES,
+                        device,
+                    )
+            return plugin.configuration(name.id, values)
+
+        return plugin, config_of
+
+    @staticmethod
+    def _check_takes_list(plugin: Plugin, name: DeviceName) -> None:
+        if not any(declared.key == DEVICE_PRIORITIES for declared in plugin.properties):
+            raise DeviceError(
+                f"{name.name} takes no list of devices; {str(name)!r} would need a virtual device "
+                f"such as HETERO before the colon"
+            )
+
+    def _started(self, name: str) -> Plugin:
+        self._refuse_if_closed()
+        plugin = self._registry.get(name)
+        plugin.set_defaults(self._settings)
+        return plugin
+
+    def _physical_or_bare(self, device: str) -> DeviceName:
+        name = parse_device(device)
+        if name.entries:
+            raise DeviceError(
+                f"{device!r}: ask and set the bare {name.name!r}, or a device of the list; what is "
+                f"for one network goes into load_network"
+            )
+        plugin = self._started(name.name)
+        if name.id is not None:
+            plugin.check_device_id(name.id)
+        return name
+
+    def _set_for_all(self, values: Mapping[Any, Any]) -> None:
+        standard = {declared.key: declared for declared in STANDARD_PROPERTIES}
+        parsed = {}
+        for key, given in property_keys(values, "Core").items():
+            if key not in standard or key == INPUT_SHAPES.key:
+                hint = nearest(key, standard) or "; properties of one device need its name"
+                raise PropertyError(
+                    f"no property {key!r} is common to all devices{hint}", key, "Core"
+                )
+            parsed[key] = standard[key].value_of(given, "Core")
+        with self._lock:
+            self._settings = {**self._settings, **parsed}
+
+    def _keep(self, network: ExecutableNetwork) -> ExecutableNetwork:
+        with self._lock:
+            self._networks[next(self._network_numbers)] = network
+        return network
+
+    def _refuse_if_closed(self) -> None:
+        if not self._process.is_current:
+            raise self._process.error("this Core")
+        if self._is_closed:
+            raise ClosedError("this Core is closed; make a new one")
+
+    def close(self) -> None:
+        """Close its networks (runs under way finish), executors and plugins; twice is fine.
+
+        Blocks. Raises RequestStateError on one of aioinfer's own threads.
+        """
+        refuse_own_thread("close")
+        if not self._process.is_current:
+            return
+        with self._lock:
+            self._is_closed = True
+            networks = list(self._networks.values())
+        for network in reversed(networks):  # outer networks were made after those that they use
+            network.close()
+        self._executors.close()
+        for plugin in self._registry.made():
+            plugin.close()
+
+    async def aclose(self) -> None:
+        """Close without blocking the event loop."""
+        from anyio import CancelScope, to_thread
+
+        with CancelScope(shield=True):
+            await to_thread.run_sync(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Core {'closed' if self._is_closed else 'open'}: {', '.join(self.plugin_names)}>"
+
+
+def _key(key: Any) -> str:
+    return str(getattr(key, "key", key))

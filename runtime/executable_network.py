@@ -1,0 +1,461 @@
+"""ExecutableNetwork: a model compiled for a device, serving any number of requests.
+
+Theory of operation. A backend subclasses it and supplies slots: the places where runs live on the
+device, each with its stages. Every run, of a user's request, of the pool's, or of an outer network,
+goes through :meth:`ExecutableNetwork.start_run` into one admission queue. A run that gets a
+slot starts on the thread that called or that freed the slot; a run that is stopped while it waits
+never reaches the device. A slot is free again when its run's last token has fired.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from time import monotonic, perf_counter_ns
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from ..errors import (
+    ClosedError,
+    DeadlineExceededError,
+    NotSupportedError,
+    PropertyError,
+    RequestCancelledError,
+    nearest,
+)
+from ..executors import NOW, Ready, StreamsConfig, StreamsExecutor, TaskExecutor, Then, hop
+from ..executors.base import refuse_own_thread
+from ..executors.fork import ProcessMark
+from .admission import AdmissionQueue, Ticket
+from .bindings import Bindings
+from .graph import Graph
+from .infer_request import InferRequest
+from .pipeline import GraphRun, PipelineRun, Stage, Stop
+from .properties import Configuration, Metric
+from .shutdown import close_at_exit
+from .statistics import NetworkStatistics, StageStatistics
+from .tensor import Port
+from .tracing import Span, SpanRecorder, StageTally, busy_shares
+
+if TYPE_CHECKING:
+    from .plugin import CoreHandle
+
+__all__ = ["ExecutableNetwork", "Slot"]
+
+_log = logging.getLogger("aioinfer")
+_numbers = itertools.count(1)
+
+
+class Slot:
+    """The device memory one run occupies, first stage to last token, and its stages.
+
+    The stage functions read ``bindings``, which are there while a run has the slot.
+    """
+
+    bindings: Bindings
+    stop: Stop
+    stages: Sequence[Stage] = ()
+
+    def start(
+        self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder
+    ) -> PipelineRun | GraphRun:
+        """Send the bindings through the stages; ``then`` comes exactly once. Returns the run."""
+        run = PipelineRun(self.stages, stop, then, recorder, self.bindings.run_id)
+        run.start(after)
+        return run
+
+    def release(self) -> None:
+        """(optional) Let go of what belonged to the run that has ended."""
+        del self.bindings, self.stop
+
+
+class _AdmittedRun:
+    """A run on its way through a network, from start_run to its last token."""
+
+    __slots__ = ("after", "bindings", "network", "run", "slot", "stop", "then")
+
+    def __init__(
+        self, network: ExecutableNetwork, bindings: Bindings, stop: Stop, after: Ready, then: Then
+    ) -> None:
+        self.network, self.bindings = network, bindings
+        self.stop, self.after, self.then = stop, after, then
+        self.slot: Slot | None = None
+        self.run: PipelineRun | GraphRun | None = None
+
+    def stopped(self) -> None:
+        self.network._drop(self)
+
+    def ended(self, ready: Ready, error: BaseException | None) -> None:
+        """The slot is freed by its own last token, before anybody is told."""
+        ready.when_ready(self._released)
+        hop(self.then, ready, error)
+
+    def _released(self, _late: BaseException | None) -> None:
+        self.network._release(self)
+
+
+class ExecutableNetwork(ABC):
+    """A model compiled for one device, or for several by a virtual one.
+
+    Made by ``Core.load_network``. Thread-safe, and usable from any number of event loops. Close it,
+    or use it in a ``with`` or ``async with`` block.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        device: str,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        config: Configuration,
+        core: CoreHandle,
+    ) -> None:
+        self.name, self.device = name, device
+        self.inputs: tuple[Port, ...] = tuple(inputs)
+        self.outputs: tuple[Port, ...] = tuple(outputs)
+        self.config = config
+        self._core = core
+        self._lock = threading.Lock()
+        self._all_ended = threading.Condition(self._lock)
+        self._admission: AdmissionQueue[Slot, _AdmittedRun] = AdmissionQueue()
+        self._slot_count = 0
+        self._runs: set[_AdmittedRun] = set()
+        self._open_request_count = 0
+        self._is_closed = False
+        self._is_released = False
+        self._process = ProcessMark()
+        self._request_ids = itertools.count()
+        self._number = next(_numbers)
+        self._idle_requests: list[InferRequest] = []
+        self._outcomes: Counter[str] = Counter()
+        self._recorder = SpanRecorder()
+        self._first_run_ns = 0
+        self._callback_executor: StreamsExecutor | None = None
+        close_at_exit(self)
+
+    @abstractmethod
+    def runtime_graph(self) -> Graph:
+        """Return a copy of the graph that is executed; nodes carry the original names."""
+
+    def _provide_slots(self, slots: Sequence[Slot]) -> None:
+        """Say where runs can live; called once by the backend, at the end of its constructor."""
+        self._admission.add_slots(slots)
+        self._slot_count = len(slots)
+
+    def _release_device(self) -> None:
+        """(optional) Give back executors and memory; called once, when no run is left."""
+        return
+
+    def _metrics(self) -> Sequence[Metric]:
+        """(optional) List the backend's own facts about a network."""
+        return ()
+
+    @property
+    def execution_devices(self) -> tuple[str, ...]:
+        """The devices that compute for it."""
+        return (self.device,)
+
+    @property
+    def optimal_request_count(self) -> int:
+        """How many requests in flight keep the device busy; at least 1."""
+        wanted = self.config["PERFORMANCE_HINT_NUM_REQUESTS"]
+        return max(1, min(self._slot_count, wanted) if wanted else self._slot_count)
+
+    @property
+    def has_perf_count(self) -> bool:
+        """True if node times are recorded."""
+        return bool(self.config["PERF_COUNT"])
+
+    def create_infer_request(self) -> InferRequest:
+        """Make a request of its own; any number of them may be in flight."""
+        self.refuse_if_closed()
+        return InferRequest(self, next(self._request_ids))
+
+    async def infer(
+        self,
+        inputs: Any,
+        outputs: Mapping[str, Any] | None = None,
+        *,
+        deadline_s: float | None = None,
+        priority: int = 0,
+    ) -> dict[str, Any]:
+        """Run one inference on an idle request of the pool; any number of tasks may call it.
+
+        ``outputs``: arrays of the caller to write into, by name. Otherwise as InferRequest.infer.
+        """
+        self.refuse_if_closed()
+        try:
+            request = self._idle_requests.pop()
+        except IndexError:
+            request = self.create_infer_request()
+        try:
+            for name, array in (outputs or {}).items():
+                request.set_tensor(name, array)
+            return await request.infer(inputs, deadline_s=deadline_s, priority=priority)
+        finally:
+            request.when_idle(self._pool)
+
+    def _pool(self, request: InferRequest) -> None:
+        request.forget_tensors()
+        self._idle_requests.append(request)
+
+    def bindings(self, run_id: int, inputs: dict[str, Any], priority: int) -> Bindings:
+        """Make the bindings of a run of this network, with a place in all queues."""
+        profile: list[Any] | None = [] if self.has_perf_count else None
+        return Bindings(inputs, Ticket.of(priority), run_id, profile=profile)
+
+    def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
+        """Send a run to the device as soon as a slot is free; like ``TaskExecutor.run``.
+
+        Either raises (ClosedError) and has kept nothing, or calls ``then`` exactly once. Never
+        blocks. For requests and for outer networks; users call ``infer``.
+        """
+        run = _AdmittedRun(self, bindings, stop, after, then)
+        self.refuse_if_closed()
+        with self._lock:
+            if self._is_closed:
+                raise self._closed_error()
+            self._runs.add(run)
+            if not self._first_run_ns:
+                self._first_run_ns = perf_counter_ns()
+            slot = run.slot = self._admission.offer(bindings.ticket, run)
+        if slot is None:
+            stop.when_set(run.stopped)
+        else:
+            hop(self._begin, run, slot)
+
+    def _begin(self, run: _AdmittedRun, slot: Slot) -> None:
+        slot.bindings, slot.stop = run.bindings, run.stop
+        if run.stop.error is not None:
+            run.ended(run.after, run.stop.error)
+            return
+        run.run = slot.start(run.stop, run.after, run.ended, self._recorder)
+
+    def _drop(self, run: _AdmittedRun) -> None:
+        """End a stopped run that waits for a slot; one that has a slot ends by itself."""
+        with self._lock:
+            if not self._admission.drop(run):
+                return
+            self._forget(run)
+        hop(run.then, NOW, run.stop.error)
+
+    def _release(self, run: _AdmittedRun) -> None:
+        slot = run.slot
+        assert slot is not None
+        slot.release()
+        with self._lock:
+            self._forget(run)
+            following = self._admission.release(slot)
+            if following is not None:
+                following.slot = slot
+        if following is not None:
+            following.stop.forget(following.stopped)
+            hop(self._begin, following, slot)
+
+    def _forget(self, run: _AdmittedRun) -> None:
+        self._runs.discard(run)
+        if not self._runs:
+            self._all_ended.notify_all()
+
+    def enter(self) -> None:
+        """Count a request that has started: close waits until it, and its callback, are over."""
+        with self._lock:
+            self._open_request_count += 1
+
+    def leave(self) -> None:
+        """Count a request that is over."""
+        with self._lock:
+            self._open_request_count -= 1
+            if not self._open_request_count:
+                self._all_ended.notify_all()
+
+    def place_of(self, bindings: Bindings) -> str:
+        """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""
+        for run in list(self._runs):
+            if run.bindings is bindings:
+                return ", waiting for a slot" if run.run is None else f", {run.run.place}"
+        return ""
+
+    def count_outcome(self, error: BaseException | None, _latency_ns: int) -> None:
+        """Count a request that has ended; called by requests."""
+        if error is None:
+            outcome = "finished"
+        elif isinstance(error, RequestCancelledError):
+            outcome = "cancelled"
+        elif isinstance(error, DeadlineExceededError):
+            outcome = "expired"
+        elif isinstance(error, ClosedError):
+            outcome = "aborted"
+        else:
+            outcome = "failed"
+        with self._lock:
+            self._outcomes[outcome] += 1
+
+    @property
+    def callback_executor(self) -> TaskExecutor:
+        """The one thread on which the callbacks of this network's requests run, in turn."""
+        with self._lock:
+            if self._callback_executor is None:
+                config = StreamsConfig(name=f"callbacks.{self.name}#{self._number}")
+                self._callback_executor = self._core.executors.acquire(config)
+            return self._callback_executor
+
+    def statistics(self) -> NetworkStatistics:
+        """Return a frozen picture of what the network has done so far."""
+        tallies = self._stage_tallies()
+        with self._lock:
+            outcomes = Counter(self._outcomes)
+            waiting = self._admission.waiting_count
+            running = len(self._runs) - waiting
+            started_ns = self._first_run_ns
+        elapsed_ns = perf_counter_ns() - started_ns if started_ns else 0
+        lane_counts = {tally.executor: tally.lane_count for tally in tallies}
+        return NetworkStatistics(
+            finished_request_count=outcomes["finished"],
+            failed_request_count=outcomes["failed"],
+            cancelled_request_count=outcomes["cancelled"],
+            expired_request_count=outcomes["expired"],
+            aborted_request_count=outcomes["aborted"],
+            waiting_run_count=waiting,
+            running_run_count=running,
+            elapsed_s=elapsed_ns / 1e9,
+            stages=tuple(_stage_statistics(tally) for tally in tallies),
+            busy_shares=busy_shares(tallies, elapsed_ns, lane_counts),
+        )
+
+    def _stage_tallies(self) -> list[StageTally]:
+        return self._recorder.tallies()
+
+    def trace(self) -> list[Span]:
+        """Return the latest spans, oldest first: which stage of which run ran where and when."""
+        return self._recorder.spans()
+
+    def explain(self) -> str:
+        """Say in words which device runs which node, and why."""
+        graph = self.runtime_graph()
+        return f"{self.name}: all {len(graph)} nodes on {self.device}, the device asked for"
+
+    def get_config(self, key: str) -> Any:
+        """Return the value of a property that the network was compiled with."""
+        return self.config[key]
+
+    def get_metric(self, key: str, **options: Any) -> Any:
+        """Return a fact about the network; raises PropertyError for an unknown key."""
+        metrics = {metric.key: metric for metric in (*self._own_metrics(), *self._metrics())}
+        if key not in metrics:
+            hint = nearest(key, metrics) or f"; it has {sorted(metrics)}"
+            if self.config.knows(key):
+                hint = "; that is a property: ask with get_config"
+            raise PropertyError(
+                f"network {self.name!r} on {self.device} has no metric {key!r}{hint}",
+                key,
+                self.device,
+            )
+        return metrics[key].read(options)
+
+    def _own_metrics(self) -> list[Metric]:
+        keys = ["NETWORK_NAME", "OPTIMAL_NUMBER_OF_INFER_REQUESTS", "EXECUTION_DEVICES"]
+        keys += ["SUPPORTED_METRICS", "SUPPORTED_CONFIG_KEYS", "SUPPORTED_PROPERTIES"]
+        own = [*keys, *(metric.key for metric in self._metrics())]
+        read_only = dict.fromkeys([*own, *self.config], "RO")
+        return [
+            Metric("NETWORK_NAME", lambda _: self.name, "The model's name."),
+            Metric(
+                "OPTIMAL_NUMBER_OF_INFER_REQUESTS",
+                lambda _: self.optimal_request_count,
+                "How many requests in flight keep the device busy.",
+            ),
+            Metric("EXECUTION_DEVICES", lambda _: list(self.execution_devices), "Who computes."),
+            Metric("SUPPORTED_METRICS", lambda _: sorted(own), "What get_metric knows."),
+            Metric("SUPPORTED_CONFIG_KEYS", lambda _: sorted(self.config), "For get_config."),
+            Metric("SUPPORTED_PROPERTIES", lambda _: read_only, "All keys with RO or RW."),
+        ]
+
+    def export(self, target: IO[bytes] | str | None = None) -> bytes:
+        """Write the compiled network for ``import_network``; NotSupportedError if it cannot."""
+        raise NotSupportedError(
+            f"{self.device} cannot export a network; save the model and load it again"
+        )
+
+    @property
+    def is_closed(self) -> bool:
+        """True once close was called, and in a forked child."""
+        return self._is_closed or not self._process.is_current
+
+    def refuse_if_closed(self) -> None:
+        """Raise ClosedError if it was closed, or was made before a fork."""
+        if self.is_closed:
+            raise self._closed_error()
+
+    def _closed_error(self) -> ClosedError:
+        if not self._process.is_current:
+            return self._process.error(f"network {self.name!r}")
+        return ClosedError(f"network {self.name!r} on {self.device} is closed; load it again")
+
+    def close(self, *, drain: bool = True, timeout_s: float | None = None) -> None:
+        """Refuse new runs, let those under way finish, and give the device back; twice is fine.
+
+        With ``drain`` false, runs end with ClosedError as soon as their device lets them. Blocks,
+        at most ``timeout_s``. Raises RequestStateError on one of aioinfer's own threads (as in a
+        callback). On an event loop use ``await aclose()``.
+        """
+        refuse_own_thread("close")
+        if not self._process.is_current:
+            return
+        with self._lock:
+            self._is_closed = True
+            runs = [] if drain else list(self._runs)
+        for run in runs:
+            run.stop.set(ClosedError(f"network {self.name!r} was closed"))
+        give_up_at = None if timeout_s is None else monotonic() + timeout_s
+        with self._lock:
+            while self._runs or self._open_request_count:
+                left_s = None if give_up_at is None else give_up_at - monotonic()
+                if left_s is not None and left_s <= 0:
+                    _log.warning("network %r was closed with runs on its device", self.name)
+                    return
+                self._all_ended.wait(left_s)
+            is_released, self._is_released = self._is_released, True
+        if not is_released:
+            self._release_device()
+            if self._callback_executor is not None:
+                self._core.executors.release(self._callback_executor)
+
+    async def aclose(self, *, drain: bool = True) -> None:
+        """Close without blocking the event loop."""
+        from anyio import CancelScope, to_thread
+
+        with CancelScope(shield=True):
+            await to_thread.run_sync(lambda: self.close(drain=drain))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"{len(self._runs)} runs"
+        return f"<{type(self).__name__} {self.name!r} on {self.device}: {state}>"
+
+
+def _stage_statistics(tally: StageTally) -> StageStatistics:
+    count = max(1, tally.count)
+    return StageStatistics(
+        stage=tally.stage,
+        executor=tally.executor,
+        count=tally.count,
+        busy_s=tally.busy_ns / 1e9,
+        mean_service_s=tally.busy_ns / count / 1e9,
+        mean_queue_s=tally.queued_ns / count / 1e9,
+    )

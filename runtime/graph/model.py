@@ -1,0 +1,88 @@
+"""A parsed model: its graph, and what the file says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from .copying import copy_graph
+from .graph import Graph, Node, Value
+
+__all__ = ["Model"]
+
+
+class Model:
+    """A parsed ONNX file: graph, operator sets, metadata. Owned by the caller; not thread-safe.
+
+    ``Core.load_network`` works on a copy, so a model may be loaded many times and edited between.
+    ``node(name).affinity = "CUDA"`` asks HETERO for a device.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        opsets: Mapping[str, int],
+        *,
+        ir_version: int = 10,
+        producer: str = "",
+        metadata: Mapping[str, str] | None = None,
+        path: Path | None = None,
+    ) -> None:
+        self.graph = graph
+        self.opsets = dict(opsets)
+        self.ir_version = ir_version
+        self.producer = producer
+        self.metadata: dict[str, str] = dict(metadata or {})
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """The graph's name."""
+        return self.graph.name
+
+    @property
+    def inputs(self) -> list[Value]:
+        """What a caller gives, in order; weights are not among them."""
+        return list(self.graph.inputs)
+
+    @property
+    def outputs(self) -> list[Value]:
+        """What a caller gets, in order."""
+        return self.graph.outputs
+
+    def node(self, name: str) -> Node:
+        """Find a node of the main graph by its name; raises KeyError."""
+        for node in self.graph.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(f"model {self.name!r} has no node {name!r}")
+
+    def copy(self) -> Model:
+        """Copy everything but the bytes of constants, which are shared."""
+        return Model(
+            copy_graph(self.graph),
+            self.opsets,
+            ir_version=self.ir_version,
+            producer=self.producer,
+            metadata=self.metadata,
+            path=self.path,
+        )
+
+    def with_graph(self, graph: Graph) -> Model:
+        """Make a model of another graph that follows this one's operator sets and metadata."""
+        return Model(
+            graph,
+            self.opsets,
+            ir_version=self.ir_version,
+            producer=self.producer,
+            metadata=self.metadata,
+            path=self.path,
+        )
+
+    def __str__(self) -> str:
+        from .text import graph_text
+
+        return graph_text(self.graph)
+
+    def __repr__(self) -> str:
+        return f"<Model {self.name!r} {len(self.graph)} nodes, opset {self.opsets.get('', '?')}>"

@@ -1,0 +1,69 @@
+"""A graph as readable text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .graph import Attribute, Graph, Node, Value
+from .shape import shape_text
+
+__all__ = ["graph_text"]
+
+
+def graph_text(graph: Graph, indent: str = "") -> str:
+    """Write a graph one node a line, bodies indented; constants by type, small ones by content."""
+    lines = [f"{indent}graph {graph.name} {{"]
+    lines += [f"{indent}  input {_typed(value)}" for value in graph.inputs]
+    lines += [
+        f"{indent}  constant {_typed(value)}{_content(value)}"
+        for value in graph.initializers.values()
+    ]
+    for node in graph.nodes:
+        lines += _node_lines(node, indent + "  ")
+    outputs = ", ".join(_name(value) for value in graph.outputs)
+    lines += [f"{indent}  return {outputs}", f"{indent}}}"]
+    return "\n".join(lines)
+
+
+def _node_lines(node: Node, indent: str) -> list[str]:
+    outputs = ", ".join(_typed(value) for value in node.outputs)
+    inputs = ", ".join("_" if value is None else _name(value) for value in node.inputs)
+    plain = {key: item for key, item in node.attributes.items() if not _has_graph(item)}
+    attributes = ", ".join(f"{key}={_attribute(item)}" for key, item in sorted(plain.items()))
+    origin = "" if node.fused_from == (node.name,) else f" from {', '.join(node.fused_from) or '-'}"
+    affinity = f" @{node.affinity}" if node.affinity else ""
+    text = f"{indent}{outputs} = {node.op}({inputs})"
+    lines = [
+        text + (f" {{{attributes}}}" if attributes else "") + f"  # {node.name}{origin}{affinity}"
+    ]
+    for body in node.bodies():
+        lines.append(graph_text(body, indent + "  "))
+    return lines
+
+
+def _has_graph(attribute: Attribute) -> bool:
+    items = attribute if isinstance(attribute, list) else [attribute]
+    return any(isinstance(item, Graph) for item in items)
+
+
+def _name(value: Value) -> str:
+    return f"%{value.name}"
+
+
+def _typed(value: Value) -> str:
+    return f"{_name(value)}: {value.type or '?'}"
+
+
+def _content(value: Value) -> str:
+    array = value.constant
+    if array is None or array.size > 8:
+        return ""
+    return " = " + " ".join(np.array2string(array, separator=",").split())
+
+
+def _attribute(attribute: Attribute) -> str:
+    if isinstance(attribute, np.ndarray):
+        if attribute.size > 8:
+            return f"{attribute.dtype}{shape_text(attribute.shape)}"
+        return " ".join(np.array2string(attribute, separator=",").split())
+    return repr(attribute)

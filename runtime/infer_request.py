@@ -1,0 +1,496 @@
+"""InferRequest: one inference in flight, awaited, waited for or answered by a callback.
+
+Theory of operation. Answering and ending are two events. A run is *answered* by whatever comes
+first: its result, an error, cancel, a deadline, close. It has *ended* when no stage and no device
+works for it any more; only then is the request idle again. The order at the end is fixed: the
+request becomes idle, the callback runs, the waiters wake. So a callback may start the next run, and
+``wait()`` means that the callback is over.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+from collections.abc import Callable
+from time import monotonic, perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import (
+    DeadlineExceededError,
+    PropertyError,
+    RequestCancelledError,
+    RequestStateError,
+    TensorError,
+    nearest,
+)
+from ..executors import NOW, Ready, process_timer
+from ..executors.base import refuse_own_thread
+from .bindings import Bindings, NodeProfile
+from .completion import until
+from .pipeline import Stop
+from .request_state import Event, State, move
+from .tensor import Port, Tensor, check_inputs, check_value
+
+if TYPE_CHECKING:
+    from .executable_network import ExecutableNetwork
+
+__all__ = ["Callback", "InferRequest"]
+
+Callback = Callable[["InferRequest", BaseException | None], None]
+"""Called when a run of ``start_async`` has ended, with the error or None."""
+
+_log = logging.getLogger("aioinfer")
+
+
+class InferRequest:
+    """One inference in flight on a network; run it any number of times, one run at a time.
+
+    Made by ``network.create_infer_request()``. Thread-safe: calls that do not fit the state raise
+    RequestBusyError.
+    """
+
+    def __init__(self, network: ExecutableNetwork, request_id: int) -> None:
+        self.id = request_id
+        """Counts up per network; appears in spans, logs and ``repr``."""
+        self.userdata: Any = None
+        """What was given to ``start_async``; the request never looks at it."""
+        self._network = network
+        self._lock = threading.Lock()
+        self._state: State = "idle"
+        self._run: _RequestRun | None = None
+        self._callback: Callback | None = None
+        self._ports = {port.name: port for port in (*network.inputs, *network.outputs)}
+        self._input_names = {port.name for port in network.inputs}
+        self._tensors: dict[str, Tensor] = {}
+        self._bound: dict[str, Any] = {}
+
+    async def infer(
+        self, inputs: Any = None, *, deadline_s: float | None = None, priority: int = 0
+    ) -> dict[str, Any]:
+        """Run it and return the outputs by name; the arrays are the caller's.
+
+        ``inputs``: a mapping name -> array, a sequence in order, one array, or None for what
+        ``set_tensor`` bound. ``deadline_s`` counts from now. Works on asyncio and trio. If the
+        awaiting task is cancelled, so is the run. A run that was cancelled before is first waited
+        for. Raises TensorError, RequestBusyError, DeadlineExceededError, RequestCancelledError,
+        ClosedError, and whatever the device raises. Never calls the callback.
+        """
+        deadline_at = None if deadline_s is None else monotonic() + deadline_s
+        while self._state == "cancelled":
+            await self._wait_idle(deadline_at)
+        run = self._start(inputs, deadline_at, priority, None)
+        await until(run.when_answered, run.cancel)
+        return run.outcome()
+
+    def infer_sync(self, inputs: Any = None) -> dict[str, Any]:
+        """Run it and return the outputs by name; blocks this thread.
+
+        Raises as ``infer`` does, and RequestStateError on one of aioinfer's own threads.
+        """
+        refuse_own_thread("infer_sync")
+        run = self._start(inputs, None, 0, None)
+        answered = threading.Event()
+        run.when_answered(answered.set)
+        try:
+            answered.wait()
+        except BaseException:  # an interrupt of the waiting thread
+            run.cancel()
+            raise
+        return run.outcome()
+
+    def start_async(
+        self,
+        inputs: Any = None,
+        userdata: Any = None,
+        *,
+        deadline_s: float | None = None,
+        priority: int = 0,
+    ) -> None:
+        """Start a run and return at once; a callback, ``wait`` or ``wait_async`` tells the end.
+
+        Raises TensorError for bad inputs (the request stays usable), RequestBusyError while a run
+        is under way, and what the first executor raises.
+        """
+        deadline_at = None if deadline_s is None else monotonic() + deadline_s
+        self._start(inputs, deadline_at, priority, self._callback, userdata)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Block until the last run has ended and its callback is over; False on timeout.
+
+        Raises the run's error, each time. False as well if nothing was ever started. A timeout does
+        not cancel. On one of aioinfer's own threads, raises RequestStateError where it would block.
+        """
+        if timeout_s is not None and timeout_s < 0:
+            raise RequestStateError(f"timeout_s is {timeout_s}; give 0 or more, or None for ever")
+        run = self._run
+        if run is None:
+            return False
+        if not run.has_ended:
+            if timeout_s != 0:
+                refuse_own_thread("wait")
+            ended = threading.Event()
+            run.when_ended(ended.set)
+            if not ended.wait(timeout_s):
+                return False
+        run.outcome()
+        return True
+
+    async def wait_async(self) -> bool:
+        """Suspend until the last run has ended and its callback is over; like ``wait``.
+
+        Cancelling the awaiting task does not cancel the run.
+        """
+        run = self._run
+        if run is None:
+            return False
+        if not run.has_ended:
+            await until(run.when_ended, lambda: None)
+        run.outcome()
+        return True
+
+    def cancel(self) -> None:
+        """Ask the run to end: its caller is answered now, the device gets nothing more of it.
+
+        Without effect when nothing runs. The request is idle once the device is done.
+        """
+        run = self._run
+        if run is not None:
+            run.cancel()
+
+    def set_callback(self, callback: Callback | None) -> None:
+        """Have this called as ``callback(request, error_or_None)`` when a started run has ended.
+
+        It belongs to the runs started from now on. It runs on the network's callback thread, in the
+        context of who started the run, and may start the request again. Its exception becomes
+        what ``wait`` raises.
+        """
+        self._access("access")
+        self._callback = callback
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """The outputs of the last run, by name; raises its error, or RequestStateError if none."""
+        run = self._run
+        if run is None or (not run.is_answered and self._state != "idle"):
+            raise RequestStateError(f"{self!r} has no results yet; wait for a run first")
+        return run.outcome()
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds from start to end of the last finished run, waiting included."""
+        run = self._run
+        if run is None or not run.has_ended:
+            raise RequestStateError(f"{self!r} has no finished run to tell the latency of")
+        return (run.ended_ns - run.started_ns) / 1e9
+
+    def profiling(self) -> list[NodeProfile]:
+        """List the nodes of the last run with their times, in order of execution.
+
+        Needs PERF_COUNT; without it raises PropertyError.
+        """
+        self._access("access")
+        if not self._network.has_perf_count:
+            raise PropertyError(
+                f"{self!r} records no node times; load the network with {{'PERF_COUNT': True}}",
+                "PERF_COUNT",
+                self._network.device,
+            )
+        return [] if self._run is None else list(self._run.bindings.profile or ())
+
+    def set_tensor(self, name: str, tensor: Any) -> None:
+        """Bind memory of the caller to an input (read) or output (written in place by each run).
+
+        ``tensor``: a Tensor or anything with ``__array__``; None takes the binding back. Raises
+        TensorError for a wrong name, dtype or shape, or an output that cannot be written.
+        """
+        port = self._port(name)
+        if tensor is None:
+            self._access("access")
+            self._bound.pop(name, None)
+            self._tensors.pop(name, None)
+            return
+        data = tensor.data if isinstance(tensor, Tensor) else tensor
+        if data is None:
+            raise TensorError(f"the tensor for {name!r} has no memory; give it an array")
+        kind = "input" if name in self._input_names else "output"
+        array = check_value(data, port, f"set_tensor on network {self._network.name!r}")
+        if kind == "output" and isinstance(array, np.ndarray) and not array.flags.writeable:
+            raise TensorError(f"output {name!r} cannot be bound to a read-only array")
+        self._access("access")
+        self._bound[name] = array
+        self._handle(name).data = array
+
+    def get_tensor(self, name: str) -> Tensor:
+        """Return the request's own handle on an input or output: the same object every time.
+
+        An output's handle shows each run's content after it. An input of static shape has memory to
+        write into, which the next run reads.
+        """
+        port = self._port(name)
+        self._access("access")
+        handle = self._handle(name)
+        if name in self._input_names and handle.data is None and port.dtype is not None:
+            shape = port.shape
+            if shape is not None and all(isinstance(dim, int) for dim in shape):
+                handle.data = self._bound[name] = np.zeros(handle.shape, port.dtype)
+        return handle
+
+    def when_idle(self, call: Callable[[InferRequest], None]) -> None:
+        """Call once the run under way has ended; at once on this thread if none is."""
+        run = self._run
+        if run is None:
+            call(self)
+        else:
+            run.when_ended(lambda: call(self))
+
+    def forget_tensors(self) -> None:
+        """Let go of every tensor: bound ones, handles, and those of the last run."""
+        self._bound.clear()
+        self._tensors.clear()
+        self._run = None
+
+    def _port(self, name: str) -> Port:
+        try:
+            return self._ports[name]
+        except KeyError:
+            raise TensorError(
+                f"network {self._network.name!r} has no input or output {name!r}"
+                f"{nearest(str(name), self._ports)}; it has {sorted(self._ports)}"
+            ) from None
+
+    def _handle(self, name: str) -> Tensor:
+        if name not in self._tensors:
+            self._tensors[name] = Tensor(port=self._ports[name])
+        return self._tensors[name]
+
+    def _access(self, event: Event) -> None:
+        with self._lock:
+            move(self._state, event, f"request {self.id} of {self._network.name!r}")
+
+    async def _wait_idle(self, deadline_at: float | None) -> None:
+        run = self._run
+        if run is None or self._state != "cancelled":
+            return
+
+        def register(wake: Callable[[], None]) -> None:
+            run.when_ended(wake)
+            if deadline_at is not None:
+                process_timer().call_at(deadline_at, wake)
+
+        await until(register, lambda: None)
+        if self._state == "cancelled" and deadline_at is not None and monotonic() >= deadline_at:
+            raise DeadlineExceededError(
+                f"{self!r}: the deadline passed while the device was still busy with the run that "
+                f"was cancelled before"
+            )
+
+    def _start(
+        self,
+        inputs: Any,
+        deadline_at: float | None,
+        priority: int,
+        callback: Callback | None,
+        userdata: Any = None,
+    ) -> _RequestRun:
+        network = self._network
+        network.refuse_if_closed()
+        arrays = self._arrays(inputs)
+        with self._lock:
+            self._state = move(self._state, "start", f"request {self.id} of {network.name!r}")
+            run = self._run = _RequestRun(
+                self, network.bindings(self.id, arrays, priority), callback
+            )
+        network.enter()
+        self.userdata = userdata
+        run.bindings.bound = {
+            name: array for name, array in self._bound.items() if name not in self._input_names
+        }
+        run.stop.when_set(run.stopped)
+        if deadline_at is not None:
+            run.set_deadline(deadline_at)
+        try:
+            network.start_run(run.bindings, run.stop, NOW, run.then)
+        except BaseException as error:
+            run.refused(error)
+            raise
+        return run
+
+    def _arrays(self, inputs: Any) -> dict[str, Any]:
+        network = self._network
+        bound = {name: self._bound[name] for name in self._input_names & self._bound.keys()}
+        if inputs is None:
+            inputs = bound
+        elif bound and isinstance(inputs, dict):
+            inputs = {**bound, **inputs}
+        return check_inputs(inputs, network.inputs, network.name)
+
+    def _on_answered_early(self, run: _RequestRun) -> None:
+        with self._lock:
+            if self._run is run and self._state == "busy":
+                self._state = move(self._state, "cancel")
+
+    def _on_ended(self, run: _RequestRun) -> None:
+        """Become idle; the results are visible in the handles before anybody is told."""
+        if run.error is None:
+            for name, value in run.bindings.results.items():
+                if name in self._tensors:
+                    self._tensors[name].data = value
+        with self._lock:
+            self._state = move(self._state, "finish")
+
+    def __repr__(self) -> str:
+        stage = ""
+        run = self._run
+        if self._state == "busy" and run is not None:
+            stage = self._network.place_of(run.bindings)
+        return (
+            f"<InferRequest {self.id} of {self._network.name!r} on {self._network.device}: "
+            f"{self._state}{stage}>"
+        )
+
+
+class _RequestRun:
+    """One run of a request: who is told when it is answered and when it has ended."""
+
+    def __init__(
+        self, request: InferRequest, bindings: Bindings, callback: Callback | None
+    ) -> None:
+        self.request, self.bindings, self.stop = request, bindings, Stop()
+        self.error: BaseException | None = None
+        self.is_answered = False
+        self.has_ended = False
+        self.started_ns = perf_counter_ns()
+        self.ended_ns = 0
+        self._callback = callback
+        self._context = contextvars.copy_context() if callback is not None else None
+        self._deadline: Any = None
+        self._lock = threading.Lock()
+        self._answered: list[Callable[[], None]] = []
+        self._ended: list[Callable[[], None]] = []
+        self._is_retrieved = callback is not None
+
+    def outcome(self) -> dict[str, Any]:
+        """Return the results or raise the error."""
+        self._is_retrieved = True
+        if self.error is not None:
+            raise self.error
+        return self.bindings.results
+
+    def when_answered(self, call: Callable[[], None]) -> None:
+        self._when(call, self._answered, "is_answered")
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        self._when(call, self._ended, "has_ended")
+
+    def _when(self, call: Callable[[], None], calls: list[Callable[[], None]], done: str) -> None:
+        with self._lock:
+            if not getattr(self, done):
+                calls.append(call)
+                return
+        call()
+
+    def set_deadline(self, deadline_at: float) -> None:
+        def expire() -> None:
+            self.stop.set(
+                DeadlineExceededError(
+                    f"request {self.bindings.run_id} of {self._where} did not finish before its "
+                    f"deadline"
+                )
+            )
+
+        if deadline_at <= monotonic():
+            expire()
+        else:
+            self._deadline = process_timer().call_at(deadline_at, expire)
+
+    @property
+    def _where(self) -> str:
+        network = self.request._network
+        return f"{network.name!r} on {network.device}"
+
+    def cancel(self) -> None:
+        if not self.is_answered:
+            self.stop.set(
+                RequestCancelledError(
+                    f"request {self.bindings.run_id} of {self._where} was cancelled"
+                )
+            )
+
+    def stopped(self) -> None:
+        """Answer the caller now; the device may still be busy."""
+        if self._settle(self.stop.error):
+            self.request._on_answered_early(self)
+            self._tell(self._answered)
+
+    def then(self, ready: Ready, error: BaseException | None) -> None:
+        """No host code of the run is left; it has ended when the last token has fired."""
+        ready.when_ready(lambda late: self._end(error or late))
+
+    def refused(self, error: BaseException) -> None:
+        """Undo the start of a run that no executor has taken; ``start_async`` raises the error."""
+        self._cancel_deadline()
+        self._settle(error)
+        self._is_retrieved = True
+        self.ended_ns = perf_counter_ns()
+        self.request._on_ended(self)
+        self._finish()
+
+    def _end(self, error: BaseException | None) -> None:
+        self._cancel_deadline()
+        self.ended_ns = perf_counter_ns()
+        self._settle(error)
+        self.request._network.count_outcome(self.error, self.ended_ns - self.started_ns)
+        self.request._on_ended(self)
+        if self._callback is None:
+            self._finish()
+            return
+        try:
+            self.request._network.callback_executor.run(self._call_back, NOW, self._called_back)
+        except BaseException as refused:
+            self._called_back(NOW, refused)
+
+    def _call_back(self, _lane: Any) -> Ready:
+        callback, context = self._callback, self._context
+        assert callback is not None
+        assert context is not None
+        context.run(callback, self.request, self.error)
+        return NOW
+
+    def _called_back(self, _ready: Ready, error: BaseException | None) -> None:
+        if error is not None:
+            self.error = error
+            self._is_retrieved = False
+        self._finish()
+
+    def _finish(self) -> None:
+        with self._lock:
+            self.has_ended = True
+        self._tell(self._answered)
+        self._tell(self._ended)
+        self.request._network.leave()
+
+    def _settle(self, error: BaseException | None) -> bool:
+        with self._lock:
+            if self.is_answered:
+                return False
+            self.error = error
+            self.is_answered = True
+            return True
+
+    def _tell(self, calls: list[Callable[[], None]]) -> None:
+        with self._lock:
+            told = calls[:]
+            calls.clear()
+        for call in told:
+            call()
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def __del__(self) -> None:
+        if getattr(self, "error", None) is not None and not self._is_retrieved:
+            _log.error("an error of %s was never retrieved: %r", self._where, self.error)

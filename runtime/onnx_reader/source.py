@@ -1,0 +1,100 @@
+"""What the caller gave, a path, bytes, a file or a proto, as a ModelProto of our own."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from ...errors import ModelError
+
+__all__ = ["ModelSource", "Source", "load_source", "source_label"]
+
+ModelSource = str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parsed proto, which the reader may change, and the file it came from if there is one."""
+
+    proto: onnx.ModelProto
+    path: Path | None
+
+
+def source_label(source: object) -> str:
+    """Name what was given, for error messages."""
+    if isinstance(source, str | os.PathLike):
+        return f"model {os.fspath(source)!r}"
+    if isinstance(source, bytes | bytearray | memoryview):
+        return f"model given as {len(source)} bytes"
+    if isinstance(source, onnx.ModelProto):
+        return "model given as a ModelProto"
+    name = getattr(source, "name", None)
+    return f"model from file object {name!r}" if isinstance(name, str) else "model"
+
+
+def load_source(source: ModelSource) -> Source:
+    """Parse what was given; raises ModelError if it is missing, unreadable or not a protobuf.
+
+    External data is not looked for. A ModelProto is copied; a file object is read to its end and
+    left open.
+    """
+    if isinstance(source, onnx.ModelProto):
+        copied = onnx.ModelProto()
+        copied.CopyFrom(source)
+        return _checked(copied, None)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _checked(_parse(bytes(source)), None)
+    if isinstance(source, str | os.PathLike):
+        path = Path(os.fsdecode(source))
+        return _checked(_parse(_read_file(path)), path)
+    read = getattr(source, "read", None)
+    if read is None:
+        raise ModelError(
+            f"is a {type(source).__name__}; give a path, bytes, a binary file or a ModelProto"
+        )
+    content = read()
+    if not isinstance(content, bytes):
+        raise ModelError("reads as text; open the file in binary mode: open(path, 'rb')")
+    return _checked(_parse(content), None)
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ModelError("is a directory; give the .onnx file inside it")
+        if not stat.S_ISREG(mode):
+            raise ModelError("is not a regular file")
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise ModelError(f"does not exist (looked in {Path.cwd()})") from error
+    except OSError as error:
+        raise ModelError(f"cannot be read: {error.strerror or error}") from error
+
+
+def _parse(content: bytes) -> onnx.ModelProto:
+    if not content:
+        raise ModelError("is empty")
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(content)
+    except DecodeError as error:
+        raise ModelError("is not an ONNX protobuf, or is truncated or damaged") from error
+    return proto
+
+
+def _checked(proto: onnx.ModelProto, path: Path | None) -> Source:
+    if not proto.HasField("graph") or proto.ir_version < 1:
+        raise ModelError(
+            "has no graph or no IR version: it is not an ONNX model, or is truncated or damaged"
+        )
+    # Newer IR versions only add fields, which the parser skips; onnx's C++ part refuses the number.
+    proto.ir_version = min(proto.ir_version, onnx.IR_VERSION)
+    del proto.training_info[:]
+    return Source(proto, path)

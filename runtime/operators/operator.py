@@ -1,0 +1,100 @@
+"""Evaluates one node at a time: our own functions first, then onnx.reference, then function bodies.
+
+Theory of operation. :func:`make_operator` binds a node's attributes once; the result is called with
+arrays as often as one likes, from any thread. Three sources are asked in this order:
+
+- ``own_operators``: what onnx.reference lacks, gets wrong, or does in a way that threads may not;
+- ``onnx_operators``: onnx.reference's class for the operator, and for an operator that ONNX defines
+  as a function of others, that function's body, evaluated by the same means.
+
+Control flow is not here: its bodies are graphs, and the caller has to run them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...errors import NotSupportedError
+from ..graph import Node
+from .own_operators import find_own
+
+__all__ = ["Operator", "OperatorError", "as_operator", "find_unsupported", "make_operator"]
+
+Operator = Callable[..., tuple[Any, ...]]
+"""``operator(*inputs) -> outputs``: arrays, lists (sequences) or None (missing, empty optional).
+
+Outputs may be views of inputs and may be read-only. It raises what numpy or onnx.reference raise.
+"""
+
+
+class OperatorError(NotSupportedError):
+    """Nothing here can evaluate the node; ``reason`` says why."""
+
+    def __init__(self, node: str, op: str, reason: str) -> None:
+        super().__init__(
+            f"cannot evaluate {op} (node {node!r}): {reason}; give a kernel with Core.add_extension"
+        )
+        self.node, self.op, self.reason = node, op, reason
+
+
+def make_operator(node: Node, opsets: Mapping[str, int]) -> Operator:
+    """Bind a node for evaluation on numpy arrays.
+
+    The operator gives one output for each output that the node has. Any thread may call it, several
+    at a time. Raises OperatorError, also for a node with bodies (If, Loop, Scan, SequenceMap).
+    """
+    reason = find_unsupported(node, opsets)
+    if reason is not None:
+        raise OperatorError(node.name, node.op, reason)
+    own = find_own(node.domain, node.op_type)
+    if own is not None:
+        return as_operator(own, node.attributes)
+    from .onnx_operators import make_onnx_operator
+
+    try:
+        return as_operator(make_onnx_operator(node, opsets), {})
+    except Exception as error:
+        raise OperatorError(node.name, node.op, f"its attributes are refused: {error}") from error
+
+
+def find_unsupported(node: Node, opsets: Mapping[str, int]) -> str | None:
+    """Say why a node cannot be evaluated, or None if it can; needs no input data."""
+    if node.bodies():
+        return "it has bodies, which a device has to run"
+    from .onnx_operators import find_missing
+
+    return find_missing(node, opsets)
+
+
+def as_operator(function: Callable[..., Any], attributes: Mapping[str, Any]) -> Operator:
+    """Bind attributes as keywords, and turn what the function returns into a tuple of our values.
+
+    The function gives one array, scalar, list (a sequence) or None, or a tuple of them.
+    """
+    bound = functools.partial(function, **attributes) if attributes else function
+
+    def operator(*inputs: Any) -> tuple[Any, ...]:
+        outputs = bound(*inputs)
+        if isinstance(outputs, tuple):
+            return tuple([_as_value(output) for output in outputs])
+        return (_as_value(outputs),)
+
+    return operator
+
+
+def _as_value(value: Any) -> Any:
+    """Make an array of a scalar, object strings of numpy's, and a list of a tuple."""
+    if type(value) is np.ndarray:
+        return value.astype(object) if value.dtype.kind in "US" else value
+    if value is None:
+        return None
+    if isinstance(value, list | tuple):
+        return [_as_value(item) for item in value]
+    if not isinstance(value, np.ndarray | np.generic | bool | int | float | complex | str):
+        raise TypeError(f"a result of type {type(value).__name__} is no tensor, list or None")
+    array = np.asarray(value)
+    return array.astype(object) if array.dtype.kind in "US" else array

@@ -1,0 +1,199 @@
+"""Operators that onnx.reference lacks, gets wrong, or implements so that threads may not share it.
+
+Each is a function of the inputs, with the node's attributes as keywords; numpy only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph import DType
+
+__all__ = ["OwnOperator", "find_own"]
+
+OwnOperator = Callable[..., Any]
+"""``function(*inputs, **attributes)`` gives one array, list or None, or a tuple of them."""
+
+Array = np.ndarray[Any, Any]
+
+_operators: dict[tuple[str, str], OwnOperator] = {}
+
+
+def find_own(domain: str, op_type: str) -> OwnOperator | None:
+    """Find the function for an operator, or None."""
+    return _operators.get((domain, op_type))
+
+
+def _own(op_type: str, domain: str = "") -> Callable[[OwnOperator], OwnOperator]:
+    def register(function: OwnOperator) -> OwnOperator:
+        _operators[domain, op_type] = function
+        return function
+
+    return register
+
+
+@_own("Constant")
+def constant(
+    *,
+    value: Array | None = None,
+    value_float: float | None = None,
+    value_floats: Sequence[float] | None = None,
+    value_int: int | None = None,
+    value_ints: Sequence[int] | None = None,
+    value_string: str | None = None,
+    value_strings: Sequence[str] | None = None,
+) -> Array:
+    """Give the one attribute that is there; read-only, for it is the node's own."""
+    if value is not None:
+        view = np.asarray(value).view()
+        view.flags.writeable = False
+        return view
+    choices: list[tuple[Any, type]] = [
+        (value_float, np.float32),
+        (value_floats, np.float32),
+        (value_int, np.int64),
+        (value_ints, np.int64),
+        (value_string, object),
+        (value_strings, object),
+    ]
+    for given, dtype in choices:
+        if given is not None:
+            return np.array(given, dtype=dtype)
+    raise ValueError("a Constant has no value")
+
+
+# onnx.reference silences these two with warnings.catch_warnings, which is the whole process's.
+@_own("Pow")
+def power(base: Array, exponent: Array) -> Array:
+    """Raise to a power, in numpy's common type, and give the type of the base."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.power(base, exponent)).astype(base.dtype, copy=False)
+
+
+@_own("Sqrt")
+def square_root(x: Array) -> Array:
+    """Take square roots; NaN below zero."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.sqrt(x)).astype(x.dtype, copy=False)
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+@_own("Erf")
+def error_function(x: Array) -> Array:
+    """Compute the error function in double precision; onnx.reference rounds to float32 first."""
+    return np.asarray(_erf(x.astype(np.float64))).astype(np.float64).astype(x.dtype)
+
+
+# onnx.reference packs an optional into a list here, and does not unpack it there.
+@_own("Optional")
+def optional(x: Any = None, *, type: Any = None) -> Any:
+    """Give the element itself; an empty optional is None."""
+    return x
+
+
+@_own("OptionalGetElement")
+def optional_get_element(x: Any) -> Any:
+    """Give the element; ValueError for an empty optional."""
+    if x is None:
+        raise ValueError("the optional is empty; ask OptionalHasElement first")
+    return x
+
+
+# onnx.reference gives shape (0,) for no indices, and fails on indices that are not contiguous.
+@_own("Gather")
+def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
+    """Take slices along an axis; negative indices count from its end."""
+    return np.take(x, indices.astype(np.intp, copy=False), axis=axis)
+
+
+# onnx.reference multiplies with ones, which strings cannot.
+@_own("Expand")
+def expand(x: Array, shape: Array) -> Array:
+    """View in the shape to which x and ``shape`` broadcast; read-only."""
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist())))
+
+
+@_own("GlobalLpPool")
+def global_lp_pool(x: Array, *, p: int = 2) -> Array:
+    """Take the p-norm over all spatial axes. x: (N, C, ...); gives (N, C, 1, ...)."""
+    axes = tuple(range(2, x.ndim))
+    total = np.sum(np.abs(x.astype(np.float64)) ** p, axis=axes, keepdims=True)
+    return np.asarray(total ** (1.0 / p)).astype(x.dtype)
+
+
+@_own("MaxRoiPool")
+def max_roi_pool(
+    x: Array, rois: Array, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
+) -> Array:
+    """Take the maximum in each cell of a grid laid over each region; an empty cell gives 0.
+
+    x: (N, C, H, W). rois: (R, 5) of image index, x1, y1, x2, y2. Gives (R, C, *pooled_shape).
+    Source: region of interest pooling, Girshick 2015, arXiv:1504.08083.
+    """
+    rows, columns = pooled_shape
+    out = np.zeros((len(rois), x.shape[1], rows, columns), x.dtype)
+    for region, roi in enumerate(rois):
+        image = x[int(roi[0])]
+        left, top, right, bottom = (_half_up(float(edge) * spatial_scale) for edge in roi[1:])
+        heights = _cells(top, bottom, rows, x.shape[2])
+        widths = _cells(left, right, columns, x.shape[3])
+        for row, (y1, y2) in enumerate(heights):
+            for column, (x1, x2) in enumerate(widths):
+                if y1 < y2 and x1 < x2:
+                    out[region, :, row, column] = image[:, y1:y2, x1:x2].max(axis=(1, 2))
+    return out
+
+
+def _half_up(number: float) -> int:
+    return math.floor(abs(number) + 0.5) * (1 if number >= 0 else -1)
+
+
+def _cells(start: int, end: int, count: int, limit: int) -> list[tuple[int, int]]:
+    size = max(end - start + 1, 1) / count
+    edges = [
+        (start + math.floor(cell * size), start + math.ceil((cell + 1) * size))
+        for cell in range(count)
+    ]
+    return [(min(max(low, 0), limit), min(max(high, 0), limit)) for low, high in edges]
+
+
+@_own("Multinomial")
+def multinomial(
+    logits: Array, *, sample_size: int = 1, seed: float | None = None, dtype: int = 6
+) -> Array:
+    """Draw class numbers with the probabilities softmax(logits).
+
+    logits: (batch, classes). Gives (batch, sample_size). A seed fixes the draw.
+    """
+    generator = np.random.default_rng(None if seed is None else abs(hash(float(seed))))
+    shifted = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    edges = np.cumsum(shifted, axis=1)
+    draws = generator.random((len(logits), sample_size)) * edges[:, -1:]
+    classes = np.sum(draws[:, :, None] >= edges[:, None, :], axis=2)
+    return np.asarray(np.minimum(classes, logits.shape[1] - 1)).astype(DType(dtype).numpy)
+
+
+@_own("CategoryMapper", "ai.onnx.ml")
+def category_mapper(
+    x: Array,
+    *,
+    cats_int64s: Sequence[int],
+    cats_strings: Sequence[str],
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+) -> Array:
+    """Turn strings into the numbers that stand beside them, or numbers into strings."""
+    table: dict[Any, Any]
+    if x.dtype.kind in "OUS":
+        table = dict(zip(cats_strings, cats_int64s, strict=True))
+        found = [table.get(item, default_int64) for item in x.ravel()]
+        return np.array(found, np.int64).reshape(x.shape)
+    table = dict(zip(cats_int64s, cats_strings, strict=True))
+    names = [table.get(int(item), default_string) for item in x.ravel()]
+    return np.array(names, object).reshape(x.shape)

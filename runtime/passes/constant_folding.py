@@ -1,0 +1,117 @@
+"""Compute, before any input is there, what does not depend on one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..graph import DType, Graph, Model, Node, TensorType
+from .graph_patch import GraphPatch
+from .node_traits import has_only_tensors, is_random
+from .pass_base import Pass
+from .result_size import inputs_bytes, predict_bytes
+from .shape_content import ShapeContent
+
+__all__ = ["ConstantFolding"]
+
+LIMIT_BYTES = 64 << 20
+"""A larger result is worth its memory only if it replaces inputs that are no smaller."""
+
+
+class ConstantFolding(Pass):
+    """Replace nodes by constants: those whose inputs are constants, and what shapes tell.
+
+    ``Shape`` and what is picked from it fold as soon as the lengths in question are known, the
+    others need not be. Left as they are: random operators, control flow, sequences and optionals,
+    the operators in ``keep_ops``, results above ``limit_bytes``, and whatever fails to compute: it
+    then fails at run time, if it is reached. Constants of a graph around a body count as constants.
+    """
+
+    name = "constant folding"
+    requires = frozenset({"topological order"})
+    guarantees = frozenset({"no Constant nodes"})
+
+    def __init__(
+        self,
+        *,
+        limit_bytes: int = LIMIT_BYTES,
+        keep_ops: Sequence[str] = (),
+        opsets: Mapping[str, int] | None = None,
+    ) -> None:
+        self._limit_bytes = limit_bytes
+        self._keep_ops = frozenset(keep_ops)
+        self._opsets = dict(opsets or {})
+        self._failed: set[Node] = set()
+        """Nodes that this run has tried in vain; only an object that is bound to a run has any."""
+
+    def bind(self, model: Model) -> Pass:
+        return ConstantFolding(
+            limit_bytes=self._limit_bytes, keep_ops=tuple(self._keep_ops), opsets=model.opsets
+        )
+
+    def find(self, graph: Graph) -> Iterator[GraphPatch]:
+        contents = ShapeContent()
+        for node in graph.nodes:
+            lengths = contents.follow(node)
+            arrays = self._shape_array(node, lengths.as_array() if lengths else None)
+            if arrays is None and self._may_fold(node):
+                arrays = self._evaluate(node)
+            if arrays is not None:
+                yield _patch(node, arrays)
+
+    def _shape_array(self, node: Node, array: np.ndarray | None) -> list[np.ndarray] | None:
+        return None if array is None or node.op in self._keep_ops else [array]
+
+    def _may_fold(self, node: Node) -> bool:
+        if node in self._failed or node.op in self._keep_ops:
+            return False
+        inputs = [value for value in node.inputs if value is not None]
+        if not all(value.is_constant for value in inputs) or is_random(node) or node.bodies():
+            return False
+        if not has_only_tensors(node):
+            return False
+        if node.op == "Constant":
+            return True
+        size = predict_bytes(node)
+        return size is not None and size <= max(self._limit_bytes, inputs_bytes(node))
+
+    def _evaluate(self, node: Node) -> list[np.ndarray] | None:
+        """Compute all outputs; None if that fails, or gives other types than the graph expects."""
+        from ..operators import find_unsupported, make_operator
+
+        arrays = None
+        if find_unsupported(node, self._opsets) is None:
+            inputs = [None if value is None else value.constant for value in node.inputs]
+            try:
+                with np.errstate(all="ignore"):
+                    arrays = _as_constants(node, make_operator(node, self._opsets)(*inputs))
+            # A kernel may raise anything; the node then keeps its place, and fails when it runs.
+            except Exception:
+                arrays = None
+        if arrays is None:
+            self._failed.add(node)
+        return arrays
+
+
+def _patch(node: Node, arrays: Sequence[np.ndarray]) -> GraphPatch:
+    patch = GraphPatch(f"fold {node.op} {node.name!r}").remove(node)
+    for value, array in zip(node.outputs, arrays, strict=True):
+        patch.set_constant(value, array)
+    return patch
+
+
+def _as_constants(node: Node, outputs: Sequence[object]) -> list[np.ndarray] | None:
+    if len(outputs) < len(node.outputs):
+        return None
+    arrays = []
+    for value, output in zip(node.outputs, outputs, strict=False):
+        if not isinstance(output, np.ndarray):
+            return None
+        expected = value.type if node.op != "Constant" else None
+        if isinstance(expected, TensorType) and DType.of(output.dtype) is not expected.dtype:
+            return None
+        array = np.asarray(output, order="C").view()
+        array.flags.writeable = False
+        arrays.append(array)
+    return arrays

@@ -1,0 +1,16 @@
+"""The passes that every device wants, in the order in which they help each other."""
+
+from __future__ import annotations
+
+from .common_subexpressions import CommonSubexpressions
+from .constant_folding import ConstantFolding
+from .dead_code import DeadCode
+from .identity_elimination import IdentityElimination
+from .pass_base import Pass
+
+__all__ = ["default_passes"]
+
+
+def default_passes() -> tuple[Pass, ...]:
+    """List the passes for any device; one that has more appends its own."""
+    return (ConstantFolding(), IdentityElimination(), CommonSubexpressions(), DeadCode())

@@ -1,0 +1,133 @@
+"""How large the result of a node will be, told before it is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ..graph import Node, TensorType, size_bytes
+
+__all__ = ["inputs_bytes", "predict_bytes"]
+
+_WIDEST_ITEM_BYTES = 16
+"""Of complex128; assumed where the element type of the result is not known."""
+
+
+def inputs_bytes(node: Node) -> int:
+    """Bytes of all constants that a node uses."""
+    arrays = (value.constant for value in node.inputs if value is not None)
+    return sum(array.nbytes for array in arrays if array is not None)
+
+
+def predict_bytes(node: Node) -> int | None:
+    """Bytes of all outputs of a node whose inputs are constants; None if nobody can tell.
+
+    An operator that blows its input up by what the input says is computed by a rule, for the others
+    the types are asked. Without those, elements are taken to be paired at most once each.
+    """
+    if node.op in _COUNTS:
+        try:
+            return _COUNTS[node.op](node) * _item_bytes(node)
+        except (ArithmeticError, IndexError, TypeError, ValueError):
+            return None
+    known = [
+        size for size in (size_bytes(value.type) for value in node.outputs) if size is not None
+    ]
+    if len(known) == len(node.outputs):
+        return sum(known)
+    return None if node.domain or node.op in _UNPREDICTABLE else _largest_product(node)
+
+
+def _item_bytes(node: Node) -> int:
+    known = node.outputs[0].type
+    return known.dtype.item_bytes if isinstance(known, TensorType) else _WIDEST_ITEM_BYTES
+
+
+def _largest_product(node: Node) -> int:
+    """Bound the result of an operator that pairs elements of its inputs at most once each."""
+    sizes = [
+        value.constant.size
+        for value in node.inputs
+        if value is not None and value.constant is not None
+    ]
+    return math.prod(max(size, 1) for size in sizes) * _item_bytes(node)
+
+
+def _constant(node: Node, index: int) -> np.ndarray:
+    value = node.inputs[index]
+    if value is None or value.constant is None:
+        raise ValueError(f"input {index} of {node.name!r} is no constant")
+    return value.constant
+
+
+def _integers(node: Node, index: int) -> list[int]:
+    return [int(item) for item in _constant(node, index).reshape(-1)]
+
+
+def _constant_of_shape(node: Node) -> int:
+    return math.prod(_integers(node, 0))
+
+
+def _expand(node: Node) -> int:
+    return math.prod(np.broadcast_shapes(_constant(node, 0).shape, tuple(_integers(node, 1))))
+
+
+def _tile(node: Node) -> int:
+    return _constant(node, 0).size * math.prod(_integers(node, 1))
+
+
+def _range(node: Node) -> int:
+    start, limit, step = (float(_constant(node, index).item()) for index in range(3))
+    return max(math.ceil((limit - start) / step), 0)
+
+
+def _one_hot(node: Node) -> int:
+    return _constant(node, 0).size * _integers(node, 1)[0]
+
+
+def _pad(node: Node) -> int:
+    array = _constant(node, 0)
+    if len(node.inputs) > 3 and node.inputs[3] is not None:
+        raise ValueError("padding of some axes only is left to its type")
+    pads = _integers(node, 1)
+    lengths = zip(array.shape, pads[: array.ndim], pads[array.ndim :], strict=True)
+    return math.prod(max(length + before + after, 0) for length, before, after in lengths)
+
+
+_COUNTS: Mapping[str, Callable[[Node], int]] = {
+    "ConstantOfShape": _constant_of_shape,
+    "Expand": _expand,
+    "OneHot": _one_hot,
+    "Pad": _pad,
+    "Range": _range,
+    "Tile": _tile,
+}
+_UNPREDICTABLE = frozenset(
+    {
+        "AffineGrid",
+        "AveragePool",
+        "BlackmanWindow",
+        "CenterCropPad",
+        "Col2Im",
+        "Conv",
+        "ConvInteger",
+        "ConvTranspose",
+        "DFT",
+        "DeformConv",
+        "EyeLike",
+        "HammingWindow",
+        "HannWindow",
+        "ImageDecoder",
+        "LpPool",
+        "MaxPool",
+        "MaxUnpool",
+        "MelWeightMatrix",
+        "QLinearConv",
+        "Resize",
+        "STFT",
+        "Upsample",
+    }
+)
+"""They make more elements than they are given, as far as their attributes say."""

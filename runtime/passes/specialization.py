@@ -1,0 +1,126 @@
+"""A model for the input shapes at hand: shape arithmetic folds away, and the rest is static.
+
+Theory of operation. With the input shapes known, shape inference and folding help each other: a
+``Shape`` folds once its input's type is static, and inference passes a ``Reshape`` once its target
+is a constant. So they alternate until neither finds more. What the file says about the types of
+intermediate values is forgotten first: it was written for other shapes, and where it disagrees
+with the inputs it is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ..graph import Graph, Model, OptionalType, SequenceType, TensorType, Value, ValueType
+from ..graph.traversal import all_nodes
+from .default_passes import default_passes
+from .input_binding import bind_shape, bound_input_shapes, symbol_bindings
+from .node_traits import STANDARD_DOMAINS
+from .pass_base import Pass
+from .pass_pipeline import run_passes
+from .pass_report import PassReport
+
+__all__ = ["specialize", "specialize_with_report"]
+
+MAX_ROUNDS = 20
+"""Each round resolves one more data-dependent step of shape arithmetic; real models need 2 to 4."""
+
+
+def specialize(model: Model, input_shapes: Mapping[str, Sequence[int]]) -> Model:
+    """Copy a model for these input shapes, with all types static as far as shapes determine them.
+
+    ``input_shapes`` is by input name; inputs that are static already, or whose symbols the others
+    determine, may be left out. The copy shares the bytes of constants; outputs keep their names and
+    the model given is not changed. What depends on data (NonZero and what follows from it), and
+    inputs that are left open, stay dynamic. Raises TensorError for shapes that contradict the model
+    or each other, naming both. Needs onnx, for shape inference.
+    """
+    return specialize_with_report(model, input_shapes)[0]
+
+
+def specialize_with_report(
+    model: Model,
+    input_shapes: Mapping[str, Sequence[int]],
+    passes: Sequence[Pass] | None = None,
+) -> tuple[Model, PassReport]:
+    """Specialise, and tell what was rewritten; ``passes`` replace the ones that run every round.
+
+    The report's ``removed_names`` belong to ``map_to_original`` as those of any other run.
+    """
+    chosen = default_passes() if passes is None else tuple(passes)
+    shapes = bound_input_shapes(model.inputs, input_shapes)
+    bindings = symbol_bindings(model.inputs, input_shapes)
+    special = model.copy()
+    for value in special.graph.inputs:
+        if value.name in shapes and isinstance(value.type, TensorType):
+            value.type = TensorType(value.type.dtype, shapes[value.name])
+    _infer_afresh(special, bindings)
+    report = run_passes(special, chosen)
+    patch_count = report.patch_count
+    for _ in range(MAX_ROUNDS):
+        if not patch_count:
+            break
+        _infer(special)
+        found = run_passes(special, chosen)
+        report = report.then(found)
+        patch_count = found.patch_count
+    return special, report
+
+
+def _infer(model: Model) -> None:
+    from ..onnx_writer import infer_types
+
+    infer_types(model)
+
+
+def _infer_afresh(model: Model, bindings: Mapping[str, int]) -> None:
+    """Infer all types from the inputs on; what inference cannot tell stays as the file has it."""
+    declared: dict[Value, ValueType] = {}
+    for value in _derived_values(model.graph):
+        if value.type is None:
+            continue
+        value.type = declared[value] = _bind_type(value.type, bindings)
+        # Other operators have no inference: the file is all that tells what they make.
+        if value.producer is None or value.producer.domain in STANDARD_DOMAINS:
+            value.type = None
+    _infer(model)
+    untold = [value for value in declared if value.type is None]
+    for value in untold:
+        value.type = declared[value]
+    if untold:
+        _infer(model)
+    for value in model.graph.outputs:
+        value.type = _with_public_symbols(value.type, declared.get(value))
+
+
+def _derived_values(graph: Graph) -> Iterator[Value]:
+    """Walk what nodes make and what bodies are given: everything but inputs and constants."""
+    for node in all_nodes(graph):
+        yield from node.outputs
+        for body in node.bodies():
+            yield from body.inputs
+
+
+def _bind_type(known: ValueType, bindings: Mapping[str, int]) -> ValueType:
+    if isinstance(known, TensorType):
+        if known.shape is None:
+            return known
+        return TensorType(known.dtype, bind_shape(known.shape, bindings))
+    element = known.element and _bind_type(known.element, bindings)
+    return SequenceType(element) if isinstance(known, SequenceType) else OptionalType(element)
+
+
+def _with_public_symbols(found: ValueType | None, declared: ValueType | None) -> ValueType | None:
+    """Name the open lengths of an output as the file names them, not as inference does."""
+    if not isinstance(found, TensorType) or not isinstance(declared, TensorType):
+        return found
+    if found.shape is None or declared.shape is None or len(found.shape) != len(declared.shape):
+        return found
+    pairs = zip(found.shape, declared.shape, strict=True)
+    return TensorType(
+        found.dtype,
+        tuple(
+            name if isinstance(name, str) and not isinstance(dim, int) else dim
+            for dim, name in pairs
+        ),
+    )

@@ -1,0 +1,64 @@
+"""A device's answers about rewritten nodes, told in terms of the nodes of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ...errors import GraphError
+from ..graph import Graph, Node
+
+__all__ = ["Support", "SupportMap", "map_to_original"]
+
+
+@dataclass(frozen=True)
+class Support:
+    """Whether a device runs a node; ``reason`` says why not, or, at will, on what condition."""
+
+    supported: bool
+    reason: str = ""
+
+
+SupportMap = dict[str, Support]
+"""Name of a node -> the device's answer."""
+
+
+def map_to_original(
+    original_node_names: Iterable[str],
+    transformed_graph: Graph,
+    removed_names: Iterable[str],
+    verdict: Mapping[str, Support],
+) -> SupportMap:
+    """Answer for each node of the file, from the answers for the nodes of the rewritten graph.
+
+    A node is supported if every node that stands for it is: one fused into a supported and into an
+    unsupported node is not, with the reason of the latter. A node that a pass removed
+    (``PassReport.removed_names``) is supported. ``verdict`` is by the names of the rewritten main
+    graph; a node that it leaves out is not supported. Raises GraphError for a name that neither a
+    node nor ``removed_names`` accounts for. Pure; O(nodes).
+    """
+    carriers: dict[str, list[Node]] = {}
+    for node in transformed_graph.nodes:
+        for name in node.fused_from:
+            carriers.setdefault(name, []).append(node)
+    removed = set(removed_names)
+    answers: SupportMap = {}
+    for name in original_node_names:
+        if name not in carriers and name not in removed:
+            raise GraphError(
+                f"node {name!r} is not in the rewritten graph {transformed_graph.name!r} and no "
+                f"pass reported that it removed it; a rewrite went past GraphPatch"
+            )
+        answers[name] = _answer(name, carriers.get(name, []), verdict)
+    return answers
+
+
+def _answer(name: str, carriers: Iterable[Node], verdict: Mapping[str, Support]) -> Support:
+    missing = Support(False, "the device gave no answer for it")
+    for node in carriers:
+        answer = verdict.get(node.name, missing)
+        if not answer.supported and node.name != name:
+            return Support(False, f"{answer.reason} (it is part of {node.op} {node.name!r})")
+        if not answer.supported:
+            return answer
+    return Support(True)

@@ -1,0 +1,229 @@
+"""Runs: a request's stages on their way through executors, in a line or as a graph.
+
+Theory of operation. The thread that finishes a stage hands the next one to its executor together
+with the :class:`Ready` token; no event loop is involved. What ends a run early is its
+:class:`Stop`, shared with the runs inside it and looked at before every stage. A run calls ``then``
+exactly once, when none of its host code is left; device work may still be under way, and the token
+says until when. Stages that follow each other on one executor are one hop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter_ns
+
+from ..executors import NOW, Lane, Ready, TaskExecutor, Then, hop
+from .tracing import SpanRecorder
+
+__all__ = ["GraphRun", "PipelineRun", "Stage", "Stop"]
+
+
+class Stop:
+    """What ends a run and all its sub-runs early: set once, by cancel, deadline or close.
+
+    Setting it tells the listeners (the caller is answered, a queued run is dropped) and never calls
+    a run's ``then``. Thread-safe.
+    """
+
+    __slots__ = ("_listeners", "_lock", "error")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[], None]] | None = []
+        self.error: BaseException | None = None
+        """Why the run is to end; None while it may go on."""
+
+    def set(self, error: BaseException) -> bool:
+        """End the run with this error; False if an earlier one stands. Listeners run here."""
+        with self._lock:
+            if self.error is not None:
+                return False
+            self.error = error
+            listeners, self._listeners = self._listeners, None
+        for listener in listeners or ():
+            listener()
+        return True
+
+    def when_set(self, listener: Callable[[], None]) -> None:
+        """Call once it is set; at once if it is. Listeners never raise and never block."""
+        with self._lock:
+            if self._listeners is not None:
+                self._listeners.append(listener)
+                return
+        listener()
+
+    def forget(self, listener: Callable[[], None]) -> None:
+        """Take a listener back; unknown ones are ignored."""
+        with self._lock:
+            if self._listeners is not None and listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def raise_if_set(self) -> None:
+        """Raise the error if it is set."""
+        if self.error is not None:
+            raise self.error
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A named part of a request, bound to one executor."""
+
+    name: str
+    executor: TaskExecutor
+    function: Callable[[Lane], Ready]
+    """Told on which lane it runs; ends with NOW or a device event."""
+
+
+class PipelineRun:
+    """One run in a line; whoever finishes a stage starts the next."""
+
+    __slots__ = ("_index", "_queued_ns", "_recorder", "_run_id", "_stages", "_stop", "_then")
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        stop: Stop,
+        then: Then,
+        recorder: SpanRecorder,
+        run_id: int = 0,
+    ) -> None:
+        self._stages, self._stop, self._then = stages, stop, then
+        self._recorder, self._run_id = recorder, run_id
+        self._index = 0
+        self._queued_ns = 0
+
+    @property
+    def place(self) -> str:
+        """The stage that it is in, or whose device work is under way, for messages."""
+        return f"in stage {self._stages[min(self._index, len(self._stages) - 1)].name!r}"
+
+    def start(self, after: Ready = NOW) -> None:
+        """Begin once ``after`` has fired. Never blocks."""
+        hop(self._step, after, None)
+
+    def _advance(self, ready: Ready, error: BaseException | None) -> None:
+        hop(self._step, ready, error)
+
+    def _step(self, ready: Ready, error: BaseException | None) -> None:
+        error = error or self._stop.error
+        if error is not None or self._index == len(self._stages):
+            self._then(ready, error)  # the token is handed on unwaited for, after an error too
+            return
+        self._queued_ns = perf_counter_ns()
+        try:
+            self._stages[self._index].executor.run(self._call, ready, self._advance)
+        except BaseException as refused:  # a closed executor, on whichever thread
+            self._then(ready, refused)
+
+    def _call(self, lane: Lane) -> Ready:
+        stages = self._stages
+        while True:
+            self._stop.raise_if_set()  # the queue has been waited through: ask again
+            stage = stages[self._index]
+            started_ns = perf_counter_ns()
+            try:
+                ready = stage.function(lane)
+            finally:
+                ended_ns = perf_counter_ns()
+                self._recorder.record(
+                    self._run_id, stage, lane, self._queued_ns, started_ns, ended_ns
+                )
+            self._index += 1
+            if (
+                self._index == len(stages)
+                or stages[self._index].executor is not stage.executor
+                or not ready.is_ready
+            ):
+                return ready
+            self._queued_ns = ended_ns
+
+
+class GraphRun:
+    """One run whose stages depend on each other as a graph; independent ones run side by side.
+
+    ``needs[i]`` lists the stages whose end stage ``i`` waits for. A stage starts when the last of
+    them has been handed over, after the join of their tokens. After an error nothing new starts,
+    and ``then`` comes when nothing is outstanding, with the join of all tokens and the first error.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        needs: Sequence[Sequence[int]],
+        stop: Stop,
+        then: Then,
+        recorder: SpanRecorder,
+        run_id: int = 0,
+    ) -> None:
+        self._stages, self._needs = stages, needs
+        self._stop, self._then = stop, then
+        self._recorder, self._run_id = recorder, run_id
+        self._lock = threading.Lock()
+        self._missing = [len(wanted) for wanted in needs]
+        self._followers: list[list[int]] = [[] for _ in stages]
+        for index, wanted in enumerate(needs):
+            for needed in wanted:
+                self._followers[needed].append(index)
+        self._tokens: list[Ready] = [NOW] * len(stages)
+        self._outstanding = 0
+        self._left = len(stages)
+        self._error: BaseException | None = None
+        self._after: Ready = NOW
+
+    @property
+    def place(self) -> str:
+        """How far it is, for messages."""
+        return f"{len(self._stages) - self._left} of {len(self._stages)} stages done"
+
+    def start(self, after: Ready = NOW) -> None:
+        """Begin once ``after`` has fired. Never blocks."""
+        self._after = after
+        roots = [index for index, missing in enumerate(self._missing) if missing == 0]
+        self._outstanding = len(roots)
+        if not roots:
+            hop(self._then, after, self._stop.error)
+        for index in roots:
+            hop(self._begin, index)
+
+    def _begin(self, index: int) -> None:
+        wanted = self._needs[index]
+        after = Ready.join(self._tokens[needed] for needed in wanted) if wanted else self._after
+        queued_ns = perf_counter_ns()
+        ended = partial(self._ended, index)
+        try:
+            self._stop.raise_if_set()
+            self._stages[index].executor.run(partial(self._call, index, queued_ns), after, ended)
+        except BaseException as refused:
+            ended(after, refused)
+
+    def _call(self, index: int, queued_ns: int, lane: Lane) -> Ready:
+        self._stop.raise_if_set()
+        stage = self._stages[index]
+        started_ns = perf_counter_ns()
+        try:
+            return stage.function(lane)
+        finally:
+            ended_ns = perf_counter_ns()
+            self._recorder.record(self._run_id, stage, lane, queued_ns, started_ns, ended_ns)
+
+    def _ended(self, index: int, ready: Ready, error: BaseException | None) -> None:
+        startable = []
+        with self._lock:
+            self._tokens[index] = ready
+            self._error = self._error or error
+            self._left -= 1
+            if self._error is None and self._stop.error is None:
+                for follower in self._followers[index]:
+                    self._missing[follower] -= 1
+                    if self._missing[follower] == 0:
+                        startable.append(follower)
+            self._outstanding += len(startable) - 1
+            is_last = self._outstanding == 0
+        for follower in startable:
+            hop(self._begin, follower)
+        if is_last:
+            error = self._error or (self._stop.error if self._left else None)
+            hop(self._then, Ready.join(self._tokens), error)

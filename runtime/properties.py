@@ -1,0 +1,314 @@
+"""Properties: what can be set or asked by name, typed, with defaults and documentation.
+
+A :class:`Property` is one key: its parser refuses bad values at once. A plugin declares its keys as
+a tuple of properties and the runtime does the rest: unknown keys, precedence, reading back. A
+:class:`Configuration` is a finished set of values, immutable, in which every key has a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from ..errors import PropertyError, nearest
+
+__all__ = [
+    "AUTO",
+    "DEVICE_ID",
+    "INFERENCE_NUM_THREADS",
+    "INFERENCE_PRECISION_HINT",
+    "INPUT_SHAPES",
+    "LOG_LEVEL",
+    "LOG_LEVELS",
+    "NUMA",
+    "NUM_STREAMS",
+    "PERFORMANCE_HINT",
+    "PERFORMANCE_HINT_NUM_REQUESTS",
+    "PERF_COUNT",
+    "STANDARD_PROPERTIES",
+    "Configuration",
+    "Metric",
+    "Property",
+    "parse_boolean",
+    "parse_choice",
+    "parse_integer",
+    "parse_mapping",
+    "parse_text",
+    "property_keys",
+]
+
+T = TypeVar("T")
+
+Parser = Callable[[Any], T]
+"""Makes the typed value of what a user gave; raises ValueError that says what is wanted."""
+
+
+@dataclass(frozen=True)
+class Property(Generic[T]):
+    """A key that can be set: ``key`` in upper case, how to parse it, its default, what it does.
+
+    ``only_at_load`` says that it belongs to one network and that ``set_config`` refuses it. A
+    Property may stand for its key wherever a configuration is given.
+    """
+
+    key: str
+    parse: Parser[T]
+    default: T
+    doc: str
+    only_at_load: bool = False
+
+    def value_of(self, given: Any, device: str) -> T:
+        """Parse what a user gave; raises PropertyError that names key, value and device."""
+        try:
+            return self.parse(given)
+        except (ValueError, TypeError) as error:
+            raise PropertyError(
+                f"{device}: bad value {given!r} for {self.key}: {error}", self.key, device
+            ) from error
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A fact that can be asked for: ``read`` gets the options of ``get_metric``."""
+
+    key: str
+    read: Callable[[Mapping[str, Any]], Any]
+    doc: str
+
+
+class Configuration(Mapping[str, Any]):
+    """A finished set of property values: every key has one. Immutable, so thread-safe."""
+
+    def __init__(self, device: str, properties: Iterable[Property[Any]]) -> None:
+        self.device = device
+        self._properties = {declared.key: declared for declared in properties}
+        self._values = {key: declared.default for key, declared in self._properties.items()}
+        self._given: frozenset[str] = frozenset()
+
+    def __getitem__(self, key: str | Property[Any]) -> Any:
+        name = key.key if isinstance(key, Property) else key
+        try:
+            return self._values[name]
+        except KeyError:
+            raise self.unknown(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The keys that somebody set, rather than left at their defaults."""
+        return self._given
+
+    def knows(self, key: str) -> bool:
+        """True if the key is declared here."""
+        return key in self._properties
+
+    def with_values(self, values: Mapping[Any, Any]) -> Configuration:
+        """Return a copy in which these win; PropertyError for unknown keys and bad values."""
+        changed = Configuration(self.device, self._properties.values())
+        parsed = {}
+        for key, given in property_keys(values, self.device).items():
+            if key not in self._properties:
+                raise self.unknown(key)
+            parsed[key] = self._properties[key].value_of(given, self.device)
+        changed._values = {**self._values, **parsed}
+        changed._given = self._given | parsed.keys()
+        return changed
+
+    def with_defaults(self, values: Mapping[Any, Any]) -> Configuration:
+        """Return a copy with other defaults: as ``with_values``, but they do not count as given."""
+        changed = self.with_values(values)
+        changed._given = self._given
+        return changed
+
+    def unknown(self, key: str) -> PropertyError:
+        """Make the error for a key that is not declared here."""
+        hint = nearest(key, self._properties) or f"; it knows {sorted(self._properties)}"
+        return PropertyError(f"{self.device} has no property {key!r}{hint}", key, self.device)
+
+    def __repr__(self) -> str:
+        given = {key: self._values[key] for key in sorted(self._given)}
+        return f"<Configuration of {self.device}: {given}>"
+
+
+def property_keys(values: Mapping[Any, Any] | None, device: str) -> dict[str, Any]:
+    """Turn a user's mapping into one of plain keys; raises PropertyError if it is no mapping."""
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise PropertyError(
+            f"{device}: a configuration is a mapping such as {{'NUM_STREAMS': 2}}, not "
+            f"{type(values).__name__}",
+            device=device,
+        )
+    return {
+        key.key if isinstance(key, Property) else str(key): item for key, item in values.items()
+    }
+
+
+def parse_text(given: Any) -> str:
+    """Take a string."""
+    if not isinstance(given, str):
+        raise ValueError("a string is wanted")
+    return given
+
+
+def parse_boolean(given: Any) -> bool:
+    """Take a bool, or YES, NO, TRUE or FALSE in any case."""
+    words = {"YES": True, "TRUE": True, "NO": False, "FALSE": False}
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, str) and given.upper() in words:
+        return words[given.upper()]
+    raise ValueError("True, False, 'YES' or 'NO' is wanted")
+
+
+def parse_integer(low: int, names: Mapping[str, int] | None = None) -> Parser[int]:
+    """Take an integer of at least ``low``, as a number or in digits, or one of the names."""
+    wanted = f"an integer of at least {low}"
+    if names:
+        wanted += f", or one of {', '.join(names)},"
+
+    def parse(given: Any) -> int:
+        if isinstance(given, str) and names and given.upper() in names:
+            return names[given.upper()]
+        if isinstance(given, bool) or not isinstance(given, int | str):
+            raise ValueError(f"{wanted} is wanted")
+        try:
+            number = int(given)
+        except ValueError:
+            raise ValueError(f"{wanted} is wanted") from None
+        if number < low and not (names and number in names.values()):
+            raise ValueError(f"{wanted} is wanted")
+        return number
+
+    return parse
+
+
+def parse_choice(*choices: str) -> Parser[str]:
+    """Take one of the words, in any case."""
+    by_folded = {choice.casefold(): choice for choice in choices}
+
+    def parse(given: Any) -> str:
+        if isinstance(given, str) and given.casefold() in by_folded:
+            return by_folded[given.casefold()]
+        raise ValueError(f"one of {', '.join(map(repr, choices))} is wanted")
+
+    return parse
+
+
+def parse_mapping(given: Any) -> Mapping[str, Any]:
+    """Take a mapping with string keys; the result is a read-only copy."""
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise ValueError("a mapping with string keys is wanted")
+    return MappingProxyType(dict(given))
+
+
+def parse_input_shapes(given: Any) -> tuple[Mapping[str, tuple[int, ...]], ...]:
+    """Take one signature, a mapping input name -> shape, or a sequence of signatures."""
+    signatures = [given] if isinstance(given, Mapping) else given
+    wanted = "a mapping input name -> shape, or a sequence of such mappings, is wanted"
+    if not isinstance(signatures, Sequence) or isinstance(signatures, str):
+        raise ValueError(wanted)
+    parsed = []
+    for signature in signatures:
+        if not isinstance(signature, Mapping):
+            raise ValueError(wanted)
+        shapes = {}
+        for name, shape in signature.items():
+            if not isinstance(shape, Sequence) or isinstance(shape, str):
+                raise ValueError(f"{wanted}; the shape of {name!r} is {shape!r}")
+            if not all(isinstance(dim, int) and dim >= 0 for dim in shape):
+                raise ValueError(f"lengths are integers of at least 0; {name!r} has {shape!r}")
+            shapes[str(name)] = tuple(int(dim) for dim in shape)
+        parsed.append(MappingProxyType(shapes))
+    return tuple(parsed)
+
+
+AUTO = -1
+"""NUM_STREAMS: as many as suit the performance hint."""
+NUMA = -2
+"""NUM_STREAMS: one for each NUMA node."""
+
+LOG_LEVELS = {
+    "LOG_NONE": 100,
+    "LOG_ERROR": 40,
+    "LOG_WARNING": 30,
+    "LOG_INFO": 20,
+    "LOG_DEBUG": 10,
+    "LOG_TRACE": 5,
+}
+"""The values of LOG_LEVEL and the levels of ``logging`` that they mean."""
+
+PERFORMANCE_HINT = Property(
+    "PERFORMANCE_HINT",
+    parse_choice("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT"),
+    "LATENCY",
+    "What to tune for when NUM_STREAMS is AUTO: one request's time, or requests per second.",
+)
+PERFORMANCE_HINT_NUM_REQUESTS = Property(
+    "PERFORMANCE_HINT_NUM_REQUESTS",
+    parse_integer(0),
+    0,
+    "How many requests the application keeps in flight; bounds streams and slots. 0: not said.",
+)
+NUM_STREAMS = Property(
+    "NUM_STREAMS",
+    parse_integer(0, {"AUTO": AUTO, "NUMA": NUMA}),
+    AUTO,
+    "How many runs the device computes side by side; AUTO follows PERFORMANCE_HINT.",
+)
+INFERENCE_NUM_THREADS = Property(
+    "INFERENCE_NUM_THREADS",
+    parse_integer(0),
+    0,
+    "Threads that all streams together may compute with; 0: all allowed CPUs.",
+)
+INFERENCE_PRECISION_HINT = Property(
+    "INFERENCE_PRECISION_HINT",
+    parse_choice("f32", "tf32", "f16", "bf16"),
+    "f32",
+    "The precision that float32 operators may be computed in.",
+)
+LOG_LEVEL = Property(
+    "LOG_LEVEL",
+    parse_choice(*LOG_LEVELS),
+    "LOG_NONE",
+    "What the logger 'aioinfer.<device>' lets through.",
+)
+PERF_COUNT = Property(
+    "PERF_COUNT",
+    parse_boolean,
+    False,
+    "Record the time of every node; read it with request.profiling().",
+)
+DEVICE_ID = Property("DEVICE_ID", parse_text, "", "Which device of the plugin; '' is the first.")
+INPUT_SHAPES: Property[tuple[Mapping[str, tuple[int, ...]], ...]] = Property(
+    "INPUT_SHAPES",
+    parse_input_shapes,
+    (),
+    "Signatures to compile while loading: {input: shape}, or a sequence of such mappings.",
+    only_at_load=True,
+)
+
+STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
+    PERFORMANCE_HINT,
+    PERFORMANCE_HINT_NUM_REQUESTS,
+    NUM_STREAMS,
+    INFERENCE_NUM_THREADS,
+    INFERENCE_PRECISION_HINT,
+    LOG_LEVEL,
+    PERF_COUNT,
+    DEVICE_ID,
+    INPUT_SHAPES,
+)
+"""What every device declares; one that cannot honour a value refuses it in ``check_values``."""

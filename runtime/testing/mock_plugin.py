@@ -1,0 +1,210 @@
+"""Invented devices MOCK.0, MOCK.1, ...: they do nothing until the test says so, and then it right.
+
+A mock device computes real answers, one operator at a time on numpy, but when it does so is the
+test's choice: with a held device each run waits in its ``executor`` until the test releases it;
+with a streamed one each run is enqueued on the ``streams`` of a FakeDevice, whose events the test
+fires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...executors import (
+    NOW,
+    DeviceStreamExecutor,
+    FakeDevice,
+    FakeStream,
+    Lane,
+    ManualExecutor,
+    Ready,
+    TaskExecutor,
+)
+from ..executable_network import ExecutableNetwork, Slot
+from ..graph import Graph, Model, Node, Value, copy_graph
+from ..operators import Operator, find_unsupported, make_operator
+from ..pipeline import Stage
+from ..plugin import CoreHandle, Plugin
+from ..properties import Configuration
+from ..tensor import ports_of
+
+__all__ = ["MockDevice", "MockDevices", "MockPlugin"]
+
+
+class MockDevice:
+    """One invented device; ``executor`` holds its runs, or ``streams`` do if it is streamed."""
+
+    def __init__(self, name: str, executor: TaskExecutor | None, is_streamed: bool) -> None:
+        self.name = name
+        self.held: ManualExecutor = ManualExecutor(name)
+        self.executor: TaskExecutor = executor or self.held
+        self.streams: FakeDevice | None = FakeDevice(name) if is_streamed else None
+        self.refused_ops: dict[str, str] = {}
+        """Operator type -> the reason why this device cannot run it."""
+        self.slot_count = 2
+        self.loaded: list[Model] = []
+        """The models that were compiled for it, in order."""
+
+
+class MockDevices:
+    """The devices of one MOCK plugin: ``core.register_plugin("MOCK", MockDevices(2).make_plugin)``.
+
+    ``executor``: where runs compute instead of being held, for tests that want no control.
+    """
+
+    def __init__(
+        self, count: int = 2, *, executor: TaskExecutor | None = None, is_streamed: bool = False
+    ) -> None:
+        names = [f"MOCK.{index}" for index in range(count)]
+        self.devices = [MockDevice(name, executor, is_streamed) for name in names]
+
+    def make_plugin(self, core: CoreHandle, name: str) -> Plugin:
+        """Make the plugin; give this to ``register_plugin``."""
+        return MockPlugin(core, name, self.devices)
+
+    def __getitem__(self, index: int) -> MockDevice:
+        return self.devices[index]
+
+
+class MockPlugin(Plugin):
+    """Drives invented devices."""
+
+    def __init__(self, core: CoreHandle, name: str, devices: Sequence[MockDevice]) -> None:
+        super().__init__(core, name)
+        self._devices = list(devices)
+
+    def device_ids(self) -> list[str]:
+        return [str(index) for index in range(len(self._devices))]
+
+    def full_device_name(self, device_id: str) -> str:
+        return f"invented device {device_id or '0'}"
+
+    def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
+        device = self._device(config)
+        reasons = {}
+        for node in model.graph.nodes:
+            reason = device.refused_ops.get(node.op_type) or find_unsupported(node, model.opsets)
+            if node.bodies():
+                reason = "it has no control flow"
+            if reason is not None:
+                reasons[node.name] = reason
+        return reasons
+
+    def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        device = self._device(config)
+        device.loaded.append(model)
+        return MockNetwork(model, config, self.core, device)
+
+    def _device(self, config: Configuration) -> MockDevice:
+        return self._devices[int(config["DEVICE_ID"])]
+
+
+class MockNetwork(ExecutableNetwork):
+    """A model on an invented device."""
+
+    def __init__(
+        self, model: Model, config: Configuration, core: CoreHandle, device: MockDevice
+    ) -> None:
+        super().__init__(
+            name=model.name,
+            device=device.name,
+            inputs=ports_of(model.inputs),
+            outputs=ports_of(model.outputs),
+            config=config,
+            core=core,
+        )
+        self._graph = model.graph
+        evaluate = _evaluation(model)
+        slot_type = _HeldSlot if device.streams is None else _StreamedSlot
+        self._provide_slots([slot_type(device, evaluate) for _ in range(device.slot_count)])
+
+    def runtime_graph(self) -> Graph:
+        return copy_graph(self._graph)
+
+
+Evaluate = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+class _HeldSlot(Slot):
+    """One stage, which waits in the device's executor."""
+
+    def __init__(self, device: MockDevice, evaluate: Evaluate) -> None:
+        self._evaluate = evaluate
+        self.stages = (Stage("compute", device.executor, self._compute),)
+
+    def _compute(self, _lane: Lane) -> Ready:
+        for name, value in self._evaluate(self.bindings.inputs).items():
+            self.bindings.deliver(name, value)
+        return NOW
+
+
+class _StreamedSlot(Slot):
+    """Upload, compute and download, each enqueued on a stream of its own."""
+
+    def __init__(self, device: MockDevice, evaluate: Evaluate) -> None:
+        assert device.streams is not None
+        self._evaluate = evaluate
+        self._inputs: dict[str, Any] = {}
+        self._outputs: dict[str, Any] = {}
+        stages = []
+        for name, action in (
+            ("upload", self._upload),
+            ("compute", self._compute),
+            ("download", self._download),
+        ):
+            stream = device.streams.stream(name)
+            stages.append(Stage(name, DeviceStreamExecutor(stream), _enqueue(stream, name, action)))
+        self.stages = tuple(stages)
+
+    def _upload(self) -> None:
+        self._inputs = dict(self.bindings.inputs)
+
+    def _compute(self) -> None:
+        self._outputs = self._evaluate(self._inputs)
+
+    def _download(self) -> None:
+        for name, value in self._outputs.items():
+            self.bindings.deliver(name, value)
+
+    def release(self) -> None:
+        self._inputs, self._outputs = {}, {}
+        super().release()
+
+
+def _enqueue(stream: FakeStream, name: str, action: Callable[[], None]) -> Callable[[Lane], Ready]:
+    def function(_lane: Lane) -> Ready:
+        stream.enqueue(name, action)
+        return NOW  # the executor records the event
+
+    return function
+
+
+def _evaluation(model: Model) -> Evaluate:
+    """Bind the operators of a graph, and return what computes its outputs by name."""
+    graph = model.graph
+    steps: list[tuple[Node, Operator]] = [
+        (node, make_operator(node, model.opsets)) for node in graph.nodes
+    ]
+
+    def evaluate(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        known: dict[Value, Any] = {value: inputs[value.name] for value in graph.inputs}
+
+        def content(value: Value | None) -> Any:
+            if value is None:
+                return None
+            return value.constant if value.is_constant else known[value]
+
+        with np.errstate(all="ignore"):
+            for node, operator in steps:
+                results = operator(*[content(value) for value in node.inputs])
+                known.update(zip(node.outputs, results, strict=False))
+        return {value.name: _own_copy(content(value)) for value in graph.outputs}
+
+    return evaluate
+
+
+def _own_copy(value: Any) -> Any:
+    return np.array(value, order="C") if isinstance(value, np.ndarray) else value

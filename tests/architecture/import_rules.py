@@ -1,0 +1,215 @@
+"""Who may import whom: the order of the parts as a table, and a pure check of sources against it.
+
+A source is never imported, only parsed. Modules have the names under which they are installed, so
+the folder runtime/graph/ is aioinfer.runtime.graph here. Imports under TYPE_CHECKING and inside
+functions count for the order of the parts, but not for what loading a module costs.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+PACKAGE = "aioinfer"
+PART_NAMES = ("backends", "executors", "runtime", "serving")
+BEYOND = "<beyond the package>"
+
+# A room may import itself and what stands on an earlier line; rooms on one line are strangers.
+ORDER: tuple[tuple[str, ...], ...] = (
+    ("aioinfer.errors",),
+    ("aioinfer.executors",),
+    ("aioinfer.runtime.graph",),
+    ("aioinfer.runtime.onnx_writer",),
+    ("aioinfer.runtime.operators",),
+    ("aioinfer.runtime.passes", "aioinfer.runtime.onnx_reader"),
+    ("aioinfer.runtime",),
+    ("aioinfer.backends", "aioinfer.backends.*", "aioinfer.serving", "aioinfer.cli"),
+    ("aioinfer",),
+)
+TOP = len(ORDER) - 1
+USERS = {  # what stands above a room's own line and may be imported there all the same
+    "aioinfer.cli": ("aioinfer",),
+    "aioinfer.serving": ("aioinfer",),
+}
+PROGRAM = "aioinfer.__main__"
+
+# Loading `aioinfer`, or a backend's plugin.py, may load these and the standard library only.
+LIGHT = frozenset({"ml_dtypes", "numpy"})
+
+
+@dataclass(frozen=True)
+class Source:
+    """One module of the package: its dotted name, its text, and whether it is an __init__.py."""
+
+    module: str
+    text: str
+    is_package: bool = False
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, by its full name. is_eager: it happens when the importer is loaded."""
+
+    module: str
+    line: int
+    is_relative: bool
+    is_eager: bool
+
+
+def room_of(module: str) -> str:
+    """Name the room a module of the package belongs to; the front door's is `aioinfer` itself."""
+    parts = module.split(".")
+    if parts[:2] == [PACKAGE, "backends"] and len(parts) > 2:
+        return ".".join(parts[:3])
+    rooms = [room for line in ORDER[:TOP] for room in line]
+    inside = [room for room in rooms if module == room or module.startswith(f"{room}.")]
+    return max(inside, key=len, default=PACKAGE)
+
+
+def rank_of(room: str) -> int:
+    """Give the line of ORDER on which a room stands."""
+    pattern = "aioinfer.backends.*" if room.startswith("aioinfer.backends.") else room
+    return next(rank for rank, line in enumerate(ORDER) if pattern in line)
+
+
+def refusal(importer: str, imported: str) -> str | None:
+    """Say why one module of the package may not import another, or None if it may."""
+    own, other = room_of(importer), room_of(imported)
+    if own == other or other in USERS.get(own, ()):
+        return None
+    if importer == PROGRAM and other == "aioinfer.cli":
+        return None
+    if other.startswith("aioinfer.backends"):
+        return "nothing imports a backend: reach a device through the Core handle"
+    if rank_of(other) < min(rank_of(own), TOP - 1):
+        return None
+    return f"{own} may import only what stands before it in the order of the parts"
+
+
+def imports_of(source: Source, known: frozenset[str]) -> list[Import]:
+    """List what a module imports. known: all modules of the package, to tell them from names."""
+    return list(_walk(ast.parse(source.text), source, known, True))
+
+
+def _walk(node: ast.AST, source: Source, known: frozenset[str], eager: bool) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield Import(alias.name, node.lineno, False, eager)
+    elif isinstance(node, ast.ImportFrom):
+        base = _absolute(node.module or "", node.level, source)
+        targets = [f"{base}.{alias.name}" for alias in node.names]
+        for target in dict.fromkeys(name if name in known else base for name in targets):
+            yield Import(target, node.lineno, node.level > 0, eager)
+    elif isinstance(node, ast.Call) and (name := _imported_by_call(node)):
+        level = len(name) - len(name.lstrip("."))
+        target = _absolute(name.lstrip("."), level, source)
+        yield Import(target, node.lineno, level > 0, eager)
+    if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        for child in node.body:
+            yield from _walk(child, source, known, False)
+        for child in node.orelse:
+            yield from _walk(child, source, known, eager)
+        return
+    is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    for child in ast.iter_child_nodes(node):
+        yield from _walk(child, source, known, eager and not is_function)
+
+
+def _absolute(module: str, level: int, source: Source) -> str:
+    if level == 0:
+        return module
+    up = level - 1 if source.is_package else level
+    parts = source.module.split(".")
+    base = parts[: len(parts) - up] if up < len(parts) else [BEYOND]
+    return ".".join([*base, module] if module else base)
+
+
+def _imported_by_call(call: ast.Call) -> str | None:
+    name = ast.unparse(call.func).rsplit(".", 1)[-1]
+    if name not in ("import_module", "__import__") or not call.args:
+        return None
+    first = call.args[0]
+    is_text = isinstance(first, ast.Constant) and isinstance(first.value, str)
+    return first.value if is_text else None
+
+
+def broken_order(sources: Mapping[str, Source]) -> list[str]:
+    """List every import that breaks the order of the parts, or is not relative inside the package.
+
+    sources: by the path to print. Each line of the answer reads `path:line: what, and why not`.
+    """
+    known = frozenset(source.module for source in sources.values())
+    found = []
+    for path, source in sources.items():
+        for item in imports_of(source, known):
+            top = item.module.split(".")[0]
+            why = None
+            if top in PART_NAMES and not item.is_relative:
+                why = "a part is never a top-level name; import it relatively"
+            elif top == BEYOND:
+                why = "that many dots lead out of the package"
+            elif top == PACKAGE and not item.is_relative:
+                why = "inside the package imports are relative"
+            elif top == PACKAGE:
+                why = refusal(source.module, item.module)
+            if why:
+                found.append(f"{path}:{item.line}: {source.module} imports {item.module}: {why}")
+    return found
+
+
+def is_heavy(module: str) -> bool:
+    """Tell whether an imported module is a third party that must be loaded lazily."""
+    top = module.split(".")[0]
+    return top not in sys.stdlib_module_names and top not in {*LIGHT, PACKAGE, BEYOND}
+
+
+def eager_heavy(sources: Mapping[str, Source], root: str) -> list[str]:
+    """List the heavy third parties that loading the module `root` would load, and from where."""
+    by_name = {source.module: (path, source) for path, source in sources.items()}
+    known = frozenset(by_name)
+    found, seen, waiting = [], set(), [root]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in by_name:
+            continue
+        seen.add(name)
+        waiting.extend(name[:i] for i, letter in enumerate(name) if letter == ".")
+        path, source = by_name[name]
+        for item in imports_of(source, known):
+            if item.is_eager and is_heavy(item.module):
+                found.append(f"{path}:{item.line}: loading {root} loads {item.module}")
+            elif item.is_eager:
+                waiting.append(item.module)
+    return sorted(found)
+
+
+def scattered_heavy(sources: Mapping[str, Source]) -> list[str]:
+    """List the backends whose heavy third parties are imported in more than one file."""
+    known = frozenset(source.module for source in sources.values())
+    files: dict[str, list[str]] = {}
+    for path, source in sources.items():
+        room = room_of(source.module)
+        is_backend = room.startswith("aioinfer.backends.")
+        if is_backend and any(is_heavy(item.module) for item in imports_of(source, known)):
+            files.setdefault(room, []).append(path)
+    return [
+        f"{room}: third parties are imported in {', '.join(paths)}; keep them in one file"
+        for room, paths in files.items()
+        if len(paths) > 1
+    ]
+
+
+def starts_with_errors(source: Source) -> bool:
+    """Tell whether a part's __init__.py first imports from ..errors.
+
+    Then `import executors` from the repository's root fails instead of loading a second set of
+    classes. A docstring and `from __future__` may come before it.
+    """
+    statements = [
+        statement
+        for statement in ast.parse(source.text).body
+        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        and not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")
+    ]
+    first = statements[0] if statements else None
+    return isinstance(first, ast.ImportFrom) and (first.level, first.module) == (2, "errors")

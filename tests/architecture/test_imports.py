@@ -1,0 +1,219 @@
+"""The order of the parts holds in the tree, and the check that says so can fail."""
+
+import pytest
+
+from architecture.import_rules import (
+    PART_NAMES,
+    Source,
+    broken_order,
+    eager_heavy,
+    imports_of,
+    refusal,
+    room_of,
+    scattered_heavy,
+    starts_with_errors,
+)
+from architecture.tree import ROOT, module_files, part_folders
+
+
+def tree_sources() -> dict[str, Source]:
+    return {
+        file.relative_to(ROOT).as_posix(): Source(
+            module, file.read_text(encoding="utf-8"), file.name == "__init__.py"
+        )
+        for module, file in module_files().items()
+    }
+
+
+def invented(**texts: str) -> dict[str, Source]:
+    """Sources by dotted name, written with __ for the dot; `init` at the end marks a package."""
+    sources = {}
+    for key, text in texts.items():
+        module = key.replace("__", ".")
+        is_package = module.endswith(".init")
+        sources[module] = Source(module.removesuffix(".init"), text, is_package)
+    return sources
+
+
+def assert_none(breaches: list[str]) -> None:
+    assert not breaches, "\n" + "\n".join(breaches)
+
+
+def test_the_parts_import_only_what_stands_before_them() -> None:
+    assert_none(broken_order(tree_sources()))
+
+
+def test_loading_the_front_door_loads_no_heavy_third_party() -> None:
+    assert_none(eager_heavy(tree_sources(), "aioinfer"))
+
+
+def test_loading_a_plugin_loads_no_heavy_third_party() -> None:
+    sources = tree_sources()
+    plugins = [
+        source.module
+        for source in sources.values()
+        if source.module.startswith("aioinfer.backends.") and source.module.endswith(".plugin")
+    ]
+    assert plugins
+    assert_none([line for plugin in plugins for line in eager_heavy(sources, plugin)])
+
+
+def test_a_backend_keeps_its_third_parties_in_one_file() -> None:
+    assert_none(scattered_heavy(tree_sources()))
+
+
+def test_there_is_no_package_at_the_root_of_the_repository() -> None:
+    assert not (ROOT / "__init__.py").exists(), "pytest would load a second copy of the package"
+
+
+def test_every_part_starts_with_an_import_from_errors() -> None:
+    parts = {name: folder for name, folder in part_folders().items() if name != "aioinfer"}
+    assert {name.removeprefix("aioinfer.") for name in parts} <= set(PART_NAMES)
+    for name, folder in parts.items():
+        text = (folder / "__init__.py").read_text(encoding="utf-8")
+        assert starts_with_errors(Source(name, text, True)), (
+            f"{folder.name}/__init__.py must start with `from ..errors import ...`, so that "
+            f"`import {folder.name}` from the root fails"
+        )
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("aioinfer.executors.streams", "aioinfer.errors"),
+        ("aioinfer.runtime.graph.check", "aioinfer.executors.base"),
+        ("aioinfer.runtime.operators.operator", "aioinfer.runtime.onnx_writer"),
+        ("aioinfer.runtime.passes.fold", "aioinfer.runtime.operators"),
+        ("aioinfer.runtime.onnx_reader.tensors", "aioinfer.runtime.onnx_writer.types"),
+        ("aioinfer.runtime.core", "aioinfer.runtime.onnx_reader.reader"),
+        ("aioinfer.runtime.testing.mock", "aioinfer.runtime.plugin"),
+        ("aioinfer.backends.hetero.partition", "aioinfer.runtime.graph"),
+        ("aioinfer.backends.hetero.plugin", "aioinfer.backends.hetero.partition"),
+        ("aioinfer.cli.run", "aioinfer.runtime.core"),
+        ("aioinfer.cli.run", "aioinfer"),
+        ("aioinfer.serving.http", "aioinfer"),
+        ("aioinfer", "aioinfer.runtime.core"),
+        ("aioinfer.testing", "aioinfer.runtime.testing"),
+        ("aioinfer.__main__", "aioinfer.cli"),
+    ],
+)
+def test_an_import_down_the_order_is_allowed(importer: str, imported: str) -> None:
+    assert refusal(importer, imported) is None
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("aioinfer.errors", "aioinfer.executors.base"),
+        ("aioinfer.executors.base", "aioinfer.runtime.graph"),
+        ("aioinfer.executors.base", "aioinfer.runtime.infer_request"),
+        ("aioinfer.runtime.graph.model", "aioinfer.runtime.passes"),
+        ("aioinfer.runtime.graph.model", "aioinfer.runtime"),
+        ("aioinfer.runtime.graph.model", "aioinfer.runtime.operators"),
+        ("aioinfer.runtime.onnx_writer.types", "aioinfer.runtime.operators"),
+        ("aioinfer.runtime.passes.fold", "aioinfer.runtime.onnx_reader"),
+        ("aioinfer.runtime.onnx_reader.reader", "aioinfer.runtime.passes"),
+        ("aioinfer.runtime.core", "aioinfer.backends.reference.plugin"),
+        ("aioinfer.runtime.core", "aioinfer"),
+        ("aioinfer.backends.auto.plugin", "aioinfer.backends.hetero.plugin"),
+        ("aioinfer.backends.auto.plugin", "aioinfer.cli"),
+        ("aioinfer.backends.auto.plugin", "aioinfer"),
+        ("aioinfer.cli.run", "aioinfer.backends.hetero.partition"),
+        ("aioinfer.cli.run", "aioinfer.serving"),
+        ("aioinfer", "aioinfer.backends.reference.plugin"),
+        ("aioinfer", "aioinfer.cli"),
+        ("aioinfer.testing", "aioinfer.cli"),
+    ],
+)
+def test_an_import_up_or_across_the_order_is_refused(importer: str, imported: str) -> None:
+    assert refusal(importer, imported) is not None
+
+
+def test_a_module_belongs_to_the_innermost_room() -> None:
+    assert room_of("aioinfer.runtime.graph.shape") == "aioinfer.runtime.graph"
+    assert room_of("aioinfer.runtime.graphics") == "aioinfer.runtime"
+    assert room_of("aioinfer.backends.cuda.kernels.conv") == "aioinfer.backends.cuda"
+    assert room_of("aioinfer.testing") == "aioinfer"
+
+
+def test_dots_are_counted_from_the_package_a_module_is_in() -> None:
+    known = frozenset({"aioinfer.executors", "aioinfer.runtime.graph"})
+    module = Source("aioinfer.runtime.core", "from . import graph\nfrom ..executors import NOW")
+    package = Source(
+        "aioinfer.runtime", "from . import graph, name\nfrom ..executors import NOW", True
+    )
+    assert [item.module for item in imports_of(module, known)] == [
+        "aioinfer.runtime.graph",
+        "aioinfer.executors",
+    ]
+    assert [item.module for item in imports_of(package, known)] == [
+        "aioinfer.runtime.graph",
+        "aioinfer.runtime",
+        "aioinfer.executors",
+    ]
+
+
+def test_a_breach_is_found_wherever_it_hides() -> None:
+    texts = {
+        "at the top": "from ..runtime import core",
+        "in a function": "def late():\n    from ..runtime import core",
+        "for types only": "if TYPE_CHECKING:\n    from ..runtime import core",
+        "in a try": "try:\n    from ..runtime import core\nexcept ImportError:\n    pass",
+        "by a call": "importlib.import_module('..runtime.core', __package__)",
+    }
+    for where, text in texts.items():
+        found = broken_order(invented(aioinfer__executors__base=text, aioinfer__runtime__core=""))
+        assert len(found) == 1, where
+        assert "aioinfer.executors.base imports aioinfer.runtime.core" in found[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import aioinfer.errors",
+        "from aioinfer.errors import AioInferError",
+        "import executors",
+        "from runtime.core import Core",
+        "from ....errors import AioInferError",
+    ],
+)
+def test_an_import_that_is_not_relative_to_the_package_is_found(text: str) -> None:
+    assert len(broken_order(invented(aioinfer__backends__cpu__plugin=text))) == 1
+
+
+def test_a_heavy_import_is_followed_through_what_is_loaded_on_the_way() -> None:
+    sources = invented(
+        aioinfer__init="from .runtime.core import Core",
+        aioinfer__runtime__init="from ..errors import AioInferError\nfrom . import tensor",
+        aioinfer__runtime__core="import numpy\ndef read():\n    from .onnx_reader import read",
+        aioinfer__runtime__tensor="import torch.utils",
+        aioinfer__runtime__onnx_reader="import onnx",
+        aioinfer__errors="if TYPE_CHECKING:\n    import rich",
+    )
+    found = eager_heavy(sources, "aioinfer")
+    assert found == ["aioinfer.runtime.tensor:1: loading aioinfer loads torch.utils"]
+
+
+def test_a_second_file_with_a_third_party_is_found() -> None:
+    sources = invented(
+        aioinfer__backends__cuda__driver="def load():\n    import cupy",
+        aioinfer__backends__cuda__plugin="def load():\n    from cupy import cuda",
+        aioinfer__backends__cpu__driver="import onednn",
+        aioinfer__backends__cpu__plugin="import numpy",
+    )
+    (found,) = scattered_heavy(sources)
+    assert found.startswith("aioinfer.backends.cuda: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ('"""Docs."""\n\nfrom ..errors import AioInferError', True),
+        ("from __future__ import annotations\nfrom ..errors import AioInferError", True),
+        ("from .base import TaskExecutor\nfrom ..errors import AioInferError", False),
+        ("import os\nfrom ..errors import AioInferError", False),
+        ("", False),
+    ],
+)
+def test_the_first_import_of_a_part_is_told(text: str, good: bool) -> None:
+    assert starts_with_errors(Source("aioinfer.executors", text, True)) is good

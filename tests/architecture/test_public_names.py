@@ -1,0 +1,37 @@
+"""The public names are the ones that were promised, no fewer and no more."""
+
+import aioinfer
+from architecture.tree import pyproject
+
+PROMISED = {
+    "Core",
+    "ExecutableNetwork",
+    "Extension",
+    "InferRequest",
+    "Model",
+    "Plugin",
+    "Tensor",
+    "__version__",
+    "errors",
+    "testing",
+}
+LATER = {"AsyncInferQueue", "PrePostProcessor"}  # public from the day they work
+
+
+def test_all_holds_the_promised_names_and_nothing_else() -> None:
+    public = set(aioinfer.__all__)
+    assert sorted(PROMISED - public) == []
+    assert sorted(public - PROMISED - LATER) == []
+    assert len(aioinfer.__all__) == len(public)
+
+
+def test_every_public_name_is_there() -> None:
+    assert [name for name in aioinfer.__all__ if not hasattr(aioinfer, name)] == []
+
+
+def test_every_public_name_is_listed_by_dir() -> None:
+    assert set(aioinfer.__all__) <= set(dir(aioinfer))
+
+
+def test_the_version_is_the_one_that_is_built() -> None:
+    assert aioinfer.__version__ == pyproject()["project"]["version"]

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+from aioinfer.executors.cpu_allowance import (
+    CpuAllowance,
+    allowed_cpus,
+    cgroup_quota,
+    cpus_of_stream,
+    parse_cfs_quota,
+    parse_cpu_max,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [
+        ("200000 100000\n", 2.0),
+        ("150000 100000", 1.5),
+        ("max 100000\n", None),
+        ("", None),
+        ("200000", None),
+        ("-1 100000", None),
+        ("200000 0", None),
+        ("many few", None),
+    ],
+)
+def test_cpu_max_is_read_as_cpus(text: str, cpus: float | None) -> None:
+    assert parse_cpu_max(text) == cpus
+
+
+@pytest.mark.parametrize(
+    ("quota", "period", "cpus"),
+    [("400000\n", "100000\n", 4.0), ("-1\n", "100000\n", None), ("", "", None)],
+)
+def test_the_two_files_of_v1_are_read_as_cpus(quota, period, cpus) -> None:
+    assert parse_cfs_quota(quota, period) == cpus
+
+
+def test_the_smallest_quota_on_the_way_to_the_root_counts() -> None:
+    files = {
+        "/sys/fs/cgroup/cpu.max": "max 100000",
+        "/sys/fs/cgroup/app.slice/cpu.max": "300000 100000",
+        "/sys/fs/cgroup/app.slice/web.service/cpu.max": "800000 100000",
+    }
+    assert cgroup_quota("0::/app.slice/web.service\n", files.get) == 3.0
+
+
+def test_in_a_container_the_groups_own_path_may_not_be_visible() -> None:
+    files = {"/sys/fs/cgroup/cpu.max": "250000 100000"}
+    assert cgroup_quota("0::/docker/0123abcd\n", files.get) == 2.5
+    assert cgroup_quota("0::/../../elsewhere\n", files.get) == 2.5
+
+
+def test_v1_names_its_folder_after_its_controllers() -> None:
+    files = {
+        "/sys/fs/cgroup/cpu,cpuacct/docker/ab/cpu.cfs_quota_us": "50000",
+        "/sys/fs/cgroup/cpu,cpuacct/docker/ab/cpu.cfs_period_us": "100000",
+        "/sys/fs/cgroup/memory/docker/ab/cpu.cfs_quota_us": "1000",
+        "/sys/fs/cgroup/memory/docker/ab/cpu.cfs_period_us": "100000",
+    }
+    membership = "7:memory:/docker/ab\n4:cpu,cpuacct:/docker/ab\n1:cpuset:/docker/ab\n"
+    assert cgroup_quota(membership, files.get) == 0.5
+
+
+def test_without_groups_there_is_no_quota() -> None:
+    assert cgroup_quota("", {}.get) is None
+    assert cgroup_quota("0::/\n", {}.get) is None
+
+
+@pytest.mark.parametrize(
+    ("cpu_count", "quota", "count"),
+    [(8, None, 8), (8, 2.0, 2), (8, 1.5, 2), (8, 0.1, 1), (2, 16.0, 2), (0, None, 1)],
+)
+def test_the_allowance_is_the_smaller_of_mask_and_quota(cpu_count, quota, count) -> None:
+    assert CpuAllowance(tuple(range(cpu_count)), quota).count == count
+
+
+def test_streams_get_neighbouring_cpus_of_their_own() -> None:
+    cpus = (0, 1, 4, 5)
+    assert [cpus_of_stream(cpus, 2, index) for index in range(2)] == [(0, 1), (4, 5)]
+
+
+def test_with_too_few_cpus_streams_share_and_none_is_left_without() -> None:
+    assert [cpus_of_stream((0, 1), 1, index) for index in range(3)] == [(0,), (1,), (0,)]
+    assert cpus_of_stream((3,), 4, 2) == (3,)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
+def test_a_pinned_thread_still_sees_the_cpus_of_the_process() -> None:
+    seen: list[tuple[int, ...]] = []
+    process = allowed_cpus().cpus
+
+    def pinned() -> None:
+        os.sched_setaffinity(0, {process[0]})
+        seen.append(allowed_cpus().cpus)
+
+    thread = threading.Thread(target=pinned)
+    thread.start()
+    thread.join()
+    assert seen == [process]

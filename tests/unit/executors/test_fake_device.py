@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from aioinfer.executors import FakeDevice
+
+from aioinfer.errors import AioInferError
+
+
+def test_nothing_is_done_until_an_event_is_fired_and_then_in_order() -> None:
+    device, done = FakeDevice(), []
+    upload = device.stream("upload")
+    upload.enqueue("copy a", lambda: done.append("a"))
+    upload.enqueue("copy b", lambda: done.append("b"))
+    event = upload.record_event()
+    assert (done, event.is_ready) == ([], False)
+    device.fire_next("upload")
+    assert (done, event.is_ready) == (["a", "b"], True)
+    assert device.enqueued == ["upload: copy a", "upload: copy b", "upload: record upload#1"]
+    assert device.done == device.enqueued
+
+
+def test_an_event_fires_only_after_the_events_that_its_stream_waits_for() -> None:
+    device = FakeDevice()
+    upload, compute = device.stream("upload"), device.stream("compute")
+    compute.wait_event(upload.record_event())
+    event = compute.record_event()
+    with pytest.raises(AioInferError, match="'compute' waits for upload#1; fire that first"):
+        device.fire_next("compute")
+    device.fire_next("upload")
+    device.fire_next("compute")
+    assert event.is_ready
+
+
+def test_firing_where_no_event_is_recorded_says_so() -> None:
+    device = FakeDevice("FAKE.1")
+    with pytest.raises(AioInferError, match=r"FAKE.1: stream 'upload' has no event to fire"):
+        device.fire_next("upload")
+
+
+@pytest.mark.parametrize("order", [None, random.Random(1)], ids=["turns", "drawn"])
+def test_fire_all_follows_the_waits_across_streams(order) -> None:
+    device = FakeDevice()
+    streams = [device.stream(name) for name in ("upload", "compute", "download")]
+    for _ in range(3):
+        event = None
+        for stream in streams:
+            if event is not None:
+                stream.wait_event(event)
+            event = stream.record_event()
+    assert device.fire_all(order) == 9
+    assert repr(device) == (
+        "<FakeDevice 'FAKE.0' upload: 0 enqueued, compute: 0 enqueued, download: 0 enqueued>"
+    )
+
+
+def test_a_failure_reaches_the_events_that_wait_for_it_and_no_others() -> None:
+    device, error = FakeDevice(), OSError("bad kernel")
+    upload, compute = device.stream("upload"), device.stream("compute")
+    first = upload.record_event()
+    compute.wait_event(first)
+    dependent, second = compute.record_event(), upload.record_event()
+    unrelated = compute.record_event()
+    device.fail("upload", error)
+    device.fire_all()
+    assert (first.error, dependent.error) == (error, error)
+    assert (second.error, unrelated.error) == (None, None)
+
+
+def test_work_that_raises_fails_its_event_and_the_rest_of_its_stage_is_left_out() -> None:
+    device, done = FakeDevice(), []
+    stream = device.stream("compute")
+
+    def bad() -> None:
+        raise ValueError("bad")
+
+    stream.enqueue("bad", bad)
+    stream.enqueue("after", lambda: done.append("after"))
+    event = stream.record_event()
+    device.fire_all()
+    assert isinstance(event.error, ValueError)
+    assert done == []
+
+
+def test_a_stream_refuses_another_devices_event() -> None:
+    event = FakeDevice("FAKE.1").stream("upload").record_event()
+    with pytest.raises(AioInferError, match="not an event of its device; wait on the host"):
+        FakeDevice().stream("upload").wait_event(event)
+
+
+def test_what_is_read_before_its_event_is_poison() -> None:
+    device, output = FakeDevice(), [0.0]
+    stream = device.stream("compute")
+
+    def write(value: float) -> None:
+        output[0] = value
+
+    stream.enqueue("relu", lambda: write(1.0), poison=lambda: write(math.nan))
+    stream.record_event()
+    assert math.isnan(output[0])
+    device.fire_all()
+    assert output == [1.0]

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+from aioinfer.executors import (
+    NOW,
+    ImmediateExecutor,
+    hop,
+    is_own_thread,
+    mark_own_thread,
+    must_not_block,
+    refuse_own_thread,
+)
+
+from aioinfer.errors import RequestStateError
+
+
+def test_hops_run_one_after_the_other_and_never_inside_each_other() -> None:
+    order: list[str] = []
+
+    def outer() -> None:
+        hop(order.append, "inner")
+        order.append("outer")
+
+    hop(outer)
+    assert order == ["outer", "inner"]
+
+
+def test_600_inline_stages_do_not_recurse(told, make_chain) -> None:
+    executor, count = ImmediateExecutor(), 0
+
+    def stage(lane):
+        nonlocal count
+        count += 1
+        return NOW
+
+    make_chain([(executor, stage)] * 600, told).start()
+    assert told.only == (NOW, None)
+    assert count == 600
+
+
+def test_hops_behind_one_that_raises_still_run() -> None:
+    order: list[str] = []
+
+    def outer() -> None:
+        hop(order.append, "behind")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hop(outer)
+    assert order == ["behind"]
+    hop(order.append, "later")
+    assert order == ["behind", "later"]
+
+
+def test_inside_a_hop_a_blocking_call_is_refused() -> None:
+    raised: list[BaseException] = []
+
+    def stage() -> None:
+        assert must_not_block()
+        try:
+            refuse_own_thread("wait")
+        except RequestStateError as error:
+            raised.append(error)
+
+    hop(stage)
+    assert "wait would block" in str(raised[0])
+    assert "inside a stage or callback" in str(raised[0])
+    assert not must_not_block()
+    refuse_own_thread("wait")
+
+
+def test_an_own_thread_refuses_and_names_itself() -> None:
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        mark_own_thread()
+        try:
+            refuse_own_thread("close")
+        except RequestStateError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=work, name="CPU.0")
+    thread.start()
+    thread.join()
+    assert "close would block 'CPU.0'" in str(raised[0])
+    assert not is_own_thread()

@@ -1,0 +1,124 @@
+"""The operators that onnx.reference lacks or gets wrong."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from aioinfer.runtime.graph import Node, Value
+from aioinfer.runtime.operators import make_operator
+
+
+def evaluate(op_type, *inputs, domain="", **attributes):
+    names = [Value(f"x{index}") for index in range(len(inputs))]
+    node = Node(op_type, names, [Value("y")], attributes, name="n", domain=domain)
+    return make_operator(node, {"": 26, "ai.onnx.ml": 5})(*inputs)[0]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "dtype", "content"),
+    [
+        ({"value": np.array([1, 2], np.int8)}, np.int8, [1, 2]),
+        ({"value_float": 1.5}, np.float32, 1.5),
+        ({"value_floats": [1.5, 2.0]}, np.float32, [1.5, 2.0]),
+        ({"value_int": 3}, np.int64, 3),
+        ({"value_ints": [3, 4]}, np.int64, [3, 4]),
+        ({"value_string": "a"}, object, "a"),
+        ({"value_strings": ["a", "b"]}, object, ["a", "b"]),
+    ],
+)
+def test_a_constant_gives_its_attribute(attributes, dtype, content) -> None:
+    made = evaluate("Constant", **attributes)
+    assert made.dtype == dtype
+    assert made.tolist() == content
+
+
+def test_a_constant_cannot_be_written_into() -> None:
+    array = np.array([1, 2])
+    assert not evaluate("Constant", value=array).flags.writeable
+    assert array.flags.writeable
+
+
+@pytest.mark.parametrize("op_type", ["Sqrt", "Pow"])
+def test_a_domain_error_is_nan_and_warns_nobody(op_type) -> None:
+    inputs = [np.array([-1.0, 4.0])] + ([np.array([0.5, 0.5])] if op_type == "Pow" else [])
+    filters = list(warnings.filters)
+    made = evaluate(op_type, *inputs)
+    assert math.isnan(made[0])
+    assert made[1] == 2.0
+    assert warnings.filters == filters
+
+
+def test_a_power_has_the_type_of_its_base() -> None:
+    made = evaluate("Pow", np.array([2, 3], np.int32), np.array([2.0, 2.0], np.float32))
+    assert (made.dtype, made.tolist()) == (np.int32, [4, 9])
+
+
+def test_the_error_function_keeps_double_precision() -> None:
+    x = np.array([0.1, -0.7, 2.0])
+    np.testing.assert_allclose(evaluate("Erf", x), [math.erf(value) for value in x], rtol=1e-15)
+    assert evaluate("Erf", np.zeros((0, 2), np.float32)).shape == (0, 2)
+
+
+def test_gathering_nothing_keeps_the_other_axes() -> None:
+    made = evaluate("Gather", np.zeros((3, 4), np.float32), np.zeros((0, 2), np.int64), axis=1)
+    assert made.shape == (3, 0, 2)
+
+
+def test_gathering_by_a_view_of_indices() -> None:
+    indices = np.array([[0, 9], [-1, 9]])[:, 0]
+    assert evaluate("Gather", np.arange(4), indices).tolist() == [0, 3]
+
+
+def test_strings_expand() -> None:
+    made = evaluate("Expand", np.array([["a"], ["b"]], object), np.array([1, 2]))
+    assert made.tolist() == [["a", "a"], ["b", "b"]]
+
+
+def test_the_global_norm_is_over_all_spatial_axes() -> None:
+    x = np.array([[[[3.0, 0.0], [0.0, -4.0]]]], np.float32)
+    assert evaluate("GlobalLpPool", x).tolist() == [[[[5.0]]]]
+    assert evaluate("GlobalLpPool", x, p=1).tolist() == [[[[7.0]]]]
+
+
+def test_a_region_is_pooled_in_a_grid_of_its_cells() -> None:
+    x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    rois = np.array([[0, 0, 0, 6, 6], [0, 4, 4, 4, 4]], np.float32)
+    made = evaluate("MaxRoiPool", x, rois, pooled_shape=[2, 2], spatial_scale=0.5)
+    assert made.shape == (2, 1, 2, 2)
+    assert made[0, 0].tolist() == [[5.0, 7.0], [13.0, 15.0]]
+    assert made[1, 0].tolist() == [[10.0] * 2] * 2
+
+
+def test_a_region_outside_of_the_image_gives_zero() -> None:
+    x = np.ones((1, 2, 4, 4), np.float32)
+    rois = np.array([[0, 8, 8, 9, 9]], np.float32)
+    assert not evaluate("MaxRoiPool", x, rois, pooled_shape=[1, 1]).any()
+
+
+class TestMultinomial:
+    LOGITS = np.log(np.array([[0.5, 0.5, 1e-30], [1e-30, 1e-30, 1.0]], np.float32))
+
+    def test_classes_are_drawn_by_their_probabilities(self) -> None:
+        made = evaluate("Multinomial", self.LOGITS, sample_size=400, seed=1.0)
+        assert (made.shape, made.dtype) == ((2, 400), np.int32)
+        assert set(made[0].tolist()) == {0, 1}
+        assert 120 < int((made[0] == 0).sum()) < 280
+        assert set(made[1].tolist()) == {2}
+
+    def test_a_seed_fixes_the_draw(self) -> None:
+        first, second = (
+            evaluate("Multinomial", self.LOGITS, sample_size=20, seed=2.0, dtype=7)
+            for _ in range(2)
+        )
+        assert first.dtype == np.int64
+        np.testing.assert_array_equal(first, second)
+
+
+def test_categories_map_both_ways() -> None:
+    table = {"cats_int64s": [7, 8], "cats_strings": ["cat", "dog"]}
+    names = np.array([["dog"], ["cow"]], object)
+    made = evaluate("CategoryMapper", names, domain="ai.onnx.ml", **table)
+    assert (made.dtype, made.tolist()) == (np.int64, [[8], [-1]])
+    back = evaluate("CategoryMapper", np.array([7, 9]), domain="ai.onnx.ml", **table)
+    assert back.tolist() == ["cat", "_Unused"]
