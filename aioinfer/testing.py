@@ -15,10 +15,17 @@ from .executors import (
     ManualExecutor,
     VirtualTimer,
 )
-from .runtime.testing import MockDevice, MockDevices, MockPlugin
+from .runtime.testing import (
+    ConformanceCase,
+    MockDevice,
+    MockDevices,
+    MockPlugin,
+    conformance_cases,
+)
 
 __all__ = [
     "NOW",
+    "ConformanceCase",
     "DeviceStreamExecutor",
     "FakeDevice",
     "FakeEvent",
@@ -29,4 +36,5 @@ __all__ = [
     "MockDevices",
     "MockPlugin",
     "VirtualTimer",
+    "conformance_cases",
 ]

@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from aioinfer.backends.hetero.schedule import execution_order
-from aioinfer.backends.hetero.selection import select_subgraphs
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+
+from aioinfer.backends.hetero.schedule import execution_order
+from aioinfer.backends.hetero.selection import select_subgraphs
 
 DEVICES = ["MOCK.0", "MOCK.1"]
 RUN_LENGTH = 50
@@ -104,7 +106,7 @@ def measure_all(counts: list[int], seed: int, repeats: int) -> Iterator[Row]:
 
 
 def table_of(rows: list[Row]) -> Table:
-    table = Table(title="HETERO: subgraph selection over two devices")
+    table = Table(title="HETERO: subgraph selection over two devices", box=SIMPLE)
     for title in ("graph", "affinity"):
         table.add_column(title)
     for title in ("nodes", "edges", "subgraphs", "largest", "select ms", "order ms"):

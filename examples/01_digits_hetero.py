@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -84,9 +85,11 @@ async def main() -> int:
 def stage_table(network: aioinfer.ExecutableNetwork) -> Table:
     """Show how long each stage took and how busy each executor was."""
     statistics = network.statistics()
-    table = Table(title="stages")
-    for heading in ("stage", "executor", "runs", "mean ms", "waited ms", "executor busy"):
-        table.add_column(heading, justify="left" if heading in ("stage", "executor") else "right")
+    table = Table(title="stages, and how busy their executors were", box=SIMPLE)
+    for heading in ("stage", "executor"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("runs", "mean ms", "queued ms", "busy"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for stage in statistics.stages:
         table.add_row(
             stage.stage,

@@ -99,6 +99,7 @@ class LoopWaker:
         if not self._is_awake:
             self._is_awake = True
             if not self._wake():
+                self._is_awake = False
                 self._posted.clear()
 
     def _wake(self) -> bool:

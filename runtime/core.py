@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from weakref import WeakValueDictionary
 
-from ..errors import BlobError, ClosedError, DeviceError, PropertyError, nearest
+from ..errors import BlobError, ClosedError, DeviceError, GraphError, PropertyError, nearest
 from ..executors import ExecutorManager
 from ..executors.base import refuse_own_thread
 from ..executors.fork import ProcessMark
@@ -19,7 +20,7 @@ from .graph import Model
 from .passes import SupportMap
 from .plugin import Plugin
 from .plugin_registry import MakePlugin, PluginRegistry
-from .properties import INPUT_SHAPES, STANDARD_PROPERTIES, Configuration, property_keys
+from .properties import DEVICE_ID, STANDARD_PROPERTIES, Configuration, property_keys
 
 if TYPE_CHECKING:
     import os
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
     ModelSource = str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto | Model
 
 __all__ = ["Core"]
+
+_log = logging.getLogger("aioinfer")
+
+_COMMON_PROPERTIES = tuple(
+    declared
+    for declared in STANDARD_PROPERTIES
+    if declared is not DEVICE_ID and not declared.only_at_load
+)
 
 DEVICE_PRIORITIES = "MULTI_DEVICE_PRIORITIES"
 """The property that a virtual device's list is given in."""
@@ -94,18 +103,27 @@ class Core:
     ) -> ExecutableNetwork:
         """Load a network on a thread, so that the event loop goes on.
 
-        A cancelled task waits until the compiler is done, closes the network and is cancelled then.
+        If the task is cancelled, the network is closed as soon as the compiler is done with it.
         """
         from anyio import to_thread
 
+        lock = threading.Lock()
         loaded: list[ExecutableNetwork] = []
+        is_wanted = True
 
         def load() -> None:
-            loaded.append(self.load_network(model, device, config))
+            network = self.load_network(model, device, config)
+            with lock:
+                if is_wanted:
+                    loaded.append(network)
+                    return
+            network.close()
 
         try:
             await to_thread.run_sync(load)
-        except BaseException:
+        except BaseException:  # asyncio's cancellation comes at once, trio's when the thread ends
+            with lock:
+                is_wanted = False
             for network in loaded:
                 await network.aclose()
             raise
@@ -128,6 +146,7 @@ class Core:
 
         Raises BlobError for damaged or foreign bytes, NotSupportedError if the device imports none.
         """
+        self._refuse_if_closed()
         blob, written_for = read_blob_device(source)
         if device is not None and parse_device(device).name != parse_device(written_for).name:
             raise BlobError(
@@ -140,10 +159,11 @@ class Core:
     def set_config(self, device: str | None, values: Mapping[Any, Any]) -> None:
         """Set properties of a device, or with None of all devices that know the key.
 
-        For networks that are loaded from now on. Unknown keys and bad values are refused at once.
+        For networks that are loaded from now on. Unknown keys, bad values, and with None values
+        that one of the devices cannot honour, are refused at once; then nothing is set.
         """
         if device is None:
-            self._set_for_all(values)
+            self._set_for_all(property_keys(values, "Core"))
             return
         name = self._physical_or_bare(device)
         self._registry.get(name.name).set_config(values, name.id)
@@ -156,6 +176,8 @@ class Core:
     def get_metric(self, device: str, key: str, **options: Any) -> Any:
         """Return a fact about a device, such as FULL_DEVICE_NAME; DEVICE_ID="1" is an option."""
         name = self._physical_or_bare(device)
+        if "DEVICE_ID" in options:
+            options["DEVICE_ID"] = str(options["DEVICE_ID"])
         if name.id is not None and options.setdefault("DEVICE_ID", name.id) != name.id:
             raise PropertyError(
                 f"device {device!r} and DEVICE_ID={options['DEVICE_ID']!r} disagree; give one",
@@ -165,7 +187,14 @@ class Core:
         return self._started(name.name).get_metric(_key(key), options)
 
     def add_extension(self, extension: Extension, device: str = "REFERENCE") -> None:
-        """Give a device a user's kernel; networks loaded from now on use it."""
+        """Give the devices of a kind a user's kernel; networks loaded from now on use it.
+
+        Raises NotSupportedError if the device takes none, GraphError if it is no Extension.
+        """
+        if not isinstance(extension, Extension):
+            raise GraphError(
+                f"add_extension wants an aioinfer.Extension, not {type(extension).__name__}"
+            )
         self._started(self._physical_or_bare(device).name).add_extension(extension)
 
     def register_plugin(self, name: str, make: MakePlugin) -> None:
@@ -174,7 +203,8 @@ class Core:
         self._registry.register(name, make)
 
     def unregister_plugin(self, name: str) -> None:
-        """Close a plugin and forget it; its networks go on until they are closed."""
+        """Forget a plugin; its networks go on, and it is closed when the Core is."""
+        self._refuse_if_closed()
         self._registry.unregister(name)
 
     @property
@@ -183,17 +213,23 @@ class Core:
         return self._registry.names
 
     def why_missing(self, name: str) -> str | None:
-        """Say why a plugin cannot start; None if it can."""
-        return self._registry.failure_of(name)
+        """Say why a plugin, or its search for devices, fails; None if it does not."""
+        try:
+            self._ids_of(self._started(name))
+        except DeviceError as error:
+            return str(error)
+        return None
 
     @property
     def available_devices(self) -> list[str]:
         """The devices that are there: ``NAME``, or ``NAME.ID`` each if a plugin has several."""
+        self._refuse_if_closed()
         devices = []
         for name in self._registry.names:
             try:
-                ids = self._started(name).device_ids()
-            except DeviceError:
+                ids = self._ids_of(self._started(name))
+            except DeviceError as error:
+                _log.info("%s", error)
                 continue
             devices += [name] if len(ids) == 1 else [f"{name}.{device_id}" for device_id in ids]
         return devices
@@ -213,6 +249,13 @@ class Core:
         name = parse_device(device)
         return self._started(name.name).configuration(name.id)
 
+    @staticmethod
+    def _ids_of(plugin: Plugin) -> list[str]:
+        try:
+            return plugin.device_ids()
+        except Exception as error:  # a plugin's own mistake must not hide the other devices
+            raise DeviceError(f"{plugin.name} cannot list its devices: {error!r}") from error
+
     def _plugin(
         self, device: str
     ) -> tuple[Plugin, Callable[[Mapping[Any, Any] | None], Configuration]]:
@@ -231,7 +274,10 @@ class Core:
                         DEVICE_PRIORITIES,
                         device,
                     )
-            return plugin.configuration(name.id, values)
+            configuration = plugin.configuration(name.id, values)
+            given = {key: configuration[key] for key in configuration.given}
+            plugin.honour_log_level(configuration.device, given)
+            return configuration
 
         return plugin, config_of
 
@@ -261,23 +307,39 @@ class Core:
             plugin.check_device_id(name.id)
         return name
 
-    def _set_for_all(self, values: Mapping[Any, Any]) -> None:
-        standard = {declared.key: declared for declared in STANDARD_PROPERTIES}
+    def _set_for_all(self, values: Mapping[str, Any]) -> None:
+        self._refuse_if_closed()
+        common = {declared.key: declared for declared in _COMMON_PROPERTIES}
         parsed = {}
-        for key, given in property_keys(values, "Core").items():
-            if key not in standard or key == INPUT_SHAPES.key:
-                hint = nearest(key, standard) or "; properties of one device need its name"
+        for key, given in values.items():
+            if key not in common:
+                hint = nearest(key, common) or "; a property of one device needs its name"
                 raise PropertyError(
-                    f"no property {key!r} is common to all devices{hint}", key, "Core"
+                    f"no property {key!r} can be set for all devices{hint}", key, "Core"
                 )
-            parsed[key] = standard[key].value_of(given, "Core")
+            parsed[key] = common[key].value_of(given, "Core")
+        for name in self._registry.names:
+            self._check_defaults(name, parsed)
         with self._lock:
             self._settings = {**self._settings, **parsed}
 
+    def _check_defaults(self, name: str, values: Mapping[str, Any]) -> None:
+        try:
+            self._registry.get(name).check_defaults({**self._settings, **values})
+        except PropertyError as error:
+            raise PropertyError(
+                f"{error}; nothing was set: name the devices that can do it", error.key, name
+            ) from error
+        except DeviceError as error:
+            _log.info("%s is left out of the settings for all devices: %s", name, error)
+
     def _keep(self, network: ExecutableNetwork) -> ExecutableNetwork:
         with self._lock:
-            self._networks[next(self._network_numbers)] = network
-        return network
+            if not self._is_closed:
+                self._networks[next(self._network_numbers)] = network
+                return network
+        network.close()
+        raise ClosedError("this Core was closed while the network was loaded; make a new one")
 
     def _refuse_if_closed(self) -> None:
         if not self._process.is_current:
@@ -294,12 +356,12 @@ class Core:
         if not self._process.is_current:
             return
         with self._lock:
-            self._is_closed = True
+            is_first, self._is_closed = not self._is_closed, True
             networks = list(self._networks.values())
         for network in reversed(networks):  # outer networks were made after those that they use
             network.close()
         self._executors.close()
-        for plugin in self._registry.made():
+        for plugin in self._registry.made() if is_first else ():
             plugin.close()
 
     async def aclose(self) -> None:

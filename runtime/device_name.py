@@ -10,7 +10,9 @@ from ..errors import DeviceError
 __all__ = ["DeviceEntry", "DeviceName", "check_plugin_name", "parse_device"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ID = re.compile(r"[A-Za-z0-9_.\-]+")
 _ENTRY = re.compile(r"(?P<device>[^()]+)(\((?P<count>[^()]*)\))?")
+_COUNT = re.compile(r"0*[1-9][0-9]{0,5}")
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def parse_device(text: str) -> DeviceName:
         return DeviceName(name, None, tuple(_entries(rest, text)))
     name, dot, device_id = stripped.partition(".")
     _check_name(name, text)
-    if dot and not re.fullmatch(r"[A-Za-z0-9_.\-]+", device_id):
+    if dot and not _ID.fullmatch(device_id):
         raise DeviceError(f"device {text!r}: the id after the dot is missing or has bad characters")
     return DeviceName(name, device_id if dot else None)
 
@@ -87,8 +89,10 @@ def _entries(rest: str, text: str) -> list[DeviceEntry]:
                 f"an empty item or a stray parenthesis"
             )
         count = match["count"]
-        if count is not None and not (count.isdigit() and int(count) > 0):
-            raise DeviceError(f"device {text!r}: the count in {item.strip()!r} must be 1 or more")
+        if count is not None and not _COUNT.fullmatch(count):
+            raise DeviceError(
+                f"device {text!r}: the count in {item.strip()!r} must be a number from 1 to 999999"
+            )
         parsed = parse_device(match["device"])
         if parsed.entries:
             raise DeviceError(f"device {text!r}: a device list cannot hold another list")

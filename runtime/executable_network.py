@@ -26,7 +26,17 @@ from ..errors import (
     RequestCancelledError,
     nearest,
 )
-from ..executors import NOW, Ready, StreamsConfig, StreamsExecutor, TaskExecutor, Then, hop
+from ..executors import (
+    NOW,
+    Clock,
+    Ready,
+    StreamsConfig,
+    StreamsExecutor,
+    TaskExecutor,
+    Then,
+    hop,
+    process_timer,
+)
 from ..executors.base import refuse_own_thread
 from ..executors.fork import ProcessMark
 from .admission import AdmissionQueue, Ticket
@@ -118,6 +128,10 @@ class ExecutableNetwork(ABC):
         self.inputs: tuple[Port, ...] = tuple(inputs)
         self.outputs: tuple[Port, ...] = tuple(outputs)
         self.config = config
+        self.clock: Clock = process_timer()
+        """What deadlines are counted by; a test may put a VirtualTimer here."""
+        self.removed_nodes: tuple[str, ...] = ()
+        """Nodes of the file for which ``runtime_graph`` has none: passes made them needless."""
         self._core = core
         self._lock = threading.Lock()
         self._all_ended = threading.Condition(self._lock)
@@ -233,7 +247,10 @@ class ExecutableNetwork(ABC):
         if run.stop.error is not None:
             run.ended(run.after, run.stop.error)
             return
-        run.run = slot.start(run.stop, run.after, run.ended, self._recorder)
+        started = slot.start(run.stop, run.after, run.ended, self._recorder)
+        with self._lock:
+            if run in self._runs:  # else it has ended meanwhile
+                run.run = started
 
     def _drop(self, run: _AdmittedRun) -> None:
         """End a stopped run that waits for a slot; one that has a slot ends by itself."""
@@ -258,6 +275,7 @@ class ExecutableNetwork(ABC):
 
     def _forget(self, run: _AdmittedRun) -> None:
         self._runs.discard(run)
+        run.run = None  # the two know each other, and would wait for the garbage collector
         if not self._runs:
             self._all_ended.notify_all()
 
@@ -280,7 +298,7 @@ class ExecutableNetwork(ABC):
                 return ", waiting for a slot" if run.run is None else f", {run.run.place}"
         return ""
 
-    def count_outcome(self, error: BaseException | None, _latency_ns: int) -> None:
+    def count_outcome(self, error: BaseException | None) -> None:
         """Count a request that has ended; called by requests."""
         if error is None:
             outcome = "finished"
@@ -306,6 +324,7 @@ class ExecutableNetwork(ABC):
 
     def statistics(self) -> NetworkStatistics:
         """Return a frozen picture of what the network has done so far."""
+        self.refuse_after_fork()
         tallies = self._stage_tallies()
         with self._lock:
             outcomes = Counter(self._outcomes)
@@ -337,10 +356,20 @@ class ExecutableNetwork(ABC):
     def explain(self) -> str:
         """Say in words which device runs which node, and why."""
         graph = self.runtime_graph()
-        return f"{self.name}: all {len(graph)} nodes on {self.device}, the device asked for"
+        text = f"{self.name}: all {len(graph)} nodes on {self.device}, the device asked for"
+        if self.removed_nodes:
+            text += f"; passes made needless: {', '.join(self.removed_nodes)}"
+        return text
 
     def get_config(self, key: str) -> Any:
         """Return the value of a property that the network was compiled with."""
+        if key in {metric.key for metric in (*self._own_metrics(), *self._metrics())}:
+            raise PropertyError(
+                f"network {self.name!r} on {self.device} has no property {key!r}; that is a fact: "
+                f"ask with get_metric",
+                key,
+                self.device,
+            )
         return self.config[key]
 
     def get_metric(self, key: str, **options: Any) -> Any:
@@ -355,7 +384,7 @@ class ExecutableNetwork(ABC):
                 key,
                 self.device,
             )
-        return metrics[key].read(options)
+        return metrics[key].value(options, f"network {self.name!r}")
 
     def _own_metrics(self) -> list[Metric]:
         keys = ["NETWORK_NAME", "OPTIMAL_NUMBER_OF_INFER_REQUESTS", "EXECUTION_DEVICES"]
@@ -391,6 +420,10 @@ class ExecutableNetwork(ABC):
         if self.is_closed:
             raise self._closed_error()
 
+    def refuse_after_fork(self) -> None:
+        """Raise ClosedError in a child that was forked after the network was made."""
+        self._process.check(f"network {self.name!r}")
+
     def _closed_error(self) -> ClosedError:
         if not self._process.is_current:
             return self._process.error(f"network {self.name!r}")
@@ -406,11 +439,9 @@ class ExecutableNetwork(ABC):
         refuse_own_thread("close")
         if not self._process.is_current:
             return
-        with self._lock:
-            self._is_closed = True
-            runs = [] if drain else list(self._runs)
-        for run in runs:
-            run.stop.set(ClosedError(f"network {self.name!r} was closed"))
+        if not drain:
+            self.abort()
+        self._is_closed = True
         give_up_at = None if timeout_s is None else monotonic() + timeout_s
         with self._lock:
             while self._runs or self._open_request_count:
@@ -424,6 +455,16 @@ class ExecutableNetwork(ABC):
             self._release_device()
             if self._callback_executor is not None:
                 self._core.executors.release(self._callback_executor)
+
+    def abort(self) -> None:
+        """Refuse new runs, and end those under way with ClosedError; does not wait for them."""
+        if not self._process.is_current:
+            return
+        with self._lock:
+            self._is_closed = True
+            runs = list(self._runs)
+        for run in runs:
+            run.stop.set(ClosedError(f"network {self.name!r} was closed"))
 
     async def aclose(self, *, drain: bool = True) -> None:
         """Close without blocking the event loop."""

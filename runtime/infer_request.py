@@ -9,11 +9,8 @@ request becomes idle, the callback runs, the waiters wake. So a callback may sta
 
 from __future__ import annotations
 
-import contextvars
-import logging
 import threading
-from collections.abc import Callable
-from time import monotonic, perf_counter_ns
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,16 +18,15 @@ import numpy as np
 from ..errors import (
     DeadlineExceededError,
     PropertyError,
-    RequestCancelledError,
     RequestStateError,
     TensorError,
     nearest,
 )
-from ..executors import NOW, Ready, process_timer
+from ..executors import TimerHandle
 from ..executors.base import refuse_own_thread
-from .bindings import Bindings, NodeProfile
+from .bindings import NodeProfile
 from .completion import until
-from .pipeline import Stop
+from .request_run import Callback, RequestRun
 from .request_state import Event, State, move
 from .tensor import Port, Tensor, check_inputs, check_value
 
@@ -38,11 +34,6 @@ if TYPE_CHECKING:
     from .executable_network import ExecutableNetwork
 
 __all__ = ["Callback", "InferRequest"]
-
-Callback = Callable[["InferRequest", BaseException | None], None]
-"""Called when a run of ``start_async`` has ended, with the error or None."""
-
-_log = logging.getLogger("aioinfer")
 
 
 class InferRequest:
@@ -60,7 +51,7 @@ class InferRequest:
         self._network = network
         self._lock = threading.Lock()
         self._state: State = "idle"
-        self._run: _RequestRun | None = None
+        self._run: RequestRun | None = None
         self._callback: Callback | None = None
         self._ports = {port.name: port for port in (*network.inputs, *network.outputs)}
         self._input_names = {port.name for port in network.inputs}
@@ -78,7 +69,7 @@ class InferRequest:
         for. Raises TensorError, RequestBusyError, DeadlineExceededError, RequestCancelledError,
         ClosedError, and whatever the device raises. Never calls the callback.
         """
-        deadline_at = None if deadline_s is None else monotonic() + deadline_s
+        deadline_at = self._deadline_at(deadline_s)
         while self._state == "cancelled":
             await self._wait_idle(deadline_at)
         run = self._start(inputs, deadline_at, priority, None)
@@ -112,10 +103,9 @@ class InferRequest:
         """Start a run and return at once; a callback, ``wait`` or ``wait_async`` tells the end.
 
         Raises TensorError for bad inputs (the request stays usable), RequestBusyError while a run
-        is under way, and what the first executor raises.
+        is under way, and ClosedError after close.
         """
-        deadline_at = None if deadline_s is None else monotonic() + deadline_s
-        self._start(inputs, deadline_at, priority, self._callback, userdata)
+        self._start(inputs, self._deadline_at(deadline_s), priority, self._callback, userdata)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Block until the last run has ended and its callback is over; False on timeout.
@@ -125,15 +115,15 @@ class InferRequest:
         """
         if timeout_s is not None and timeout_s < 0:
             raise RequestStateError(f"timeout_s is {timeout_s}; give 0 or more, or None for ever")
+        self._network.refuse_after_fork()
         run = self._run
         if run is None:
             return False
         if not run.has_ended:
-            if timeout_s != 0:
-                refuse_own_thread("wait")
-            ended = threading.Event()
-            run.when_ended(ended.set)
-            if not ended.wait(timeout_s):
+            if timeout_s == 0:
+                return False
+            refuse_own_thread("wait")
+            if not run.wait_until_ended(timeout_s):
                 return False
         run.outcome()
         return True
@@ -143,6 +133,7 @@ class InferRequest:
 
         Cancelling the awaiting task does not cancel the run.
         """
+        self._network.refuse_after_fork()
         run = self._run
         if run is None:
             return False
@@ -156,6 +147,7 @@ class InferRequest:
 
         Without effect when nothing runs. The request is idle once the device is done.
         """
+        self._network.refuse_after_fork()
         run = self._run
         if run is not None:
             run.cancel()
@@ -182,7 +174,7 @@ class InferRequest:
     def latency_s(self) -> float:
         """Seconds from start to end of the last finished run, waiting included."""
         run = self._run
-        if run is None or not run.has_ended:
+        if run is None or not run.ended_ns:
             raise RequestStateError(f"{self!r} has no finished run to tell the latency of")
         return (run.ended_ns - run.started_ns) / 1e9
 
@@ -267,21 +259,31 @@ class InferRequest:
         return self._tensors[name]
 
     def _access(self, event: Event) -> None:
+        self._network.refuse_after_fork()
         with self._lock:
             move(self._state, event, f"request {self.id} of {self._network.name!r}")
 
+    def _deadline_at(self, deadline_s: float | None) -> float | None:
+        return None if deadline_s is None else self._network.clock.now_s() + deadline_s
+
     async def _wait_idle(self, deadline_at: float | None) -> None:
-        run = self._run
+        run, clock = self._run, self._network.clock
         if run is None or self._state != "cancelled":
             return
+        alarm: TimerHandle | None = None
 
         def register(wake: Callable[[], None]) -> None:
+            nonlocal alarm
             run.when_ended(wake)
             if deadline_at is not None:
-                process_timer().call_at(deadline_at, wake)
+                alarm = clock.call_at(deadline_at, wake)
 
-        await until(register, lambda: None)
-        if self._state == "cancelled" and deadline_at is not None and monotonic() >= deadline_at:
+        try:
+            await until(register, lambda: None)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+        if self._state == "cancelled" and deadline_at is not None and clock.now_s() >= deadline_at:
             raise DeadlineExceededError(
                 f"{self!r}: the deadline passed while the device was still busy with the run that "
                 f"was cancelled before"
@@ -294,28 +296,20 @@ class InferRequest:
         priority: int,
         callback: Callback | None,
         userdata: Any = None,
-    ) -> _RequestRun:
+    ) -> RequestRun:
         network = self._network
         network.refuse_if_closed()
-        arrays = self._arrays(inputs)
-        with self._lock:
-            self._state = move(self._state, "start", f"request {self.id} of {network.name!r}")
-            run = self._run = _RequestRun(
-                self, network.bindings(self.id, arrays, priority), callback
-            )
-        network.enter()
-        self.userdata = userdata
-        run.bindings.bound = {
+        bindings = network.bindings(self.id, self._arrays(inputs), priority)
+        bindings.bound = {
             name: array for name, array in self._bound.items() if name not in self._input_names
         }
-        run.stop.when_set(run.stopped)
-        if deadline_at is not None:
-            run.set_deadline(deadline_at)
-        try:
-            network.start_run(run.bindings, run.stop, NOW, run.then)
-        except BaseException as error:
-            run.refused(error)
-            raise
+        run = RequestRun(self, network, bindings, callback)
+        with self._lock:
+            self._state = move(self._state, "start", f"request {self.id} of {network.name!r}")
+            self._run = run
+        network.enter()
+        self.userdata = userdata
+        run.begin(deadline_at)
         return run
 
     def _arrays(self, inputs: Any) -> dict[str, Any]:
@@ -323,17 +317,18 @@ class InferRequest:
         bound = {name: self._bound[name] for name in self._input_names & self._bound.keys()}
         if inputs is None:
             inputs = bound
-        elif bound and isinstance(inputs, dict):
+        elif bound and isinstance(inputs, Mapping):
             inputs = {**bound, **inputs}
         return check_inputs(inputs, network.inputs, network.name)
 
-    def _on_answered_early(self, run: _RequestRun) -> None:
+    def on_answered_early(self, run: RequestRun) -> None:
+        """Note that the caller was answered and the device is not done; called by the run."""
         with self._lock:
             if self._run is run and self._state == "busy":
                 self._state = move(self._state, "cancel")
 
-    def _on_ended(self, run: _RequestRun) -> None:
-        """Become idle; the results are visible in the handles before anybody is told."""
+    def on_ended(self, run: RequestRun) -> None:
+        """Become idle, with the results in the handles; called by the run, before it tells."""
         if run.error is None:
             for name, value in run.bindings.results.items():
                 if name in self._tensors:
@@ -350,147 +345,3 @@ class InferRequest:
             f"<InferRequest {self.id} of {self._network.name!r} on {self._network.device}: "
             f"{self._state}{stage}>"
         )
-
-
-class _RequestRun:
-    """One run of a request: who is told when it is answered and when it has ended."""
-
-    def __init__(
-        self, request: InferRequest, bindings: Bindings, callback: Callback | None
-    ) -> None:
-        self.request, self.bindings, self.stop = request, bindings, Stop()
-        self.error: BaseException | None = None
-        self.is_answered = False
-        self.has_ended = False
-        self.started_ns = perf_counter_ns()
-        self.ended_ns = 0
-        self._callback = callback
-        self._context = contextvars.copy_context() if callback is not None else None
-        self._deadline: Any = None
-        self._lock = threading.Lock()
-        self._answered: list[Callable[[], None]] = []
-        self._ended: list[Callable[[], None]] = []
-        self._is_retrieved = callback is not None
-
-    def outcome(self) -> dict[str, Any]:
-        """Return the results or raise the error."""
-        self._is_retrieved = True
-        if self.error is not None:
-            raise self.error
-        return self.bindings.results
-
-    def when_answered(self, call: Callable[[], None]) -> None:
-        self._when(call, self._answered, "is_answered")
-
-    def when_ended(self, call: Callable[[], None]) -> None:
-        self._when(call, self._ended, "has_ended")
-
-    def _when(self, call: Callable[[], None], calls: list[Callable[[], None]], done: str) -> None:
-        with self._lock:
-            if not getattr(self, done):
-                calls.append(call)
-                return
-        call()
-
-    def set_deadline(self, deadline_at: float) -> None:
-        def expire() -> None:
-            self.stop.set(
-                DeadlineExceededError(
-                    f"request {self.bindings.run_id} of {self._where} did not finish before its "
-                    f"deadline"
-                )
-            )
-
-        if deadline_at <= monotonic():
-            expire()
-        else:
-            self._deadline = process_timer().call_at(deadline_at, expire)
-
-    @property
-    def _where(self) -> str:
-        network = self.request._network
-        return f"{network.name!r} on {network.device}"
-
-    def cancel(self) -> None:
-        if not self.is_answered:
-            self.stop.set(
-                RequestCancelledError(
-                    f"request {self.bindings.run_id} of {self._where} was cancelled"
-                )
-            )
-
-    def stopped(self) -> None:
-        """Answer the caller now; the device may still be busy."""
-        if self._settle(self.stop.error):
-            self.request._on_answered_early(self)
-            self._tell(self._answered)
-
-    def then(self, ready: Ready, error: BaseException | None) -> None:
-        """No host code of the run is left; it has ended when the last token has fired."""
-        ready.when_ready(lambda late: self._end(error or late))
-
-    def refused(self, error: BaseException) -> None:
-        """Undo the start of a run that no executor has taken; ``start_async`` raises the error."""
-        self._cancel_deadline()
-        self._settle(error)
-        self._is_retrieved = True
-        self.ended_ns = perf_counter_ns()
-        self.request._on_ended(self)
-        self._finish()
-
-    def _end(self, error: BaseException | None) -> None:
-        self._cancel_deadline()
-        self.ended_ns = perf_counter_ns()
-        self._settle(error)
-        self.request._network.count_outcome(self.error, self.ended_ns - self.started_ns)
-        self.request._on_ended(self)
-        if self._callback is None:
-            self._finish()
-            return
-        try:
-            self.request._network.callback_executor.run(self._call_back, NOW, self._called_back)
-        except BaseException as refused:
-            self._called_back(NOW, refused)
-
-    def _call_back(self, _lane: Any) -> Ready:
-        callback, context = self._callback, self._context
-        assert callback is not None
-        assert context is not None
-        context.run(callback, self.request, self.error)
-        return NOW
-
-    def _called_back(self, _ready: Ready, error: BaseException | None) -> None:
-        if error is not None:
-            self.error = error
-            self._is_retrieved = False
-        self._finish()
-
-    def _finish(self) -> None:
-        with self._lock:
-            self.has_ended = True
-        self._tell(self._answered)
-        self._tell(self._ended)
-        self.request._network.leave()
-
-    def _settle(self, error: BaseException | None) -> bool:
-        with self._lock:
-            if self.is_answered:
-                return False
-            self.error = error
-            self.is_answered = True
-            return True
-
-    def _tell(self, calls: list[Callable[[], None]]) -> None:
-        with self._lock:
-            told = calls[:]
-            calls.clear()
-        for call in told:
-            call()
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-
-    def __del__(self) -> None:
-        if getattr(self, "error", None) is not None and not self._is_retrieved:
-            _log.error("an error of %s was never retrieved: %r", self._where, self.error)

@@ -110,13 +110,18 @@ class PipelineRun:
     def _step(self, ready: Ready, error: BaseException | None) -> None:
         error = error or self._stop.error
         if error is not None or self._index == len(self._stages):
-            self._then(ready, error)  # the token is handed on unwaited for, after an error too
+            self._end(ready, error)  # the token is handed on unwaited for, after an error too
             return
         self._queued_ns = perf_counter_ns()
         try:
             self._stages[self._index].executor.run(self._call, ready, self._advance)
         except BaseException as refused:  # a closed executor, on whichever thread
-            self._then(ready, refused)
+            _stop_if_interrupted(self._stop, refused)
+            self._end(ready, refused)
+
+    def _end(self, ready: Ready, error: BaseException | None) -> None:
+        then, self._then = self._then, _nobody  # nor does an ended run keep anybody alive
+        then(ready, error)
 
     def _call(self, lane: Lane) -> Ready:
         stages = self._stages
@@ -136,9 +141,23 @@ class PipelineRun:
                 self._index == len(stages)
                 or stages[self._index].executor is not stage.executor
                 or not ready.is_ready
+                or ready.error is not None
             ):
                 return ready
             self._queued_ns = ended_ns
+
+
+def _stop_if_interrupted(stop: Stop, error: BaseException) -> None:
+    """Make sure that a stage does nothing if its executor has it after all.
+
+    An executor that raises has kept nothing, but an interrupt (Ctrl-C) may come in between.
+    """
+    if not isinstance(error, Exception):
+        stop.set(error)
+
+
+def _nobody(_ready: Ready, _error: BaseException | None) -> None:
+    """Stand in for the ``then`` of a run that has ended."""
 
 
 class GraphRun:
@@ -168,6 +187,7 @@ class GraphRun:
             for needed in wanted:
                 self._followers[needed].append(index)
         self._tokens: list[Ready] = [NOW] * len(stages)
+        self._over: set[int] = set()
         self._outstanding = 0
         self._left = len(stages)
         self._error: BaseException | None = None
@@ -197,6 +217,7 @@ class GraphRun:
             self._stop.raise_if_set()
             self._stages[index].executor.run(partial(self._call, index, queued_ns), after, ended)
         except BaseException as refused:
+            _stop_if_interrupted(self._stop, refused)
             ended(after, refused)
 
     def _call(self, index: int, queued_ns: int, lane: Lane) -> Ready:
@@ -212,6 +233,9 @@ class GraphRun:
     def _ended(self, index: int, ready: Ready, error: BaseException | None) -> None:
         startable = []
         with self._lock:
+            if index in self._over:
+                return
+            self._over.add(index)
             self._tokens[index] = ready
             self._error = self._error or error
             self._left -= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -14,6 +15,7 @@ from .passes import PassReport, Support, SupportMap, map_to_original, run_passes
 from .passes.default_passes import default_passes
 from .properties import (
     DEVICE_ID,
+    LOG_LEVEL,
     LOG_LEVELS,
     STANDARD_PROPERTIES,
     Configuration,
@@ -78,7 +80,8 @@ class Plugin(ABC):
     def __init__(self, core: CoreHandle, name: str) -> None:
         self.core, self.name = core, name
         self._settings: dict[str, dict[str, Any]] = {}
-        self._defaults: dict[str, Any] = {}
+        self._settings_lock = threading.Lock()
+        self._defaults: Mapping[str, Any] = {}
 
     @abstractmethod
     def device_ids(self) -> list[str]:
@@ -151,40 +154,57 @@ class Plugin(ABC):
 
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         """Transform a copy of the model and compile it."""
-        transformed, _ = self.transform_network(model, config)
-        return self.compile_network(transformed, config)
+        transformed, report = self.transform_network(model, config)
+        log = logging.getLogger(f"aioinfer.{config.device}")
+        log.debug("model %r: %s", model.name, report)
+        network = self.compile_network(transformed, config)
+        network.removed_nodes = report.removed_names
+        log.info("model %r is compiled for %s: %r", model.name, network.device, config)
+        return network
 
     def configuration(
         self, device_id: str | None, given: Mapping[Any, Any] | None = None
     ) -> Configuration:
-        """Resolve all properties of a device: argument over ``set_config`` over default."""
-        device = self.name if device_id is None else f"{self.name}.{device_id}"
-        config = Configuration(device, (*self.standard_properties, *self.properties))
-        known = {key: value for key, value in self._defaults.items() if config.knows(key)}
-        config = config.with_defaults(known).with_values(self._settings.get("", {}))
-        if device_id is not None:
-            config = config.with_values(self._settings.get(device_id, {}))
-        config = config.with_values(given or {})
-        return self._with_device_id(config, device_id)
+        """Resolve all properties of a device: argument over ``set_config`` over default.
 
-    def _with_device_id(self, config: Configuration, device_id: str | None) -> Configuration:
-        if not config.knows(DEVICE_ID.key):  # a device made of devices has no id
+        What is set for the kind holds for each of its devices, where nothing is set for that one.
+        """
+        return self._resolve(self._defaults, device_id, given)
+
+    def _resolve(
+        self,
+        defaults: Mapping[str, Any],
+        device_id: str | None,
+        given: Mapping[Any, Any] | None = None,
+    ) -> Configuration:
+        device = self.name if device_id is None else f"{self.name}.{device_id}"
+        values = property_keys(given, device)
+        self._refuse_other_id(device_id, values)
+        declared = (*self.standard_properties, *self.properties)
+        base = Configuration(device, declared, self._metric_keys())
+        known = {key: value for key, value in defaults.items() if base.knows(key)}
+        base = base.with_defaults(known).with_values(self._settings.get("", {}))
+        config = base.with_values(values)
+        if config.knows(DEVICE_ID.key):  # a device made of devices has no id
+            ids = self.device_ids()
+            chosen = device_id or config[DEVICE_ID] or (ids[0] if ids else "")
+            self.check_device_id(chosen)
+            config = base.with_values(self._settings.get(chosen, {})).with_values(values)
+            config = config.with_values({DEVICE_ID: chosen})
+        else:
             self.check_device_id(device_id or "")
-            self.check_values(config)
-            return config
-        wanted = config[DEVICE_ID]
-        if device_id is not None and DEVICE_ID.key in config.given and wanted != device_id:
+        self.check_values(config)
+        return config
+
+    def _refuse_other_id(self, device_id: str | None, given: Mapping[str, Any]) -> None:
+        """Refuse an id in the name and another one beside it; ``set_config`` is only a default."""
+        wanted = given.get(DEVICE_ID.key, device_id)
+        if device_id is not None and wanted != device_id:
             raise PropertyError(
                 f"device '{self.name}.{device_id}' and DEVICE_ID={wanted!r} disagree; give one",
                 DEVICE_ID.key,
                 self.name,
             )
-        ids = self.device_ids()
-        resolved = device_id or wanted or (ids[0] if ids else "")
-        self.check_device_id(resolved)
-        config = config.with_values({DEVICE_ID: resolved})
-        self.check_values(config)
-        return config
 
     def check_device_id(self, device_id: str) -> None:
         """Raise DeviceError for an id that is not there."""
@@ -195,9 +215,22 @@ class Plugin(ABC):
                 f"{[f'{self.name}.{known}' for known in ids]}"
             )
 
+    def check_defaults(self, values: Mapping[str, Any]) -> None:
+        """Raise PropertyError if this device cannot honour the Core's settings for all devices."""
+        self._resolve(values, None)
+
     def set_defaults(self, values: Mapping[str, Any]) -> None:
         """Take the Core's settings for all devices; keys this plugin lacks are left out."""
-        self._defaults = dict(values)
+        if values is not self._defaults:
+            self._defaults = values
+            self.honour_log_level(self.name, values)
+
+    @staticmethod
+    def honour_log_level(device: str, values: Mapping[str, Any]) -> None:
+        """Let the device's logger through what LOG_LEVEL says, if these values have it."""
+        if LOG_LEVEL.key in values:
+            level = LOG_LEVELS[LOG_LEVEL.value_of(values[LOG_LEVEL.key], device)]
+            logging.getLogger(f"aioinfer.{device}").setLevel(level)
 
     def set_config(self, values: Mapping[Any, Any], device_id: str | None = None) -> None:
         """Set properties of one device, or of all of this kind; all or none are taken."""
@@ -209,16 +242,11 @@ class Plugin(ABC):
                     declared.key,
                     self.name,
                 )
-        settings = self._settings.setdefault(device_id or "", {})
-        before = dict(settings)
-        settings.update(keys)
-        try:
-            config = self.configuration(device_id)
-        except BaseException:
-            self._settings[device_id or ""] = before
-            raise
-        if "LOG_LEVEL" in keys:
-            logging.getLogger(f"aioinfer.{self.name}").setLevel(LOG_LEVELS[config["LOG_LEVEL"]])
+        config = self.configuration(device_id, keys)  # refuses bad values before any is kept
+        with self._settings_lock:
+            of_device = {**self._settings.get(device_id or "", {}), **{k: config[k] for k in keys}}
+            self._settings = {**self._settings, device_id or "": of_device}
+        self.honour_log_level(config.device, {key: config[key] for key in keys})
 
     def get_config(self, key: str, device_id: str | None = None) -> Any:
         """Return the value that a network loaded now would get."""
@@ -226,16 +254,15 @@ class Plugin(ABC):
 
     def get_metric(self, key: str, options: Mapping[str, Any]) -> Any:
         """Return a fact; ``options`` may hold DEVICE_ID. PropertyError for an unknown key."""
-        device_id = options.get("DEVICE_ID")
-        if device_id is not None:
-            self.check_device_id(str(device_id))
         metrics = {metric.key: metric for metric in (*self._standard_metrics(), *self.metrics())}
         if key not in metrics:
             hint = nearest(key, metrics) or f"; it has {sorted(metrics)}"
-            if key in self.configuration(None):
+            if key in self._property_keys():
                 hint = "; that is a property that can be set: ask with get_config"
             raise PropertyError(f"{self.name} has no metric {key!r}{hint}", key, self.name)
-        return metrics[key].read(options)
+        if DEVICE_ID.key in options:
+            self.check_device_id(options[DEVICE_ID.key])
+        return metrics[key].value(options, self.name, (DEVICE_ID.key,))
 
     def _standard_metrics(self) -> list[Metric]:
         read: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
@@ -250,27 +277,27 @@ class Plugin(ABC):
                 lambda _: (1, 2 * self.stream_range()[1], 1),
                 "Useful requests in flight: low, high, step.",
             ),
-            "SUPPORTED_METRICS": (lambda _: sorted(self._metric_keys(read)), "For get_metric."),
-            "SUPPORTED_CONFIG_KEYS": (
-                lambda _: sorted(self.configuration(None)),
-                "For get_config.",
-            ),
+            "SUPPORTED_METRICS": (lambda _: sorted(self._metric_keys()), "For get_metric."),
+            "SUPPORTED_CONFIG_KEYS": (lambda _: sorted(self._property_keys()), "For get_config."),
             "SUPPORTED_PROPERTIES": (
                 lambda _: {
-                    **dict.fromkeys(self._metric_keys(read), "RO"),
-                    **dict.fromkeys(self.configuration(None), "RW"),
+                    **dict.fromkeys(self._metric_keys(), "RO"),
+                    **dict.fromkeys(self._property_keys(), "RW"),
                 },
                 "All keys, with RO or RW.",
             ),
         }
         return [Metric(key, function, doc) for key, (function, doc) in read.items()]
 
-    def _metric_keys(self, standard: Mapping[str, Any]) -> list[str]:
-        return [*standard, *(metric.key for metric in self.metrics())]
+    def _metric_keys(self) -> list[str]:
+        return [metric.key for metric in (*self._standard_metrics(), *self.metrics())]
+
+    def _property_keys(self) -> list[str]:
+        return [declared.key for declared in (*self.standard_properties, *self.properties)]
 
     def _id_of(self, options: Mapping[str, Any]) -> str:
         ids = self.device_ids()
-        return str(options.get("DEVICE_ID") or (ids[0] if ids else ""))
+        return str(options.get(DEVICE_ID.key) or (ids[0] if ids else ""))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

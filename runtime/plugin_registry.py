@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ..errors import AioInferError, DeviceError, nearest
+from ..errors import DeviceError, nearest
 from .device_name import check_plugin_name
 from .plugin import CoreHandle, Plugin
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["ENTRY_POINT_GROUP", "MakePlugin", "PluginRegistry"]
 
@@ -27,7 +30,8 @@ class _Entry:
     load: Callable[[], MakePlugin]
     lock: threading.RLock = field(default_factory=threading.RLock)
     plugin: Plugin | None = None
-    failure: AioInferError | None = None
+    failure: Exception | None = None
+    is_gone: bool = False
 
 
 class PluginRegistry:
@@ -41,9 +45,23 @@ class PluginRegistry:
         self._core = core
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
-        for found in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        self._unregistered: list[Plugin] = []
+        from importlib.metadata import entry_points  # 45 ms that `import aioinfer` need not pay
+
+        for found in entry_points(group=ENTRY_POINT_GROUP):
+            self._add_installed(found)
+
+    def _add_installed(self, found: EntryPoint) -> None:
+        """Add what a package brings along; a package with a mistake costs the others nothing."""
+        try:
             check_plugin_name(found.name)
-            self._entries.setdefault(found.name, _Entry(found.load))
+        except DeviceError as error:
+            _log.warning("the plugin %s of an installed package is left out: %s", found, error)
+            return
+        if found.name in self._entries:
+            _log.warning("%s is left out: another package has a plugin of that name", found)
+            return
+        self._entries[found.name] = _Entry(found.load)
 
     @property
     def names(self) -> list[str]:
@@ -63,15 +81,26 @@ class PluginRegistry:
             self._entries[name] = _Entry(lambda: make)
 
     def unregister(self, name: str) -> None:
-        """Close a plugin and forget it; raises DeviceError if it is not registered."""
+        """Forget a plugin; raises DeviceError if it is not registered.
+
+        It is closed with the others, since its networks, and loads under way, may still need it.
+        """
         with self._lock:
             entry = self._entries.pop(name, None)
             known = list(self._entries)
         if entry is None:
             raise DeviceError(f"no plugin {name!r} is registered{nearest(name, known)}")
         with entry.lock:
+            entry.is_gone = True
             if entry.plugin is not None:
-                entry.plugin.close()
+                with self._lock:
+                    self._unregistered.append(entry.plugin)
+
+    def maker_of(self, name: str) -> MakePlugin:
+        """Return what makes a registered plugin, to register it with another Core."""
+        with self._lock:
+            entry = self._entries[name]
+        return entry.load()
 
     def get(self, name: str) -> Plugin:
         """Return the plugin, made on first use; raises DeviceError with the reason if it cannot be.
@@ -85,30 +114,30 @@ class PluginRegistry:
             hint = nearest(name, known) or f"; registered are {known}"
             raise DeviceError(f"unknown device {name!r}{hint}")
         with entry.lock:
+            if entry.is_gone:
+                raise DeviceError(f"unknown device {name!r}: its plugin was unregistered")
             if entry.plugin is None and entry.failure is None:
                 self._make(name, entry)
-            if entry.failure is not None:
-                raise entry.failure
-            assert entry.plugin is not None
-            return entry.plugin
+            if entry.plugin is not None:
+                return entry.plugin
+            reason = str(entry.failure) or type(entry.failure).__name__
+            raise DeviceError(f"device {name} cannot start: {reason}") from entry.failure
 
     def _make(self, name: str, entry: _Entry) -> None:
         try:
-            entry.plugin = entry.load()(self._core, name)
+            made = entry.load()(self._core, name)
+            if not isinstance(made, Plugin):
+                raise DeviceError(
+                    f"what is registered made a {type(made).__name__}, and an aioinfer.Plugin is "
+                    f"wanted"
+                )
+            entry.plugin = made
         except Exception as error:
             _log.info("plugin %s cannot start: %s", name, error)
-            entry.failure = DeviceError(f"device {name} cannot start: {error}")
-            entry.failure.__cause__ = error
+            entry.failure = error
 
     def made(self) -> list[Plugin]:
-        """List the plugins that were made so far."""
+        """List the plugins that were made so far, those included that are unregistered now."""
         with self._lock:
-            return [entry.plugin for entry in self._entries.values() if entry.plugin is not None]
-
-    def failure_of(self, name: str) -> str | None:
-        """Say why a plugin cannot start; None if it can."""
-        try:
-            self.get(name)
-        except DeviceError as error:
-            return str(error)
-        return None
+            entries = list(self._entries.values())
+            return [*self._unregistered, *(one.plugin for one in entries if one.plugin is not None)]

@@ -7,7 +7,9 @@ a tuple of properties and the runtime does the rest: unknown keys, precedence, r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import operator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -24,6 +26,7 @@ __all__ = [
     "LOG_LEVELS",
     "NUMA",
     "NUM_STREAMS",
+    "OLD_NAMES",
     "PERFORMANCE_HINT",
     "PERFORMANCE_HINT_NUM_REQUESTS",
     "PERF_COUNT",
@@ -37,9 +40,22 @@ __all__ = [
     "parse_mapping",
     "parse_text",
     "property_keys",
+    "stream_count",
 ]
 
 T = TypeVar("T")
+
+HIGHEST = (1 << 63) - 1  # what an ONNX length, and a number in any device's own code, can hold
+MOST_STREAMS = 4096  # each is a thread; nobody has more CPUs, and so many still start
+
+OLD_NAMES = {
+    "KEY_PERF_COUNT": "PERF_COUNT",
+    "KEY_DEVICE_ID": "DEVICE_ID",
+    "CPU_THROUGHPUT_STREAMS": "NUM_STREAMS",
+}
+"""What OpenVINO 1.x called some properties; they can be read by these names, and not set."""
+
+_DIGITS = re.compile(r"[+-]?[0-9]{1,20}")
 
 Parser = Callable[[Any], T]
 """Makes the typed value of what a user gave; raises ValueError that says what is wanted."""
@@ -74,18 +90,41 @@ class Property(Generic[T]):
 
 @dataclass(frozen=True)
 class Metric:
-    """A fact that can be asked for: ``read`` gets the options of ``get_metric``."""
+    """A fact that can be asked for: ``read`` gets the options of ``get_metric``.
+
+    ``options`` are the names of those that mean something to it; others are refused.
+    """
 
     key: str
     read: Callable[[Mapping[str, Any]], Any]
     doc: str
+    options: tuple[str, ...] = ()
+
+    def value(self, options: Mapping[str, Any], where: str, common: Sequence[str] = ()) -> Any:
+        """Read it; raises PropertyError, naming the place, for an option that it does not take.
+
+        ``common``: the options that all facts of the place take.
+        """
+        taken = (*common, *self.options)
+        for option in options:
+            if option not in taken:
+                hint = f"the options {', '.join(taken)}" if taken else "no options"
+                raise PropertyError(
+                    f"{where}: {self.key} takes {hint}, and {option!r} was given", self.key, where
+                )
+        return self.read(options)
 
 
 class Configuration(Mapping[str, Any]):
-    """A finished set of property values: every key has one. Immutable, so thread-safe."""
+    """A finished set of property values: every key has one. Immutable, so thread-safe.
 
-    def __init__(self, device: str, properties: Iterable[Property[Any]]) -> None:
-        self.device = device
+    ``facts`` are the keys of metrics, which errors tell from misspelt ones.
+    """
+
+    def __init__(
+        self, device: str, properties: Iterable[Property[Any]], facts: Collection[str] = ()
+    ) -> None:
+        self.device, self._facts = device, facts
         self._properties = {declared.key: declared for declared in properties}
         self._values = {key: declared.default for key, declared in self._properties.items()}
         self._given: frozenset[str] = frozenset()
@@ -93,7 +132,7 @@ class Configuration(Mapping[str, Any]):
     def __getitem__(self, key: str | Property[Any]) -> Any:
         name = key.key if isinstance(key, Property) else key
         try:
-            return self._values[name]
+            return self._values[OLD_NAMES.get(name, name)]
         except KeyError:
             raise self.unknown(name) from None
 
@@ -114,11 +153,11 @@ class Configuration(Mapping[str, Any]):
 
     def with_values(self, values: Mapping[Any, Any]) -> Configuration:
         """Return a copy in which these win; PropertyError for unknown keys and bad values."""
-        changed = Configuration(self.device, self._properties.values())
+        changed = Configuration(self.device, self._properties.values(), self._facts)
         parsed = {}
         for key, given in property_keys(values, self.device).items():
             if key not in self._properties:
-                raise self.unknown(key)
+                raise self._not_settable(key)
             parsed[key] = self._properties[key].value_of(given, self.device)
         changed._values = {**self._values, **parsed}
         changed._given = self._given | parsed.keys()
@@ -133,7 +172,18 @@ class Configuration(Mapping[str, Any]):
     def unknown(self, key: str) -> PropertyError:
         """Make the error for a key that is not declared here."""
         hint = nearest(key, self._properties) or f"; it knows {sorted(self._properties)}"
+        if key in self._facts:
+            hint = "; that is a fact: ask with get_metric"
         return PropertyError(f"{self.device} has no property {key!r}{hint}", key, self.device)
+
+    def _not_settable(self, key: str) -> PropertyError:
+        if OLD_NAMES.get(key) in self._properties:
+            why = f"is the old name of {OLD_NAMES[key]} and can only be read; set {OLD_NAMES[key]}"
+        elif key in self._facts:
+            why = "is a fact that can only be read, with get_metric"
+        else:
+            return self.unknown(key)
+        return PropertyError(f"{self.device}: {key} {why}", key, self.device)
 
     def __repr__(self) -> str:
         given = {key: self._values[key] for key in sorted(self._given)}
@@ -141,7 +191,10 @@ class Configuration(Mapping[str, Any]):
 
 
 def property_keys(values: Mapping[Any, Any] | None, device: str) -> dict[str, Any]:
-    """Turn a user's mapping into one of plain keys; raises PropertyError if it is no mapping."""
+    """Turn a user's mapping into one of plain keys.
+
+    Raises PropertyError if it is no mapping, or names a key twice, as a Property and in words.
+    """
     if values is None:
         return {}
     if not isinstance(values, Mapping):
@@ -150,9 +203,13 @@ def property_keys(values: Mapping[Any, Any] | None, device: str) -> dict[str, An
             f"{type(values).__name__}",
             device=device,
         )
-    return {
-        key.key if isinstance(key, Property) else str(key): item for key, item in values.items()
-    }
+    plain: dict[str, Any] = {}
+    for key, item in values.items():
+        name = key.key if isinstance(key, Property) else str(key)
+        if name in plain:
+            raise PropertyError(f"{device}: {name} is given twice; give it once", name, device)
+        plain[name] = item
+    return plain
 
 
 def parse_text(given: Any) -> str:
@@ -172,26 +229,36 @@ def parse_boolean(given: Any) -> bool:
     raise ValueError("True, False, 'YES' or 'NO' is wanted")
 
 
-def parse_integer(low: int, names: Mapping[str, int] | None = None) -> Parser[int]:
-    """Take an integer of at least ``low``, as a number or in digits, or one of the names."""
-    wanted = f"an integer of at least {low}"
+def parse_integer(
+    low: int, names: Mapping[str, int] | None = None, high: int = HIGHEST
+) -> Parser[int]:
+    """Take an integer from ``low`` to ``high``, as a number or in digits, or one of the names."""
+    wanted = f"an integer of at least {low}" if high == HIGHEST else f"an integer {low} to {high}"
     if names:
         wanted += f", or one of {', '.join(names)},"
 
     def parse(given: Any) -> int:
         if isinstance(given, str) and names and given.upper() in names:
             return names[given.upper()]
-        if isinstance(given, bool) or not isinstance(given, int | str):
-            raise ValueError(f"{wanted} is wanted")
-        try:
-            number = int(given)
-        except ValueError:
-            raise ValueError(f"{wanted} is wanted") from None
-        if number < low and not (names and number in names.values()):
+        number = _integer(given)
+        is_named = names is not None and number in names.values()
+        if number is None or not (low <= number <= high or is_named):
             raise ValueError(f"{wanted} is wanted")
         return number
 
     return parse
+
+
+def _integer(given: Any) -> int | None:
+    """Take an integer of any type, numpy's too, or in digits; None if it is none."""
+    if isinstance(given, str):
+        return int(given) if _DIGITS.fullmatch(given.strip()) else None
+    if isinstance(given, bool):
+        return None
+    try:
+        return operator.index(given)
+    except TypeError:
+        return None
 
 
 def parse_choice(*choices: str) -> Parser[str]:
@@ -227,9 +294,10 @@ def parse_input_shapes(given: Any) -> tuple[Mapping[str, tuple[int, ...]], ...]:
         for name, shape in signature.items():
             if not isinstance(shape, Sequence) or isinstance(shape, str):
                 raise ValueError(f"{wanted}; the shape of {name!r} is {shape!r}")
-            if not all(isinstance(dim, int) and dim >= 0 for dim in shape):
+            lengths = [None if isinstance(dim, str) else _integer(dim) for dim in shape]
+            if not all(length is not None and 0 <= length <= HIGHEST for length in lengths):
                 raise ValueError(f"lengths are integers of at least 0; {name!r} has {shape!r}")
-            shapes[str(name)] = tuple(int(dim) for dim in shape)
+            shapes[str(name)] = tuple(length for length in lengths if length is not None)
         parsed.append(MappingProxyType(shapes))
     return tuple(parsed)
 
@@ -263,7 +331,7 @@ PERFORMANCE_HINT_NUM_REQUESTS = Property(
 )
 NUM_STREAMS = Property(
     "NUM_STREAMS",
-    parse_integer(0, {"AUTO": AUTO, "NUMA": NUMA}),
+    parse_integer(0, {"AUTO": AUTO, "NUMA": NUMA}, MOST_STREAMS),
     AUTO,
     "How many runs the device computes side by side; AUTO follows PERFORMANCE_HINT.",
 )
@@ -283,7 +351,7 @@ LOG_LEVEL = Property(
     "LOG_LEVEL",
     parse_choice(*LOG_LEVELS),
     "LOG_NONE",
-    "What the logger 'aioinfer.<device>' lets through.",
+    "What the logger 'aioinfer.<device>' lets through; until it is set, Python's logging decides.",
 )
 PERF_COUNT = Property(
     "PERF_COUNT",
@@ -312,3 +380,12 @@ STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
     INPUT_SHAPES,
 )
 """What every device declares; one that cannot honour a value refuses it in ``check_values``."""
+
+
+def stream_count(config: Mapping[str, Any], most: int) -> int:
+    """Decide how many streams a network gets; ``most`` is what throughput wants here. Pure."""
+    wanted = int(config[NUM_STREAMS.key])
+    if wanted in (AUTO, NUMA):
+        wanted = 1 if config[PERFORMANCE_HINT.key] == "LATENCY" else most
+    requests = int(config[PERFORMANCE_HINT_NUM_REQUESTS.key])
+    return max(1, min(wanted, requests) if requests else wanted)

@@ -19,6 +19,9 @@ _log = logging.getLogger("aioinfer")
 class Closable(Protocol):
     """What can be closed in a given time."""
 
+    def abort(self) -> None:
+        """Refuse new runs, and stop those that are queued or under way; does not wait."""
+
     def close(self, *, drain: bool = True, timeout_s: float | None = None) -> None:
         """End what is queued, wait for what runs."""
 
@@ -35,7 +38,10 @@ def close_at_exit(network: Closable) -> None:
 def _close_all() -> None:
     give_up_at = monotonic() + GRACE_S
     # Outer networks were made after those that they use: the latest goes first.
-    for network in reversed(list(_open.values())):
+    networks = list(reversed(list(_open.values())))
+    for network in networks:
+        network.abort()
+    for network in networks:
         try:
             network.close(drain=False, timeout_s=max(0.0, give_up_at - monotonic()))
         except Exception:

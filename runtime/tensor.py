@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import TensorError, nearest
+from .array_like import as_array
 from .graph import DType, OptionalType, SequenceType, TensorType, Value, ValueType, shape_text
 
 __all__ = ["Port", "Tensor", "check_inputs", "check_value", "ports_of", "shape_signature"]
@@ -44,12 +45,13 @@ class Tensor:
     """A handle on a tensor: ``data`` is its array, or None before there is one.
 
     A request's own handle stays the same object while its content changes with each run. One made
-    by the user wraps memory that stays the user's. Works where numpy wants an array, and by DLPack.
+    by the user wraps memory that stays the user's; a list of arrays is a sequence. Works where
+    numpy wants an array, and by DLPack.
     """
 
     def __init__(self, data: Any = None, *, port: Port | None = None) -> None:
         self._port = port
-        self.data: Any = data if data is None or isinstance(data, list) else np.asarray(data)
+        self.data: Any = data if data is None or _is_sequence(data) else np.asarray(data)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,8 +74,15 @@ class Tensor:
         """How many elements it holds; 0 before the first run of a dynamic output."""
         return self.data.size if isinstance(self.data, np.ndarray) else 0
 
+    @property
+    def content(self) -> Any:
+        """What it stands for as an input: its data, or no rows if it is open and has none yet."""
+        if self.data is None and self._port is not None and 0 in self.shape:
+            return np.zeros(self.shape, self.dtype)
+        return self.data
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        array = self.data if self.data is not None else np.empty(self.shape, self.dtype)
+        array = self.data if self.data is not None else np.zeros(self.shape, self.dtype)
         return np.array(array, dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -117,16 +126,28 @@ def check_inputs(given: Any, ports: Sequence[Port], network: str) -> dict[str, A
 
 
 def check_value(given: Any, port: Port, place: str) -> Any:
-    """Return the array, list or None that a port takes; TensorError names port and place."""
-    if port.type is None:
-        return given if given is None or isinstance(given, list) else np.asarray(given)
-    if not isinstance(port.type, TensorType):
+    """Return the array, list or None that a port takes; TensorError names port and place.
+
+    An array is never copied, except that text becomes an object array of str.
+    """
+    if isinstance(given, Tensor):
+        given = given.content
+    if port.type is None and (given is None or isinstance(given, list)):
+        return given
+    if port.type is not None and not isinstance(port.type, TensorType):
         return _sequence_or_optional(given, port, place)
     if given is None:
         raise TensorError(f"{place}: {port.name!r} is None; it wants {port.type}")
-    array = _as_array(given, port.type.dtype, port, place)
-    _check_dtype(array, port.type.dtype, port, place)
-    _check_shape(array.shape, port, place)
+    dtype = None if port.type is None else port.type.dtype
+    try:
+        array = as_array(given, dtype)
+    except Exception as error:  # the object's own __array__ may raise anything
+        raise TensorError(
+            f"{place}: {port.name!r} cannot be made an array of {port.type or 'any type'}: {error}"
+        ) from error
+    if dtype is not None:
+        _check_dtype(array, dtype, port, place)
+        _check_shape(array.shape, port, place)
     return array
 
 
@@ -168,30 +189,24 @@ def _looks_like_items(given: Sequence[Any], port: Port) -> bool:
     )
 
 
-def _as_array(given: Any, dtype: DType, port: Port, place: str) -> np.ndarray:
-    try:
-        if isinstance(given, np.ndarray):
-            return given
-        if hasattr(given, "__array__"):
-            return np.asarray(given)
-        if hasattr(given, "__dlpack__"):
-            return np.from_dlpack(given)
-        return np.asarray(given, dtype=dtype.numpy)
-    except (ValueError, TypeError, OverflowError, BufferError, RuntimeError) as error:
-        raise TensorError(
-            f"{place}: {port.name!r} cannot be made an array of {dtype.label}: {error}"
-        ) from error
+def _is_sequence(data: Any) -> bool:
+    return isinstance(data, list) and all(isinstance(item, np.ndarray) for item in data)
 
 
 def _check_dtype(array: np.ndarray, dtype: DType, port: Port, place: str) -> None:
-    if array.dtype == dtype.numpy:
-        return
-    if dtype is DType.STRING and array.dtype.kind in "OUST":
-        return
-    raise TensorError(
-        f"{place}: {port.name!r} is {array.dtype}, and {dtype.label} is wanted; convert it with "
-        f".astype({dtype.label!r})"
-    )
+    if array.dtype != dtype.numpy:
+        hint = (
+            "give strings" if dtype is DType.STRING else f"convert it with .astype('{dtype.numpy}')"
+        )
+        raise TensorError(
+            f"{place}: {port.name!r} is {array.dtype}, and {dtype.label} is wanted; {hint}"
+        )
+    if dtype is DType.STRING:
+        for item in array.flat:
+            if not isinstance(item, str):
+                raise TensorError(
+                    f"{place}: {port.name!r} holds a {type(item).__name__}, and only str is wanted"
+                )
 
 
 def _check_shape(shape: tuple[int, ...], port: Port, place: str) -> None:

@@ -202,11 +202,5 @@ class VirtualPlugin(Plugin):
 
     def _standard_metrics(self) -> list[Metric]:
         """A whole has no streams: the ranges are those of its devices."""
-        return [item for item in super()._standard_metrics() if not _is_range(item.key)]
-
-    def _metric_keys(self, standard: Mapping[str, Any]) -> list[str]:
-        return [key for key in super()._metric_keys(standard) if not _is_range(key)]
-
-
-def _is_range(key: str) -> bool:
-    return key.startswith("RANGE_FOR_")
+        standard = super()._standard_metrics()
+        return [item for item in standard if not item.key.startswith("RANGE_FOR_")]

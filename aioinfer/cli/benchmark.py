@@ -123,8 +123,9 @@ class Benchmark:
         name = parse_device(self._options.device)
         for device in [entry.device for entry in name.entries] or [str(name)]:
             full_name = str(self._core.get_metric(device, "FULL_DEVICE_NAME"))
-            self._say(f"{device}: {full_name}")
             environment[device] = full_name
+            if full_name != device:
+                self._say(f"{device}: {full_name}")
         self._report.environment = environment
 
     def _tell_config(self) -> None:
@@ -214,13 +215,8 @@ class Benchmark:
         limits = Limits(count and whole_rounds(count, len(requests)), options.duration_s)
         measurement = Measurement(limits)
         before = network.statistics()
-        self._step("Measuring")
         try:
-            with progress_bar(self._console, measurement):
-                if options.api == "sync":
-                    measure_sync(requests[0], inputs, measurement)
-                else:
-                    run_on_event_loop(lambda: measure_async(requests, inputs, measurement))
+            self._infer_repeatedly(requests, inputs, measurement)
         except KeyboardInterrupt:
             report.is_interrupted = True
             self._say("interrupted; this is what was measured so far")
@@ -237,6 +233,22 @@ class Benchmark:
         if options.has_node_times:
             report.nodes = mean_node_times(_profiles(requests))
             print_node_times(self._console, report.nodes)
+
+    def _infer_repeatedly(
+        self, requests: list[InferRequest], inputs: InputSets, measurement: Measurement
+    ) -> None:
+        """Announce the step once an interrupt ends it in good order, and measure."""
+
+        async def measure() -> None:
+            self._step("Measuring")
+            await measure_async(requests, inputs, measurement)
+
+        with progress_bar(self._console, measurement):
+            if self._options.api == "async":
+                run_on_event_loop(measure)
+            else:
+                self._step("Measuring")
+                measure_sync(requests[0], inputs, measurement)
 
 
 def _signatures(inputs: InputSets) -> list[dict[str, tuple[int, ...]]]:

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..runtime.virtual_plugin import DEVICE_PROPERTIES
-from .arguments import parse_pairs
+from .arguments import OptionError, parse_pairs
 
 __all__ = ["AFFINITY", "device_config"]
 
+WANTED = "KEY=VALUE or DEVICE:KEY=VALUE"
 AFFINITY = "AFFINITY"
 """The property of devices that partition: node -> device."""
 
@@ -22,8 +23,10 @@ def device_config(settings: Iterable[str], affinity: Iterable[str] = ()) -> dict
     """
     config: dict[str, Any] = {}
     of_devices: dict[str, dict[str, str]] = {}
-    for name, value in parse_pairs(settings, "--config", "KEY=VALUE or DEVICE:KEY=VALUE").items():
+    for name, value in parse_pairs(settings, "--config", WANTED).items():
         device, colon, key = name.rpartition(":")
+        if colon and not (device and key):
+            raise OptionError(f"--config {name}={value}: {WANTED} is wanted")
         if colon:
             of_devices.setdefault(device, {})[key] = value
         else:

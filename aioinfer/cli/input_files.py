@@ -7,6 +7,7 @@ Arrays keep the shape of their file; raw bytes and images take the shape of the 
 from __future__ import annotations
 
 import math
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,12 +171,13 @@ def _read_array(path: Path, name: str) -> Array:
 
 def _load(path: Path, name: str) -> dict[str, Array]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {name: loaded}
-        with loaded:
-            return {key: loaded[key] for key in loaded.files}
-    except (OSError, ValueError, EOFError) as error:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {name: loaded}
+            with loaded:
+                return {key: loaded[key] for key in loaded.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise TensorError(f"cannot read {str(path)!r} as a numpy file: {error}") from error
 
 

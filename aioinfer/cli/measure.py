@@ -7,9 +7,13 @@ error leaves what was measured so far.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter_ns
+from types import FrameType
 from typing import Any, Protocol
 
 from .inputs import InputSets
@@ -108,13 +112,20 @@ def whole_rounds(count: int, request_count: int) -> int:
 
 
 def measure_sync(request: SyncRequest, inputs: InputSets, measurement: Measurement) -> None:
-    """Infer one after another on this thread; raises what the request raises."""
-    measurement.start()
-    while (number := measurement.take()) is not None:
-        values = inputs.at(number)
-        began_ns = measurement.clock()
-        request.infer_sync(values)
-        measurement.finish(began_ns)
+    """Infer one after another on this thread; raises what the request raises.
+
+    Ctrl-C lets the inference under way finish and raises KeyboardInterrupt then; a second one
+    raises it at once.
+    """
+    with _held_interrupt() as interrupt:
+        measurement.start()
+        while not interrupt.has_come and (number := measurement.take()) is not None:
+            values = inputs.at(number)
+            began_ns = measurement.clock()
+            request.infer_sync(values)
+            measurement.finish(began_ns)
+    if interrupt.has_come:
+        raise KeyboardInterrupt
 
 
 async def measure_async(
@@ -139,6 +150,34 @@ async def measure_async(
                 tasks.create_task(work(request))
     except BaseExceptionGroup as group:
         raise _first_error(group) from None
+
+
+class _Interrupt:
+    """Notes the first SIGINT: raised amid the start of a run, it would leave that half made."""
+
+    def __init__(self) -> None:
+        self.has_come = False
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        if self.has_come:
+            raise KeyboardInterrupt
+        self.has_come = True
+
+
+@contextmanager
+def _held_interrupt() -> Iterator[_Interrupt]:
+    """Hold Ctrl-C back while the block runs, where it would raise KeyboardInterrupt."""
+    interrupt = _Interrupt()
+    before = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or before is not signal.default_int_handler:
+        yield interrupt
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run_on_event_loop(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -41,12 +42,14 @@ def run_query(parsed: argparse.Namespace) -> int:
                 f"{parsed.d} runs a model whole, so there is no partition to draw or save; "
                 f"query a device such as 'HETERO:CUDA,CPU'"
             )
+        written = [] if network is None else _write_files(parsed, network)
         if parsed.json:
             print(json.dumps(_document(parsed.d, model, support, network), indent=2))
         else:
-            _print_answers(make_console(), parsed.d, model, support, network)
-        if network is not None:
-            _write_files(parsed, network)
+            console = make_console()
+            _print_answers(console, parsed.d, model, support, network)
+            for path in written:
+                console.print(f"wrote {path}", soft_wrap=True)
     return 0 if is_supported else 1
 
 
@@ -130,10 +133,14 @@ def _partition_document(network: Any) -> dict[str, Any]:
     }
 
 
-def _write_files(parsed: argparse.Namespace, network: Any) -> None:
+def _write_files(parsed: argparse.Namespace, network: Any) -> list[Path]:
+    written = []
     if parsed.dot is not None:
         parsed.dot.write_text(network.diagram("dot"), encoding="utf-8")
+        written.append(parsed.dot)
     if parsed.svg is not None:
         parsed.svg.write_text(network.diagram("svg"), encoding="utf-8")
+        written.append(parsed.svg)
     if parsed.save_subgraphs is not None:
-        save_subgraphs(network.subgraph_models(), parsed.save_subgraphs)
+        written += save_subgraphs(network.subgraph_models(), parsed.save_subgraphs)
+    return written

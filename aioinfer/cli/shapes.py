@@ -13,7 +13,7 @@ from .arguments import OptionError
 
 __all__ = ["ChosenShapes", "choose_shapes", "parse_shapes"]
 
-_ITEM = re.compile(r"\s*(?P<name>[^\[\]]*?)\s*\[(?P<dims>[^\[\]]*)\]\s*(?P<comma>,|$)")
+_ITEM = re.compile(r"\s*(?P<name>[^\[\],]*?)\s*\[(?P<dims>[^\[\]]*)\]\s*(?P<comma>,|$)")
 
 Shapes = dict[str, tuple[int, ...]]
 

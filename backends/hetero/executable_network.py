@@ -18,8 +18,9 @@ from ...runtime.plugin import CoreHandle
 from ...runtime.properties import Configuration, Metric
 from ...runtime.tensor import Port, ports_of
 from ...runtime.tracing import Span, SpanRecorder, StageTally
+from ...runtime.virtual_plugin import DEVICE_PROPERTIES
 from .cutting import CutModel
-from .diagram import subgraphs_svg
+from .diagram import affinity_svg
 from .dot import subgraphs_dot
 from .explain import explain_partition
 from .partition import Partition
@@ -55,6 +56,7 @@ class HeteroNetwork(ExecutableNetwork):
             core=core,
         )
         self.partition = partition
+        self.removed_nodes = partition.removed_nodes
         self._graph, self._cut = model.graph, cut
         self._subnetworks = _subnetworks(cut, networks, self.inputs)
         self._networks = tuple(networks)
@@ -109,8 +111,8 @@ class HeteroNetwork(ExecutableNetwork):
         return explain_partition(self.partition)
 
     def diagram(self, language: Literal["dot", "svg"]) -> str:
-        """Draw the subgraphs, their nodes and what crosses between them."""
-        return (subgraphs_dot if language == "dot" else subgraphs_svg)(self.partition)
+        """Draw every node in the colour of its device, and what crosses with its size."""
+        return (subgraphs_dot if language == "dot" else affinity_svg)(self.partition)
 
     def subgraph_models(self) -> list[tuple[str, Model]]:
         """Return each subgraph's device and a copy of its model, in order of execution."""
@@ -135,18 +137,23 @@ class HeteroNetwork(ExecutableNetwork):
             lanes[tally.executor] = max(lanes.get(tally.executor, 0), tally.lane_count)
         return [dataclasses.replace(item, lane_count=lanes[item.executor]) for item in tallies]
 
+    def get_config(self, key: str) -> Any:
+        """Return a property; DEVICE_PROPERTIES are all that its devices were compiled with."""
+        return (
+            self._device_properties() if key == DEVICE_PROPERTIES.key else super().get_config(key)
+        )
+
+    def _device_properties(self) -> dict[str, dict[str, Any]]:
+        pairs = zip(self.partition.subgraphs, self._networks, strict=True)
+        return {subgraph.device: dict(network.config) for subgraph, network in pairs}
+
     def _metrics(self) -> Sequence[Metric]:
         return [
             Metric("NUMBER_OF_SUBGRAPHS", lambda _: len(self._networks), "Pieces of the model."),
             Metric(
-                "DEVICE_PROPERTIES",
-                lambda _: {
-                    subgraph.device: dict(network.config)
-                    for subgraph, network in zip(
-                        self.partition.subgraphs, self._networks, strict=True
-                    )
-                },
-                "What each device was given: {device: {key: value}}.",
+                DEVICE_PROPERTIES.key,
+                lambda _: self._device_properties(),
+                "What each device was compiled with: {device: {key: value}}.",
             ),
         ]
 

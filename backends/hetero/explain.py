@@ -56,7 +56,8 @@ def _headline(partition: Partition) -> str:
     known = [cut.bytes for cut in partition.cuts if cut.bytes is not None]
     total = f" ({bytes_text(sum(known))})" if len(known) == len(partition.cuts) else ""
     count = partition.crossing_value_count
-    crossing = f"{_counted(count, 'value')} {'crosses' if count == 1 else 'cross'}{total}"
+    verb = "crosses" if count == 1 else "cross"
+    crossing = f"{_counted(count, 'value')} {verb} {_counted(len(partition.cuts), 'cut')}{total}"
     return (
         f"{partition.model} on {', '.join(partition.devices)}: "
         f"{_counted(partition.node_count, 'node')} in "

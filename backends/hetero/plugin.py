@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -118,7 +119,7 @@ class HeteroPlugin(VirtualPlugin):
                 if signatures:
                     values[INPUT_SHAPES.key] = signatures
                 networks.append(self.core.load_network(piece.model, piece.device, values))
-            return HeteroNetwork(
+            network = HeteroNetwork(
                 model,
                 division.model,
                 division.cut,
@@ -128,9 +129,13 @@ class HeteroPlugin(VirtualPlugin):
                 self.core,
             )
         except BaseException:
-            for network in networks:
-                network.close()
+            for loaded in networks:
+                loaded.close()
             raise
+        logging.getLogger(f"aioinfer.{config.device}").info(
+            "model %r is compiled for %s: %r", network.name, network.device, config
+        )
+        return network
 
     def _devices(self, config: Configuration) -> list[str]:
         devices = self.devices_without_counts(config)

@@ -46,10 +46,10 @@ __all__ = ["Subgraph", "Trace", "select_subgraphs"]
 
 N = TypeVar("N", bound=Hashable)
 
+# ("root" | "merge" | "fail" | "rollback", node) for a step, ("select", nodes) for a winner.
+Trace = list[tuple[str, object]]
+
 _Lists = list[list[int]]
-Trace = list[
-    tuple[str, object]
-]  # ("root" | "merge" | "fail" | "rollback", node), ("select", nodes)
 
 
 @dataclass(frozen=True)

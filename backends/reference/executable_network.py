@@ -17,7 +17,7 @@ from ...runtime.passes import specialize
 from ...runtime.pipeline import Stage
 from ...runtime.plan_cache import PendingPlan, PlanCache
 from ...runtime.plugin import CoreHandle
-from ...runtime.properties import AUTO, NUMA, Configuration
+from ...runtime.properties import Configuration, stream_count
 from ...runtime.tensor import Port, ports_of, shape_signature
 from .execution import Steps, compile_steps
 from .finder import KernelFinder
@@ -49,9 +49,10 @@ class ReferenceNetwork(ExecutableNetwork):
         )
         self._model, self._finder, self._extensions = model, finder, extensions
         self._output_names = [port.name for port in self.outputs]
-        streams = _stream_count(config)
+        streams = stream_count(config, allowed_cpus().count)
         self._streams = core.executors.acquire(StreamsConfig(device, streams))
         self._compiler = core.executors.acquire(StreamsConfig("compile"))
+        self._inline = ImmediateExecutor("inline")
         self._plans: PlanCache[Signature, Steps] = PlanCache(self._plan, self._compiler)
         try:
             self._compile_ahead()
@@ -103,7 +104,7 @@ class _ReferenceSlot(Slot):
         self._network = network
         self._pending: PendingPlan[Steps] | None = None
         self.stages = (
-            Stage("plan", _INLINE, self._find_plan),
+            Stage("plan", network._inline, self._find_plan),
             Stage("compute", network._streams, self._compute),
         )
 
@@ -128,17 +129,6 @@ class _ReferenceSlot(Slot):
     def release(self) -> None:
         self._pending = None
         super().release()
-
-
-_INLINE = ImmediateExecutor("inline")
-
-
-def _stream_count(config: Configuration) -> int:
-    wanted = int(config["NUM_STREAMS"])
-    if wanted in (AUTO, NUMA):
-        wanted = 1 if config["PERFORMANCE_HINT"] == "LATENCY" else allowed_cpus().count
-    requests = int(config["PERFORMANCE_HINT_NUM_REQUESTS"])
-    return max(1, min(wanted, requests) if requests else wanted)
 
 
 def _static_signature(model: Model) -> Signature:

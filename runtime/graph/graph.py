@@ -303,11 +303,19 @@ class Graph:
         self._count -= 1
 
     def replace_uses(self, old: Value, new: Value) -> None:
-        """Let everything that uses ``old``, outputs of this graph included, use ``new``."""
+        """Let everything that uses ``old``, outputs of graphs included, use ``new``."""
         for node, index in list(old.uses):
             node.replace_input(index, new)
+        self._replace_outputs(old, new)
+
+    def _replace_outputs(self, old: Value, new: Value) -> None:
+        """Return another value, here and from the bodies inside, which may return an outer one."""
         if any(value is old for value in self._outputs):
             self.outputs = [new if value is old else value for value in self._outputs]
+        if old.is_graph_output:
+            for node in self.nodes:
+                for body in node.bodies():
+                    body._replace_outputs(old, new)
 
     def captured_values(self) -> list[Value]:
         """List the outer values that nodes of this graph and of bodies inside use, each once."""

@@ -11,6 +11,7 @@ import onnx.helper
 from ...errors import ModelError
 from ..graph import Model, check_graph
 from ..onnx_writer.inference import with_inferred_types
+from ..onnx_writer.native import start_helper
 from .builder import build_graph
 from .conversion import convert, normalize_opsets
 from .functions import inline_functions
@@ -35,6 +36,7 @@ def read_model(source: ModelSource) -> Model:
 
     Raises ModelError, with the cause chained, for whatever is not a valid model, and nothing else.
     """
+    start_helper()
     label = source_label(source)
     try:
         return _read(load_source(source))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import onnx
 import onnx.defs
 import onnx.helper
-import onnx.version_converter
 
 from ...errors import ModelError
+from ..onnx_writer.inference import drop_new_symbols, known_symbols
+from ..onnx_writer.native import convert_version
 from .naming import Origins, Snapshot, restore_names
-from .structure import all_nodes
+from .structure import all_nodes, all_tensors
 
 __all__ = ["convert", "normalize_opsets", "read_opsets"]
 
 _UNKNOWN_DOMAIN = "aioinfer.unknown"
+_UNKNOWN_DTYPE_KEY = "aioinfer.float8e8m0"
 
 
 def normalize_opsets(model: onnx.ModelProto) -> None:
@@ -84,17 +86,20 @@ def convert(model: onnx.ModelProto, origins: Origins) -> onnx.ModelProto:
     version = next((item.version for item in model.opset_import if not item.domain), target)
     if version == target:
         return model
-    snapshot = Snapshot.of(model.graph)
+    snapshot, symbols = Snapshot.of(model.graph), known_symbols(model)
     _hide_unknown_operators(model, version)
+    _hide_unknown_dtypes(model)
     try:
-        converted = onnx.version_converter.convert_version(model, target)
-    except Exception as error:  # RuntimeError, IndexError, InferenceError: the C++ part's choice
+        converted = convert_version(model, target)
+    except ModelError as error:
         raise ModelError(
             f"onnx cannot convert it from opset {version} to opset {target}: {_tail(error)}"
         ) from error
     for node in all_nodes(converted.graph.node):
         if node.domain == _UNKNOWN_DOMAIN:
             node.domain = ""
+    _show_unknown_dtypes(converted)
+    drop_new_symbols(converted, symbols)
     opsets = read_opsets(converted)
     opsets.pop(_UNKNOWN_DOMAIN, None)
     _write_opsets(converted, opsets)
@@ -120,6 +125,20 @@ def _hide_unknown_operators(model: onnx.ModelProto, version: int) -> None:
         model.opset_import.add(domain=_UNKNOWN_DOMAIN, version=1)
 
 
+def _hide_unknown_dtypes(model: onnx.ModelProto) -> None:
+    # Of this element type the converter takes no tensors, although their data is elsewhere.
+    for tensor in (*model.graph.initializer, *all_tensors(model.graph.node)):
+        if tensor.data_type == onnx.TensorProto.FLOAT8E8M0:
+            tensor.data_type = onnx.TensorProto.UINT8
+            tensor.external_data.add(key=_UNKNOWN_DTYPE_KEY, value="")
+
+
+def _show_unknown_dtypes(model: onnx.ModelProto) -> None:
+    for tensor in (*model.graph.initializer, *all_tensors(model.graph.node)):
+        if any(entry.key == _UNKNOWN_DTYPE_KEY for entry in tensor.external_data):
+            tensor.data_type = onnx.TensorProto.FLOAT8E8M0
+
+
 def _has_schema(op_type: str, version: int) -> bool:
     try:
         onnx.defs.get_schema(op_type, version)
@@ -128,6 +147,6 @@ def _has_schema(op_type: str, version: int) -> bool:
     return True
 
 
-def _tail(error: Exception) -> str:
+def _tail(error: ModelError) -> str:
     """Cut the C++ file name and function off a message of the converter."""
-    return str(error).rpartition("failed: ")[2].strip() or type(error).__name__
+    return str(error).rpartition("failed: ")[2].strip()

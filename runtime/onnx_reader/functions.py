@@ -9,20 +9,20 @@ get copies, too, so recursion and explosive nesting are found here and not by th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import onnx
 import onnx.defs
-import onnx.inliner
 
 from ...errors import ModelError
+from ..onnx_writer import native
 from .conversion import convert, read_opsets
 from .naming import Origins, Snapshot, name_nodes, restore_names
 from .structure import all_nodes
 
 __all__ = ["inline_functions"]
 
-NODE_LIMIT = 1_000_000  # a few kB of functions that call each other twice could become 2^100 nodes
+NODE_LIMIT = 200_000  # a few kB of functions that call each other twice could become 2^100 nodes
 
 _DOMAIN = "aioinfer.inlined"
 _NAME_KEY = "aioinfer.name"
@@ -69,7 +69,7 @@ def _inline(model: onnx.ModelProto) -> onnx.ModelProto:
     for holder in (model.graph, *model.functions):
         for node in all_nodes(holder.node):
             node.metadata_props.add(key=_NAME_KEY, value=node.name)
-    inlined = onnx.inliner.inline_local_functions(model)
+    inlined = native.inline_functions(model)
     del inlined.functions[:]
     for node in all_nodes(inlined.graph.node):
         if node.domain == _DOMAIN:
@@ -118,25 +118,47 @@ def _copy_per_call(model: onnx.ModelProto, origins: Origins) -> list[onnx.Functi
         if key in library:
             raise ModelError(f"defines function {function.name!r} twice")
         library[key] = function
+    _check_sizes(model.graph.node, library)
     copies: list[onnx.FunctionProto] = []
-    node_count = 0
-    waiting = [(model.graph.node, frozenset[_Key]())]
+    waiting = [model.graph.node]
     while waiting:
-        nodes, callers = waiting.pop()
-        for node in all_nodes(nodes):
-            key = (node.domain, node.op_type, node.overload)
-            if key not in library:
-                continue
-            if key in callers:
-                raise ModelError(f"has a function {node.op_type!r} that calls itself")
-            copied = _copy_for(node, library[key], f"call_{len(copies)}")
-            node_count += sum(1 for _ in all_nodes(copied.node))
-            if node_count > NODE_LIMIT:
-                raise ModelError(f"has over {NODE_LIMIT} nodes when its functions are inlined")
-            name_nodes(copied.node, origins, f"{node.name}/", inherited=origins[node.name])
-            copies.append(copied)
-            waiting.append((copied.node, callers | {key}))
+        for node in all_nodes(waiting.pop()):
+            key = _key(node)
+            if key in library:
+                copied = _copy_for(node, library[key], f"call_{len(copies)}")
+                inherited = origins[node.name]
+                name_nodes(copied.node, origins, f"{node.name}/", inherited=inherited)
+                copies.append(copied)
+                waiting.append(copied.node)
     return copies
+
+
+def _key(node: onnx.NodeProto) -> _Key:
+    return (node.domain, node.op_type, node.overload)
+
+
+def _check_sizes(
+    nodes: Iterable[onnx.NodeProto], library: Mapping[_Key, onnx.FunctionProto]
+) -> None:
+    """Raise ModelError for functions that call themselves, or that become too many nodes."""
+    calls = {
+        key: [_key(node) for node in all_nodes(function.node)] for key, function in library.items()
+    }
+    sizes: dict[_Key, int] = {}
+    for root in library:
+        path = {root: iter(calls[root])} if root not in sizes else {}
+        while path:
+            caller, rest = next(reversed(path.items()))
+            callee = next((key for key in rest if key in library and key not in sizes), None)
+            if callee is None:
+                sizes[caller] = sum(1 + sizes.get(key, 0) for key in calls[caller])
+                del path[caller]
+            elif callee in path:
+                raise ModelError(f"has a function {callee[1]!r} that calls itself")
+            else:
+                path[callee] = iter(calls[callee])
+    if sum(sizes.get(_key(node), 1) for node in all_nodes(nodes)) > NODE_LIMIT:
+        raise ModelError(f"has over {NODE_LIMIT} nodes when its functions are inlined")
 
 
 def _copy_for(call: onnx.NodeProto, function: onnx.FunctionProto, name: str) -> onnx.FunctionProto:

@@ -8,8 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Set
 import onnx
 
 from ...errors import ModelError
+from ..onnx_writer.types import type_from_proto
 
-__all__ = ["NodeProtos", "all_nodes", "body_protos", "name_unused_outputs", "order_nodes"]
+__all__ = [
+    "NodeProtos",
+    "all_nodes",
+    "all_tensors",
+    "body_protos",
+    "name_unused_outputs",
+    "order_nodes",
+]
 
 NodeProtos = MutableSequence[onnx.NodeProto]
 """The repeated field that holds nodes, or a list of them."""
@@ -35,11 +43,23 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
             yield from all_nodes(body.node)
 
 
+def all_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    """Walk the tensors among the attributes of nodes and in their bodies."""
+    for node in all_nodes(nodes):
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+        for _, body in body_protos(node):
+            yield from body.initializer
+
+
 def order_nodes(model: onnx.ModelProto) -> None:
     """Put all nodes in topological order, as near to the file's order as that allows.
 
     Unused outputs at the end of a node's list are cut off. Raises ModelError for a value that is
-    used and not defined, or defined twice, and for a cycle. O((V+E) log V).
+    used and not defined, or defined twice, for a type that does not exist and for a cycle.
+    O((V+E) log V).
     """
     _order_graph(model.graph, frozenset())
     for function in model.functions:
@@ -51,6 +71,8 @@ def order_nodes(model: onnx.ModelProto) -> None:
 
 def _order_graph(graph: onnx.GraphProto, outer: Set[str]) -> None:
     place = f"graph {graph.name!r}"
+    for item in (*graph.input, *graph.output, *graph.value_info):
+        type_from_proto(item.type, f"value {item.name!r}")
     inputs = _unique((item.name for item in graph.input), f"the inputs of {place}")
     constants = _unique((item.name for item in graph.initializer), f"the initializers of {place}")
     defined = inputs | constants

@@ -73,9 +73,7 @@ def _strings(tensor: onnx.TensorProto, shape: tuple[int, ...]) -> np.ndarray:
         raise ModelError(
             f"tensor {tensor.name!r} is string{shape_text(shape)}, but has {len(items)} items"
         )
-    array = np.empty(len(items), dtype=object)
-    array[:] = items
-    array = array.reshape(shape)
+    array = np.fromiter(items, dtype=object, count=len(items)).reshape(shape)
     array.flags.writeable = False
     return array
 

@@ -3,8 +3,9 @@
 Theory of operation. The inliner and the converter serialize the model several times, so every
 tensor over 1 kB is replaced by a reference to external data whose location is a key of ours; they
 carry such references along unchanged. All external references of the file are resolved at the same
-time, so a location that is left is one of our keys. Small tensors stay in the proto, also those
-that the file has outside: the converter and shape inference look at them.
+time, so a location that is left is one of our keys. Small tensors of plain numbers stay in the
+proto, also those that the file has outside: the converter and shape inference look at them. Every
+tensor is checked here, and of some element types the converter knows only the reference.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .tensors import dense_array, packed_bytes, stored_array, tensor_array, tens
 __all__ = ["Weights"]
 
 _KEY = "aioinfer-weight:"
+_LOOKED_AT = frozenset({DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64, DType.BOOL})
 
 
 class Weights:
@@ -87,22 +89,22 @@ class Weights:
                 self._take_from_graph(graph)
 
     def _take(self, tensor: onnx.TensorProto) -> None:
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            self._take_external(tensor)
-        elif tensor.ByteSize() > SMALL_TENSOR_BYTES:
-            self._put_key(tensor, tensor_array(tensor))
+        array = self._decode(tensor)
+        if array.nbytes > SMALL_TENSOR_BYTES or DType.of(array.dtype) not in _LOOKED_AT:
+            self._put_key(tensor, array)
+        elif tensor.data_location == onnx.TensorProto.EXTERNAL:
+            _clear_data(tensor)
+            tensor.raw_data = array.tobytes()
 
-    def _take_external(self, tensor: onnx.TensorProto) -> None:
+    def _decode(self, tensor: onnx.TensorProto) -> np.ndarray:
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            return tensor_array(tensor)
         place = f"tensor {tensor.name!r}"
         dtype, shape = dtype_of(tensor.data_type, place), tensor_shape(tensor)
         if dtype is DType.STRING:
             raise ModelError(f"{place} holds strings, which cannot be external data")
         stored = self._files.stored_bytes(tensor, packed_bytes(dtype, shape))
-        if stored.size > SMALL_TENSOR_BYTES:
-            self._put_key(tensor, stored_array(stored, dtype, shape, place))
-            return
-        _clear_data(tensor)
-        tensor.raw_data = stored.tobytes()
+        return stored_array(stored, dtype, shape, place)
 
     def _densify(self, sparse: onnx.SparseTensorProto, dense: onnx.TensorProto) -> None:
         name = sparse.values.name

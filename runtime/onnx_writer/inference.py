@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import onnx
-import onnx.shape_inference
 
 from ...errors import ModelError
 from ..graph import Graph, Model, Value, ValueType
 from .model import ProtoWriter
+from .native import infer_shapes
 from .types import merge_types, type_from_proto
 
-__all__ = ["infer_types", "with_inferred_types"]
+__all__ = ["drop_new_symbols", "infer_types", "known_symbols", "with_inferred_types"]
 
 LONG_VECTOR = 10_000  # of a vector this long, onnx spends some 10 ms on propagating its elements
 
@@ -36,19 +36,29 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     Lengths that it cannot tell are left open: the symbols that it invents for them would be taken
     for others of the same name in the next inference.
     """
-    symbols = set(_symbols(model.graph))
+    symbols = known_symbols(model)
     try:
-        inferred = onnx.shape_inference.infer_shapes(model)
+        inferred = infer_shapes(model, data_prop=False)
         # Propagating the elements of shapes through the graph propagates those of every vector, at
         # gigabytes and seconds for an audio track.
         if not _has_long_vector(inferred.graph):
-            inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except Exception:  # a type that is not known is no error: kernels see the real arrays
+            inferred = infer_shapes(model, data_prop=True)
+    except ModelError:  # a type that is not known is no error: kernels see the real arrays
         return model
-    for dim in _dims(inferred.graph):
-        if dim.dim_param and dim.dim_param not in symbols:
-            dim.ClearField("dim_param")
+    drop_new_symbols(inferred, symbols)
     return inferred
+
+
+def known_symbols(model: onnx.ModelProto) -> frozenset[str]:
+    """Collect the symbols that the model uses for lengths."""
+    return frozenset(dim.dim_param for dim in _dims(model.graph))
+
+
+def drop_new_symbols(model: onnx.ModelProto, known: Set[str]) -> None:
+    """Leave those lengths open for which onnx has invented a symbol."""
+    for dim in _dims(model.graph):
+        if dim.dim_param and dim.dim_param not in known:
+            dim.ClearField("dim_param")
 
 
 def _has_long_vector(graph: onnx.GraphProto) -> bool:
@@ -57,10 +67,6 @@ def _has_long_vector(graph: onnx.GraphProto) -> bool:
             return True
     lengths = [tensor.dims[0] for tensor in graph.initializer if len(tensor.dims) == 1]
     return max(lengths, default=0) > LONG_VECTOR
-
-
-def _symbols(graph: onnx.GraphProto) -> Iterator[str]:
-    return (dim.dim_param for dim in _dims(graph) if dim.dim_param)
 
 
 def _dims(graph: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:

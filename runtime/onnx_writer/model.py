@@ -20,15 +20,19 @@ FUSED_FROM_KEY = "aioinfer.fused_from"
 """Node metadata that keeps ``Node.fused_from``, as a JSON list, where it is not just the name."""
 
 
-def write_model(model: Model, *, weights: Literal["inline", "omit"] = "inline") -> onnx.ModelProto:
+def write_model(
+    model: Model, *, weights: Literal["inline", "omit", "external"] = "inline"
+) -> onnx.ModelProto:
     """Write a model as a proto that ``read_model`` reads back; the model is not changed.
 
     weights: "inline" copies all constants into the proto, which cannot be saved beyond 2 GB;
     "omit" writes of the larger ones only dtype and shape, for who looks at the graph and never runs
-    it. A value of a body is renamed if its name also stands for a value outside. Raises GraphError
-    for an attribute that ONNX cannot hold.
+    it; "external" does so with the larger initializers of the main graph only, for who gives their
+    bytes to what runs it: their ``data_location`` is EXTERNAL, and their names are kept. A value of
+    a body is renamed if its name also stands for a value outside. Raises GraphError for an
+    attribute that ONNX cannot hold.
     """
-    return ProtoWriter(is_inline=weights == "inline").model(model)
+    return ProtoWriter(weights != "omit", has_own_weights=weights != "external").model(model)
 
 
 def node_to_proto(node: Node, names: Mapping[Value, str] | None = None) -> onnx.NodeProto:
@@ -48,8 +52,9 @@ def node_to_proto(node: Node, names: Mapping[Value, str] | None = None) -> onnx.
 class ProtoWriter:
     """Writes one model, and remembers under which name it wrote each value."""
 
-    def __init__(self, is_inline: bool) -> None:
+    def __init__(self, is_inline: bool, has_own_weights: bool = True) -> None:
         self.is_inline = is_inline
+        self._has_own_weights = has_own_weights
         self.names: dict[Value, str] = {}
         self._outer: Set[str] = frozenset()
 
@@ -66,12 +71,13 @@ class ProtoWriter:
         proto.ir_version = max(model.ir_version, needed)
         for key, text in model.metadata.items():
             proto.metadata_props.add(key=key, value=text)
-        self._fill_graph(proto.graph, model.graph, frozenset())
+        is_inline = self.is_inline and self._has_own_weights
+        self._fill_graph(proto.graph, model.graph, frozenset(), is_inline)
         return proto
 
     def fill_body(self, proto: onnx.GraphProto, body: Graph) -> None:
         """Write a body of the node that is being written."""
-        self._fill_graph(proto, body, self._outer)
+        self._fill_graph(proto, body, self._outer, self.is_inline)
 
     def fill_node(self, proto: onnx.NodeProto, node: Node, outer: Set[str]) -> None:
         """Write a node into an empty NodeProto; outer: the names that its bodies cannot give."""
@@ -86,7 +92,9 @@ class ProtoWriter:
         if node.fused_from != (node.name,):
             proto.metadata_props.add(key=FUSED_FROM_KEY, value=json.dumps(node.fused_from))
 
-    def _fill_graph(self, proto: onnx.GraphProto, graph: Graph, outer: Set[str]) -> None:
+    def _fill_graph(
+        self, proto: onnx.GraphProto, graph: Graph, outer: Set[str], is_inline: bool
+    ) -> None:
         taken = self._claim_names(graph, outer)
         proto.name = graph.name
         for value in graph.inputs:
@@ -94,7 +102,7 @@ class ProtoWriter:
         for value in graph.initializers.values():
             if value.constant is not None:
                 name = self.name(value)
-                fill_tensor(proto.initializer.add(), name, value.constant, self.is_inline)
+                fill_tensor(proto.initializer.add(), name, value.constant, is_inline)
         for node in graph.nodes:
             self.fill_node(proto.node.add(), node, taken)
             for value in node.outputs:

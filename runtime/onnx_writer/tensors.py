@@ -20,9 +20,9 @@ def fill_tensor(
     """Write an array into an empty TensorProto and return it.
 
     If it is not inline and over SMALL_TENSOR_BYTES, only dtype and shape are written, and the data
-    is said to be external, in no file.
+    is said to be external, in no file. Strings are always inline: no external file can hold them.
     """
-    if is_inline or array.nbytes <= SMALL_TENSOR_BYTES:
+    if is_inline or array.nbytes <= SMALL_TENSOR_BYTES or DType.of(array.dtype) is DType.STRING:
         proto.CopyFrom(onnx.numpy_helper.from_array(np.asarray(array), name))
         return proto
     proto.name, proto.data_type = name, DType.of(array.dtype).value

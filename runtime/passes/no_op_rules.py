@@ -37,7 +37,7 @@ def _cast(node: Node) -> bool:
 
 
 def _cast_like(node: Node) -> bool:
-    given, like = _tensor(node.inputs[0]), _tensor(node.inputs[1])
+    given, like = _tensor(node.inputs[0]), _tensor(node.inputs[-1])
     return given is not None and like is not None and given.dtype is like.dtype
 
 
@@ -60,9 +60,9 @@ def _transpose(node: Node) -> bool:
     if order is None:
         return shape is not None and len(shape) <= 1
     axes = [int(axis) for axis in order]
-    if axes == sorted(axes):
+    if axes == list(range(len(axes))):
         return True
-    if shape is None or not is_static(shape) or len(shape) != len(axes):
+    if shape is None or not is_static(shape) or sorted(axes) != list(range(len(shape))):
         return False
     # Axes of length 1 may move as long as the shape stays as it is.
     wide = [axis for axis in axes if shape[axis] != 1]

@@ -78,7 +78,7 @@ _Rule = Callable[[ShapeContent, Node], Lengths | None]
 
 
 def _shape_of(node: Node) -> tuple[Dim, ...] | None:
-    value = node.inputs[0]
+    value = node.inputs[0] if node.inputs else None
     if value is None or not isinstance(value.type, TensorType):
         return None
     return value.type.shape
@@ -118,15 +118,14 @@ def _gather(contents: ShapeContent, node: Node) -> Lengths | None:
 def _slice(contents: ShapeContent, node: Node) -> Lengths | None:
     lengths = contents.of_input(node, 0)
     starts, ends = contents.integers(node, 1), contents.integers(node, 2)
-    if lengths is None or starts is None or ends is None or lengths.is_scalar or len(starts) != 1:
-        return None
-    step = 1
+    steps: list[int] | None = [1]
     if len(node.inputs) > 4 and node.inputs[4] is not None:
         steps = contents.integers(node, 4)
-        if steps is None or steps[0] < 1:
-            return None
-        step = steps[0]
-    return replace(lengths, dims=lengths.dims[starts[0] : ends[0] : step])
+    if lengths is None or lengths.is_scalar or starts is None or ends is None or steps is None:
+        return None
+    if not len(starts) == len(ends) == len(steps) == 1 or steps[0] < 1:
+        return None
+    return replace(lengths, dims=lengths.dims[starts[0] : ends[0] : steps[0]])
 
 
 def _concat(contents: ShapeContent, node: Node) -> Lengths | None:

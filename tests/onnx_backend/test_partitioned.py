@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import onnx
 import pytest
-from onnx_backend.cases import backend_cases, passing_names
 
 import aioinfer
+from onnx_backend.cases import backend_cases, passing_names
 
 DEVICES = ("REFERENCE.0", "REFERENCE.1")
 LEAST_PARTITIONED_MODEL_COUNT = 370

@@ -10,6 +10,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aioinfer.errors import ClosedError
 from aioinfer.executors import (
     NOW,
     DeviceStreamExecutor,
@@ -20,10 +24,6 @@ from aioinfer.executors import (
     Ready,
     TaskExecutor,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from aioinfer.errors import ClosedError
 
 
 @dataclass

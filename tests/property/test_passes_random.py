@@ -1,6 +1,9 @@
 """Random graphs compute the same before and after all passes, and lose track of no node."""
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from aioinfer.runtime.graph import (
     DType,
     Graph,
@@ -18,9 +21,6 @@ from aioinfer.runtime.passes import (
     run_passes,
     specialize_with_report,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from unit.runtime.passes.small_models import evaluate
 
 FLOATS = TensorType(DType.FLOAT32, ("n", 3))

@@ -3,13 +3,14 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from aioinfer.backends.reference.kernels import find_kernel
-from aioinfer.runtime.graph import DType, Node, Value
-from aioinfer.runtime.onnx_writer import node_to_proto
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from onnx.reference import ReferenceEvaluator
+
+from aioinfer.backends.reference.kernels import find_kernel
+from aioinfer.runtime.graph import DType, Node, Value
+from aioinfer.runtime.onnx_writer import node_to_proto
 
 EXAMPLES = settings(max_examples=40, deadline=None)
 FLOATS = (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)

@@ -5,6 +5,11 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
 from aioinfer.backends.reference.kernels.conv import (
     conv,
     conv_integer,
@@ -12,10 +17,6 @@ from aioinfer.backends.reference.kernels.conv import (
     qlinear_conv,
 )
 from aioinfer.backends.reference.kernels.pool import average_pool, lp_pool, max_pool
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
-from onnx import helper
-from onnx.reference import ReferenceEvaluator
 
 EXAMPLES = settings(max_examples=60, deadline=None)
 
@@ -321,7 +322,8 @@ def test_average_pool_agrees_with_onnx_reference(drawn, counts_padding, seed) ->
     lengths, kernel, attributes = drawn
     x = np.random.default_rng(seed).standard_normal((1, 2, *lengths)).astype(np.float32)
     arguments = {"kernel_shape": kernel, "count_include_pad": int(counts_padding), **attributes}
-    made = average_pool(x, **arguments)
+    with np.errstate(invalid="ignore"):  # a window that lies in the padding alone is 0/0
+        made = average_pool(x, **arguments)
     assume(np.isfinite(made).all())
     (expected,) = run_onnx("AveragePool", x, **arguments)
     np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-6)

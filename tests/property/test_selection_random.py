@@ -2,12 +2,14 @@
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import pytest
-from aioinfer.backends.hetero.schedule import execution_order
-from aioinfer.backends.hetero.selection import Subgraph, Trace, select_subgraphs
 from hypothesis import given
 from hypothesis import strategies as st
+
+from aioinfer.backends.hetero.schedule import execution_order
+from aioinfer.backends.hetero.selection import Subgraph, Trace, select_subgraphs
 
 DEVICES = ["A", "B", "C"]
 
@@ -154,6 +156,22 @@ def test_every_node_runs_once_and_nothing_runs_before_its_inputs(graph: Graph) -
     nodes, edges, affinity = graph
     subgraphs = select_subgraphs(nodes, edges, affinity, DEVICES)
     assert_a_partition_without_cycles(subgraphs, nodes, edges, affinity)
+
+
+# After {0,1,3} is finished, the candidate of root 4 is no longer {3,4,5} but {4,5,8}. It covers 8,
+# whose own candidate {8,9} has not changed and must go. B has 2, 6 and 7.
+#
+#   0 --> 1 --> 2@B --> 4 ----------> 8 --> 9
+#   |                   |             ^     ^
+#   |                   v             |     |
+#   +---> 3 ----------> 5 --> 7@B ----|-----+
+#         |                           |
+#         +-----------> 6@B ----------+
+def test_a_root_that_another_candidate_comes_to_cover_is_a_root_no_more() -> None:
+    paths = [(0, 1, 2, 4, 8, 9), (0, 3, 5, 7, 9), (3, 6, 8), (4, 5)]
+    edges = [edge for path in paths for edge in pairwise(path)]
+    affinity = {node: "B" if node in (2, 6, 7) else "A" for node in range(10)}
+    assert_like_the_slow_version(range(10), edges, affinity)
 
 
 # Larger graphs, on which most candidates of a round are kept from the round before.

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
+
 from aioinfer.executors import NOW, Lane, Ready, TaskExecutor, hop
 
 WAIT_S = 20.0  # a bound for what must happen; never slept through

@@ -4,6 +4,7 @@ import os
 import threading
 
 import pytest
+
 from aioinfer.executors.cpu_allowance import (
     CpuAllowance,
     allowed_cpus,
@@ -97,7 +98,7 @@ def test_a_pinned_thread_still_sees_the_cpus_of_the_process() -> None:
         os.sched_setaffinity(0, {process[0]})
         seen.append(allowed_cpus().cpus)
 
-    thread = threading.Thread(target=pinned)
+    thread = threading.Thread(target=pinned, daemon=True)
     thread.start()
     thread.join()
     assert seen == [process]

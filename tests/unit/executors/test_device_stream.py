@@ -3,6 +3,8 @@ from __future__ import annotations
 import threading
 
 import pytest
+
+from aioinfer.errors import ClosedError, RequestStateError
 from aioinfer.executors import (
     NOW,
     CompletionThread,
@@ -17,8 +19,6 @@ from aioinfer.executors import (
     StreamsExecutor,
     hop,
 )
-
-from aioinfer.errors import ClosedError, RequestStateError
 
 WAIT_S = 20.0
 
@@ -300,7 +300,7 @@ def test_functions_of_one_stream_never_overlap_and_no_thread_waits_for_another(
         assert may_end.wait(WAIT_S)
         return NOW
 
-    first = threading.Thread(target=compute.run, args=(slow, NOW, make_told()))
+    first = threading.Thread(target=compute.run, args=(slow, NOW, make_told()), daemon=True)
     first.start()
     assert entered.wait(WAIT_S)
     compute.run(enqueue(device, "compute", "second"), NOW, second)  # returns at once
@@ -315,7 +315,7 @@ def test_close_waits_for_what_is_accepted_and_then_refuses(device, told) -> None
     (compute,) = executors(device, "compute")
     token = HostReady()
     compute.run(enqueue(device, "compute", "conv"), token, told)
-    closing = threading.Thread(target=compute.close)
+    closing = threading.Thread(target=compute.close, daemon=True)
     closing.start()
     token.fire()
     closing.join()
@@ -484,7 +484,7 @@ def test_close_waits_for_the_events_that_are_watched() -> None:
     device, heard = HandDevice(), []
     event = device.event()
     event.when_ready(heard.append)
-    closing = threading.Thread(target=device.completion.close)
+    closing = threading.Thread(target=device.completion.close, daemon=True)
     closing.start()
     device.passed[event].set()
     closing.join()
@@ -509,7 +509,9 @@ def test_an_event_that_came_while_the_thread_ended_does_not_fire_before_the_devi
     running, late = device.event(), device.event()
     running.when_ready(lambda error: None)
     late.when_ready(heard.append)
-    ending = threading.Thread(target=lambda: device.completion._executor.close(drain=False))
+    ending = threading.Thread(
+        target=lambda: device.completion._executor.close(drain=False), daemon=True
+    )
     ending.start()
     device.passed[running].set()
     assert heard == []

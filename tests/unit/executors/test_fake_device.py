@@ -4,9 +4,9 @@ import math
 import random
 
 import pytest
-from aioinfer.executors import FakeDevice
 
 from aioinfer.errors import AioInferError
+from aioinfer.executors import FakeDevice
 
 
 def test_nothing_is_done_until_an_event_is_fired_and_then_in_order() -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import threading
 
 import pytest
+
+from aioinfer.errors import RequestStateError
 from aioinfer.executors import (
     NOW,
     ImmediateExecutor,
@@ -12,8 +14,6 @@ from aioinfer.executors import (
     must_not_block,
     refuse_own_thread,
 )
-
-from aioinfer.errors import RequestStateError
 
 
 def test_hops_run_one_after_the_other_and_never_inside_each_other() -> None:
@@ -81,7 +81,7 @@ def test_an_own_thread_refuses_and_names_itself() -> None:
         except RequestStateError as error:
             raised.append(error)
 
-    thread = threading.Thread(target=work, name="CPU.0")
+    thread = threading.Thread(target=work, name="CPU.0", daemon=True)
     thread.start()
     thread.join()
     assert "close would block 'CPU.0'" in str(raised[0])

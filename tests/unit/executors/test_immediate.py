@@ -3,9 +3,9 @@ from __future__ import annotations
 import threading
 
 import pytest
-from aioinfer.executors import NOW, HostReady, ImmediateExecutor
 
 from aioinfer.errors import AioInferError, ClosedError
+from aioinfer.executors import NOW, HostReady, ImmediateExecutor
 
 
 def test_it_runs_inside_run_when_the_token_has_fired(told) -> None:
@@ -29,7 +29,7 @@ def test_it_runs_on_the_thread_that_fires_the_token(told) -> None:
 
     ImmediateExecutor().run(function, token, told)
     assert told.calls == []
-    firing = threading.Thread(target=token.fire)
+    firing = threading.Thread(target=token.fire, daemon=True)
     firing.start()
     firing.join()
     assert told.only == (NOW, None)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import threading
 
 import pytest
-from aioinfer.executors import NOW, ExecutorManager, StreamsConfig, StreamsExecutor, hop
 
 from aioinfer.errors import AioInferError, ClosedError, RequestStateError
+from aioinfer.executors import NOW, ExecutorManager, StreamsConfig, StreamsExecutor, hop
 
 
 def test_there_is_one_executor_per_configuration() -> None:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from aioinfer.executors import NOW, HostReady, ManualExecutor
 
 from aioinfer.errors import AioInferError, ClosedError
+from aioinfer.executors import NOW, HostReady, ManualExecutor
 
 
 def test_nothing_runs_until_it_is_released(told) -> None:

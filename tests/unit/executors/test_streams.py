@@ -6,6 +6,8 @@ import threading
 import weakref
 
 import pytest
+
+from aioinfer.errors import ClosedError, PropertyError, RequestStateError
 from aioinfer.executors import (
     NOW,
     HostReady,
@@ -16,8 +18,6 @@ from aioinfer.executors import (
 )
 from aioinfer.executors import streams as streams_module
 from aioinfer.executors.cpu_allowance import CpuAllowance, allowed_cpus
-
-from aioinfer.errors import ClosedError, PropertyError, RequestStateError
 
 WAIT_S = 20.0
 
@@ -51,7 +51,7 @@ class Gate(HostReady):
 
 
 def in_thread(function, *args) -> threading.Thread:
-    thread = threading.Thread(target=function, args=args)
+    thread = threading.Thread(target=function, args=args, daemon=True)
     thread.start()
     return thread
 

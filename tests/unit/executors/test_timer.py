@@ -6,9 +6,9 @@ import threading
 import weakref
 
 import pytest
-from aioinfer.executors import Clock, Timer, VirtualTimer, is_own_thread, process_timer
 
 from aioinfer.errors import PropertyError, RequestStateError
+from aioinfer.executors import Clock, Timer, VirtualTimer, is_own_thread, process_timer
 
 WAIT_S = 20.0
 

@@ -23,16 +23,21 @@ def core() -> Iterator[aioinfer.Core]:
 
 
 @pytest.fixture
-def held(core: aioinfer.Core) -> MockDevices:
+def held(core: aioinfer.Core) -> Iterator[MockDevices]:
     """MOCK.0 and MOCK.1: each run waits until the test releases it."""
     devices = MockDevices(2)
     core.register_plugin("MOCK", devices.make_plugin)
-    return devices
+    yield devices
+    for device in devices.devices:  # what a failed test has left would hold up core's close
+        device.held.close()
 
 
 @pytest.fixture
-def streamed(core: aioinfer.Core) -> MockDevices:
+def streamed(core: aioinfer.Core) -> Iterator[MockDevices]:
     """STREAMED.0 and STREAMED.1: each run is enqueued on a fake device's streams."""
     devices = MockDevices(2, is_streamed=True)
     core.register_plugin("STREAMED", devices.make_plugin)
-    return devices
+    yield devices
+    for device in devices.devices:
+        assert device.streams is not None
+        device.streams.fire_all()

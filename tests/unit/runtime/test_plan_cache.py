@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from aioinfer.executors import ManualExecutor
-from aioinfer.runtime.plan_cache import PlanCache
 
 from aioinfer.errors import AioInferError
+from aioinfer.executors import ManualExecutor
+from aioinfer.runtime.plan_cache import PlanCache
 
 
 def test_all_who_ask_meanwhile_wait_for_one_build() -> None:

@@ -6,9 +6,9 @@ import itertools
 from typing import get_args
 
 import pytest
-from aioinfer.runtime.request_state import MOVES, Event, State, move
 
 from aioinfer.errors import RequestBusyError, RequestStateError
+from aioinfer.runtime.request_state import MOVES, Event, State, move
 
 STATES, EVENTS = get_args(State), get_args(Event)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from unit.backends.hetero.small_graphs import new_core
 
 import aioinfer
 from aioinfer.testing import MockDevices
+from unit.backends.hetero.small_graphs import new_core
 
 
 @pytest.fixture
@@ -18,8 +18,11 @@ def core() -> Iterator[aioinfer.Core]:
 
 
 @pytest.fixture
-def mock(core: aioinfer.Core) -> MockDevices:
-    """MOCK.0 and MOCK.1: each run waits until the test releases it."""
-    devices = MockDevices(2)
+def mock(core: aioinfer.Core) -> Iterator[MockDevices]:
+    """MOCK.0 to MOCK.2: each run waits until the test releases it, or has failed."""
+    devices = MockDevices(3)
     core.register_plugin("MOCK", devices.make_plugin)
-    return devices
+    yield devices
+    while any(device.held.waiting_count for device in devices.devices):
+        for device in devices.devices:
+            device.held.release(device.held.waiting_count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from aioinfer.backends.hetero.affinity import (
     NodeOrigin,
     Placement,
@@ -11,7 +12,6 @@ from aioinfer.backends.hetero.affinity import (
     refuse,
     wishes_of,
 )
-
 from aioinfer.errors import DeviceError, PropertyError
 from aioinfer.runtime.passes import Support
 

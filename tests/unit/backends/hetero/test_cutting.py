@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import parser
+
 from aioinfer.backends.hetero.cutting import CutModel, cut_model, node_edges
 from aioinfer.backends.hetero.schedule import execution_order
 from aioinfer.backends.hetero.selection import Subgraph, select_subgraphs
-from onnx import parser
-from unit.backends.hetero.small_graphs import affinity, model
-
 from aioinfer.errors import GraphError
 from aioinfer.runtime.graph import Graph, Model, Value, check_graph
 from aioinfer.runtime.graph.traversal import all_nodes
 from aioinfer.runtime.onnx_reader import read_model
+from unit.backends.hetero.small_graphs import affinity, model
 
 
 def cut(whole: Model, devices: dict[str, str]) -> CutModel:

@@ -1,9 +1,9 @@
 """The execution order by itself; most orders are tested with the selection that they belong to."""
 
 import pytest
+
 from aioinfer.backends.hetero.schedule import execution_order
 from aioinfer.backends.hetero.selection import Subgraph
-
 from aioinfer.errors import GraphError
 
 

@@ -1,10 +1,11 @@
 """Small graphs for the tests of the REFERENCE device."""
 
+from onnx import parser
+
 from aioinfer.backends.reference.execution import Steps, compile_steps
 from aioinfer.backends.reference.finder import KernelFinder
 from aioinfer.runtime.graph import Graph, Model
 from aioinfer.runtime.onnx_reader import read_model
-from onnx import parser
 
 OPSETS = {"": 26}
 

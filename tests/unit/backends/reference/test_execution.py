@@ -5,7 +5,6 @@ import weakref
 
 import numpy as np
 import pytest
-from aioinfer.runtime.graph import DType, Graph, Node, TensorType, Value
 
 from aioinfer.errors import (
     DeviceError,
@@ -14,6 +13,7 @@ from aioinfer.errors import (
     TensorError,
     UnsupportedOpError,
 )
+from aioinfer.runtime.graph import DType, Graph, Node, TensorType, Value
 from unit.backends.reference.graphs import compile_graph, compile_text
 
 X = np.array([-1.0, 2.0], np.float32)

@@ -1,8 +1,8 @@
 """The error that a failed kernel becomes."""
 
 import numpy as np
-from aioinfer.backends.reference.failure import explain, value_text
 
+from aioinfer.backends.reference.failure import explain, value_text
 from aioinfer.errors import DeviceError, TensorError
 
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from aioinfer.backends.reference.finder import KernelFinder
-from aioinfer.runtime.graph import Node, Value
 
+from aioinfer.backends.reference.finder import KernelFinder
 from aioinfer.errors import UnsupportedOpError
+from aioinfer.runtime.graph import Node, Value
 from unit.backends.reference.graphs import model_of
 
 X = np.array([-1.0, 2.0], np.float32)

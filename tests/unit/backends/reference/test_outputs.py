@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from aioinfer.backends.reference.outputs import detach_outputs
 
 

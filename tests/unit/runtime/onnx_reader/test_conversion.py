@@ -77,7 +77,7 @@ def test_a_model_that_does_not_say_its_opset_is_refused() -> None:
 def test_two_opsets_of_one_domain_are_refused() -> None:
     proto = one_node("y = Relu (x)", 13)
     proto.opset_import.add(domain="ai.onnx", version=14)
-    with pytest.raises(ModelError, match="opset 13 and opset 14 of ai.onnx"):
+    with pytest.raises(ModelError, match="opset 13 and opset 14 of "):
         read_model(proto)
 
 

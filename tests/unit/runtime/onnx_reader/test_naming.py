@@ -107,5 +107,5 @@ def test_the_origins_that_a_file_says_are_read() -> None:
 def test_damaged_origins_are_refused() -> None:
     proto = parse("[fused] y = Relu (x)")
     proto.graph.node[0].metadata_props.add(key="aioinfer.fused_from", value="[1")
-    with pytest.raises(ModelError, match="'fused' has metadata 'aioinfer.fused_from'"):
+    with pytest.raises(ModelError, match="'fused' has metadata "):
         read_model(proto)

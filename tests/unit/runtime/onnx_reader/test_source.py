@@ -84,7 +84,7 @@ def test_a_missing_path_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is a directory; give the .onnx file"):
+    with pytest.raises(ModelError, match=r"is a directory; give the \.onnx file"):
         read_model(tmp_path)
 
 

@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+
 from aioinfer.runtime.graph import DType, Graph, Node, Value
 from aioinfer.runtime.operators import OperatorError, as_operator, find_unsupported, make_operator
 

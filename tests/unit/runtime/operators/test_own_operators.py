@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+
 from aioinfer.runtime.graph import Node, Value
 from aioinfer.runtime.operators import make_operator
 

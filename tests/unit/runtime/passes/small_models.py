@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx.parser
+
 from aioinfer.runtime.graph import Graph, Model, TensorType, Value
 from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.operators import make_operator

@@ -1,6 +1,6 @@
 import pytest
-from aioinfer.runtime.passes import CommonSubexpressions, run_passes
 
+from aioinfer.runtime.passes import CommonSubexpressions, run_passes
 from unit.runtime.passes.small_models import node_lines, parse
 
 

@@ -1,5 +1,4 @@
 from aioinfer.runtime.passes import DeadCode, run_passes
-
 from unit.runtime.passes.small_models import constants, node_lines, parse
 
 
@@ -15,6 +14,7 @@ def test_a_dead_chain_goes_in_one_round_with_its_constants() -> None:
     report = run_passes(model, [DeadCode()])
     assert node_lines(model) == ["y = Add(x, used)  # Add_1"]
     assert list(constants(model)) == ["used"]
+    assert report.results[0].round_count == 2  # the second finds nothing
     assert report.removed_names == ("Mul_0", "Neg_0", "Add_0")
     assert report.results[0].patches == (
         "remove Mul 'Mul_0'",

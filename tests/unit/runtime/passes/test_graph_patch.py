@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from aioinfer.runtime.graph import Node, Value, check_graph
-from aioinfer.runtime.passes import GraphPatch
 
 from aioinfer.errors import GraphError
+from aioinfer.runtime.graph import Node, Value, check_graph
+from aioinfer.runtime.passes import GraphPatch
 from unit.runtime.passes.small_models import constants, node_lines, parse, value_of
 
 CHAIN = "g (float[2] x) => (float[2] y) { a = Relu(x) b = Neg(a) y = Abs(b) }"
@@ -206,6 +206,23 @@ def test_removing_control_flow_reports_the_nodes_inside() -> None:
     inside = [node.name for body in branch.bodies() for node in body.nodes]
     assert GraphPatch("drop").remove(branch).apply(model.graph) == ("If_0", *inside)
     assert [node.name for node, _ in value_of(model, "x").uses] == ["Abs_0"]
+
+
+def test_control_flow_may_go_together_with_what_only_its_bodies_use() -> None:
+    model = parse(
+        """g (bool c, float[2] x) => (float[2] y) {
+            a = Relu(x)
+            d = If (c) <
+                then_branch = t () => (float[2] p) { p = Neg(a) },
+                else_branch = e () => (float[2] q) { q = Exp(x) }
+            >
+            y = Abs(x)
+        }"""
+    )
+    patch = GraphPatch("drop").remove(model.node("Relu_0")).remove(model.node("If_0"))
+    patch.apply(model.graph)
+    assert node_lines(model) == ["y = Abs(x)  # Abs_0"]
+    check_graph(model.graph)
 
 
 def test_a_value_that_a_body_returns_is_replaced_there_too() -> None:

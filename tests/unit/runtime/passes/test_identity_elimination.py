@@ -1,6 +1,6 @@
 import pytest
-from aioinfer.runtime.passes import IdentityElimination, run_passes
 
+from aioinfer.runtime.passes import IdentityElimination, run_passes
 from unit.runtime.passes.small_models import node_lines, parse
 
 MODEL = """g (float[N,3,1] x) => (float[N,3,1] y) <
@@ -76,6 +76,11 @@ def test_moving_an_axis_of_length_one_is_no_change_if_the_shape_stays() -> None:
         }"""
     )
     assert run_passes(model, [IdentityElimination()]).patch_count == 1
+
+
+def test_swapping_two_axes_of_equal_length_is_a_change() -> None:
+    model = parse("g (float[2,2] x) => (float[2,2] y) { a = Transpose<perm=[1,0]>(x) y = Abs(a) }")
+    assert run_passes(model, [IdentityElimination()]).patch_count == 0
 
 
 def test_a_dropout_whose_mask_is_needed_stays() -> None:

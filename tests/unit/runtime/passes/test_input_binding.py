@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+
+from aioinfer.errors import TensorError
 from aioinfer.runtime.graph import DType, SequenceType, TensorType, Value
 from aioinfer.runtime.passes import symbol_bindings
 from aioinfer.runtime.passes.input_binding import bound_input_shapes
-
-from aioinfer.errors import TensorError
 
 
 def _inputs() -> list[Value]:

@@ -3,6 +3,8 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+
+from aioinfer.errors import GraphError
 from aioinfer.runtime.graph import Graph, Model, Node
 from aioinfer.runtime.passes import (
     DeadCode,
@@ -13,8 +15,6 @@ from aioinfer.runtime.passes import (
     find_bad_patch,
     run_passes,
 )
-
-from aioinfer.errors import GraphError
 from unit.runtime.passes.small_models import Rewrite, node_lines, parse
 
 IDENTITIES = """g (float[2] x) => (float[2] y) {

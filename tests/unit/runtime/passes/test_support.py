@@ -1,8 +1,8 @@
 import pytest
-from aioinfer.runtime.graph import Graph, Node, Value
-from aioinfer.runtime.passes import Support, map_to_original
 
 from aioinfer.errors import GraphError
+from aioinfer.runtime.graph import Graph, Node, Value
+from aioinfer.runtime.passes import Support, map_to_original
 
 YES = Support(True)
 NO = Support(False, "no kernel for float64")

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+
 from aioinfer.backends.reference.kernels import registry
 from aioinfer.backends.reference.kernels.registry import find_kernel, kernel
-from aioinfer.runtime.graph import Node, Value
-
 from aioinfer.errors import GraphError
+from aioinfer.runtime.graph import Node, Value
 
 
 @pytest.fixture(autouse=True)

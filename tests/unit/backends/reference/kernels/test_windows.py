@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from aioinfer.backends.reference.kernels.windows import offsets, pad, plan_axes, shifted
 
 

@@ -1,0 +1,79 @@
+"""The program of the helper process: calls of onnx's C++ parts, protos in and out by pipes.
+
+It is run by its path and never imported, so that it loads onnx and nothing of aioinfer. Arguments:
+the caller's ``sys.path`` as JSON. A request is ``<BqQ``: which call, its argument, the size of the
+proto that follows. An answer is ``<?Q``: whether it went well, the size of the proto, or of the
+error's text, that follows. The first answer, empty, says that onnx is loaded. It ends when its
+input does, or after a minute without a request.
+"""
+
+import contextlib
+import json
+import os
+import select
+import struct
+import sys
+
+MEMORY_LIMIT_BYTES = 4 << 30  # a damaged length makes shape inference ask for all there is
+IDLE_LIMIT_S = 60.0
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    sys.path[:] = json.loads(sys.argv[1])
+    replies = os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)  # the C++ parts print warnings
+    limit_memory()
+    import onnx
+    import onnx.inliner
+    import onnx.shape_inference
+    import onnx.version_converter
+
+    calls = (
+        lambda model, data_prop: onnx.shape_inference.infer_shapes(
+            model, data_prop=bool(data_prop)
+        ),
+        onnx.version_converter.convert_version,
+        lambda model, _: onnx.inliner.inline_local_functions(model),
+    )
+    send(replies, True, b"")
+    while header := next_header():
+        index, argument, size = struct.unpack("<BqQ", header)
+        model = onnx.ModelProto()
+        try:
+            model.ParseFromString(sys.stdin.buffer.read(size))
+            answer = calls[index](model, argument).SerializeToString()
+        except Exception as error:
+            send(replies, False, f"{error or type(error).__name__}".encode())
+        else:
+            send(replies, True, answer)
+
+
+def next_header() -> bytes:
+    """Wait for a request; empty when there are no more."""
+    if os.name == "posix" and not select.select([0], [], [], IDLE_LIMIT_S)[0]:
+        return b""
+    return sys.stdin.buffer.read(struct.calcsize("<BqQ"))
+
+
+def send(replies: object, is_good: bool, content: bytes) -> None:
+    """Write one answer."""
+    replies.write(struct.pack("<?Q", is_good, len(content)) + content)  # type: ignore[attr-defined]
+    replies.flush()  # type: ignore[attr-defined]
+
+
+def limit_memory() -> None:
+    """Let this process run out of memory before the machine does, and be the one that is killed."""
+    if os.name == "posix":
+        import resource
+
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""RequestRun: one run of a request, and who is told when it is answered and when it has ended.
+
+Theory of operation. The outcome is settled once, by whatever comes first: the end of the last
+stage, or the run's Stop. A run that is stopped is answered at once and ends later; any other is
+answered when it ends. Nobody is told before the request's state says the same, so whoever was
+answered may start the request again.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+from collections.abc import Callable
+from time import perf_counter_ns
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DeadlineExceededError, RequestCancelledError
+from ..executors import NOW, Ready, TimerHandle
+from .bindings import Bindings
+from .pipeline import Stop
+
+if TYPE_CHECKING:
+    from .executable_network import ExecutableNetwork
+    from .infer_request import InferRequest
+
+__all__ = ["Callback", "RequestRun"]
+
+Callback = Callable[["InferRequest", BaseException | None], None]
+"""Called when a run of ``start_async`` has ended, with the error or None."""
+
+_log = logging.getLogger("aioinfer")
+
+
+class RequestRun:
+    """One run of a request; made and started by it. Thread-safe."""
+
+    def __init__(
+        self,
+        request: InferRequest,
+        network: ExecutableNetwork,
+        bindings: Bindings,
+        callback: Callback | None,
+    ) -> None:
+        self.bindings, self.stop = bindings, Stop()
+        self.error: BaseException | None = None
+        self.is_answered = False
+        """The caller may have the outcome now."""
+        self.has_ended = False
+        """Nothing works for it any more, and its callback is over."""
+        self.started_ns = perf_counter_ns()
+        self.ended_ns = 0
+        self._request, self._network = request, network
+        self._callback = callback
+        self._context = contextvars.copy_context() if callback is not None else None
+        self._deadline: TimerHandle | None = None
+        self._lock = threading.Lock()
+        self._traceback: TracebackType | None = None
+        self._is_settled = False
+        self._is_ending = False
+        self._answered: list[Callable[[], None]] = []
+        self._ended: list[Callable[[], None]] = []
+        self._is_retrieved = callback is not None
+
+    def outcome(self) -> dict[str, Any]:
+        """Return the results or raise the error."""
+        self._is_retrieved = True
+        if self.error is not None:
+            # Each raise adds to the traceback, so it starts from what it was at first.
+            raise self.error.with_traceback(self._traceback)
+        return self.bindings.results
+
+    def when_answered(self, call: Callable[[], None]) -> None:
+        """Call once it is answered; at once on this thread if it is."""
+        with self._lock:
+            if not self.is_answered:
+                self._answered.append(call)
+                return
+        call()
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call once it has ended; at once on this thread if it has."""
+        with self._lock:
+            if not self.has_ended:
+                self._ended.append(call)
+                return
+        call()
+
+    def wait_until_ended(self, timeout_s: float | None) -> bool:
+        """Block this thread until it has ended; False on timeout."""
+        ended = threading.Event()
+        call = ended.set
+        self.when_ended(call)
+        try:
+            return ended.wait(timeout_s)
+        finally:
+            with self._lock:
+                if call in self._ended:
+                    self._ended.remove(call)
+
+    def begin(self, deadline_at_s: float | None) -> None:
+        """Send it to the network, with a deadline by the network's clock.
+
+        Raises what the network raises; the run has ended then.
+        """
+        try:
+            self.stop.when_set(self._stopped)
+            if deadline_at_s is not None:
+                self._set_deadline(deadline_at_s)
+            self._network.start_run(self.bindings, self.stop, NOW, self._then)
+        except BaseException as error:
+            self._is_retrieved = True
+            self.stop.set(error)  # an interrupt may come when the network has taken it already
+            if self._claim_end():
+                self._become_idle()
+                self._finish()
+            raise
+
+    def cancel(self) -> None:
+        """Stop it, unless its outcome is settled; the caller is answered at once."""
+        if not self._is_settled:
+            self.stop.set(
+                RequestCancelledError(
+                    f"request {self.bindings.run_id} of {self._where} was cancelled"
+                )
+            )
+
+    @property
+    def _where(self) -> str:
+        return f"{self._network.name!r} on {self._network.device}"
+
+    def _set_deadline(self, deadline_at_s: float) -> None:
+        def expire() -> None:
+            self.stop.set(
+                DeadlineExceededError(
+                    f"request {self.bindings.run_id} of {self._where} did not finish before its "
+                    f"deadline"
+                )
+            )
+
+        clock = self._network.clock
+        if deadline_at_s <= clock.now_s():
+            expire()
+        else:
+            self._deadline = clock.call_at(deadline_at_s, expire)
+
+    def _stopped(self) -> None:
+        """Answer the caller now; the device may still be busy."""
+        if self._settle(self.stop.error):
+            self._request.on_answered_early(self)
+            with self._lock:
+                self.is_answered = True
+                calls, self._answered = self._answered, []
+            for call in calls:
+                call()
+
+    def _then(self, ready: Ready, error: BaseException | None) -> None:
+        """No host code of the run is left; it has ended when the last token has fired."""
+        ready.when_ready(lambda late: self._end(error or late))
+
+    def _end(self, error: BaseException | None) -> None:
+        if not self._claim_end():
+            return
+        self._settle(error)
+        self._network.count_outcome(self.error)
+        self._become_idle()
+        if self._callback is None:
+            self._finish()
+            return
+        try:
+            self._network.callback_executor.run(self._call_back, NOW, self._called_back)
+        except BaseException as refused:
+            self._called_back(NOW, refused)
+
+    def _claim_end(self) -> bool:
+        with self._lock:
+            is_first, self._is_ending = not self._is_ending, True
+        return is_first
+
+    def _become_idle(self) -> None:
+        self.ended_ns = perf_counter_ns()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        # What belongs to the caller is let go of now, and not when the cycle of run and stop is
+        # found by the garbage collector.
+        self.stop.forget(self._stopped)
+        self._request.on_ended(self)
+        self.bindings.inputs, self.bindings.bound = {}, {}
+
+    def _call_back(self, _lane: Any) -> Ready:
+        callback, context = self._callback, self._context
+        assert callback is not None
+        assert context is not None
+        context.run(callback, self._request, self.error)
+        return NOW
+
+    def _called_back(self, _ready: Ready, error: BaseException | None) -> None:
+        if error is not None:
+            self._set_error(error)
+            self._is_retrieved = False
+        self._finish()
+
+    def _finish(self) -> None:
+        with self._lock:
+            self.is_answered = self.has_ended = True
+            calls = [*self._answered, *self._ended]
+            self._answered, self._ended = [], []
+        for call in calls:
+            call()
+        self._network.leave()
+
+    def _settle(self, error: BaseException | None) -> bool:
+        with self._lock:
+            if self._is_settled:
+                return False
+            self._is_settled = True
+            self._set_error(error)
+            return True
+
+    def _set_error(self, error: BaseException | None) -> None:
+        self.error = error
+        self._traceback = None if error is None else error.__traceback__
+
+    def __del__(self) -> None:
+        error = getattr(self, "error", None)
+        if error is None or self._is_retrieved or isinstance(error, RequestCancelledError):
+            return
+        _log.error("an error of %s was never retrieved: %r", self._where, error)

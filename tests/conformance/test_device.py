@@ -1,0 +1,37 @@
+"""The conformance suite on one device: ``make conformance DEVICE=...`` says which.
+
+AIOINFER_CONFORMANCE_DEVICE names the device; REFERENCE is the default. A device that is not there
+is a skip with its reason, because most machines lack most devices. Where it should be present, set
+AIOINFER_REQUIRE_DEVICE=1, and it is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+import aioinfer
+from aioinfer.errors import DeviceError
+from aioinfer.testing import ConformanceCase, conformance_cases
+
+DEVICE = os.environ.get("AIOINFER_CONFORMANCE_DEVICE", "REFERENCE")
+IS_REQUIRED = os.environ.get("AIOINFER_REQUIRE_DEVICE", "0") not in ("", "0")
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[aioinfer.Core]:
+    with aioinfer.Core() as made:
+        try:
+            made.resolve_device(DEVICE)
+        except DeviceError as error:
+            if IS_REQUIRED:
+                pytest.fail(f"{DEVICE} should be here, and is not: {error}")
+            pytest.skip(str(error))
+        yield made
+
+
+@pytest.mark.parametrize("case", conformance_cases(), ids=str)
+def test_device_conforms(case: ConformanceCase, core: aioinfer.Core) -> None:
+    case.run(core, DEVICE)

@@ -1,0 +1,102 @@
+"""AUTO: the first device that is there and runs every node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import aioinfer
+from aioinfer.errors import DeviceError, NotSupportedError, PropertyError
+from aioinfer.runtime.plugin import CoreHandle, Plugin
+from aioinfer.testing import MockDevices
+from unit.backends.hetero.small_graphs import graph
+
+MODEL = graph("a@0 = Relu(p)\nb@0 = Neg(a)", "b")
+
+
+def cannot_start(core: CoreHandle, name: str) -> Plugin:
+    raise DeviceError(f"no driver for {name}")
+
+
+def test_without_a_list_the_default_order_decides(core: aioinfer.Core) -> None:
+    assert core.load_network(MODEL).device == "REFERENCE.0"
+    devices = MockDevices(1)
+    core.register_plugin("CPU", devices.make_plugin)
+    assert core.load_network(MODEL).device == "MOCK.0"
+
+
+def test_a_device_that_refuses_a_node_is_passed_over(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    assert core.load_network(MODEL, "AUTO:MOCK.0,MOCK.1").device == "MOCK.0"
+    mock[0].refused_ops["Neg"] = "it cannot count below zero"
+    assert core.load_network(MODEL, "AUTO:MOCK.0,MOCK.1").device == "MOCK.1"
+    assert all(a.supported for a in core.query_network(MODEL, "AUTO:MOCK.0,MOCK.1").values())
+
+
+def test_a_device_that_is_not_there_is_passed_over(core: aioinfer.Core) -> None:
+    core.register_plugin("CUDA", cannot_start)
+    assert core.load_network(MODEL).device == "REFERENCE.0"
+    assert core.load_network(MODEL, "AUTO:CUDA,REFERENCE.7,REFERENCE.1").device == "REFERENCE.1"
+
+
+def test_if_nobody_takes_it_the_error_has_every_reason(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    core.register_plugin("CUDA", cannot_start)
+    mock[0].refused_ops["Neg"] = "it cannot count below zero"
+    with pytest.raises(NotSupportedError) as caught:
+        core.load_network(MODEL, "AUTO:CUDA,MOCK.0")
+    text = str(caught.value)
+    assert "CUDA is not there" in text
+    assert "no driver for CUDA" in text
+    assert "MOCK.0 refuses 'b' (it cannot count below zero)" in text
+    answers = core.query_network(MODEL, "AUTO:CUDA,MOCK.0")
+    assert {name: answer.supported for name, answer in answers.items()} == {"a": True, "b": False}
+    with pytest.raises(NotSupportedError, match="no driver"):
+        core.query_network(MODEL, "AUTO:CUDA")
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("AUTO:REFERENSE", "did you mean 'REFERENCE'"),
+        ("AUTO:REFERENCE.0(2)", "a count says"),
+        ("AUTO:AUTO", "would hold itself"),
+    ],
+)
+def test_a_bad_list_is_refused(core: aioinfer.Core, device: str, message: str) -> None:
+    with pytest.raises(DeviceError, match=message):
+        core.load_network(MODEL, device)
+
+
+def test_properties_go_down_to_the_chosen_device(core: aioinfer.Core) -> None:
+    config = {"NUM_STREAMS": 2, "INPUT_SHAPES": {"p": (2, 3)}}
+    network = core.load_network(MODEL, "AUTO", config)
+    assert network.get_config("NUM_STREAMS") == 2
+    assert network.get_config("INPUT_SHAPES") == ({"p": (2, 3)},)
+    nested = {"DEVICE_PROPERTIES": {"REFERENCE": {"NUM_STREAMS": 3}}}
+    network = core.load_network(MODEL, "AUTO:REFERENCE.1", {**nested, "NUM_STREAMS": 2})
+    assert network.get_config("NUM_STREAMS") == 3
+    core.set_config("REFERENCE", {"NUM_STREAMS": 4})
+    assert core.load_network(MODEL).get_config("NUM_STREAMS") == 4
+
+
+def test_auto_has_no_id_and_is_not_listed(core: aioinfer.Core) -> None:
+    refused: list[Callable[[], object]] = [
+        lambda: core.load_network(MODEL, "AUTO", {"DEVICE_ID": "1"}),
+        lambda: core.load_network(MODEL, "AUTO", {"DEVICE_PROPERTIES": {"CUDDA": {}}}),
+    ]
+    for call in refused:
+        with pytest.raises(PropertyError):
+            call()
+    assert not any(device.startswith("AUTO") for device in core.available_devices)
+
+
+def test_a_device_that_is_chosen_by_auto_may_be_a_part_of_hetero(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    mock[0].refused_ops["Neg"] = "it cannot count below zero"
+    with core.load_network(MODEL, "HETERO:MOCK.0,AUTO") as network:
+        assert network.execution_devices == ("MOCK.0", "REFERENCE.0")

@@ -1,0 +1,59 @@
+import numpy as np
+
+from aioinfer.runtime.graph import DType, Model, TensorType, Value, graph_text
+from unit.runtime.graph.graphs import chain, with_branches
+
+BRANCHES = """\
+graph outer {
+  input %x: float32[4]
+  input %c: bool[]
+  constant %w: float32[4] = [0.,1.,2.,3.]
+  %relu_out: float32[4] = Relu(%x)  # relu
+  %y: float32[4] = If(%c)  # choice
+    graph yes {
+      %add_out: float32[4] = Add(%relu_out, %w)  # add
+      return %add_out
+    }
+    graph no {
+      %neg_out: float32[4] = Neg(%x)  # neg
+      return %neg_out
+    }
+  return %y
+}"""
+
+
+def test_a_graph_is_written_one_node_a_line_with_its_bodies() -> None:
+    assert graph_text(with_branches()) == BRANCHES
+
+
+def test_a_line_tells_attributes_origin_and_affinity() -> None:
+    graph = chain("LeakyRelu")
+    node = next(graph.nodes)
+    node.attributes.update(alpha=0.5, scales=np.zeros(9, np.float32), axes=np.array([1, 2]))
+    node.fused_from = ("conv", "act")
+    node.affinity = "CUDA"
+    line = graph_text(graph).splitlines()[2].strip()
+    assert line == (
+        "%n0_out: float32[4] = LeakyRelu(%x) {alpha=0.5, axes=[1,2], scales=float32[9]}"
+        "  # n0 from conv, act @CUDA"
+    )
+
+
+def test_missing_inputs_unknown_types_and_large_constants_are_short() -> None:
+    graph = chain("Clip")
+    clip = next(graph.nodes)
+    graph.add_initializer(Value("big", TensorType(DType.INT64, (9,)), np.zeros(9, np.int64)))
+    clip.replace_input(0, None)
+    clip.outputs[0].type = None
+    assert graph_text(graph).splitlines()[2:4] == [
+        "  constant %big: int64[9]",
+        "  %n0_out: ? = Clip(_)  # n0",
+    ]
+
+
+def test_a_model_prints_its_graph_and_shows_itself_in_short() -> None:
+    model = Model(chain("Relu"), {"": 26})
+    assert str(model) == graph_text(model.graph)
+    assert repr(model) == "<Model 'chain' 1 nodes, opset 26>"
+    assert repr(model.node("n0")) == "<Node 'n0' Relu>"
+    assert repr(model.inputs[0]) == "<Value 'x' float32[4]>"

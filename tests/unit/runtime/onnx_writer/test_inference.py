@@ -1,0 +1,113 @@
+import numpy as np
+import onnx.defs
+import onnx.parser
+import pytest
+
+from aioinfer.runtime.graph import (
+    DType,
+    Graph,
+    Model,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Value,
+    ValueType,
+)
+from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_writer import infer_types
+from aioinfer.runtime.onnx_writer.types import merge_types
+from unit.runtime.graph.graphs import chain, nodes_by_name, with_branches
+
+NEWEST = {"": onnx.defs.onnx_opset_version()}
+
+
+def f32(*shape: int | str | None) -> TensorType:
+    return TensorType(DType.FLOAT32, shape)
+
+
+def without_types(graph: Graph) -> Model:
+    for node in nodes_by_name(graph).values():
+        for value in node.outputs:
+            value.type = None
+    return Model(graph, NEWEST)
+
+
+def test_types_are_found_from_the_inputs_on() -> None:
+    model = without_types(chain("Relu", "Shape"))
+    infer_types(model)
+    assert [str(node.outputs[0].type) for node in model.graph.nodes] == ["float32[4]", "int64[1]"]
+
+
+def test_types_are_found_in_bodies() -> None:
+    model = without_types(with_branches())
+    infer_types(model)
+    nodes = nodes_by_name(model.graph)
+    assert {name: str(node.outputs[0].type) for name, node in nodes.items()} == dict.fromkeys(
+        ("relu", "choice", "add", "neg"), "float32[4]"
+    )
+
+
+def test_shapes_that_are_computed_are_followed() -> None:
+    model = read_model(
+        onnx.parser.parse_model(
+            """<ir_version: 10, opset_import: ["" : 21]> g (float[batch, 3, 4] x) => (y) {
+              s = Shape <end = 1> (x) m = Constant <value_ints = [-1]> ()
+              shape = Concat <axis = 0> (s, m) y = Reshape (x, shape) }"""
+        )
+    )
+    assert str(model.outputs[0].type) == "float32[batch,?]"
+    model.inputs[0].type = f32(2, 3, 4)
+    infer_types(model)
+    assert str(model.outputs[0].type) == "float32[2,12]"
+
+
+def test_large_constants_count_with_their_shape() -> None:
+    graph = chain("Relu")
+    big = np.zeros((4, 300), np.float32)
+    w = graph.add_initializer(Value("w", f32(4, 300), big))
+    node = next(graph.nodes)
+    node.op_type = "MatMul"
+    node.replace_input(0, w)
+    graph.inputs[0].type = f32(300, "n")
+    graph.append(type(node)("MatMul", [w, graph.inputs[0]], [Value("y")], name="product"))
+    model = without_types(graph)
+    infer_types(model)
+    assert nodes_by_name(graph)["product"].outputs[0].type == f32(4, "n")
+
+
+def test_what_inference_cannot_tell_stays_as_it_was() -> None:
+    graph = chain("Relu", "Swirl")
+    model = without_types(graph)
+    graph.outputs[0].type = f32("n")
+    infer_types(model)
+    assert graph.outputs[0].type == f32("n")
+
+
+def test_a_graph_that_onnx_cannot_infer_keeps_its_types() -> None:
+    graph = chain("Relu", "MatMul")
+    infer_types(Model(graph, NEWEST))
+    infer_types(Model(graph, {}))
+    assert graph.outputs[0].type == f32(4)
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "merged"),
+    [
+        (None, f32(2), f32(2)),
+        (f32(2), None, f32(2)),
+        (f32("n", None, 3), f32(2, "m", "k"), f32(2, "m", 3)),
+        (f32("n"), f32("m"), f32("n")),
+        (f32(2), f32(3), f32(2)),
+        (f32(2), f32(2, 3), f32(2)),
+        (TensorType(DType.FLOAT32), f32(2), f32(2)),
+        (f32(2), TensorType(DType.FLOAT32), f32(2)),
+        (f32("n"), TensorType(DType.INT64, (2,)), f32("n")),
+        (SequenceType(f32("n")), SequenceType(f32(2)), SequenceType(f32(2))),
+        (OptionalType(None), OptionalType(f32(2)), OptionalType(f32(2))),
+        (OptionalType(None), SequenceType(None), OptionalType(None)),
+    ],
+)
+def test_of_two_types_the_more_exact_parts_count(
+    known: ValueType | None, found: ValueType | None, merged: ValueType | None
+) -> None:
+    assert merge_types(known, found) == merged

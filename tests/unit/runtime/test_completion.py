@@ -1,0 +1,288 @@
+"""Awaiting what another thread ends: asyncio, uvloop and trio, one wake-up for all, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pytest
+import trio
+import trio.testing
+
+import aioinfer
+from aioinfer.runtime import completion
+from aioinfer.runtime.completion import until
+from aioinfer.testing import MockDevices
+from unit.runtime.models import expected, tiny_model
+
+uvloop = pytest.importorskip("uvloop")
+
+X = np.array([[-1, 2, 3]], np.float32)
+Wake = Callable[[], None]
+Main = Callable[[], Awaitable[None]]
+
+
+def on_asyncio(main: Main) -> None:
+    asyncio.run(main())  # type: ignore[arg-type]
+
+
+def on_uvloop(main: Main) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())  # type: ignore[arg-type]
+
+
+def on_trio(main: Main) -> None:
+    trio.run(main)
+
+
+EVERY_LOOP = pytest.mark.parametrize("run", [on_asyncio, on_uvloop, on_trio])
+
+
+def nothing() -> None:
+    pass
+
+
+def in_thread(call: Callable[[], object]) -> None:
+    """Call it on a thread of its own, and wait for that: the loop does not turn meanwhile."""
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+@EVERY_LOOP
+def test_a_thread_ends_the_wait(run: Callable[[Main], None]) -> None:
+    async def main() -> None:
+        await until(lambda wake: threading.Thread(target=wake).start(), nothing)
+
+    run(main)
+
+
+@EVERY_LOOP
+def test_what_is_over_already_ends_the_wait(run: Callable[[Main], None]) -> None:
+    async def main() -> None:
+        for _ in range(3):
+            await until(lambda wake: wake(), nothing)
+
+    run(main)
+
+
+@EVERY_LOOP
+def test_waking_twice_is_fine(run: Callable[[Main], None]) -> None:
+    async def main() -> None:
+        def register(wake: Wake) -> None:
+            in_thread(wake)
+            in_thread(wake)
+
+        await until(register, nothing)
+        await until(lambda wake: wake(), nothing)
+
+    run(main)
+
+
+def test_outside_of_a_loop_it_is_an_error() -> None:
+    coroutine = until(lambda wake: wake(), nothing)
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        coroutine.send(None)
+
+
+async def test_cancelling_the_asyncio_task_tells_and_goes_on() -> None:
+    told: list[str] = []
+    wakes: list[Wake] = []
+    task = asyncio.create_task(until(wakes.append, lambda: told.append("cancelled")))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert told == ["cancelled"]
+    wakes[0]()  # late, and nobody minds
+    await asyncio.sleep(0)
+
+
+def test_cancelling_the_trio_scope_tells_and_goes_on() -> None:
+    told: list[str] = []
+    wakes: list[Wake] = []
+
+    async def main() -> None:
+        with trio.CancelScope() as scope:
+
+            def register(wake: Wake) -> None:
+                wakes.append(wake)
+                scope.cancel()
+
+            await until(register, lambda: told.append("cancelled"))
+        assert scope.cancelled_caught
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await until(wakes.append, lambda: told.append("before it waited"))
+        wakes[0]()
+        await trio.testing.wait_all_tasks_blocked()
+
+    trio.run(main)
+    assert told == ["cancelled", "before it waited"]
+    assert len(wakes) == 1, "a cancelled task does not even register"
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """Counts how often another thread wakes it."""
+
+    wake_count = 0
+
+    def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> asyncio.Handle:
+        self.wake_count += 1
+        return super().call_soon_threadsafe(*args, **kwargs)
+
+
+def test_all_that_ends_before_the_loop_turns_costs_one_wake_up() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, CountingLoop)
+        for round_number in (1, 2):
+            wakes: list[Wake] = []
+            tasks = [asyncio.create_task(until(wakes.append, nothing)) for _ in range(100)]
+            await asyncio.sleep(0)
+            for start in range(0, 100, 25):
+                in_thread(lambda some=wakes[start : start + 25]: [wake() for wake in some])
+            assert loop.wake_count == round_number
+            await asyncio.gather(*tasks)
+            assert loop.wake_count == round_number
+
+    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+        runner.run(main())
+
+
+def test_trio_too_is_woken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    run_sync_soon = trio.lowlevel.TrioToken.run_sync_soon
+
+    def counted(self: Any, call: Any, *args: Any, **kwargs: Any) -> None:
+        calls.append(call)
+        run_sync_soon(self, call, *args, **kwargs)
+
+    monkeypatch.setattr(trio.lowlevel.TrioToken, "run_sync_soon", counted)
+
+    async def main() -> None:
+        wakes: list[Wake] = []
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(until, wakes.append, nothing)
+            await trio.testing.wait_all_tasks_blocked()
+            in_thread(lambda: [wake() for wake in wakes])
+            assert len(calls) == 1
+
+    trio.run(main)
+
+
+async def test_a_task_that_wakes_another_while_the_loop_drains_is_heard() -> None:
+    wakes: list[Wake] = []
+
+    async def relay() -> None:
+        await until(lambda wake: in_thread(wake), nothing)
+        wakes[0]()
+
+    waiting = asyncio.create_task(until(wakes.append, nothing))
+    await asyncio.gather(waiting, asyncio.create_task(relay()))
+
+
+def test_a_loop_that_stands_still_is_answered_when_it_turns_again() -> None:
+    loop = asyncio.new_event_loop()
+    wakes: list[Wake] = []
+    task = loop.create_task(until(wakes.append, nothing))
+    loop.run_until_complete(asyncio.sleep(0))
+    in_thread(wakes[0])
+    loop.run_until_complete(task)
+    loop.close()
+
+
+def test_a_closed_loop_drops_the_answer_and_never_the_slot(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    requests = [network.create_infer_request() for _ in range(3)]  # one more than there are slots
+    loop = asyncio.new_event_loop()
+    tasks = [loop.create_task(request.infer(X)) for request in requests]
+    loop.run_until_complete(asyncio.sleep(0))
+    waker = completion._wakers[loop]
+    loop.close()
+    while held[0].held.waiting_count:
+        held[0].held.release()
+    for request in requests:
+        assert request.wait(0) is True
+        np.testing.assert_array_equal(request.results["y"], expected(X))
+    statistics = network.statistics()
+    assert (statistics.running_run_count, statistics.waiting_run_count) == (0, 0)
+    assert statistics.finished_request_count == 3
+    assert not waker._posted, "what nobody will ever read is not kept"
+    for task in tasks:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def test_a_waker_does_not_keep_its_loop_alive() -> None:
+    async def main() -> None:
+        await until(lambda wake: in_thread(wake), nothing)
+
+    gc.collect()
+    count = len(completion._wakers)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    assert len(completion._wakers) == count + 1
+    alive = ref(loop)
+    loop.close()
+    del loop
+    gc.collect()
+    assert alive() is None
+    assert len(completion._wakers) == count
+
+
+@pytest.mark.parametrize("order", ["cancelled, then drained", "drained, then cancelled"])
+async def test_cancel_while_the_answer_is_on_its_way(
+    core: aioinfer.Core, held: MockDevices, order: str
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    request = network.create_infer_request()
+    task = asyncio.create_task(request.infer(X))
+    await asyncio.sleep(0)
+    if order == "cancelled, then drained":
+        held[0].held.release()
+        task.cancel()
+    else:
+        held[0].held.release()
+        asyncio.get_running_loop().call_soon(task.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    statistics = network.statistics()
+    assert statistics.finished_request_count == 1, "the device had finished it"
+    assert statistics.cancelled_request_count == 0
+    assert "idle" in repr(request)
+    task = asyncio.create_task(request.infer(X))
+    await asyncio.sleep(0)
+    held[0].held.release()
+    np.testing.assert_array_equal((await task)["y"], expected(X))
+
+
+def test_cancel_while_the_answer_is_on_its_way_to_trio(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    request = network.create_infer_request()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(request.infer, X)
+            await trio.testing.wait_all_tasks_blocked()
+            held[0].held.release()
+            nursery.cancel_scope.cancel()
+        assert network.statistics().finished_request_count == 1
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(request.infer, X)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert "cancelled" in repr(request), "this one was still with the device"
+        held[0].held.release()
+        assert "idle" in repr(request)
+
+    trio.run(main)
