@@ -53,9 +53,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 $(TEST): pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[test]'
+	$(INSTALL) -e '.[test,onnxruntime]'
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[test,dev]'
+	$(INSTALL) -e '.[test,onnxruntime,dev]'
 	@touch $@ $(TEST)

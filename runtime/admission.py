@@ -6,7 +6,10 @@ import heapq
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import index
 from typing import Generic, TypeVar
+
+from ..errors import PropertyError
 
 __all__ = ["AdmissionQueue", "Ticket", "next_age"]
 
@@ -30,8 +33,17 @@ class Ticket:
 
     @classmethod
     def of(cls, priority: int) -> Ticket:
-        """Make the ticket of a run that is asked for now; a higher priority goes first."""
-        return cls(-priority, next_age())
+        """Make the ticket of a run that is asked for now; a higher priority goes first.
+
+        Raises PropertyError for what is no whole number.
+        """
+        try:
+            return cls(-index(priority), next_age())
+        except TypeError:
+            raise PropertyError(
+                f"priority is {priority!r}; give a whole number: a higher one goes first, and 0 is "
+                f"what others have"
+            ) from None
 
 
 class AdmissionQueue(Generic[S, R]):

@@ -1,7 +1,8 @@
 """Blobs: exported networks, framed and checksummed; no pickle.
 
 Layout: magic, version (u16), length of the device name (u16), the name (UTF-8), length of the
-payload (u64), its SHA-256, the payload. Integers are little-endian.
+payload (u64), SHA-256 of all that stands before it and of the payload, the payload. Integers are
+little-endian.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ __all__ = ["VERSION", "frame_blob", "read_blob_device", "unframe_blob"]
 MAGIC = b"AIOINFER"
 VERSION = 1
 _HEAD = struct.Struct("<8sHH")
-_PAYLOAD = struct.Struct("<Q32s")
+_LENGTH = struct.Struct("<Q")
 
 
 def frame_blob(device: str, payload: bytes) -> bytes:
     """Put a device's payload in a frame that names the device and detects damage."""
     name = device.encode()
-    digest = hashlib.sha256(payload).digest()
-    head = _HEAD.pack(MAGIC, VERSION, len(name))
-    return head + name + _PAYLOAD.pack(len(payload), digest) + payload
+    head = _HEAD.pack(MAGIC, VERSION, len(name)) + name + _LENGTH.pack(len(payload))
+    return head + _digest(head, payload) + payload
 
 
 def read_blob_device(source: str | os.PathLike[str] | bytes | IO[bytes]) -> tuple[bytes, str]:
-    """Read a blob whole and name the device that wrote it; raises BlobError."""
+    """Read a blob whole and name the device that wrote it; raises BlobError.
+
+    source: a path, bytes, or a file opened in binary mode, which is read to its end and left open.
+    """
     blob = _read(source)
     device, _ = _split(blob)
     return blob, device
@@ -50,25 +53,40 @@ def _split(blob: bytes) -> tuple[str, bytes]:
             f"the blob has version {version} and this is for {VERSION}; export it again"
         )
     start = _HEAD.size + name_bytes
-    if len(blob) < start + _PAYLOAD.size:
+    head, rest = blob[: start + _LENGTH.size], blob[start + _LENGTH.size :]
+    size = len(_digest(b"", b""))
+    if len(rest) < size:
         raise BlobError("the blob is cut off in its header; export it again")
-    length, digest = _PAYLOAD.unpack_from(blob, start)
-    payload = blob[start + _PAYLOAD.size :]
-    if len(payload) != length or hashlib.sha256(payload).digest() != digest:
-        raise BlobError("the blob is damaged: its payload does not match its checksum")
+    digest, payload = rest[:size], rest[size:]
+    (length,) = _LENGTH.unpack_from(head, start)
+    if len(payload) < length:
+        raise BlobError(
+            f"the blob is cut off: {len(payload)} of {length} bytes are there; export it again"
+        )
+    if len(payload) != length or _digest(head, payload) != digest:
+        raise BlobError("the blob is damaged: it does not match its checksum; export it again")
     try:
         return blob[_HEAD.size : start].decode(), payload
     except UnicodeDecodeError as error:
         raise BlobError("the blob is damaged: its device name is not text") from error
 
 
+def _digest(head: bytes, payload: bytes) -> bytes:
+    digest = hashlib.sha256(head)
+    digest.update(payload)
+    return digest.digest()
+
+
 def _read(source: str | os.PathLike[str] | bytes | IO[bytes]) -> bytes:
-    if isinstance(source, bytes):
-        return source
+    if isinstance(source, bytes | bytearray | memoryview):
+        return bytes(source)
     try:
         if isinstance(source, str | os.PathLike):
             with open(source, "rb") as file:
                 return file.read()
-        return source.read()
-    except OSError as error:
+        content = source.read()
+    except Exception as error:  # a file object, or a path with odd characters, may raise anything
         raise BlobError(f"cannot read the blob {source!r}: {error}") from error
+    if not isinstance(content, bytes):
+        raise BlobError("the blob reads as text; open the file in binary mode: open(path, 'rb')")
+    return content

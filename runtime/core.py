@@ -105,7 +105,7 @@ class Core:
 
         If the task is cancelled, the network is closed as soon as the compiler is done with it.
         """
-        from anyio import to_thread
+        from anyio import lowlevel, to_thread
 
         lock = threading.Lock()
         loaded: list[ExecutableNetwork] = []
@@ -121,7 +121,8 @@ class Core:
 
         try:
             await to_thread.run_sync(load)
-        except BaseException:  # asyncio's cancellation comes at once, trio's when the thread ends
+            await lowlevel.checkpoint_if_cancelled()
+        except BaseException:  # a task of asyncio is cancelled at once, others after the thread
             with lock:
                 is_wanted = False
             for network in loaded:
@@ -159,8 +160,9 @@ class Core:
     def set_config(self, device: str | None, values: Mapping[Any, Any]) -> None:
         """Set properties of a device, or with None of all devices that know the key.
 
-        For networks that are loaded from now on. Unknown keys, bad values, and with None values
-        that one of the devices cannot honour, are refused at once; then nothing is set.
+        For networks that are loaded from now on. Unknown keys and bad values are refused at once,
+        and then nothing is set. With None, a device that cannot honour a value keeps its own;
+        ``get_config`` tells.
         """
         if device is None:
             self._set_for_all(property_keys(values, "Core"))
@@ -238,11 +240,8 @@ class Core:
         """Check that one device is there and return its full name; for plugins."""
         name = parse_device(device)
         plugin = self._started(name.name)
-        ids = plugin.device_ids()
-        if name.entries or not ids:
-            return str(name)
         plugin.check_device_id(name.id or "")
-        return f"{name.name}.{name.id}" if name.id else name.name
+        return str(name)
 
     def device_configuration(self, device: str) -> Configuration:
         """Return the properties that a network loaded now would get; for plugins."""
@@ -318,20 +317,10 @@ class Core:
                     f"no property {key!r} can be set for all devices{hint}", key, "Core"
                 )
             parsed[key] = common[key].value_of(given, "Core")
-        for name in self._registry.names:
-            self._check_defaults(name, parsed)
         with self._lock:
             self._settings = {**self._settings, **parsed}
-
-    def _check_defaults(self, name: str, values: Mapping[str, Any]) -> None:
-        try:
-            self._registry.get(name).check_defaults({**self._settings, **values})
-        except PropertyError as error:
-            raise PropertyError(
-                f"{error}; nothing was set: name the devices that can do it", error.key, name
-            ) from error
-        except DeviceError as error:
-            _log.info("%s is left out of the settings for all devices: %s", name, error)
+        for plugin in self._registry.made():
+            plugin.set_defaults(self._settings)
 
     def _keep(self, network: ExecutableNetwork) -> ExecutableNetwork:
         with self._lock:

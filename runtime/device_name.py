@@ -64,7 +64,7 @@ def parse_device(text: str) -> DeviceName:
 
 def check_plugin_name(name: str) -> None:
     """Raise DeviceError unless the name can be registered: a word without dot or colon."""
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DeviceError(
             f"{name!r} cannot be a plugin's name: letters, digits and underscores only, because "
             f"a dot starts a device id and a colon starts a device list"

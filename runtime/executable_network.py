@@ -24,10 +24,10 @@ from ..errors import (
     NotSupportedError,
     PropertyError,
     RequestCancelledError,
+    TensorError,
     nearest,
 )
 from ..executors import (
-    NOW,
     Clock,
     Ready,
     StreamsConfig,
@@ -202,6 +202,10 @@ class ExecutableNetwork(ABC):
         ``outputs``: arrays of the caller to write into, by name. Otherwise as InferRequest.infer.
         """
         self.refuse_if_closed()
+        if outputs is not None and not isinstance(outputs, Mapping):
+            raise TensorError(
+                f"outputs is a mapping name -> array to write into, not {type(outputs).__name__}"
+            )
         try:
             request = self._idle_requests.pop()
         except IndexError:
@@ -247,7 +251,11 @@ class ExecutableNetwork(ABC):
         if run.stop.error is not None:
             run.ended(run.after, run.stop.error)
             return
-        started = slot.start(run.stop, run.after, run.ended, self._recorder)
+        try:
+            started = slot.start(run.stop, run.after, run.ended, self._recorder)
+        except Exception as error:  # the backend's own; the run has not begun
+            run.ended(run.after, error)
+            return
         with self._lock:
             if run in self._runs:  # else it has ended meanwhile
                 run.run = started
@@ -258,12 +266,15 @@ class ExecutableNetwork(ABC):
             if not self._admission.drop(run):
                 return
             self._forget(run)
-        hop(run.then, NOW, run.stop.error)
+        hop(run.then, run.after, run.stop.error)
 
     def _release(self, run: _AdmittedRun) -> None:
         slot = run.slot
         assert slot is not None
-        slot.release()
+        try:
+            slot.release()
+        except Exception:  # the backend's own; the next run must not wait for ever
+            _log.exception("a slot of network %r on %s cannot let go", self.name, self.device)
         with self._lock:
             self._forget(run)
             following = self._admission.release(slot)
@@ -351,6 +362,7 @@ class ExecutableNetwork(ABC):
 
     def trace(self) -> list[Span]:
         """Return the latest spans, oldest first: which stage of which run ran where and when."""
+        self.refuse_after_fork()
         return self._recorder.spans()
 
     def explain(self) -> str:
@@ -363,6 +375,7 @@ class ExecutableNetwork(ABC):
 
     def get_config(self, key: str) -> Any:
         """Return the value of a property that the network was compiled with."""
+        self.refuse_after_fork()
         if key in {metric.key for metric in (*self._own_metrics(), *self._metrics())}:
             raise PropertyError(
                 f"network {self.name!r} on {self.device} has no property {key!r}; that is a fact: "
@@ -374,6 +387,7 @@ class ExecutableNetwork(ABC):
 
     def get_metric(self, key: str, **options: Any) -> Any:
         """Return a fact about the network; raises PropertyError for an unknown key."""
+        self.refuse_after_fork()
         metrics = {metric.key: metric for metric in (*self._own_metrics(), *self._metrics())}
         if key not in metrics:
             hint = nearest(key, metrics) or f"; it has {sorted(metrics)}"

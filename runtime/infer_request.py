@@ -9,6 +9,7 @@ request becomes idle, the callback runs, the waiters wake. So a callback may sta
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -113,7 +114,7 @@ class InferRequest:
         Raises the run's error, each time. False as well if nothing was ever started. A timeout does
         not cancel. On one of aioinfer's own threads, raises RequestStateError where it would block.
         """
-        if timeout_s is not None and timeout_s < 0:
+        if timeout_s is not None and not timeout_s >= 0:
             raise RequestStateError(f"timeout_s is {timeout_s}; give 0 or more, or None for ever")
         self._network.refuse_after_fork()
         run = self._run
@@ -209,8 +210,8 @@ class InferRequest:
             raise TensorError(f"the tensor for {name!r} has no memory; give it an array")
         kind = "input" if name in self._input_names else "output"
         array = check_value(data, port, f"set_tensor on network {self._network.name!r}")
-        if kind == "output" and isinstance(array, np.ndarray) and not array.flags.writeable:
-            raise TensorError(f"output {name!r} cannot be bound to a read-only array")
+        if kind == "output" and isinstance(array, np.ndarray):
+            _check_can_be_written(array, data, name)
         self._access("access")
         self._bound[name] = array
         self._handle(name).data = array
@@ -247,7 +248,7 @@ class InferRequest:
     def _port(self, name: str) -> Port:
         try:
             return self._ports[name]
-        except KeyError:
+        except (KeyError, TypeError):  # no such name, or something that cannot be one
             raise TensorError(
                 f"network {self._network.name!r} has no input or output {name!r}"
                 f"{nearest(str(name), self._ports)}; it has {sorted(self._ports)}"
@@ -264,7 +265,17 @@ class InferRequest:
             move(self._state, event, f"request {self.id} of {self._network.name!r}")
 
     def _deadline_at(self, deadline_s: float | None) -> float | None:
-        return None if deadline_s is None else self._network.clock.now_s() + deadline_s
+        if deadline_s is None:
+            return None
+        try:
+            at_s = float(self._network.clock.now_s() + deadline_s)
+        except (TypeError, ValueError):
+            at_s = math.nan
+        if math.isnan(at_s):
+            raise PropertyError(
+                f"deadline_s is {deadline_s!r}; give seconds from now, or None for no deadline"
+            )
+        return at_s
 
     async def _wait_idle(self, deadline_at: float | None) -> None:
         run, clock = self._run, self._network.clock
@@ -344,4 +355,14 @@ class InferRequest:
         return (
             f"<InferRequest {self.id} of {self._network.name!r} on {self._network.device}: "
             f"{self._state}{stage}>"
+        )
+
+
+def _check_can_be_written(array: np.ndarray, given: Any, name: str) -> None:
+    if not array.flags.writeable:
+        raise TensorError(f"output {name!r} cannot be bound to a read-only array")
+    if array is not given and array.size and not np.may_share_memory(array, np.asarray(given)):
+        raise TensorError(
+            f"output {name!r} cannot be bound to a {type(given).__name__}, whose items would not "
+            f"change; give an array of {array.dtype}"
         )

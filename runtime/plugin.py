@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CoreHandle", "Plugin"]
 
+_log = logging.getLogger("aioinfer")
+
 
 class CoreHandle(Protocol):
     """What a plugin may ask of the Core that made it; virtual devices reach others through it."""
@@ -82,6 +84,7 @@ class Plugin(ABC):
         self._settings: dict[str, dict[str, Any]] = {}
         self._settings_lock = threading.Lock()
         self._defaults: Mapping[str, Any] = {}
+        self._offered: Mapping[str, Any] = {}
 
     @abstractmethod
     def device_ids(self) -> list[str]:
@@ -182,8 +185,7 @@ class Plugin(ABC):
         self._refuse_other_id(device_id, values)
         declared = (*self.standard_properties, *self.properties)
         base = Configuration(device, declared, self._metric_keys())
-        known = {key: value for key, value in defaults.items() if base.knows(key)}
-        base = base.with_defaults(known).with_values(self._settings.get("", {}))
+        base = base.with_defaults(defaults).with_values(self._settings.get("", {}))
         config = base.with_values(values)
         if config.knows(DEVICE_ID.key):  # a device made of devices has no id
             ids = self.device_ids()
@@ -215,15 +217,20 @@ class Plugin(ABC):
                 f"{[f'{self.name}.{known}' for known in ids]}"
             )
 
-    def check_defaults(self, values: Mapping[str, Any]) -> None:
-        """Raise PropertyError if this device cannot honour the Core's settings for all devices."""
-        self._resolve(values, None)
-
     def set_defaults(self, values: Mapping[str, Any]) -> None:
-        """Take the Core's settings for all devices; keys this plugin lacks are left out."""
-        if values is not self._defaults:
-            self._defaults = values
-            self.honour_log_level(self.name, values)
+        """Take those of the Core's settings for all devices that this one can honour."""
+        if values is self._offered:
+            return
+        taken: dict[str, Any] = {}
+        for key, value in values.items():
+            try:
+                self._resolve({**taken, key: value}, None)
+            except PropertyError as error:
+                _log.info("%s keeps its own %s: %s", self.name, key, error)
+            else:
+                taken[key] = value
+        self._defaults, self._offered = taken, values
+        self.honour_log_level(self.name, taken)
 
     @staticmethod
     def honour_log_level(device: str, values: Mapping[str, Any]) -> None:

@@ -383,9 +383,13 @@ STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
 
 
 def stream_count(config: Mapping[str, Any], most: int) -> int:
-    """Decide how many streams a network gets; ``most`` is what throughput wants here. Pure."""
+    """Decide how many streams a network gets, at least 1. Pure.
+
+    A number of streams stays as asked; else the hints decide; ``most`` is what throughput wants.
+    """
     wanted = int(config[NUM_STREAMS.key])
-    if wanted in (AUTO, NUMA):
-        wanted = 1 if config[PERFORMANCE_HINT.key] == "LATENCY" else most
+    if wanted not in (AUTO, NUMA):
+        return max(1, wanted)
+    wanted = 1 if config[PERFORMANCE_HINT.key] == "LATENCY" else most
     requests = int(config[PERFORMANCE_HINT_NUM_REQUESTS.key])
-    return max(1, min(wanted, requests) if requests else wanted)
+    return min(wanted, requests) if requests else wanted

@@ -93,7 +93,7 @@ class RequestRun:
         call = ended.set
         self.when_ended(call)
         try:
-            return ended.wait(timeout_s)
+            return ended.wait(None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
         finally:
             with self._lock:
                 if call in self._ended:
@@ -120,24 +120,16 @@ class RequestRun:
     def cancel(self) -> None:
         """Stop it, unless its outcome is settled; the caller is answered at once."""
         if not self._is_settled:
-            self.stop.set(
-                RequestCancelledError(
-                    f"request {self.bindings.run_id} of {self._where} was cancelled"
-                )
-            )
+            self.stop.set(RequestCancelledError(f"{self._what} was cancelled"))
 
     @property
-    def _where(self) -> str:
-        return f"{self._network.name!r} on {self._network.device}"
+    def _what(self) -> str:
+        network = self._network
+        return f"request {self.bindings.run_id} of {network.name!r} on {network.device}"
 
     def _set_deadline(self, deadline_at_s: float) -> None:
         def expire() -> None:
-            self.stop.set(
-                DeadlineExceededError(
-                    f"request {self.bindings.run_id} of {self._where} did not finish before its "
-                    f"deadline"
-                )
-            )
+            self.stop.set(DeadlineExceededError(f"{self._what} did not finish before its deadline"))
 
         clock = self._network.clock
         if deadline_at_s <= clock.now_s():
@@ -226,4 +218,4 @@ class RequestRun:
         error = getattr(self, "error", None)
         if error is None or self._is_retrieved or isinstance(error, RequestCancelledError):
             return
-        _log.error("an error of %s was never retrieved: %r", self._where, error)
+        _log.error("an error of %s was never retrieved: %r", self._what, error)

@@ -5,24 +5,30 @@ The template for a device with one compute stage: ``docs/add-a-device.md`` walks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...errors import PropertyError, TensorError
 from ...executors import NOW, ImmediateExecutor, Lane, Ready, StreamsConfig, allowed_cpus
 from ...runtime.bindings import NodeProfile
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.extension import Extension, infer_extension_types
-from ...runtime.graph import Graph, Model, copy_graph
-from ...runtime.passes import specialize
+from ...runtime.graph import Graph, Model, TensorType, copy_graph, is_static
+from ...runtime.passes import (
+    Pass,
+    bound_input_shapes,
+    default_passes,
+    specialize_with_report,
+)
 from ...runtime.pipeline import Stage
 from ...runtime.plan_cache import PendingPlan, PlanCache
 from ...runtime.plugin import CoreHandle
-from ...runtime.properties import Configuration, stream_count
-from ...runtime.tensor import Port, ports_of, shape_signature
+from ...runtime.properties import INPUT_SHAPES, NUM_STREAMS, Configuration, stream_count
+from ...runtime.tensor import ports_of, shape_signature
 from .execution import Steps, compile_steps
 from .finder import KernelFinder
 
-__all__ = ["ReferenceNetwork"]
+__all__ = ["ReferenceNetwork", "passes_with"]
 
 Signature = tuple[tuple[int, ...] | None, ...]
 
@@ -39,6 +45,8 @@ class ReferenceNetwork(ExecutableNetwork):
         extensions: Sequence[Extension],
     ) -> None:
         device = f"REFERENCE.{config['DEVICE_ID']}"
+        streams = stream_count(config, allowed_cpus().count)
+        config = config.with_defaults({NUM_STREAMS: streams})
         super().__init__(
             name=model.name,
             device=device,
@@ -49,7 +57,6 @@ class ReferenceNetwork(ExecutableNetwork):
         )
         self._model, self._finder, self._extensions = model, finder, extensions
         self._output_names = [port.name for port in self.outputs]
-        streams = stream_count(config, allowed_cpus().count)
         self._streams = core.executors.acquire(StreamsConfig(device, streams))
         self._compiler = core.executors.acquire(StreamsConfig("compile"))
         self._inline = ImmediateExecutor("inline")
@@ -63,12 +70,30 @@ class ReferenceNetwork(ExecutableNetwork):
         self._provide_slots([_ReferenceSlot(self) for _ in range(2 * streams)])
 
     def _compile_ahead(self) -> None:
-        for shapes in self.config["INPUT_SHAPES"]:
-            specialized = specialize(self._model, shapes)
-            self._plans.build_now(_static_signature(specialized))
-        signature = _static_signature(self._model)
-        if None not in signature:
-            self._plans.build_now(signature)
+        for shapes in self.config[INPUT_SHAPES]:
+            self._plans.build_now(self._signature_of(shapes))
+        if all(is_static(port.shape) for port in self.inputs):
+            self._plans.build_now(self._signature_of({}))
+
+    def _signature_of(self, shapes: Mapping[str, Sequence[int]]) -> Signature:
+        """Complete an item of INPUT_SHAPES, which may leave out what the others determine."""
+        try:
+            bound = bound_input_shapes(self._model.inputs, shapes)
+        except TensorError as error:
+            raise self._bad_shapes(shapes, str(error)) from error
+        signature: list[tuple[int, ...] | None] = []
+        for port in self.inputs:
+            dims = bound.get(port.name)
+            lengths = tuple(dim for dim in dims or () if isinstance(dim, int))
+            is_known = dims is not None and len(lengths) == len(dims)
+            if not is_known and isinstance(port.type, TensorType):
+                raise self._bad_shapes(shapes, f"it leaves input {port} open; give its shape, too")
+            signature.append(lengths if is_known else None)
+        return tuple(signature)
+
+    def _bad_shapes(self, shapes: Mapping[str, Sequence[int]], why: str) -> PropertyError:
+        text = f"{self.device}: bad value {dict(shapes)} for {INPUT_SHAPES.key}: {why}"
+        return PropertyError(text, INPUT_SHAPES.key, self.device)
 
     def _plan(self, signature: Signature) -> Steps:
         shapes = {
@@ -76,7 +101,7 @@ class ReferenceNetwork(ExecutableNetwork):
             for port, shape in zip(self.inputs, signature, strict=True)
             if shape is not None
         }
-        model = specialize(self._model, shapes)
+        model, _ = specialize_with_report(self._model, shapes, passes_with(self._extensions))
         infer_extension_types(model, self._extensions)
         return compile_steps(model.graph, self._finder)
 
@@ -131,10 +156,7 @@ class _ReferenceSlot(Slot):
         super().release()
 
 
-def _static_signature(model: Model) -> Signature:
-    return tuple(_static_shape(port) for port in ports_of(model.inputs))
-
-
-def _static_shape(port: Port) -> tuple[int, ...] | None:
-    dims = tuple(dim for dim in port.shape or () if isinstance(dim, int))
-    return dims if port.shape is not None and len(dims) == len(port.shape) else None
+def passes_with(extensions: Iterable[Extension]) -> tuple[Pass, ...]:
+    """List the passes; they leave alone what an extension computes in its own way."""
+    ops = [f"{item.domain}::{item.op_type}" if item.domain else item.op_type for item in extensions]
+    return default_passes(ops)

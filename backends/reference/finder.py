@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from ...errors import UnsupportedOpError
-from ...runtime.graph import Node
+from ...runtime.graph import Node, TensorType
 from ...runtime.operators import (
     Operator,
     OperatorError,
@@ -47,7 +49,7 @@ class KernelFinder:
         """Bind the kernel of a node; raises UnsupportedOpError where there is none."""
         extension = self._extensions.get((node.domain, node.op_type))
         if extension is not None:
-            return as_operator(extension, node.attributes)
+            return _guarded(as_operator(extension, node.attributes), node)
         own = find_kernel(node)
         if own is not None:
             return own.bind(node)
@@ -75,3 +77,31 @@ class KernelFinder:
         if find_kernel(node) is not None:
             return None
         return find_unsupported(node, self._opsets)
+
+
+def _guarded(operator: Operator, node: Node) -> Operator:
+    """Let a user's kernel not write its inputs, and hold it to the types of its outputs."""
+    types = [value.type for value in node.outputs]
+    dtypes = [known.dtype if isinstance(known, TensorType) else None for known in types]
+
+    def guarded(*inputs: Any) -> tuple[Any, ...]:
+        outputs = operator(*[_read_only(value) for value in inputs])
+        for index, (dtype, output) in enumerate(zip(dtypes, outputs, strict=False)):
+            if dtype is not None and isinstance(output, np.ndarray) and output.dtype != dtype.numpy:
+                raise TypeError(
+                    f"output {index} is {output.dtype}, and the model, or the extension's own "
+                    f"infer_types, says {dtype.label}"
+                )
+        return outputs
+
+    return guarded
+
+
+def _read_only(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_read_only(item) for item in value]
+    if not isinstance(value, np.ndarray):
+        return value
+    view = value.view()
+    view.flags.writeable = False
+    return view

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import threading
 
 from ...errors import DeviceError, PropertyError, UnsupportedOpError
 from ...executors import allowed_cpus
 from ...runtime.executable_network import ExecutableNetwork
-from ...runtime.extension import Extension
+from ...runtime.extension import Extension, infer_extension_types
 from ...runtime.graph import Model
+from ...runtime.passes import PassReport, run_passes
 from ...runtime.plugin import CoreHandle, Plugin
-from ...runtime.properties import Configuration
-from .executable_network import ReferenceNetwork
+from ...runtime.properties import NUMA, Configuration
+from .executable_network import ReferenceNetwork, passes_with
 from .finder import KernelFinder
 
 __all__ = ["ReferencePlugin"]
@@ -47,6 +49,13 @@ class ReferencePlugin(Plugin):
         return (1, max(2, allowed_cpus().count))
 
     def check_values(self, config: Configuration) -> None:
+        if config["NUM_STREAMS"] in (0, NUMA):
+            raise PropertyError(
+                f"{self.name} has threads of its own and does not place them on NUMA nodes; set "
+                f"NUM_STREAMS to AUTO, or to 1 or more (given: {config['NUM_STREAMS']})",
+                "NUM_STREAMS",
+                self.name,
+            )
         if config["INFERENCE_PRECISION_HINT"] != "f32":
             raise PropertyError(
                 f"{self.name} computes in the model's own types; leave INFERENCE_PRECISION_HINT at "
@@ -70,6 +79,12 @@ class ReferencePlugin(Plugin):
                 (extension.domain, extension.op_type): extension,
             }
 
+    def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
+        extensions = tuple(self._extensions.values())
+        copied = model.copy()
+        infer_extension_types(copied, extensions)
+        return copied, run_passes(copied, passes_with(extensions))
+
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
         finder = self._finder(model, config)
         reasons = ((node.name, finder.find_unsupported(node)) for node in model.graph.nodes)
@@ -90,6 +105,6 @@ class ReferencePlugin(Plugin):
 def _device_count(text: str | None) -> int:
     if text is None:
         return 2
-    if not text.isdigit() or int(text) < 1:
-        raise DeviceError(f"{DEVICE_COUNT_VARIABLE}={text!r}: a number of at least 1 is wanted")
+    if not re.fullmatch(r"0*[1-9][0-9]{0,2}", text):
+        raise DeviceError(f"{DEVICE_COUNT_VARIABLE}={text!r}: a number from 1 to 999 is wanted")
     return int(text)

@@ -6,7 +6,7 @@ from .dead_code import DeadCode
 from .default_passes import default_passes
 from .graph_patch import GraphPatch
 from .identity_elimination import IdentityElimination
-from .input_binding import symbol_bindings
+from .input_binding import bound_input_shapes, symbol_bindings
 from .pass_base import Pass
 from .pass_pipeline import find_bad_patch, run_passes
 from .pass_report import PassReport, PassResult
@@ -25,6 +25,7 @@ __all__ = [
     "PassResult",
     "Support",
     "SupportMap",
+    "bound_input_shapes",
     "default_passes",
     "find_bad_patch",
     "have_one_affinity",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..graph import Graph, Node
 from .graph_patch import GraphPatch
@@ -19,13 +19,17 @@ class IdentityElimination(Pass):
     makes an output of the graph (or of a body), it goes only if its input is made by another node
     of the same graph and is not itself an output; that value then takes over the name. So an input,
     a constant, a value of the graph around a body, or a value returned twice, keeps its Identity.
+    The operators in ``keep_ops`` are left as they are.
     """
 
     name = "identity elimination"
 
+    def __init__(self, *, keep_ops: Sequence[str] = ()) -> None:
+        self._keep_ops = frozenset(keep_ops)
+
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in graph.nodes:
-            if is_no_op(node) and _may_go(node, graph):
+            if node.op not in self._keep_ops and is_no_op(node) and _may_go(node, graph):
                 value = node.inputs[0]
                 assert value is not None  # is_no_op has looked at it
                 yield (

@@ -7,6 +7,7 @@ import gc
 import logging
 import threading
 from collections.abc import Callable
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ from aioinfer.errors import (
     RequestStateError,
     TensorError,
 )
-from aioinfer.testing import MockDevices
+from aioinfer.runtime.request_run import RequestRun
+from aioinfer.testing import MockDevices, VirtualTimer
 from unit.runtime.models import expected, nonzero_model, tiny_model, two_input_model
 
 X = np.array([[-1, 2, 3]], np.float32)
@@ -298,15 +300,72 @@ async def test_a_deadline_in_the_past_never_reaches_the_device(
 async def test_a_deadline_answers_while_the_device_is_busy(
     held: MockDevices, network: aioinfer.ExecutableNetwork
 ) -> None:
+    clock = network.clock = VirtualTimer()
     request = network.create_infer_request()
+    late = asyncio.create_task(request.infer(X, deadline_s=1.0))
+    await asyncio.sleep(0)
+    clock.advance(1.0)
     with pytest.raises(TimeoutError):
-        await request.infer(X, deadline_s=0.001)
+        await late
     assert "cancelled" in repr(request)
+    late = asyncio.create_task(request.infer(X, deadline_s=1.0))
+    await asyncio.sleep(0)
+    clock.advance(1.0)
     with pytest.raises(DeadlineExceededError, match="still busy"):
-        await request.infer(X, deadline_s=0.001)
+        await late
     finish(held)
     with pytest.raises(DeadlineExceededError):
         await request.wait_async()
+
+
+def test_a_deadline_or_priority_that_is_no_number_leaves_the_request_usable(
+    held: MockDevices, request_: aioinfer.InferRequest
+) -> None:
+    with pytest.raises(PropertyError, match="deadline_s is nan"):
+        request_.start_async(X, deadline_s=float("nan"))
+    with pytest.raises(PropertyError, match="priority is 'high'"):
+        request_.start_async(X, priority="high")  # type: ignore[arg-type]
+    assert "idle" in repr(request_)
+    request_.start_async(X)
+    finish(held)
+    assert request_.wait()
+
+
+def test_who_asks_while_a_run_ends_is_told_when_the_request_is_idle(
+    held: MockDevices, request_: aioinfer.InferRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[str] = []
+    on_ended = request_.on_ended
+
+    def ask_first(run: RequestRun) -> None:
+        run.when_answered(lambda: states.append(request_._state))
+        on_ended(run)
+
+    monkeypatch.setattr(request_, "on_ended", ask_first)
+    request_.start_async(X)
+    finish(held)
+    assert states == ["idle"]
+
+
+def test_the_callback_can_read_results_and_latency(core: aioinfer.Core) -> None:
+    request = core.load_network(tiny_model(), "REFERENCE").create_infer_request()
+    seen: list[object] = []
+
+    def callback(request: aioinfer.InferRequest, _error: BaseException | None) -> None:
+        seen.append(request.results["y"].tolist())
+        seen.append(request.latency_s > 0)
+
+    request.set_callback(callback)
+    request.start_async(X)
+    request.wait()
+    assert seen == [expected(X).tolist(), True]
+
+
+def test_any_mapping_may_leave_out_what_is_bound(core: aioinfer.Core) -> None:
+    request = core.load_network(two_input_model(), "REFERENCE").create_infer_request()
+    request.set_tensor("a", np.ones(2, np.float32))
+    given = MappingProxyType({"b": np.ones(2, np.float32)})
+    np.testing.assert_array_equal(request.infer_sync(given)["sum"], [2, 2])
 
 
 async def test_wait_async_does_not_cancel(
@@ -333,6 +392,19 @@ def test_an_error_that_nobody_waited_for_is_logged(
         del request
         gc.collect()
     assert "never retrieved: ValueError('lost')" in caplog.text
+
+
+def test_a_run_that_was_cancelled_is_no_forgotten_error(
+    held: MockDevices, network: aioinfer.ExecutableNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = network.create_infer_request()
+    request.start_async(X)
+    request.cancel()
+    finish(held)
+    with caplog.at_level(logging.ERROR, "aioinfer"):
+        del request
+        gc.collect()
+    assert caplog.text == ""
 
 
 def test_results_belong_to_the_caller(core: aioinfer.Core) -> None:
@@ -435,6 +507,24 @@ def test_an_aborting_close_answers_and_waits_for_the_device(
     for request in requests[:2]:
         with pytest.raises(ClosedError):
             request.wait()
+
+
+def test_abort_stops_everything_and_waits_for_nothing(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    requests = [network.create_infer_request() for _ in range(3)]
+    for request in requests:
+        request.start_async(X)
+    network.abort()
+    network.abort()
+    assert network.is_closed
+    for request in requests:
+        with pytest.raises(ClosedError, match="network 'tiny' was closed"):
+            _ = request.results
+    assert [request._state for request in requests] == ["cancelled", "cancelled", "idle"]
+    finish(held)
+    network.close()
 
 
 def test_a_draining_close_waits_for_the_callback(core: aioinfer.Core) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from aioinfer.executors import (
@@ -13,6 +15,7 @@ from aioinfer.executors import (
     Lane,
     ManualExecutor,
     Ready,
+    Then,
 )
 from aioinfer.runtime.pipeline import GraphRun, PipelineRun, Stage, Stop
 from aioinfer.runtime.tracing import SpanRecorder
@@ -154,6 +157,43 @@ def test_a_neighbour_waits_for_a_token_that_has_not_fired() -> None:
     both.release()
     assert log == ["a", "b"]
     assert told.error is None
+
+
+def test_a_neighbour_does_not_run_after_a_token_that_has_failed() -> None:
+    log: list[str] = []
+    both, token = ManualExecutor("both"), HostReady()
+    token.fire(ValueError("lost"))
+    stages = [
+        Stage("a", both, lambda _: log.append("a") or token),
+        Stage("b", both, lambda _: log.append("b") or NOW),
+    ]
+    told, _ = linear(stages)
+    both.release()
+    assert log == ["a"]
+    assert str(told.error) == "lost"
+
+
+class Interrupted(ManualExecutor):
+    """Takes the stage, and is interrupted before it returns."""
+
+    def run(self, function: Callable[[Lane], Ready], after: Ready, then: Then) -> None:
+        super().run(function, after, then)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", ["line", "graph"])
+def test_an_interrupted_hand_over_ends_the_run_once_and_the_stage_does_nothing(kind: str) -> None:
+    log: list[str] = []
+    executor, told, stop = Interrupted("main"), Told(), Stop()
+    stages = [Stage("a", executor, lambda _: log.append("a") or NOW)]
+    if kind == "line":
+        PipelineRun(stages, stop, told, SpanRecorder()).start()
+    else:
+        GraphRun(stages, [[]], stop, told, SpanRecorder()).start()
+    assert isinstance(told.error, KeyboardInterrupt)
+    executor.release()
+    assert isinstance(told.error, KeyboardInterrupt), "once, and not again"
+    assert log == []
 
 
 def test_six_hundred_inline_stages_do_not_nest() -> None:

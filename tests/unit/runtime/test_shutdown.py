@@ -109,8 +109,11 @@ def test_exit_waits_for_a_device_that_never_finishes_only_for_the_grace(tmp_path
         for device in ("MOCK.0", "MOCK.1"):
             network = core.load_network(model(), device)
             requests += [network.create_infer_request() for _ in range(5)]
+        def callback(request, error):
+            os.write(1, f"told {type(error).__name__}\\n".encode())
+
         for request in requests:
-            request.set_callback(lambda request, error: print("told", type(error).__name__))
+            request.set_callback(callback)
             request.start_async(X)
         print("main ends", flush=True)
         """,
@@ -212,7 +215,8 @@ def test_in_a_forked_child_what_the_parent_made_refuses(tmp_path: Path) -> None:
         network = core.load_network(model(), "REFERENCE")
         request = network.create_infer_request()
         request.infer_sync(X)
-        core.register_plugin("MOCK", MockDevices(1).make_plugin)
+        devices = MockDevices(1)
+        core.register_plugin("MOCK", devices.make_plugin)
         running = core.load_network(model(), "MOCK").create_infer_request()
         running.start_async(X)
 
@@ -249,6 +253,8 @@ def test_in_a_forked_child_what_the_parent_made_refuses(tmp_path: Path) -> None:
 
         in_child(check)
         request.infer_sync(X)  # the parent goes on
+        devices[0].held.release()
+        assert running.wait()
         """),
         tmp_path,
     )

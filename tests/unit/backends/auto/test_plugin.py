@@ -7,12 +7,20 @@ from collections.abc import Callable
 import pytest
 
 import aioinfer
+from aioinfer.backends.auto.plugin import DEFAULT_ORDER
 from aioinfer.errors import DeviceError, NotSupportedError, PropertyError
 from aioinfer.runtime.plugin import CoreHandle, Plugin
 from aioinfer.testing import MockDevices
 from unit.backends.hetero.small_graphs import graph
 
 MODEL = graph("a@0 = Relu(p)\nb@0 = Neg(a)", "b")
+
+
+@pytest.fixture(autouse=True)
+def only_reference(core: aioinfer.Core) -> None:
+    """Of the devices that AUTO tries by itself, leave REFERENCE, whatever is installed here."""
+    for name in (set(DEFAULT_ORDER) & set(core.plugin_names)) - {"REFERENCE"}:
+        core.unregister_plugin(name)
 
 
 def cannot_start(core: CoreHandle, name: str) -> Plugin:

@@ -1,0 +1,86 @@
+"""A model on ONNXRUNTIME: one session, run on the device's streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...executors import NOW, Lane, Ready, StreamsConfig
+from ...runtime.executable_network import ExecutableNetwork, Slot
+from ...runtime.graph import Graph, Model, copy_graph
+from ...runtime.pipeline import Stage
+from ...runtime.plugin import CoreHandle
+from ...runtime.properties import Configuration
+from ...runtime.tensor import ports_of
+from .failure import explain_run, original_names
+from .session import Session, Terminator
+
+__all__ = ["OrtNetwork"]
+
+
+class OrtNetwork(ExecutableNetwork):
+    """A model compiled by onnxruntime for one execution provider, for all shapes at once."""
+
+    def __init__(
+        self,
+        model: Model,
+        session: Session,
+        streams: StreamsConfig,
+        config: Configuration,
+        core: CoreHandle,
+    ) -> None:
+        super().__init__(
+            name=model.name,
+            device=streams.name,
+            inputs=ports_of(model.inputs),
+            outputs=ports_of(model.outputs),
+            config=config,
+            core=core,
+        )
+        self._graph, self._session = model.graph, session
+        self._output_names = [port.name for port in self.outputs]
+        self._origins = original_names(model.graph.nodes)
+        self._streams = core.executors.acquire(streams)
+        # One run computes on each stream, and one more is bound and ready to follow it.
+        self._provide_slots([_OrtSlot(self) for _ in range(2 * streams.stream_count)])
+
+    @property
+    def session(self) -> Any:
+        """The onnxruntime.InferenceSession, for what aioinfer has no words for; do not close it."""
+        return self._session.raw
+
+    def runtime_graph(self) -> Graph:
+        """Return a copy of the graph that onnxruntime was given; it fuses further by itself."""
+        return copy_graph(self._graph)
+
+    def _release_device(self) -> None:
+        self._core.executors.release(self._streams)
+        self._session.close()
+
+
+class _OrtSlot(Slot):
+    """One run of the session."""
+
+    def __init__(self, network: OrtNetwork) -> None:
+        self._network, self._session = network, network._session
+        self._output_names = network._output_names
+        self._terminator = Terminator()
+        self._terminate = self._terminator.terminate
+        self.stages = (Stage("compute", network._streams, self._compute),)
+
+    def _compute(self, _lane: Lane) -> Ready:
+        bindings, stop = self.bindings, self.stop
+        stop.when_set(self._terminate)
+        try:
+            results = self._session.run(bindings.inputs, self._terminator)
+        except Exception as error:
+            stop.raise_if_set()
+            network = self._network
+            raise explain_run(error, network.device, network.name, network._origins) from error
+        finally:
+            stop.forget(self._terminate)
+            if stop.error is not None:  # a listener that is being called may come late
+                self._terminator = Terminator()
+                self._terminate = self._terminator.terminate
+        for name, result in zip(self._output_names, results, strict=True):
+            bindings.deliver(name, result)
+        return NOW

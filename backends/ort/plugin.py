@@ -1,0 +1,159 @@
+"""The ONNXRUNTIME plugin: any execution provider of the installed onnxruntime as a device."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import platform
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ...errors import NotSupportedError, PropertyError, UnsupportedOpError
+from ...executors import StreamsConfig, allowed_cpus
+from ...runtime.executable_network import ExecutableNetwork
+from ...runtime.graph import DType, Model
+from ...runtime.passes import PassReport, symbol_bindings
+from ...runtime.plugin import CoreHandle, Plugin
+from ...runtime.properties import INPUT_SHAPES, Configuration, Property, stream_count
+from .executable_network import OrtNetwork
+from .properties import ORT_PROFILE_PREFIX, PROPERTIES, SessionSettings, settings_of
+from .providers import Providers, sample_model
+from .session import (
+    CPU_PROVIDER,
+    RECORD_ASSIGNMENT,
+    Session,
+    available_providers,
+    library_version,
+)
+from .support import NodeSupport, onnxruntime_text
+
+__all__ = ["OrtPlugin"]
+
+_log = logging.getLogger("aioinfer.ONNXRUNTIME")
+
+_CAPABILITIES = {
+    "FP64": DType.FLOAT64,
+    "FP32": DType.FLOAT32,
+    "FP16": DType.FLOAT16,
+    "BF16": DType.BFLOAT16,
+    "INT8": DType.INT8,
+}
+
+
+class OrtPlugin(Plugin):
+    """Runs models on onnxruntime; the device id says on which of its execution providers.
+
+    What a provider leaves is computed by onnxruntime's CPU provider, within the same session. One
+    session serves all shapes and all streams of a network.
+    """
+
+    properties: ClassVar[Sequence[Property[Any]]] = PROPERTIES
+
+    def __init__(self, core: CoreHandle, name: str) -> None:
+        super().__init__(core, name)
+        self._version = library_version()
+        self._providers = Providers(CPU_PROVIDER, available_providers(), _takes_nodes)
+        self._support = NodeSupport(Session)
+
+    def device_ids(self) -> list[str]:
+        return list(self._providers.by_id)
+
+    def full_device_name(self, device_id: str) -> str:
+        provider = self._providers.by_id[device_id or self.device_ids()[0]]
+        return f"onnxruntime {self._version} {provider} on {platform.machine()}"
+
+    def capabilities(self) -> list[str]:
+        found = [label for label, dtype in _CAPABILITIES.items() if self._computes(dtype)]
+        return [*found, "DYNAMIC"]
+
+    def _computes(self, dtype: DType) -> bool:
+        sample, settings = sample_model(dtype), SessionSettings(CPU_PROVIDER)
+        reasons = [self._support.find_reason(sample, node, settings) for node in sample.graph.nodes]
+        return not any(reasons)
+
+    def stream_range(self) -> tuple[int, int]:
+        return (1, max(2, allowed_cpus().count))
+
+    def check_values(self, config: Configuration) -> None:
+        if config["INFERENCE_PRECISION_HINT"] != "f32":
+            raise PropertyError(
+                f"{self.name} computes in the model's own types; leave INFERENCE_PRECISION_HINT at "
+                f"'f32' (given: {config['INFERENCE_PRECISION_HINT']!r}), or convert the model",
+                "INFERENCE_PRECISION_HINT",
+                self.name,
+            )
+        if config["PERF_COUNT"]:
+            raise PropertyError(
+                f"{self.name} cannot tell node times run by run; leave PERF_COUNT off and set "
+                f"{ORT_PROFILE_PREFIX.key} for onnxruntime's own profile, or measure on REFERENCE",
+                "PERF_COUNT",
+                self.name,
+            )
+
+    def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
+        from ...runtime.onnx_writer import oldest_opsets
+
+        transformed, report = super().transform_network(model, config)
+        transformed.opsets.update(oldest_opsets(transformed))
+        return transformed, report
+
+    def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
+        settings = self._settings_of(config, 1)
+        asked = (
+            (node.name, self._support.find_reason(model, node, settings))
+            for node in model.graph.nodes
+        )
+        return {name: reason for name, reason in asked if reason is not None}
+
+    def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        for shapes in config[INPUT_SHAPES]:
+            symbol_bindings(model.inputs, shapes)  # nothing to compile, and wrong ones are refused
+        streams = stream_count(config, self.stream_range()[1])
+        # The streams call one session and share its pool of threads.
+        threads = config["INFERENCE_NUM_THREADS"] or allowed_cpus().count
+        settings = self._settings_of(config, max(1, threads - streams + 1))
+        session = self._make_session(model, settings, config)
+        name = f"{self.name}.{config['DEVICE_ID']}"
+        return OrtNetwork(model, session, StreamsConfig(name, streams), config, self.core)
+
+    def _make_session(
+        self, model: Model, settings: SessionSettings, config: Configuration
+    ) -> Session:
+        try:
+            return Session(model, settings)
+        except Exception as error:
+            refused = error
+        # onnxruntime's rewrites can show its inference a contradiction in what would have run.
+        plain = dataclasses.replace(settings, optimization_level="DISABLE_ALL")
+        try:
+            session = Session(model, plain)
+        except Exception:
+            raise self._explain(refused, model, config) from refused
+        _log.warning(
+            "model %r is loaded on %s with ORT_GRAPH_OPTIMIZATION_LEVEL=DISABLE_ALL, because "
+            "onnxruntime cannot optimise it: %s",
+            model.name,
+            config.device,
+            onnxruntime_text(refused),
+        )
+        return session
+
+    def _settings_of(self, config: Configuration, thread_count: int) -> SessionSettings:
+        provider = self._providers.by_id[config["DEVICE_ID"]]
+        return settings_of(config, provider, thread_count)
+
+    def _explain(self, error: Exception, model: Model, config: Configuration) -> Exception:
+        for node, reason in self.find_unsupported(model, config).items():
+            return UnsupportedOpError(node, model.node(node).op, config.device, reason)
+        return NotSupportedError(
+            f"{config.device} cannot load model {model.name!r}: {onnxruntime_text(error)}; load it "
+            f"on another device such as REFERENCE"
+        )
+
+
+def _takes_nodes(provider: str) -> bool:
+    settings = SessionSettings(provider, config_entries=(RECORD_ASSIGNMENT,))
+    try:
+        return provider in Session(sample_model(), settings).providers_used()
+    except Exception:  # whatever keeps it from starting; onnxruntime has a class for each
+        return False

@@ -1,0 +1,213 @@
+"""An onnxruntime session around a model; the one file here that imports onnxruntime.
+
+Theory of operation. The model is written as a proto without its larger weights. onnxruntime gets
+their memory twice over: as external initializers, so that its optimiser can read them, and, on the
+CPU, as shared initializers, so that what the optimiser leaves as it is stays where it is. What a
+kernel repacks is a second copy all the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...errors import DeviceError
+from ...runtime.graph import DType, Model, TensorType, Value
+from .carriers import cast_of, is_native, memory_of, text_of
+from .properties import SessionSettings
+
+__all__ = ["CPU_PROVIDER", "Session", "Terminator", "available_providers", "library_version"]
+
+CPU_PROVIDER = "CPUExecutionProvider"
+"""The provider that every onnxruntime has, and that takes what another one leaves."""
+
+_EXTERNAL = 1  # TensorProto.EXTERNAL
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("onnxruntime")
+    except ImportError as error:
+        raise DeviceError(
+            f"onnxruntime cannot be imported ({error}); install it with "
+            f"'pip install aioinfer[onnxruntime]', or install another build of it yourself"
+        ) from error
+
+
+def library_version() -> str:
+    """Return the version of the installed onnxruntime; raises DeviceError if there is none."""
+    return str(_library().__version__)
+
+
+def available_providers() -> list[str]:
+    """List the execution providers that this onnxruntime was built with, its favourite first."""
+    return [str(name) for name in _library().get_available_providers()]
+
+
+class Terminator:
+    """Ends a run that is under way: onnxruntime looks at it before each node. For many runs."""
+
+    __slots__ = ("options",)
+
+    def __init__(self) -> None:
+        self.options = _library().RunOptions()
+
+    def terminate(self) -> None:
+        """End the run now under way, and every later one with these options; any thread."""
+        self.options.terminate = True
+
+
+class Session:
+    """One InferenceSession; keeps the weights alive that it shares with the model.
+
+    ``raw`` is onnxruntime's object. The constructor raises what onnxruntime raises. Any number of
+    threads may run it at once.
+    """
+
+    def __init__(self, model: Model, settings: SessionSettings) -> None:
+        from ...runtime.onnx_writer import write_model
+
+        proto = write_model(model, weights="external")
+        _forget_inner_types(proto.graph)
+        self._output_names = [_end_with_cast(proto, value) for value in model.outputs]
+        options = _session_options(settings)
+        self._weights = _give_weights(proto, model, options, settings.provider)
+        self._has_profile = bool(settings.profile_prefix)
+        providers = [(settings.provider, dict(settings.provider_options))]
+        if settings.provider != CPU_PROVIDER:
+            providers.append((CPU_PROVIDER, {}))
+        self.raw = _library().InferenceSession(
+            proto.SerializeToString(deterministic=True),
+            options,
+            providers=providers,
+            enable_fallback=0,
+        )
+        self._feeds = _feed_makers(model.inputs)
+        self._finishers = _finishers(model.outputs)
+
+    def run(self, inputs: Mapping[str, Any], terminator: Terminator) -> Sequence[Any]:
+        """Compute all outputs, in the model's order; they are the caller's. Blocks.
+
+        Raises what onnxruntime raises, also when the terminator ended it.
+        """
+        if self._feeds:
+            inputs = {**inputs, **{name: make(inputs[name]) for name, make in self._feeds.items()}}
+        results: list[Any] = self.raw.run(self._output_names, inputs, terminator.options)
+        for index, dtype in self._finishers:
+            results[index] = results[index].astype(dtype)
+        return results
+
+    def providers_used(self) -> set[str]:
+        """Name the providers that were given a node; needs ``RECORD_ASSIGNMENT``."""
+        return {part.ep_name for part in self.raw.get_provider_graph_assignment_info()}
+
+    def close(self) -> None:
+        """Write the profile, if there is one to write."""
+        if self._has_profile:
+            self.raw.end_profiling()
+
+
+def _forget_inner_types(graph: Any, is_body: bool = False) -> None:
+    """Leave inference to onnxruntime, which refuses a lenient model whose shapes it is told."""
+    del graph.value_info[:]
+    for output in graph.output if is_body else ():
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
+    for node in graph.node:
+        for attribute in node.attribute:
+            for body in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+                _forget_inner_types(body, is_body=True)
+                for scalar in body.input[:2] if node.op_type == "Loop" else ():
+                    scalar.type.tensor_type.shape.SetInParent()  # the count and the condition
+
+
+RECORD_ASSIGNMENT = ("session.record_ep_graph_assignment_info", "1")
+"""A configuration entry: remember which provider got which node."""
+
+
+def _session_options(settings: SessionSettings) -> Any:
+    library = _library()
+    options = library.SessionOptions()
+    levels, modes = library.GraphOptimizationLevel, library.ExecutionMode
+    options.graph_optimization_level = getattr(levels, f"ORT_{settings.optimization_level}")
+    options.execution_mode = modes.ORT_PARALLEL if settings.is_parallel else modes.ORT_SEQUENTIAL
+    options.intra_op_num_threads = settings.intra_op_threads
+    options.inter_op_num_threads = settings.inter_op_threads
+    options.log_severity_level = settings.log_severity
+    for key, text in settings.config_entries:
+        options.add_session_config_entry(key, text)
+    if settings.profile_prefix:
+        options.enable_profiling = True
+        options.profile_file_prefix = settings.profile_prefix
+    return options
+
+
+def _give_weights(proto: Any, model: Model, options: Any, provider: str) -> list[Any]:
+    names = [tensor.name for tensor in proto.graph.initializer if tensor.data_location == _EXTERNAL]
+    weights = [_raw_value(model.graph.initializers[name]) for name in names]
+    if not names:
+        return weights
+    options.add_external_initializers(names, weights)
+    if provider == CPU_PROVIDER:
+        for name, weight in zip(names, weights, strict=True):
+            options.add_initializer(name, weight)
+    return weights
+
+
+def _raw_value(value: Value) -> Any:
+    assert value.constant is not None  # an initializer
+    return _ort_value(value.constant, DType.of(value.constant.dtype))
+
+
+def _ort_value(array: Any, dtype: DType) -> Any:
+    memory = memory_of(array, dtype)
+    made = _library().OrtValue.ortvalue_from_numpy_with_onnx_type(memory, dtype.value)
+    made._numpy_obj = memory
+    return made
+
+
+def _feed_makers(inputs: Sequence[Value]) -> dict[str, Callable[[Any], Any]]:
+    makers: dict[str, Callable[[Any], Any]] = {}
+    for value in inputs:
+        dtype = _innermost_dtype(value)
+        if dtype is DType.STRING:
+            makers[value.name] = text_of
+        elif isinstance(value.type, TensorType) and not is_native(value.type.dtype):
+            makers[value.name] = _maker(value.type.dtype)
+    return makers
+
+
+def _maker(dtype: DType) -> Callable[[Any], Any]:
+    return lambda array: _ort_value(array, dtype)
+
+
+def _innermost_dtype(value: Value) -> DType | None:
+    inner = value.type
+    while inner is not None and not isinstance(inner, TensorType):
+        inner = inner.element
+    return None if inner is None else inner.dtype
+
+
+def _finishers(outputs: Sequence[Value]) -> list[tuple[int, Any]]:
+    return [
+        (index, value.type.dtype.numpy)
+        for index, value in enumerate(outputs)
+        if isinstance(value.type, TensorType) and not is_native(value.type.dtype)
+    ]
+
+
+def _end_with_cast(proto: Any, value: Value) -> str:
+    """Return the output's name; behind a Cast if onnxruntime cannot give its type to numpy."""
+    dtype = cast_of(value.type)
+    if dtype is None:
+        return value.name
+    name = f"{value.name} as {dtype.label}"
+    if all(output.name != name for output in proto.graph.output):
+        node = proto.graph.node.add(op_type="Cast", name=name, input=[value.name], output=[name])
+        attribute = node.attribute.add(name="to", i=dtype.value)
+        attribute.type = 2  # AttributeProto.INT
+        output = next(item for item in proto.graph.output if item.name == value.name)
+        output.name = name
+        output.type.tensor_type.elem_type = dtype.value
+    return name

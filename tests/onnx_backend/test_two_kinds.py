@@ -1,0 +1,58 @@
+"""onnx's backend suite cut between two devices that differ in what they support.
+
+Every other node goes to ONNXRUNTIME where it says that it can run it, the rest to REFERENCE: what a
+device does not refuse must load in any cut around it.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+
+import onnx
+import pytest
+
+import aioinfer
+from onnx_backend.cases import backend_cases, passing_names
+
+DEVICES = "ONNXRUNTIME,REFERENCE"
+LEAST_PARTITIONED_MODEL_COUNT = 370
+
+_partitioned: list[str] = []
+
+
+def _load(core: aioinfer.Core, proto: onnx.ModelProto) -> aioinfer.ExecutableNetwork:
+    model = core.read_model(proto)
+    answers = core.query_network(model, "ONNXRUNTIME")
+    names = [node.name for node in model.graph.nodes]
+    affinity = {
+        name: "REFERENCE" if index % 2 or not answers[name].supported else "ONNXRUNTIME"
+        for index, name in enumerate(names)
+    }
+    if len(names) > 1:
+        _partitioned.append(model.name)
+    return core.load_network(model, f"HETERO:{DEVICES}", {"AFFINITY": affinity})
+
+
+@functools.cache
+def _core() -> aioinfer.Core:
+    return aioinfer.Core()
+
+
+@functools.cache
+def _cases() -> dict[str, Callable[[], None]]:
+    return backend_cases(_load, _core())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _closed_core() -> Iterator[None]:
+    yield
+    _core().close()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", passing_names(f"HETERO:{DEVICES}"))
+def test_a_case_that_passes_uncut_passes_in_pieces(name: str) -> None:
+    _cases()[name]()
+
+
+def test_the_suite_was_really_cut() -> None:
+    assert len(_partitioned) >= LEAST_PARTITIONED_MODEL_COUNT

@@ -1,0 +1,11 @@
+"""ONNXRUNTIME shows the behaviour that every device must show."""
+
+import pytest
+
+import aioinfer
+from aioinfer.testing import ConformanceCase, conformance_cases
+
+
+@pytest.mark.parametrize("case", conformance_cases(), ids=str)
+def test_the_device_conforms(case: ConformanceCase, core: aioinfer.Core) -> None:
+    case.run(core, "ONNXRUNTIME")

@@ -1,0 +1,116 @@
+"""Spans and tallies: bounded, exact under threads, and true."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import aioinfer
+from aioinfer.errors import TensorError
+from aioinfer.executors import NOW, Lane, ManualExecutor
+from aioinfer.runtime.pipeline import Stage
+from aioinfer.runtime.tracing import Span, SpanRecorder
+from aioinfer.testing import MockDevices
+from unit.runtime.models import tiny_model
+
+X = np.array([[-1, 2, 3]], np.float32)
+STAGE = Stage("compute", ManualExecutor("CPU"), lambda _lane: NOW)
+
+
+def test_the_ring_keeps_the_latest_and_the_tally_counts_all() -> None:
+    recorder = SpanRecorder(capacity=3)
+    for run_id in range(10):
+        recorder.record(run_id, STAGE, Lane("CPU.0"), 100, 110, 150)
+    assert [span.run_id for span in recorder.spans()] == [7, 8, 9]
+    (tally,) = recorder.tallies()
+    assert (tally.stage, tally.executor, tally.count) == ("compute", "CPU", 10)
+    assert (tally.busy_ns, tally.queued_ns, tally.lane_count) == (400, 100, 1)
+
+
+def test_a_span_says_what_ran_where_and_when() -> None:
+    recorder = SpanRecorder()
+    recorder.record(7, STAGE, Lane("CPU.1"), 100, 110, 150)
+    assert recorder.spans() == [Span(7, "compute", "CPU", "CPU.1", 100, 110, 150)]
+
+
+def test_lanes_are_counted_per_executor() -> None:
+    recorder = SpanRecorder()
+    other = Stage("decode", STAGE.executor, STAGE.function)
+    for stage in (STAGE, other):
+        for lane in ("CPU.0", "CPU.1", "CPU.0"):
+            recorder.record(0, stage, Lane(lane), 0, 0, 1)
+    assert [(tally.stage, tally.lane_count) for tally in recorder.tallies()] == [
+        ("compute", 2),
+        ("decode", 2),
+    ]
+
+
+def test_tallies_are_a_copy() -> None:
+    recorder = SpanRecorder()
+    recorder.record(0, STAGE, Lane("CPU.0"), 0, 0, 1)
+    (before,) = recorder.tallies()
+    recorder.record(0, STAGE, Lane("CPU.0"), 0, 0, 1)
+    assert before.count == 1
+
+
+def test_tallies_are_exact_under_threads() -> None:
+    recorder = SpanRecorder(capacity=100)
+    stages = [Stage(name, STAGE.executor, STAGE.function) for name in "ab"]
+    failed: list[BaseException] = []
+
+    def record(number: int) -> None:
+        try:
+            for _ in range(2000):
+                recorder.record(number, stages[number % 2], Lane(f"CPU.{number}"), 1, 3, 8)
+                if number == 0:
+                    assert len(recorder.spans()) <= 100
+                    recorder.tallies()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=record, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    for tally in recorder.tallies():
+        assert (tally.count, tally.busy_ns, tally.queued_ns) == (6000, 30_000, 12_000)
+        assert tally.lane_count == 6
+    assert len(recorder.spans()) == 100
+
+
+def test_a_stage_that_fails_has_its_span_too(core: aioinfer.Core) -> None:
+    network = core.load_network(tiny_model(), "REFERENCE")
+    request = network.create_infer_request()
+    request.set_tensor("y", np.empty((1, 3), np.float32))
+    with pytest.raises(TensorError):
+        request.infer_sync(np.zeros((2, 3), np.float32))
+    assert [span.stage for span in network.trace()] == ["plan", "compute"]
+
+
+def test_spans_of_a_network_are_in_order_and_carry_the_requests_id(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    requests = [network.create_infer_request() for _ in range(3)]
+    for request in requests:
+        request.start_async(X)
+    held[0].held.release(2)
+    held[0].held.release()
+    spans = network.trace()
+    assert [span.run_id for span in spans] == [request.id for request in requests]
+    for span in spans:
+        assert (span.stage, span.executor, span.lane) == ("compute", "MOCK.0", "MOCK.0")
+        assert span.queued_ns <= span.started_ns <= span.ended_ns
+    assert spans[0].ended_ns <= spans[2].queued_ns, "the third had to wait for a slot"
+
+
+def test_each_network_has_spans_of_its_own(core: aioinfer.Core, held: MockDevices) -> None:
+    networks = [core.load_network(tiny_model(), f"MOCK.{index}") for index in range(2)]
+    networks[0].create_infer_request().start_async(X)
+    held[0].held.release()
+    assert len(networks[0].trace()) == 1
+    assert networks[1].trace() == []
