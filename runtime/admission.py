@@ -64,6 +64,11 @@ class AdmissionQueue(Generic[S, R]):
         """How many runs wait for a slot."""
         return len(self._waiting)
 
+    @property
+    def idle_count(self) -> int:
+        """How many slots no run has."""
+        return len(self._idle)
+
     def add_slots(self, slots: Iterable[S]) -> None:
         """Take in idle slots; before the first run."""
         self._idle.extend(slots)

@@ -2,9 +2,7 @@
 
 Theory of operation. A backend subclasses it and supplies slots: the places where runs live on the
 device, each with its stages. Every run, of a user's request, of the pool's, or of an outer network,
-goes through :meth:`ExecutableNetwork.start_run` into one admission queue. A run that gets a
-slot starts on the thread that called or that freed the slot; a run that is stopped while it waits
-never reaches the device. A slot is free again when its run's last token has fired.
+goes through :meth:`ExecutableNetwork.start_run` into one admission queue (``run_admission.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from time import monotonic, perf_counter_ns
+from time import perf_counter_ns
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from ..errors import (
@@ -34,21 +32,21 @@ from ..executors import (
     StreamsExecutor,
     TaskExecutor,
     Then,
-    hop,
     process_timer,
 )
 from ..executors.base import refuse_own_thread
 from ..executors.fork import ProcessMark
-from .admission import AdmissionQueue, Ticket
+from .admission import Ticket
 from .bindings import Bindings
 from .graph import Graph
 from .infer_request import InferRequest
-from .pipeline import GraphRun, PipelineRun, Stage, Stop
+from .pipeline import Stop
 from .properties import Configuration, Metric
+from .run_admission import RunAdmission, Slot
 from .shutdown import close_at_exit
 from .statistics import NetworkStatistics, StageStatistics
 from .tensor import Port
-from .tracing import Span, SpanRecorder, StageTally, busy_shares
+from .tracing import Span, StageTally, busy_shares
 
 if TYPE_CHECKING:
     from .plugin import CoreHandle
@@ -57,54 +55,6 @@ __all__ = ["ExecutableNetwork", "Slot"]
 
 _log = logging.getLogger("aioinfer")
 _numbers = itertools.count(1)
-
-
-class Slot:
-    """The device memory one run occupies, first stage to last token, and its stages.
-
-    The stage functions read ``bindings``, which are there while a run has the slot.
-    """
-
-    bindings: Bindings
-    stop: Stop
-    stages: Sequence[Stage] = ()
-
-    def start(
-        self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder
-    ) -> PipelineRun | GraphRun:
-        """Send the bindings through the stages; ``then`` comes exactly once. Returns the run."""
-        run = PipelineRun(self.stages, stop, then, recorder, self.bindings.run_id)
-        run.start(after)
-        return run
-
-    def release(self) -> None:
-        """(optional) Let go of what belonged to the run that has ended."""
-        del self.bindings, self.stop
-
-
-class _AdmittedRun:
-    """A run on its way through a network, from start_run to its last token."""
-
-    __slots__ = ("after", "bindings", "network", "run", "slot", "stop", "then")
-
-    def __init__(
-        self, network: ExecutableNetwork, bindings: Bindings, stop: Stop, after: Ready, then: Then
-    ) -> None:
-        self.network, self.bindings = network, bindings
-        self.stop, self.after, self.then = stop, after, then
-        self.slot: Slot | None = None
-        self.run: PipelineRun | GraphRun | None = None
-
-    def stopped(self) -> None:
-        self.network._drop(self)
-
-    def ended(self, ready: Ready, error: BaseException | None) -> None:
-        """The slot is freed by its own last token, before anybody is told."""
-        ready.when_ready(self._released)
-        hop(self.then, ready, error)
-
-    def _released(self, _late: BaseException | None) -> None:
-        self.network._release(self)
 
 
 class ExecutableNetwork(ABC):
@@ -134,20 +84,14 @@ class ExecutableNetwork(ABC):
         """Nodes of the file for which ``runtime_graph`` has none: passes made them needless."""
         self._core = core
         self._lock = threading.Lock()
-        self._all_ended = threading.Condition(self._lock)
-        self._admission: AdmissionQueue[Slot, _AdmittedRun] = AdmissionQueue()
-        self._slot_count = 0
-        self._runs: set[_AdmittedRun] = set()
-        self._open_request_count = 0
-        self._is_closed = False
+        self._admission = RunAdmission(f"{name!r} on {device}", self._closed_error)
+        self._closer = threading.RLock()
         self._is_released = False
         self._process = ProcessMark()
         self._request_ids = itertools.count()
         self._number = next(_numbers)
         self._idle_requests: list[InferRequest] = []
         self._outcomes: Counter[str] = Counter()
-        self._recorder = SpanRecorder()
-        self._first_run_ns = 0
         self._callback_executor: StreamsExecutor | None = None
         close_at_exit(self)
 
@@ -158,7 +102,6 @@ class ExecutableNetwork(ABC):
     def _provide_slots(self, slots: Sequence[Slot]) -> None:
         """Say where runs can live; called once by the backend, at the end of its constructor."""
         self._admission.add_slots(slots)
-        self._slot_count = len(slots)
 
     def _release_device(self) -> None:
         """(optional) Give back executors and memory; called once, when no run is left."""
@@ -176,8 +119,8 @@ class ExecutableNetwork(ABC):
     @property
     def optimal_request_count(self) -> int:
         """How many requests in flight keep the device busy; at least 1."""
-        wanted = self.config["PERFORMANCE_HINT_NUM_REQUESTS"]
-        return max(1, min(self._slot_count, wanted) if wanted else self._slot_count)
+        count, wanted = self._admission.slot_count, self.config["PERFORMANCE_HINT_NUM_REQUESTS"]
+        return max(1, min(count, wanted) if wanted else count)
 
     @property
     def has_perf_count(self) -> bool:
@@ -232,82 +175,20 @@ class ExecutableNetwork(ABC):
         Either raises (ClosedError) and has kept nothing, or calls ``then`` exactly once. Never
         blocks. For requests and for outer networks; users call ``infer``.
         """
-        run = _AdmittedRun(self, bindings, stop, after, then)
         self.refuse_if_closed()
-        with self._lock:
-            if self._is_closed:
-                raise self._closed_error()
-            self._runs.add(run)
-            if not self._first_run_ns:
-                self._first_run_ns = perf_counter_ns()
-            slot = run.slot = self._admission.offer(bindings.ticket, run)
-        if slot is None:
-            stop.when_set(run.stopped)
-        else:
-            hop(self._begin, run, slot)
-
-    def _begin(self, run: _AdmittedRun, slot: Slot) -> None:
-        slot.bindings, slot.stop = run.bindings, run.stop
-        if run.stop.error is not None:
-            run.ended(run.after, run.stop.error)
-            return
-        try:
-            started = slot.start(run.stop, run.after, run.ended, self._recorder)
-        except Exception as error:  # the backend's own; the run has not begun
-            run.ended(run.after, error)
-            return
-        with self._lock:
-            if run in self._runs:  # else it has ended meanwhile
-                run.run = started
-
-    def _drop(self, run: _AdmittedRun) -> None:
-        """End a stopped run that waits for a slot; one that has a slot ends by itself."""
-        with self._lock:
-            if not self._admission.drop(run):
-                return
-            self._forget(run)
-        hop(run.then, run.after, run.stop.error)
-
-    def _release(self, run: _AdmittedRun) -> None:
-        slot = run.slot
-        assert slot is not None
-        try:
-            slot.release()
-        except Exception:  # the backend's own; the next run must not wait for ever
-            _log.exception("a slot of network %r on %s cannot let go", self.name, self.device)
-        with self._lock:
-            self._forget(run)
-            following = self._admission.release(slot)
-            if following is not None:
-                following.slot = slot
-        if following is not None:
-            following.stop.forget(following.stopped)
-            hop(self._begin, following, slot)
-
-    def _forget(self, run: _AdmittedRun) -> None:
-        self._runs.discard(run)
-        run.run = None  # the two know each other, and would wait for the garbage collector
-        if not self._runs:
-            self._all_ended.notify_all()
+        self._admission.start(bindings, stop, after, then)
 
     def enter(self) -> None:
         """Count a request that has started: close waits until it, and its callback, are over."""
-        with self._lock:
-            self._open_request_count += 1
+        self._admission.enter()
 
     def leave(self) -> None:
         """Count a request that is over."""
-        with self._lock:
-            self._open_request_count -= 1
-            if not self._open_request_count:
-                self._all_ended.notify_all()
+        self._admission.leave()
 
     def place_of(self, bindings: Bindings) -> str:
         """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""
-        for run in list(self._runs):
-            if run.bindings is bindings:
-                return ", waiting for a slot" if run.run is None else f", {run.run.place}"
-        return ""
+        return self._admission.place_of(bindings)
 
     def count_outcome(self, error: BaseException | None) -> None:
         """Count a request that has ended; called by requests."""
@@ -339,9 +220,9 @@ class ExecutableNetwork(ABC):
         tallies = self._stage_tallies()
         with self._lock:
             outcomes = Counter(self._outcomes)
-            waiting = self._admission.waiting_count
-            running = len(self._runs) - waiting
-            started_ns = self._first_run_ns
+        waiting = self._admission.waiting_count
+        running = max(0, self._admission.run_count - waiting)
+        started_ns = self._admission.first_run_ns
         elapsed_ns = perf_counter_ns() - started_ns if started_ns else 0
         lane_counts = {tally.executor: tally.lane_count for tally in tallies}
         return NetworkStatistics(
@@ -358,12 +239,12 @@ class ExecutableNetwork(ABC):
         )
 
     def _stage_tallies(self) -> list[StageTally]:
-        return self._recorder.tallies()
+        return self._admission.recorder.tallies()
 
     def trace(self) -> list[Span]:
         """Return the latest spans, oldest first: which stage of which run ran where and when."""
         self.refuse_after_fork()
-        return self._recorder.spans()
+        return self._admission.recorder.spans()
 
     def explain(self) -> str:
         """Say in words which device runs which node, and why."""
@@ -427,7 +308,7 @@ class ExecutableNetwork(ABC):
     @property
     def is_closed(self) -> bool:
         """True once close was called, and in a forked child."""
-        return self._is_closed or not self._process.is_current
+        return self._admission.is_closed or not self._process.is_current
 
     def refuse_if_closed(self) -> None:
         """Raise ClosedError if it was closed, or was made before a fork."""
@@ -455,30 +336,21 @@ class ExecutableNetwork(ABC):
             return
         if not drain:
             self.abort()
-        self._is_closed = True
-        give_up_at = None if timeout_s is None else monotonic() + timeout_s
-        with self._lock:
-            while self._runs or self._open_request_count:
-                left_s = None if give_up_at is None else give_up_at - monotonic()
-                if left_s is not None and left_s <= 0:
-                    _log.warning("network %r was closed with runs on its device", self.name)
-                    return
-                self._all_ended.wait(left_s)
-            is_released, self._is_released = self._is_released, True
-        if not is_released:
-            self._release_device()
-            if self._callback_executor is not None:
-                self._core.executors.release(self._callback_executor)
+        self._admission.is_closed = True
+        if not self._admission.wait_until_over(timeout_s):
+            _log.warning("network %r was closed with runs on its device", self.name)
+            return
+        with self._closer:  # who comes second returns when the first is done
+            if not self._is_released:
+                self._is_released = True
+                self._release_device()
+                if self._callback_executor is not None:
+                    self._core.executors.release(self._callback_executor)
 
     def abort(self) -> None:
         """Refuse new runs, and end those under way with ClosedError; does not wait for them."""
-        if not self._process.is_current:
-            return
-        with self._lock:
-            self._is_closed = True
-            runs = list(self._runs)
-        for run in runs:
-            run.stop.set(ClosedError(f"network {self.name!r} was closed"))
+        if self._process.is_current:
+            self._admission.stop_all(lambda: ClosedError(f"network {self.name!r} was closed"))
 
     async def aclose(self, *, drain: bool = True) -> None:
         """Close without blocking the event loop."""
@@ -500,7 +372,7 @@ class ExecutableNetwork(ABC):
         await self.aclose()
 
     def __repr__(self) -> str:
-        state = "closed" if self.is_closed else f"{len(self._runs)} runs"
+        state = "closed" if self.is_closed else f"{self._admission.run_count} runs"
         return f"<{type(self).__name__} {self.name!r} on {self.device}: {state}>"
 
 

@@ -25,6 +25,7 @@ from ..errors import (
 )
 from ..executors import TimerHandle
 from ..executors.base import refuse_own_thread
+from ..executors.interrupt import held_interrupt
 from .bindings import NodeProfile
 from .completion import until
 from .request_run import Callback, RequestRun
@@ -315,12 +316,16 @@ class InferRequest:
             name: array for name, array in self._bound.items() if name not in self._input_names
         }
         run = RequestRun(self, network, bindings, callback)
-        with self._lock:
-            self._state = move(self._state, "start", f"request {self.id} of {network.name!r}")
-            self._run = run
-        network.enter()
-        self.userdata = userdata
-        run.begin(deadline_at)
+        with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
+            with self._lock:
+                self._state = move(self._state, "start", f"request {self.id} of {network.name!r}")
+                self._run = run
+            network.enter()
+            self.userdata = userdata
+            run.begin(deadline_at)
+        if interrupt.has_come:
+            run.cancel()
+            raise KeyboardInterrupt
         return run
 
     def _arrays(self, inputs: Any) -> dict[str, Any]:

@@ -88,11 +88,15 @@ class PlanCache(Generic[K, P]):
         return pending
 
     def build_now(self, key: K) -> P:
-        """Build a plan on this thread, for compiling ahead; raises what building raises."""
+        """Build a plan on this thread, for compiling ahead; raises what building raises.
+
+        There is room for all plans that were asked for ahead, however many.
+        """
         pending: PendingPlan[P] = PendingPlan()
         pending.deliver(self._build(key))
         with self._lock:
             self._plans[key] = pending
+            self._capacity = max(self._capacity, len(self._plans))
         return pending.plan
 
     def _fail(self, key: K, pending: PendingPlan[P], error: BaseException) -> None:

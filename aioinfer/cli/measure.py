@@ -7,15 +7,12 @@ error leaves what was measured so far.
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
-from types import FrameType
 from typing import Any, Protocol
 
+from ..executors.interrupt import held_interrupt
 from .inputs import InputSets
 
 __all__ = [
@@ -117,7 +114,7 @@ def measure_sync(request: SyncRequest, inputs: InputSets, measurement: Measureme
     Ctrl-C lets the inference under way finish and raises KeyboardInterrupt then; a second one
     raises it at once.
     """
-    with _held_interrupt() as interrupt:
+    with held_interrupt() as interrupt:
         measurement.start()
         while not interrupt.has_come and (number := measurement.take()) is not None:
             values = inputs.at(number)
@@ -150,34 +147,6 @@ async def measure_async(
                 tasks.create_task(work(request))
     except BaseExceptionGroup as group:
         raise _first_error(group) from None
-
-
-class _Interrupt:
-    """Notes the first SIGINT: raised amid the start of a run, it would leave that half made."""
-
-    def __init__(self) -> None:
-        self.has_come = False
-
-    def __call__(self, _number: int, _frame: FrameType | None) -> None:
-        if self.has_come:
-            raise KeyboardInterrupt
-        self.has_come = True
-
-
-@contextmanager
-def _held_interrupt() -> Iterator[_Interrupt]:
-    """Hold Ctrl-C back while the block runs, where it would raise KeyboardInterrupt."""
-    interrupt = _Interrupt()
-    before = signal.getsignal(signal.SIGINT)
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or before is not signal.default_int_handler:
-        yield interrupt
-        return
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield interrupt
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def run_on_event_loop(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ...errors import DeviceError, NotSupportedError
@@ -33,24 +33,27 @@ class AutoPlugin(VirtualPlugin):
 
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
         """Answer as the chosen device does; if none takes every node, as the first one there."""
-        choice = self._choose(model, config)
+        choice = _Choice(f"{self.name} for model {model.name!r}")
+        chosen = next(self._takers(model, config, choice), None)
         if not choice.answers:
             raise choice.error()
-        return choice.answers[choice.device or next(iter(choice.answers))]
+        return choice.answers[chosen or next(iter(choice.answers))]
 
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
-        choice = self._choose(model, config)
-        if choice.device is None:
-            raise choice.error()
-        _log.info("model %r goes to %s; %s", model.name, choice.device, choice.refusals or "")
-        return self.core.load_network(
-            model, choice.device, self.device_config(choice.device, config)
-        )
-
-    def _choose(self, model: Model, config: Configuration) -> _Choice:
         choice = _Choice(f"{self.name} for model {model.name!r}")
-        devices = self._candidates(config)
-        for device in devices:
+        for device in self._takers(model, config, choice):
+            try:
+                network = self.core.load_network(model, device, self.device_config(device, config))
+            except (DeviceError, NotSupportedError) as error:
+                choice.refusals.append(f"{device} cannot load it: {error}")
+                continue
+            _log.info("model %r goes to %s; %s", model.name, device, choice.refusals or "")
+            return network
+        raise choice.error()
+
+    def _takers(self, model: Model, config: Configuration, choice: _Choice) -> Iterator[str]:
+        """Name the devices that say yes to every node, in order; notes why others do not."""
+        for device in self._candidates(config):
             try:
                 self.core.resolve_device(device)
             except DeviceError as error:
@@ -59,11 +62,10 @@ class AutoPlugin(VirtualPlugin):
             values = self.device_config(device, config)
             answers = choice.answers[device] = self.core.query_network(model, device, values)
             refused = _refused(answers)
-            if not refused:
-                choice.device = device
-                break
-            choice.refusals.append(f"{device} refuses {_listed(refused)}")
-        return choice
+            if refused:
+                choice.refusals.append(f"{device} refuses {_listed(refused)}")
+            else:
+                yield device
 
     def _candidates(self, config: Configuration) -> list[str]:
         """List the devices to try; raises DeviceError for a listed one that nobody has heard of."""
@@ -79,10 +81,9 @@ class AutoPlugin(VirtualPlugin):
 
 @dataclass
 class _Choice:
-    """Which device it is, or why it is none."""
+    """What the devices answered, and why those that were tried did not take the model."""
 
     where: str
-    device: str | None = None
     answers: dict[str, SupportMap] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
 

@@ -141,7 +141,7 @@ def _check_names(
     for name in given:
         if name in known:
             continue
-        hint = nearest(name, known) or "; constants have no affinity, each device gets its own"
+        hint = nearest(name, known) or "; only compute nodes have one, constants follow their users"
         if name in inner_nodes:
             hint = "; it is in the body of a node, so give the affinity to the node around it"
         raise PropertyError(f"HETERO: AFFINITY names no node {name!r}{hint}", "AFFINITY", "HETERO")

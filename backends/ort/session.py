@@ -83,6 +83,8 @@ class Session:
             providers=providers,
             enable_fallback=0,
         )
+        # The checks of InferenceSession.run cost a third of a small run, and all were made before.
+        self._run = getattr(self.raw, "_sess", self.raw).run
         self._feeds = _feed_makers(model.inputs)
         self._finishers = _finishers(model.outputs)
 
@@ -93,7 +95,7 @@ class Session:
         """
         if self._feeds:
             inputs = {**inputs, **{name: make(inputs[name]) for name, make in self._feeds.items()}}
-        results: list[Any] = self.raw.run(self._output_names, inputs, terminator.options)
+        results: list[Any] = self._run(self._output_names, inputs, terminator.options)
         for index, dtype in self._finishers:
             results[index] = results[index].astype(dtype)
         return results

@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import GraphError, TensorError
 from ...runtime.graph import Node, SequenceType, TensorType, Value
 
-__all__ = ["CONTROL_FLOW", "Body", "ControlFlow", "Run"]
+__all__ = ["BODIES", "CONTROL_FLOW", "Body", "ControlFlow", "Run"]
 
 Array = np.ndarray[Any, Any]
 
@@ -192,6 +192,14 @@ CONTROL_FLOW: dict[tuple[str, str], Callable[[Node, Mapping[str, Body]], Control
     ("", "Scan"): Scan,
     ("", "SequenceMap"): SequenceMap,
 }
+
+BODIES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "If"): ("then_branch", "else_branch"),
+    ("", "Loop"): ("body",),
+    ("", "Scan"): ("body",),
+    ("", "SequenceMap"): ("body",),
+}
+"""The attributes in which each has its graphs."""
 
 
 def _truth(value: Any, where: str) -> bool:

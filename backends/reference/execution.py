@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...errors import GraphError, TensorError
+from ...errors import AioInferError, GraphError, TensorError
 from ...runtime.graph import Graph, Node, Value
 from ...runtime.operators import Operator
 from .control_flow import CONTROL_FLOW, Body, ControlFlow, Run
@@ -56,14 +56,16 @@ class _Step:
     def run(self, values: list[Any], run: Run) -> None:
         given = [values[slot] for slot in self.inputs]
         made: Sequence[Any]
-        if self.kernel is None:
-            assert self.flow is not None
-            made = self.flow(given, run)
-        else:
-            try:
+        try:
+            if self.kernel is None:
+                assert self.flow is not None
+                made = self.flow(given, run)
+            else:
                 made = self.kernel(*given)
-            except Exception as error:
-                raise explain(error, self.name, self.op, given) from error
+        except Exception as error:
+            if self.kernel is None and isinstance(error, AioInferError):
+                raise  # it comes from a node of a body, and names that one
+            raise explain(error, self.name, self.op, given) from error
         if len(made) < self.needed_count:
             raise TensorError(
                 f"{self.op} (node {self.name!r}) gave {len(made)} outputs where "
@@ -197,18 +199,15 @@ class _Planner:
 
     def _plan_node(self, node: Node) -> _Step:
         inputs = [self._slot(value) for value in node.inputs]
-        kernel, flow = None, None
-        if self._find_kernel.runs_bodies_of(node):
-            flow = CONTROL_FLOW[node.domain, node.op_type](
-                node,
-                {
-                    key: self._plan_body(attribute, inputs)
-                    for key, attribute in node.attributes.items()
-                    if isinstance(attribute, Graph)
-                },
-            )
-        else:
-            kernel = self._find_kernel(node)
+        try:
+            kernel, flow = self._bind(node, inputs)
+        except AioInferError:
+            raise
+        except Exception as error:
+            raise GraphError(
+                f"{node.op} (node {node.name!r}) cannot be compiled, its attributes or inputs are "
+                f"not what the operator has: {error!r}"
+            ) from error
         used = [value for value in node.outputs if value.uses or value.is_graph_output]
         return _Step(
             kernel,
@@ -221,6 +220,16 @@ class _Planner:
             node.op,
             node.fused_from,
         )
+
+    def _bind(self, node: Node, inputs: list[int]) -> tuple[Operator | None, ControlFlow | None]:
+        if not self._find_kernel.runs_bodies_of(node):
+            return self._find_kernel(node), None
+        bodies = {
+            key: self._plan_body(attribute, inputs)
+            for key, attribute in node.attributes.items()
+            if isinstance(attribute, Graph)
+        }
+        return None, CONTROL_FLOW[node.domain, node.op_type](node, bodies)
 
     def _plan_body(self, body: Graph, inputs: list[int]) -> Body:
         """Plan a body; what it captures is put behind the node's inputs."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedOpError
-from ...runtime.graph import Node, TensorType
+from ...runtime.graph import Graph, Node, TensorType
 from ...runtime.operators import (
     Operator,
     OperatorError,
@@ -16,7 +16,7 @@ from ...runtime.operators import (
     find_unsupported,
     make_operator,
 )
-from .control_flow import CONTROL_FLOW
+from .control_flow import BODIES, CONTROL_FLOW
 from .kernels import find_kernel
 
 __all__ = ["ExtensionKernel", "KernelFinder"]
@@ -68,6 +68,9 @@ class KernelFinder:
         if (node.domain, node.op_type) in self._extensions:
             return None
         if self.runs_bodies_of(node):
+            for name in BODIES[node.domain, node.op_type]:
+                if not isinstance(node.attributes.get(name), Graph):
+                    return f"it has no graph {name!r}"
             for body in node.bodies():
                 for inner in body.nodes:
                     reason = self.find_unsupported(inner)

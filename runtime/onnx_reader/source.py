@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
 from ...errors import ModelError
 
@@ -94,7 +95,26 @@ def _checked(proto: onnx.ModelProto, path: Path | None) -> Source:
         raise ModelError(
             "has no graph or no IR version: it is not an ONNX model, or is truncated or damaged"
         )
+    _check_text(proto)
     # Newer IR versions only add fields, which the parser skips; onnx's C++ part refuses the number.
     proto.ir_version = min(proto.ir_version, onnx.IR_VERSION)
     del proto.training_info[:]
     return Source(proto, path)
+
+
+def _check_text(proto: onnx.ModelProto) -> None:
+    """Raise ModelError for a name that is no text: protobuf gives it as bytes, or not at all."""
+    waiting: list[Message] = [proto]
+    while waiting:
+        message = waiting.pop()
+        for field, value in message.ListFields():
+            items = (value,) if isinstance(value, str | bytes | Message) else value
+            if field.type == FieldDescriptor.TYPE_MESSAGE:
+                waiting.extend(items)
+            elif field.type == FieldDescriptor.TYPE_STRING:
+                for item in items:
+                    if not isinstance(item, str):
+                        raise ModelError(
+                            f"has a {message.DESCRIPTOR.name} whose {field.name} {item!r} is not "
+                            f"UTF-8; the file is damaged"
+                        )

@@ -255,6 +255,6 @@ def test_every_run_settles_once(
     assert sum(counted) == sum(world.start_counts)
     for part in (network, *getattr(network, "networks", ())):
         assert part._admission.waiting_count == 0
-        assert len(part._admission._idle) == part._slot_count
-        assert part._runs == set()
-        assert part._open_request_count == 0
+        assert part._admission.idle_slot_count == part._admission.slot_count
+        assert part._admission.run_count == 0
+        assert part._admission.open_request_count == 0

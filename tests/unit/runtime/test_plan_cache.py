@@ -63,3 +63,15 @@ def test_a_closed_compiler_fails_the_token() -> None:
     cache: PlanCache[int, int] = PlanCache(lambda key: key, compiler)
     assert "closed" in str(cache.request(1).error)
     assert len(cache) == 0
+
+
+def test_plans_that_were_asked_for_ahead_do_not_push_each_other_out() -> None:
+    compiler = ManualExecutor("compile")
+    built: list[int] = []
+    cache: PlanCache[int, int] = PlanCache(lambda key: built.append(key) or key, compiler, 2)
+    for key in range(5):
+        cache.build_now(key)
+    cache.request(5)
+    compiler.release()
+    assert len(cache) == 5
+    assert built == [0, 1, 2, 3, 4, 5]

@@ -406,3 +406,34 @@ def test_an_interrupt_of_asyncio_run_cancels_what_is_awaited(tmp_path: Path) -> 
         """,
         tmp_path,
     )
+
+
+@SIGNALS
+def test_interrupts_amid_the_start_of_runs_lose_no_slot(tmp_path: Path) -> None:
+    run_script(
+        """
+        core = aioinfer.Core()
+        network = core.load_network(model(), "REFERENCE")
+        main, is_over, interrupts = threading.main_thread().ident, threading.Event(), 0
+
+        def interrupt():
+            while not is_over.wait(0.0005):
+                signal.pthread_kill(main, signal.SIGINT)
+
+        sender = threading.Thread(target=interrupt)
+        sender.start()
+        while interrupts < 200:
+            try:
+                while True:
+                    network.create_infer_request().infer_sync(X)
+            except KeyboardInterrupt:
+                interrupts += 1
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        is_over.set()
+        sender.join()
+        assert network._admission.wait_until_over(20.0), network
+        assert network._admission.idle_slot_count == network._admission.slot_count
+        core.close()
+        """,
+        tmp_path,
+    )

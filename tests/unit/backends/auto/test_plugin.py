@@ -9,8 +9,11 @@ import pytest
 import aioinfer
 from aioinfer.backends.auto.plugin import DEFAULT_ORDER
 from aioinfer.errors import DeviceError, NotSupportedError, PropertyError
+from aioinfer.runtime.executable_network import ExecutableNetwork
+from aioinfer.runtime.graph import Model
 from aioinfer.runtime.plugin import CoreHandle, Plugin
-from aioinfer.testing import MockDevices
+from aioinfer.runtime.properties import Configuration
+from aioinfer.testing import MockDevices, MockPlugin
 from unit.backends.hetero.small_graphs import graph
 
 MODEL = graph("a@0 = Relu(p)\nb@0 = Neg(a)", "b")
@@ -47,6 +50,17 @@ def test_a_device_that_is_not_there_is_passed_over(core: aioinfer.Core) -> None:
     core.register_plugin("CUDA", cannot_start)
     assert core.load_network(MODEL).device == "REFERENCE.0"
     assert core.load_network(MODEL, "AUTO:CUDA,REFERENCE.7,REFERENCE.1").device == "REFERENCE.1"
+
+
+def test_a_device_that_says_yes_and_cannot_load_is_passed_over(core: aioinfer.Core) -> None:
+    class Liar(MockPlugin):
+        def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+            raise NotSupportedError("out of registers")
+
+    core.register_plugin("CPU", lambda handle, name: Liar(handle, name, MockDevices(1).devices))
+    assert core.load_network(MODEL).device == "REFERENCE.0"
+    with pytest.raises(NotSupportedError, match="CPU cannot load it: out of registers"):
+        core.load_network(MODEL, "AUTO:CPU")
 
 
 def test_if_nobody_takes_it_the_error_has_every_reason(
