@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-import signal
+import _signal  # type: ignore[import-not-found]
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
+from typing import Any, Self
+
+# The module signal spends microseconds of every run on making enums of what these give.
+_get_handler, _set_handler = _signal.getsignal, _signal.signal
 
 
 class Interrupt:
-    """Notes the first SIGINT; a second one raises KeyboardInterrupt at once."""
+    """Notes the first SIGINT; a second one raises KeyboardInterrupt at once. A ``with`` block."""
+
+    __slots__ = ("_before", "has_come")
 
     def __init__(self) -> None:
         self.has_come = False
+        self._before: Any = None
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
         if self.has_come:
             raise KeyboardInterrupt
         self.has_come = True
+
+    def __enter__(self) -> Self:
+        if can_interrupt():
+            self._before = _set_handler(_signal.SIGINT, self)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._before is not None:
+            _set_handler(_signal.SIGINT, self._before)
 
 
 def can_interrupt() -> bool:
@@ -27,20 +41,11 @@ def can_interrupt() -> bool:
     Event loops that handle SIGINT themselves are not interrupted in the middle of a call.
     """
     return (
-        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        _get_handler(_signal.SIGINT) is _signal.default_int_handler
         and threading.current_thread() is threading.main_thread()
     )
 
 
-@contextmanager
-def held_interrupt() -> Iterator[Interrupt]:
+def held_interrupt() -> Interrupt:
     """Hold SIGINT back while the block runs, where it would raise; whoever uses it raises after."""
-    interrupt = Interrupt()
-    if not can_interrupt():
-        yield interrupt
-        return
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield interrupt
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return Interrupt()

@@ -10,10 +10,10 @@ import onnx.helper
 
 from ...errors import ModelError
 from ..graph import Model, check_graph
-from ..onnx_writer.inference import with_inferred_types
 from ..onnx_writer.native import start_helper
 from .builder import build_graph
-from .conversion import convert, normalize_opsets
+from .conversion import convert, is_newest, normalize_opsets
+from .declared_types import infer_afresh
 from .functions import inline_functions
 from .naming import Origins, name_nodes
 from .source import ModelSource, Source, load_source, source_label
@@ -55,9 +55,12 @@ def _read(source: Source) -> Model:
     normalize_opsets(proto)
     order_nodes(proto)
     name_nodes(proto.graph.node, origins)
-    proto = convert(inline_functions(proto, origins), origins)
+    proto = inline_functions(proto, origins)
+    if proto.graph.value_info and not is_newest(proto):
+        proto = infer_afresh(proto)  # the converter believes what the file says
+    proto = convert(proto, origins)
     name_unused_outputs(proto)
-    proto = with_inferred_types(proto)
+    proto = infer_afresh(proto)
     graph = build_graph(proto.graph, weights, origins)
     check_graph(graph)
     opsets = {item.domain: item.version for item in proto.opset_import}

@@ -12,7 +12,7 @@ from ..onnx_writer.native import convert_version
 from .naming import Origins, Snapshot, restore_names
 from .structure import all_nodes, all_tensors
 
-__all__ = ["convert", "normalize_opsets", "read_opsets"]
+__all__ = ["convert", "is_newest", "normalize_opsets", "read_opsets"]
 
 _UNKNOWN_DOMAIN = "aioinfer.unknown"
 _UNKNOWN_DTYPE_KEY = "aioinfer.float8e8m0"
@@ -76,16 +76,21 @@ def _domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
+def is_newest(model: onnx.ModelProto) -> bool:
+    """True if its standard operators, if it has any, are of the newest opset that onnx knows."""
+    target = onnx.defs.onnx_opset_version()
+    return read_opsets(model).get("", target) == target
+
+
 def convert(model: onnx.ModelProto, origins: Origins) -> onnx.ModelProto:
     """Bring a model to the newest standard opset that onnx knows; the model itself is used up.
 
     Functions are inlined, all nodes have names; afterwards, too. Operators that were never in the
     standard are left as they are. Raises ModelError where onnx's converter cannot.
     """
-    target = onnx.defs.onnx_opset_version()
-    version = next((item.version for item in model.opset_import if not item.domain), target)
-    if version == target:
+    if is_newest(model):
         return model
+    target, version = onnx.defs.onnx_opset_version(), read_opsets(model)[""]
     snapshot, symbols = Snapshot.of(model.graph), known_symbols(model)
     _hide_unknown_operators(model, version)
     _hide_unknown_dtypes(model)

@@ -5,6 +5,7 @@ more, how many values crossed) may not fall.
 """
 
 import functools
+import os
 from collections.abc import Callable, Iterator
 
 import onnx
@@ -12,6 +13,11 @@ import pytest
 
 import aioinfer
 from onnx_backend.cases import backend_cases, passing_names
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("AIOINFER_CONFORMANCE_DEVICE", "REFERENCE") != "REFERENCE",
+    reason="only with REFERENCE, whose devices it is about",
+)
 
 DEVICES = ("REFERENCE.0", "REFERENCE.1")
 LEAST_PARTITIONED_MODEL_COUNT = 370

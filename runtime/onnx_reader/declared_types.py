@@ -1,0 +1,125 @@
+"""What a file says of the types of values between its nodes, weighed against what onnx infers.
+
+Theory of operation. A file's word on a value that one of ONNX's own operators makes is worth
+nothing where inference tells something else: it is stale, or the file is damaged, and a pass that
+believed it would compute wrong shapes. So all such types are taken out before inference. What comes
+back is the element type of values of which inference tells nothing, and for outputs of the model,
+which are a promise to its users, the lengths and symbols that inference leaves open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import onnx
+
+from ..graph import Dim, OptionalType, SequenceType, TensorType, ValueType
+from ..onnx_writer.inference import with_inferred_types
+from ..onnx_writer.types import fill_type, type_from_proto
+from .structure import body_protos
+
+__all__ = ["infer_afresh"]
+
+_STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml"})
+
+
+def infer_afresh(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Infer all types from the inputs of the model on; the model itself is used up.
+
+    Domains are normalised. Values of other operators keep the types that the file gives them.
+    """
+    declared = _take_out(model.graph, is_main=True)
+    inferred = with_inferred_types(model)
+    _put_back(inferred.graph, declared)
+    return inferred
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """What was taken out of one graph, by name, and out of the bodies of its nodes, in order."""
+
+    inner: dict[str, ValueType | None] = field(default_factory=dict)
+    promised: dict[str, ValueType | None] = field(default_factory=dict)
+    bodies: list[_Declared] = field(default_factory=list)
+
+
+def _take_out(graph: onnx.GraphProto, *, is_main: bool) -> _Declared:
+    declared = _Declared()
+    ours = [node for node in graph.node if node.domain in _STANDARD_DOMAINS]
+    made = {name for node in ours for name in node.output}
+    for index in reversed(range(len(graph.value_info))):
+        info = graph.value_info[index]
+        if info.name in made:
+            declared.inner[info.name] = _type_of(info)
+            del graph.value_info[index]
+    for info in graph.output:
+        if info.name in made:
+            types = declared.promised if is_main else declared.inner
+            types[info.name] = _type_of(info)
+            info.ClearField("type")
+    for info in () if is_main else graph.input:
+        declared.inner[info.name] = _type_of(info)
+        info.ClearField("type")
+    declared.bodies.extend(_take_out(body, is_main=False) for body in _bodies(graph))
+    return declared
+
+
+def _put_back(graph: onnx.GraphProto, declared: _Declared) -> None:
+    infos = {info.name: info for info in (*graph.value_info, *graph.output, *graph.input)}
+    for name, known in declared.inner.items():
+        info = infos.get(name) or graph.value_info.add(name=name)
+        if _type_of(info) is None:
+            info.ClearField("type")
+            fill_type(info.type, _without_lengths(known))
+    for name, known in declared.promised.items():
+        found = _type_of(infos[name])
+        infos[name].ClearField("type")
+        fill_type(infos[name].type, _promise(found, known))
+    for body, inner in zip(_bodies(graph), declared.bodies, strict=True):
+        _put_back(body, inner)
+
+
+def _bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    for node in graph.node:
+        for _, body in body_protos(node):
+            yield body
+
+
+def _type_of(info: onnx.ValueInfoProto) -> ValueType | None:
+    return type_from_proto(info.type, f"value {info.name!r}")
+
+
+def _without_lengths(known: ValueType | None) -> ValueType | None:
+    if known is None:
+        return None
+    if isinstance(known, TensorType):
+        return TensorType(known.dtype)
+    element = _without_lengths(known.element)
+    return SequenceType(element) if isinstance(known, SequenceType) else OptionalType(element)
+
+
+def _promise(found: ValueType | None, known: ValueType | None) -> ValueType | None:
+    """Fill in what inference leaves open; the file's symbols go before inferred ones."""
+    if found is None or known is None:
+        return found or known
+    if isinstance(found, TensorType) and isinstance(known, TensorType):
+        if found.dtype is not known.dtype or known.shape is None:
+            return found
+        if found.shape is None:
+            return known
+        if len(found.shape) != len(known.shape):
+            return found
+        pairs = zip(found.shape, known.shape, strict=True)
+        return TensorType(found.dtype, tuple(_promised_dim(*pair) for pair in pairs))
+    if isinstance(found, SequenceType) and isinstance(known, SequenceType):
+        return SequenceType(_promise(found.element, known.element))
+    if isinstance(found, OptionalType) and isinstance(known, OptionalType):
+        return OptionalType(_promise(found.element, known.element))
+    return found
+
+
+def _promised_dim(found: Dim, known: Dim) -> Dim:
+    if found is None or (isinstance(found, str) and isinstance(known, str)):
+        return known
+    return found
