@@ -12,16 +12,17 @@ _get_handler, _set_handler = _signal.getsignal, _signal.signal
 
 
 class Interrupt:
-    """Notes the first SIGINT; a second one raises KeyboardInterrupt at once. A ``with`` block."""
+    """Notes SIGINT; an impatient one raises KeyboardInterrupt at the second. A ``with`` block."""
 
-    __slots__ = ("_before", "has_come")
+    __slots__ = ("_before", "_is_impatient", "has_come")
 
-    def __init__(self) -> None:
+    def __init__(self, is_impatient: bool) -> None:
         self.has_come = False
+        self._is_impatient = is_impatient
         self._before: Any = None
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
-        if self.has_come:
+        if self.has_come and self._is_impatient:
             raise KeyboardInterrupt
         self.has_come = True
 
@@ -46,6 +47,9 @@ def can_interrupt() -> bool:
     )
 
 
-def held_interrupt() -> Interrupt:
-    """Hold SIGINT back while the block runs, where it would raise; whoever uses it raises after."""
-    return Interrupt()
+def held_interrupt(*, is_impatient: bool = False) -> Interrupt:
+    """Hold SIGINT back while the block runs, where it would raise; whoever uses it raises after.
+
+    ``is_impatient`` is for long blocks: there a second SIGINT raises at once.
+    """
+    return Interrupt(is_impatient)

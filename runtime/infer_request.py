@@ -90,7 +90,8 @@ class InferRequest:
         try:
             answered.wait()
         except BaseException:  # an interrupt of the waiting thread
-            run.cancel()
+            with held_interrupt():
+                run.cancel()
             raise
         return run.outcome()
 
@@ -323,8 +324,9 @@ class InferRequest:
             network.enter()
             self.userdata = userdata
             run.begin(deadline_at)
+            if interrupt.has_come:
+                run.cancel()
         if interrupt.has_come:
-            run.cancel()
             raise KeyboardInterrupt
         return run
 

@@ -114,7 +114,7 @@ def measure_sync(request: SyncRequest, inputs: InputSets, measurement: Measureme
     Ctrl-C lets the inference under way finish and raises KeyboardInterrupt then; a second one
     raises it at once.
     """
-    with held_interrupt() as interrupt:
+    with held_interrupt(is_impatient=True) as interrupt:
         measurement.start()
         while not interrupt.has_come and (number := measurement.take()) is not None:
             values = inputs.at(number)

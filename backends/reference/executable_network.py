@@ -25,6 +25,7 @@ from ...runtime.plan_cache import PendingPlan, PlanCache
 from ...runtime.plugin import CoreHandle
 from ...runtime.properties import INPUT_SHAPES, NUM_STREAMS, Configuration, stream_count
 from ...runtime.tensor import ports_of, shape_signature
+from .capacity import refuse_what_cannot_fit
 from .execution import Steps, compile_steps
 from .finder import KernelFinder
 
@@ -103,6 +104,7 @@ class ReferenceNetwork(ExecutableNetwork):
         }
         model, _ = specialize_with_report(self._model, shapes, passes_with(self._extensions))
         infer_extension_types(model, self._extensions)
+        refuse_what_cannot_fit(model.graph)
         return compile_steps(model.graph, self._finder)
 
     def request_plan(self, inputs: dict[str, Any]) -> PendingPlan[Steps]:

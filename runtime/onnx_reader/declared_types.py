@@ -3,8 +3,9 @@
 Theory of operation. A file's word on a value that one of ONNX's own operators makes is worth
 nothing where inference tells something else: it is stale, or the file is damaged, and a pass that
 believed it would compute wrong shapes. So all such types are taken out before inference. What comes
-back is the element type of values of which inference tells nothing, and for outputs of the model,
-which are a promise to its users, the lengths and symbols that inference leaves open.
+back is the element type of values of which inference tells nothing, and the lengths and symbols
+that it leaves open where they are a promise: for outputs of the model, and for what goes into and
+out of a body and is no state of a loop, since a loop without iterations has no other word on it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def infer_afresh(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Domains are normalised. Values of other operators keep the types that the file gives them.
     """
-    declared = _take_out(model.graph, is_main=True)
+    declared = _take_out(model.graph)
     inferred = with_inferred_types(model)
     _put_back(inferred.graph, declared)
     return inferred
@@ -44,10 +45,12 @@ class _Declared:
     bodies: list[_Declared] = field(default_factory=list)
 
 
-def _take_out(graph: onnx.GraphProto, *, is_main: bool) -> _Declared:
+def _take_out(graph: onnx.GraphProto, node: onnx.NodeProto | None = None) -> _Declared:
+    """Take the types out of a graph, or of a body of this node."""
     declared = _Declared()
-    ours = [node for node in graph.node if node.domain in _STANDARD_DOMAINS]
-    made = {name for node in ours for name in node.output}
+    carried = _carried_names(node, graph)
+    ours = [inside for inside in graph.node if inside.domain in _STANDARD_DOMAINS]
+    made = {name for inside in ours for name in inside.output}
     for index in reversed(range(len(graph.value_info))):
         info = graph.value_info[index]
         if info.name in made:
@@ -55,14 +58,29 @@ def _take_out(graph: onnx.GraphProto, *, is_main: bool) -> _Declared:
             del graph.value_info[index]
     for info in graph.output:
         if info.name in made:
-            types = declared.promised if is_main else declared.inner
+            types = declared.inner if info.name in carried else declared.promised
             types[info.name] = _type_of(info)
             info.ClearField("type")
-    for info in () if is_main else graph.input:
-        declared.inner[info.name] = _type_of(info)
+    for info in () if node is None else graph.input:
+        types = declared.inner if info.name in carried else declared.promised
+        types[info.name] = _type_of(info)
         info.ClearField("type")
-    declared.bodies.extend(_take_out(body, is_main=False) for body in _bodies(graph))
+    declared.bodies.extend(_take_out(body, owner) for owner, body in _bodies(graph))
     return declared
+
+
+def _carried_names(node: onnx.NodeProto | None, body: onnx.GraphProto) -> set[str]:
+    """Name the states of a loop: their lengths are those of what is given to it."""
+    if node is None or node.op_type not in ("Loop", "Scan"):
+        return set()
+    first_input, first_output = (2, 1) if node.op_type == "Loop" else (0, 0)
+    scanned = [item.i for item in node.attribute if item.name == "num_scan_inputs"]
+    count = len(node.input) - (2 if node.op_type == "Loop" else sum(scanned))
+    states = [
+        *body.input[first_input : first_input + count],
+        *body.output[first_output : first_output + count],
+    ]
+    return {info.name for info in states}
 
 
 def _put_back(graph: onnx.GraphProto, declared: _Declared) -> None:
@@ -76,14 +94,14 @@ def _put_back(graph: onnx.GraphProto, declared: _Declared) -> None:
         found = _type_of(infos[name])
         infos[name].ClearField("type")
         fill_type(infos[name].type, _promise(found, known))
-    for body, inner in zip(_bodies(graph), declared.bodies, strict=True):
+    for (_, body), inner in zip(_bodies(graph), declared.bodies, strict=True):
         _put_back(body, inner)
 
 
-def _bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+def _bodies(graph: onnx.GraphProto) -> Iterator[tuple[onnx.NodeProto, onnx.GraphProto]]:
     for node in graph.node:
         for _, body in body_protos(node):
-            yield body
+            yield node, body
 
 
 def _type_of(info: onnx.ValueInfoProto) -> ValueType | None:

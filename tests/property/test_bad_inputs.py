@@ -144,7 +144,7 @@ def _as_matrix(array: np.ndarray) -> np.ndarray:
 
 GOOD: dict[str, Callable[[np.ndarray], Any]] = {
     "as it is": lambda array: array,
-    "Fortran order": np.asfortranarray,
+    "Fortran order": lambda array: np.array(array, order="F"),
     "sliced": _sliced,
     "backwards": _backwards,
     "read-only": _read_only,
@@ -201,7 +201,8 @@ def test_any_layout_and_class_gives_the_right_answer(
         name: GOOD[data.draw(st.sampled_from(list(GOOD)), label=name)](array)
         for name, array in feed.items()
     }
-    in_order = data.draw(st.booleans())
+    # A list for a network with one input is that input, as nested numbers.
+    in_order = len(feed) > 1 and data.draw(st.booleans())
     _check_answer(case, list(given_inputs.values()) if in_order else given_inputs, feed)
 
 
