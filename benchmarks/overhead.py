@@ -1,9 +1,10 @@
 """What awaiting costs: a network of ONNXRUNTIME against run_in_executor over the same session.
 
 A tiny perceptron (1x16 -> 32 -> 8), so that nearly all of the time is the way to the session and
-back. Four ways in turn, round by round, so that other work on the machine falls on all alike:
-``network.infer``, ``request.infer``, ``loop.run_in_executor`` with the loop's default threads, and
-with one, as the network has one stream. Ratios are medians of the rounds' ratios.
+back. The ways take turns, round by round, so that other work on the machine falls on all alike:
+``network.infer`` and ``request.infer`` as they come (short runs stay on the loop's thread) and with
+INLINE_THRESHOLD_US=0 (each run goes to a worker), ``loop.run_in_executor`` with the loop's default
+threads, and with one, as the network has one stream. Ratios are medians of the rounds' ratios.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import platform
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -39,19 +41,36 @@ MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 LOOPS: dict[str, MakeLoop] = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
+WAYS = {
+    "network": "network.infer",
+    "request": "request.infer",
+    "network_hop": "network.infer, by a worker",
+    "request_hop": "request.infer, by a worker",
+    "executor": "run_in_executor",
+    "pool": "run_in_executor, one thread",
+    "session": "the session alone",
+}
+OURS = ("network", "request", "network_hop", "request_hop")
+
+
 @dataclass(frozen=True)
 class Row:
-    """Microseconds per request, and how often cheaper ours are than run_in_executor."""
+    """Microseconds per request, and how many times cheaper ours are than run_in_executor.
+
+    With one task the time per request is its latency, and ``p50`` holds the median ones.
+    """
 
     loop: str
     task_count: int
-    network_us: float
-    request_us: float
-    executor_us: float
-    pool_us: float
-    session_us: float
-    network_ratio: float
-    request_ratio: float
+    us: dict[str, float]
+    ratios: dict[str, float]
+    p50_us: dict[str, float]
+
+    def flat(self) -> dict[str, object]:
+        """Return it as the runner of all benchmarks wants it."""
+        named = {"us": self.us, "ratio": self.ratios, "p50_us": self.p50_us}
+        numbers = {f"{way}_{unit}": of[way] for unit, of in named.items() for way in of}
+        return {"loop": self.loop, "task_count": self.task_count, **numbers}
 
 
 def perceptron(seed: int = 0) -> onnx.ModelProto:
@@ -88,58 +107,86 @@ async def time_us(calls: list[Call], request_count: int) -> float:
     return (time.perf_counter() - began_s) / request_count * 1e6
 
 
-async def rounds(
-    network: aioinfer.ExecutableNetwork,
-    session: onnxruntime.InferenceSession,
-    task_count: int,
-    request_count: int,
-    round_count: int,
-) -> dict[str, list[float]]:
+async def p50_us(call: Call, request_count: int) -> float:
+    """Time requests one by one; the median in microseconds."""
+    times_ns = []
+    for _ in range(request_count):
+        began_ns = time.perf_counter_ns()
+        await call()
+        times_ns.append(time.perf_counter_ns() - began_ns)
+    return median(times_ns) / 1e3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much is measured."""
+
+    task_count: int
+    request_count: int
+    round_count: int
+
+
+def ways_of(
+    networks: dict[str, aioinfer.ExecutableNetwork], pool: ThreadPoolExecutor, task_count: int
+) -> dict[str, list[Call]]:
+    """List each way's calls, one for each task."""
     loop = asyncio.get_running_loop()
     given = {"x": np.ones((1, 16), np.float32)}
-    names = [output.name for output in session.get_outputs()]
-    requests = [network.create_infer_request() for _ in range(task_count)]
-    times: dict[str, list[float]] = {"session": []}
+    session = networks[""].session  # type: ignore[attr-defined]
+    ways: dict[str, list[Call]] = {}
+    for suffix, network in networks.items():
+        requests = [network.create_infer_request() for _ in range(task_count)]
+        ways["network" + suffix] = [partial(network.infer, given)] * task_count
+        ways["request" + suffix] = [partial(request.infer, given) for request in requests]
+    for way, threads in (("executor", None), ("pool", pool)):
+        call = partial(loop.run_in_executor, threads, session.run, ["y"], given)
+        ways[way] = [call] * task_count
+    return ways
+
+
+async def rounds(
+    networks: dict[str, aioinfer.ExecutableNetwork], setting: Setting
+) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Measure each way in each round; and once the latencies, if there is one task."""
+    count, tasks = setting.request_count, setting.task_count
+    given = {"x": np.ones((1, 16), np.float32)}
+    run = networks[""].session.run  # type: ignore[attr-defined]
+    times: dict[str, list[float]] = {way: [] for way in WAYS}
+    latencies: dict[str, list[float]] = {way: [] for way in WAYS if way != "session"}
     with ThreadPoolExecutor(max_workers=1) as pool:
-        ways: dict[str, list[Call]] = {
-            "network": [lambda: network.infer(given)] * task_count,
-            "request": [lambda request=request: request.infer(given) for request in requests],
-            "executor": [lambda: loop.run_in_executor(None, session.run, names, given)]
-            * task_count,
-            "pool": [lambda: loop.run_in_executor(pool, session.run, names, given)] * task_count,
-        }
+        ways = ways_of(networks, pool, tasks)
         for calls in ways.values():
-            await time_us(calls, max(task_count, request_count // 10))
-        for number in range(round_count):
-            order = list(ways) if number % 2 else list(reversed(ways))
-            for way in order:
+            await time_us(calls, max(tasks, count // 10))
+        for number in range(setting.round_count):
+            for way in list(ways) if number % 2 else reversed(ways):
                 gc.collect()
-                times.setdefault(way, []).append(await time_us(ways[way], request_count))
+                times[way].append(await time_us(ways[way], count))
+                if tasks == 1:
+                    latencies[way].append(await p50_us(ways[way][0], count // 4 or 1))
             began_s = time.perf_counter()
-            for _ in range(request_count):
-                session.run(names, given)
-            times["session"].append((time.perf_counter() - began_s) / request_count * 1e6)
-    return times
+            for _ in range(count):
+                run(["y"], given)
+            times["session"].append((time.perf_counter() - began_s) / count * 1e6)
+    return times, {way: median(found) for way, found in latencies.items() if found}
 
 
-def measure(loop: str, task_count: int, request_count: int, round_count: int) -> Row:
+def measure(loop: str, setting: Setting) -> Row:
+    config = {"INFERENCE_NUM_THREADS": 1}
     with (
         aioinfer.Core() as core,
-        core.load_network(perceptron(), "ONNXRUNTIME", {"INFERENCE_NUM_THREADS": 1}) as network,
+        core.load_network(perceptron(), "ONNXRUNTIME", config) as network,
+        core.load_network(
+            perceptron(), "ONNXRUNTIME", {**config, "INLINE_THRESHOLD_US": 0}
+        ) as hopping,
         asyncio.Runner(loop_factory=LOOPS[loop]) as runner,
     ):
-        session = network.session  # type: ignore[attr-defined]
-        times = runner.run(rounds(network, session, task_count, request_count, round_count))
+        times, latencies = runner.run(rounds({"": network, "_hop": hopping}, setting))
     return Row(
         loop=loop,
-        task_count=task_count,
-        network_us=median(times["network"]),
-        request_us=median(times["request"]),
-        executor_us=median(times["executor"]),
-        pool_us=median(times["pool"]),
-        session_us=median(times["session"]),
-        network_ratio=ratio(times["executor"], times["network"]),
-        request_ratio=ratio(times["executor"], times["request"]),
+        task_count=setting.task_count,
+        us={way: median(found) for way, found in times.items()},
+        ratios={way: ratio(times["executor"], times[way]) for way in OURS},
+        p50_us=latencies,
     )
 
 
@@ -148,23 +195,23 @@ def ratio(theirs: list[float], ours: list[float]) -> float:
 
 
 def table_of(rows: list[Row]) -> Table:
+    """One column for each loop and number of tasks, so that it fits 80 columns."""
     table = Table(title="microseconds per request of a tiny perceptron", box=SIMPLE)
-    table.add_column("loop")
-    for title in (
-        "tasks",
-        "network.infer",
-        "request.infer",
-        "run_in_executor",
-        "same, own pool",
-        "session alone",
-        "times cheaper",
-    ):
-        table.add_column(title, justify="right")
+    table.add_column("")
     for row in rows:
-        times = (row.network_us, row.request_us, row.executor_us, row.pool_us, row.session_us)
-        cheaper = f"{row.network_ratio:.2f} / {row.request_ratio:.2f}"
-        texts = [f"{time_us:.1f}" for time_us in times]
-        table.add_row(row.loop, str(row.task_count), *texts, cheaper)
+        tasks = "1 task" if row.task_count == 1 else f"{row.task_count} tasks"
+        table.add_column(f"{row.loop}\n{tasks}", justify="right")
+    for way, title in WAYS.items():
+        table.add_row(title, *(f"{row.us[way]:.1f}" for row in rows))
+    table.add_section()
+    table.add_row("times cheaper than run_in_executor")
+    for way in OURS:
+        table.add_row(f"  {WAYS[way]}", *(f"{row.ratios[way]:.2f}" for row in rows))
+    table.add_section()
+    table.add_row("median latency of one")
+    for way in ("network", "request", "network_hop", "executor"):
+        texts = (f"{row.p50_us[way]:.1f}" if row.p50_us else "" for row in rows)
+        table.add_row(f"  {WAYS[way]}", *texts)
     return table
 
 
@@ -178,7 +225,7 @@ def main() -> None:
     if min(*arguments.tasks, arguments.requests, arguments.rounds) < 1:
         parser.error("--tasks, --requests and --rounds take numbers from 1 on")
     rows = [
-        measure(loop, task_count, arguments.requests, arguments.rounds)
+        measure(loop, Setting(task_count, arguments.requests, arguments.rounds))
         for loop in LOOPS
         for task_count in arguments.tasks
     ]
@@ -192,7 +239,7 @@ def main() -> None:
             "onnxruntime": onnxruntime.__version__,
             "requests": arguments.requests,
             "rounds": arguments.rounds,
-            "rows": [asdict(row) for row in rows],
+            "rows": [row.flat() for row in rows],
         }
         arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 

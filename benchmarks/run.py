@@ -33,7 +33,7 @@ CASES = sorted(
     for file in FOLDER.glob("*.py")
     if file.stem != "run" and "--json" in file.read_text(encoding="utf-8")
 )
-PEERS = ("aioinfer", "numpy", "onnx", "onnxruntime", "openvino", "uvloop")
+PEERS = ("aioinfer", "numpy", "onednn-cpu-gomp", "onnx", "onnxruntime", "openvino", "uvloop")
 TIMES = ("_s", "_ms", "_us")
 
 Row = dict[str, Any]

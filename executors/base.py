@@ -27,10 +27,12 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import Context
 from typing import Any, Self
 
 from ..errors import AioInferError
 from .threads import hop as hop
+from .threads import hop_now as hop_now
 from .threads import is_own_thread as is_own_thread
 from .threads import mark_own_thread as mark_own_thread
 from .threads import must_not_block as must_not_block
@@ -223,14 +225,18 @@ class Lane:
 
     ``name`` is unique in its executor and names the row of a timeline; ``thread_count`` is how many
     threads a kernel may use there; ``local`` is for what belongs to the stream (an arena) and is
-    touched only by functions that run on it.
+    touched only by functions that run on it. ``context`` is what its functions see of context
+    variables where they run on threads of others; None says that they see the thread's own.
     """
 
-    __slots__ = ("index", "local", "name", "thread_count")
+    __slots__ = ("context", "index", "local", "name", "thread_count")
 
-    def __init__(self, name: str, index: int = 0, thread_count: int = 1) -> None:
+    def __init__(
+        self, name: str, index: int = 0, thread_count: int = 1, context: Context | None = None
+    ) -> None:
         self.name, self.index, self.thread_count = name, index, thread_count
         self.local: dict[Any, Any] = {}
+        self.context = context
 
     def __repr__(self) -> str:
         return f"<Lane {self.name!r}>"
@@ -252,6 +258,23 @@ class TaskExecutor(ABC):
 
         Any thread; never blocks. Raises ClosedError, and keeps nothing, after close.
         """
+
+    @property
+    def is_idle(self) -> bool:
+        """(optional) True if it has nothing to do; out of date as soon as it is read."""
+        return False
+
+    def borrow_lane(self) -> Lane | None:
+        """(optional) Lend a lane on which the calling thread may run functions itself, now.
+
+        None says that work has to go through ``run``, as it does here. Whoever gets a lane gives it
+        back with ``return_lane``, on the same thread and soon. Never blocks.
+        """
+        return None
+
+    def return_lane(self, lane: Lane) -> None:
+        """(with ``borrow_lane``) Take back a lane that was lent."""
+        raise AioInferError(f"{lane!r} was not lent by {self!r}; give it back where it came from")
 
     @abstractmethod
     def close(self) -> None:

@@ -29,6 +29,13 @@ class ImmediateExecutor(TaskExecutor):
         else:
             self._parking.park(after, partial(run_here, function, self._lane, then), then)
 
+    def borrow_lane(self) -> Lane | None:
+        """Lend its lane to anybody while it is open, because that is where it calls anyway."""
+        return self._lane if self._parking.is_open else None
+
+    def return_lane(self, lane: Lane) -> None:
+        """Do nothing: the lane belongs to nobody in particular."""
+
     def close(self, *, drain: bool = True) -> None:
         """Refuse new work, and wait until every accepted function has been started by its token.
 

@@ -9,6 +9,10 @@ out of the queue is what decides who, so it happens exactly once.
 
 Work whose token has not fired is parked and counts as accepted. The thread that fires the token
 only puts it into the queue.
+
+Beside the workers' lanes there is one for threads that call functions themselves
+(:meth:`StreamsExecutor.borrow_lane`). It has an index and a context of its own and is lent to one
+thread at a time, and to none that would overtake what is in the queue.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -83,7 +88,10 @@ class StreamsExecutor(TaskExecutor):
         )
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
         self._parking = Parking(f"executor {config.name!r}")
+        self._caller_lane = Lane(f"{config.name}.caller", config.stream_count, 1, Context())
+        self._caller_lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._working: set[int] = set()
         self._lock = threading.Lock()  # of the threads' start and end; never held in run's hot path
         self._has_started = False
         self._is_told_to_stop = False
@@ -108,6 +116,28 @@ class StreamsExecutor(TaskExecutor):
             self._put(function, then)
         else:
             self._parking.park(after, partial(self._put, function, then), then)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._working and self._queue.empty()
+
+    def borrow_lane(self) -> Lane | None:
+        """Lend the callers' lane, for kernels of one thread; pair it with ``return_lane``.
+
+        None if another thread has it, if work is in the queue, or after close. Never blocks.
+        """
+        if (
+            self._queue.empty()
+            and not self._is_told_to_stop
+            and self._caller_lock.acquire(blocking=False)
+        ):
+            return self._caller_lane
+        return None
+
+    def return_lane(self, lane: Lane) -> None:
+        if lane is not self._caller_lane:
+            super().return_lane(lane)
+        self._caller_lock.release()
 
     def close(self, *, drain: bool = True) -> None:
         """Refuse new work, finish what was accepted, and join the threads; twice is fine.
@@ -175,10 +205,12 @@ class StreamsExecutor(TaskExecutor):
         mark_own_thread()
         self._choose_cpus(lane)
         while (work := self._queue.get()) is not None:
+            self._working.add(lane.index)
             try:
                 run_here(work[0], lane, work[1])
             except BaseException:
                 _log.exception("a continuation on %r raised; its run may never settle", lane)
+            self._working.discard(lane.index)
             del work  # an idle worker keeps nothing alive
 
     def _choose_cpus(self, lane: Lane) -> None:

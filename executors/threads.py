@@ -9,15 +9,17 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import RequestStateError
+
+T = TypeVar("T")
 
 
 class _ThreadState(threading.local):
     """What each thread knows about itself."""
 
-    hops: deque[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+    hops: deque[tuple[Callable[..., Any], tuple[Any, ...]]] | None = None
     is_own = False
 
 
@@ -31,22 +33,43 @@ def hop(function: Callable[..., None], *args: Any) -> None:
     it still run, and then it is raised from the outermost call.
     """
     hops = _thread.hops
-    if hops is not None:
+    if hops is None:
+        _run(function, args)
+    else:
         hops.append((function, args))
-        return
-    hops = _thread.hops = deque(((function, args),))
+
+
+def hop_now(function: Callable[..., T], *args: Any) -> T | None:
+    """Call it on this thread as a hop, and return its result; None where it would have to wait.
+
+    That is inside another hop, and on aioinfer's own threads. The function must not raise.
+    """
+    if _thread.hops is not None or _thread.is_own:
+        return None
+    return _run(function, args)
+
+
+def _run(function: Callable[..., T], args: tuple[Any, ...]) -> T | None:
+    result: T | None = None
+    hops: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+    _thread.hops = hops
     raised: BaseException | None = None
     try:
+        try:
+            result = function(*args)
+        except BaseException as error:
+            raised = error
         while hops:
-            function, args = hops.popleft()
+            following, args = hops.popleft()
             try:
-                function(*args)
+                following(*args)
             except BaseException as error:
                 raised = raised or error
     finally:
         _thread.hops = None
     if raised is not None:
         raise raised
+    return result
 
 
 def mark_own_thread() -> None:

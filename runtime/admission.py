@@ -5,9 +5,8 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
 from operator import index
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ..errors import PropertyError
 
@@ -24,8 +23,7 @@ def next_age() -> int:
     return next(_ages)
 
 
-@dataclass(frozen=True, order=True)
-class Ticket:
+class Ticket(NamedTuple):
     """A run's place in every queue it waits in: by priority, then age. Lower goes first."""
 
     negative_priority: int
@@ -38,7 +36,7 @@ class Ticket:
         Raises PropertyError for what is no whole number.
         """
         try:
-            return cls(-index(priority), next_age())
+            return tuple.__new__(cls, (-index(priority), next(_ages)))
         except TypeError:
             raise PropertyError(
                 f"priority is {priority!r}; give a whole number: a higher one goes first, and 0 is "
@@ -73,6 +71,10 @@ class AdmissionQueue(Generic[S, R]):
         """Take in idle slots; before the first run."""
         self._idle.extend(slots)
 
+    def take(self) -> S | None:
+        """Give out an idle slot, if there is one; then no run waits."""
+        return self._idle.pop() if self._idle else None
+
     def offer(self, ticket: Ticket, run: R) -> S | None:
         """Give the run an idle slot, or None: it waits now."""
         if self._idle:
@@ -83,7 +85,7 @@ class AdmissionQueue(Generic[S, R]):
 
     def release(self, slot: S) -> R | None:
         """Take a slot back and name the run that has it now; None: it is idle."""
-        while self._heap:
+        while self._waiting:
             _, number, run = heapq.heappop(self._heap)
             if self._waiting.get(run) == number:
                 del self._waiting[run]

@@ -16,13 +16,19 @@ __all__ = ["Bindings", "NodeProfile"]
 
 @dataclass(frozen=True)
 class NodeProfile:
-    """The time of one executed node; ``original_nodes`` are the file's nodes it stands for."""
+    """The time of one executed node; ``original_nodes`` are the file's nodes it stands for.
+
+    ``implementation`` and ``layout`` are the device's own words for what computed it and how its
+    result lies in memory; empty where the device has none.
+    """
 
     name: str
     op: str
     original_nodes: tuple[str, ...]
     start_ns: int
     end_ns: int
+    implementation: str = ""
+    layout: str = ""
 
     @property
     def real_time_s(self) -> float:

@@ -3,19 +3,22 @@
 Theory of operation. A thread that ends a run posts a function to the loop of whoever awaits it.
 Each loop has one :class:`LoopWaker`: a deque and an "awake" flag. The first post wakes the loop, by
 ``call_soon_threadsafe`` on asyncio or ``TrioToken.run_sync_soon`` on trio; the posts that come
-before the loop gets there ride along. A loop that was closed drops the answer, and nothing else.
+before the loop gets there ride along. A worker that has more to do puts the wake-up off a little.
+A loop that was closed drops the answer, and nothing else.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
+import types
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
-__all__ = ["until"]
+__all__ = ["let_loop_turn", "must_end", "until"]
 
 Register = Callable[[Callable[[], None]], None]
 
@@ -47,7 +50,32 @@ async def until(register: Register, on_cancel: Callable[[], None]) -> None:
         raise
 
 
+async def let_loop_turn() -> None:
+    """Suspend until the loop has gone round once: other tasks, timers and input come first."""
+    if _on_trio():
+        import trio
+
+        await trio.lowlevel.checkpoint()
+    else:
+        await _suspend()
+
+
+@types.coroutine
+def _suspend() -> Generator[None, None, None]:
+    yield  # what an asyncio task takes for "go on with me in the next round"
+
+
+def must_end() -> bool:
+    """True in a trio task that its next await would end; asyncio ends tasks that suspend."""
+    if "trio" not in sys.modules or not _on_trio():
+        return False
+    import trio
+
+    return trio.current_effective_deadline() == -math.inf
+
+
 def _on_trio() -> bool:
+    """True inside a trio task; trio is not imported to find out."""
     if "trio" not in sys.modules:
         return False
     import trio

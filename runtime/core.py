@@ -92,7 +92,9 @@ class Core:
         """
         plugin, config_of = self._plugin(device)
         configuration = config_of(config)
-        network = plugin.load_network(self.read_model(model), configuration)
+        wanted = self.read_model(model)
+        wanted.is_disposable = wanted is not model
+        network = plugin.load_network(wanted, configuration)
         return self._keep(network)
 
     async def load_network_async(

@@ -11,17 +11,14 @@ import itertools
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from ..errors import (
     ClosedError,
-    DeadlineExceededError,
     NotSupportedError,
     PropertyError,
-    RequestCancelledError,
     TensorError,
     nearest,
 )
@@ -38,18 +35,24 @@ from ..executors.base import refuse_own_thread
 from ..executors.fork import ProcessMark
 from .admission import Ticket
 from .bindings import Bindings
+from .completion import must_end
 from .graph import Graph
 from .infer_request import InferRequest
+from .inline_gate import InlineGate
+from .inline_route import InlineRoute
+from .inline_turn import threads
+from .input_checker import InputChecker
 from .pipeline import Stop
-from .properties import Configuration, Metric
+from .properties import INLINE_THRESHOLD_US, Configuration, Metric
 from .run_admission import RunAdmission, Slot
 from .shutdown import close_at_exit
-from .statistics import NetworkStatistics, StageStatistics
+from .statistics import NetworkStatistics, statistics_of
 from .tensor import Port
 from .tracing import Span, StageTally, busy_shares
 
 if TYPE_CHECKING:
     from .plugin import CoreHandle
+    from .shape_plans import ShapePlans
 
 __all__ = ["ExecutableNetwork", "Slot"]
 
@@ -82,8 +85,15 @@ class ExecutableNetwork(ABC):
         """What deadlines are counted by; a test may put a VirtualTimer here."""
         self.removed_nodes: tuple[str, ...] = ()
         """Nodes of the file for which ``runtime_graph`` has none: passes made them needless."""
+        self.check_inputs = InputChecker(self.inputs, name).check
+        """Turns what a caller gave into name -> array, or raises TensorError."""
+        self.inline_route: InlineRoute | None = None
+        """The way of short runs that stay on their callers' threads; None: all runs go to slots."""
+        self._has_perf_count = bool(config["PERF_COUNT"])
         self._core = core
         self._lock = threading.Lock()
+        self._plans: ShapePlans[Any] | None = None
+        """Set by a backend that compiles per shape; for the statistics."""
         self._admission = RunAdmission(f"{name!r} on {device}", self._closed_error)
         self._closer = threading.RLock()
         self._is_released = False
@@ -91,7 +101,6 @@ class ExecutableNetwork(ABC):
         self._request_ids = itertools.count()
         self._number = next(_numbers)
         self._idle_requests: list[InferRequest] = []
-        self._outcomes: Counter[str] = Counter()
         self._callback_executor: StreamsExecutor | None = None
         close_at_exit(self)
 
@@ -102,6 +111,18 @@ class ExecutableNetwork(ABC):
     def _provide_slots(self, slots: Sequence[Slot]) -> None:
         """Say where runs can live; called once by the backend, at the end of its constructor."""
         self._admission.add_slots(slots)
+        threshold_us = self.config.get(INLINE_THRESHOLD_US.key, 0)
+        if threshold_us and slots and all(slot.may_run_inline for slot in slots):
+            gate = self._admission.gate = InlineGate(self.inputs, threshold_us)
+            self.inline_route = InlineRoute(
+                self._admission, gate, slots[0].stages[-1].executor, self._request_ids.__next__
+            )
+
+    def _abandon(self) -> None:
+        """Give the device back when the constructor fails; for backends, instead of closing."""
+        self._admission.is_closed = True
+        self._is_released = True
+        self._release_device()
 
     def _release_device(self) -> None:
         """(optional) Give back executors and memory; called once, when no run is left."""
@@ -125,7 +146,7 @@ class ExecutableNetwork(ABC):
     @property
     def has_perf_count(self) -> bool:
         """True if node times are recorded."""
-        return bool(self.config["PERF_COUNT"])
+        return self._has_perf_count
 
     def create_infer_request(self) -> InferRequest:
         """Make a request of its own; any number of them may be in flight."""
@@ -144,7 +165,16 @@ class ExecutableNetwork(ABC):
 
         ``outputs``: arrays of the caller to write into, by name. Otherwise as InferRequest.infer.
         """
-        self.refuse_if_closed()
+        route = self.inline_route
+        is_plain = outputs is None and deadline_s is None and type(priority) is int
+        if route is not None and is_plain and not must_end():
+            self.refuse_if_closed()
+            turn = threads.turn
+            results = route.infer(self.check_inputs(inputs), turn, self.has_perf_count)
+            if results is not None:
+                if turn.is_over:
+                    await turn.give_way()
+                return results
         if outputs is not None and not isinstance(outputs, Mapping):
             raise TensorError(
                 f"outputs is a mapping name -> array to write into, not {type(outputs).__name__}"
@@ -154,8 +184,9 @@ class ExecutableNetwork(ABC):
         except IndexError:
             request = self.create_infer_request()
         try:
-            for name, array in (outputs or {}).items():
-                request.set_tensor(name, array)
+            if outputs is not None:
+                for name, array in outputs.items():
+                    request.set_tensor(name, array)
             return await request.infer(inputs, deadline_s=deadline_s, priority=priority)
         finally:
             request.when_idle(self._pool)
@@ -166,8 +197,10 @@ class ExecutableNetwork(ABC):
 
     def bindings(self, run_id: int, inputs: dict[str, Any], priority: int) -> Bindings:
         """Make the bindings of a run of this network, with a place in all queues."""
-        profile: list[Any] | None = [] if self.has_perf_count else None
-        return Bindings(inputs, Ticket.of(priority), run_id, profile=profile)
+        bindings = Bindings(inputs, Ticket.of(priority), run_id, {}, {})
+        if self.has_perf_count:
+            bindings.profile = []
+        return bindings
 
     def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
         """Send a run to the device as soon as a slot is free; like ``TaskExecutor.run``.
@@ -192,34 +225,22 @@ class ExecutableNetwork(ABC):
 
     def count_outcome(self, error: BaseException | None) -> None:
         """Count a request that has ended; called by requests."""
-        if error is None:
-            outcome = "finished"
-        elif isinstance(error, RequestCancelledError):
-            outcome = "cancelled"
-        elif isinstance(error, DeadlineExceededError):
-            outcome = "expired"
-        elif isinstance(error, ClosedError):
-            outcome = "aborted"
-        else:
-            outcome = "failed"
-        with self._lock:
-            self._outcomes[outcome] += 1
+        self._admission.count_outcome(error)
 
     @property
     def callback_executor(self) -> TaskExecutor:
         """The one thread on which the callbacks of this network's requests run, in turn."""
         with self._lock:
             if self._callback_executor is None:
-                config = StreamsConfig(name=f"callbacks.{self.name}#{self._number}")
+                config = StreamsConfig(f"callbacks.{self.name}#{self._number}")
                 self._callback_executor = self._core.executors.acquire(config)
             return self._callback_executor
 
     def statistics(self) -> NetworkStatistics:
         """Return a frozen picture of what the network has done so far."""
         self.refuse_after_fork()
-        tallies = self._stage_tallies()
-        with self._lock:
-            outcomes = Counter(self._outcomes)
+        tallies, plans = self._stage_tallies(), self._plans
+        outcomes = self._admission.outcomes()
         waiting = self._admission.waiting_count
         running = max(0, self._admission.run_count - waiting)
         started_ns = self._admission.first_run_ns
@@ -234,8 +255,10 @@ class ExecutableNetwork(ABC):
             waiting_run_count=waiting,
             running_run_count=running,
             elapsed_s=elapsed_ns / 1e9,
-            stages=tuple(_stage_statistics(tally) for tally in tallies),
+            stages=tuple(statistics_of(tally) for tally in tallies),
             busy_shares=busy_shares(tallies, elapsed_ns, lane_counts),
+            compiled_plan_count=0 if plans is None else plans.build_count,
+            compile_s=0.0 if plans is None else plans.build_s,
         )
 
     def _stage_tallies(self) -> list[StageTally]:
@@ -312,7 +335,7 @@ class ExecutableNetwork(ABC):
 
     def refuse_if_closed(self) -> None:
         """Raise ClosedError if it was closed, or was made before a fork."""
-        if self.is_closed:
+        if self._admission.is_closed or not self._process.is_current:
             raise self._closed_error()
 
     def refuse_after_fork(self) -> None:
@@ -374,15 +397,3 @@ class ExecutableNetwork(ABC):
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"{self._admission.run_count} runs"
         return f"<{type(self).__name__} {self.name!r} on {self.device}: {state}>"
-
-
-def _stage_statistics(tally: StageTally) -> StageStatistics:
-    count = max(1, tally.count)
-    return StageStatistics(
-        stage=tally.stage,
-        executor=tally.executor,
-        count=tally.count,
-        busy_s=tally.busy_ns / 1e9,
-        mean_service_s=tally.busy_ns / count / 1e9,
-        mean_queue_s=tally.queued_ns / count / 1e9,
-    )

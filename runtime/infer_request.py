@@ -25,12 +25,13 @@ from ..errors import (
 )
 from ..executors import TimerHandle
 from ..executors.base import refuse_own_thread
-from ..executors.interrupt import held_interrupt
+from ..executors.interrupt import can_interrupt, held_interrupt
 from .bindings import NodeProfile
-from .completion import until
+from .completion import must_end, until
+from .inline_turn import InlineTurn, threads
 from .request_run import Callback, RequestRun
 from .request_state import Event, State, move
-from .tensor import Port, Tensor, check_inputs, check_value
+from .tensor import Port, Tensor, check_can_be_written, check_value
 
 if TYPE_CHECKING:
     from .executable_network import ExecutableNetwork
@@ -51,6 +52,7 @@ class InferRequest:
         self.userdata: Any = None
         """What was given to ``start_async``; the request never looks at it."""
         self._network = network
+        self._label = f"request {request_id} of {network.name!r}"
         self._lock = threading.Lock()
         self._state: State = "idle"
         self._run: RequestRun | None = None
@@ -71,11 +73,17 @@ class InferRequest:
         for. Raises TensorError, RequestBusyError, DeadlineExceededError, RequestCancelledError,
         ClosedError, and whatever the device raises. Never calls the callback.
         """
-        deadline_at = self._deadline_at(deadline_s)
+        deadline_at = None if deadline_s is None else self._deadline_at(deadline_s)
         while self._state == "cancelled":
             await self._wait_idle(deadline_at)
-        run = self._start(inputs, deadline_at, priority, None)
-        await until(run.when_answered, run.cancel)
+        turn = None
+        if self._network.inline_route is not None and not must_end():
+            turn = threads.turn
+        run = self._start(inputs, deadline_at, priority, None, turn=turn)
+        if turn is None or not run.has_ended:
+            await until(run.when_answered, run.cancel)
+        elif turn.is_over:
+            await turn.give_way()
         return run.outcome()
 
     def infer_sync(self, inputs: Any = None) -> dict[str, Any]:
@@ -84,7 +92,9 @@ class InferRequest:
         Raises as ``infer`` does, and RequestStateError on one of aioinfer's own threads.
         """
         refuse_own_thread("infer_sync")
-        run = self._start(inputs, None, 0, None)
+        run = self._start(inputs, None, 0, None, turn=InlineTurn(may_block=True))
+        if run.has_ended:
+            return run.outcome()
         answered = threading.Event()
         run.when_answered(answered.set)
         try:
@@ -213,7 +223,7 @@ class InferRequest:
         kind = "input" if name in self._input_names else "output"
         array = check_value(data, port, f"set_tensor on network {self._network.name!r}")
         if kind == "output" and isinstance(array, np.ndarray):
-            _check_can_be_written(array, data, name)
+            check_can_be_written(array, data, name)
         self._access("access")
         self._bound[name] = array
         self._handle(name).data = array
@@ -236,7 +246,7 @@ class InferRequest:
     def when_idle(self, call: Callable[[InferRequest], None]) -> None:
         """Call once the run under way has ended; at once on this thread if none is."""
         run = self._run
-        if run is None:
+        if run is None or run.has_ended:
             call(self)
         else:
             run.when_ended(lambda: call(self))
@@ -264,7 +274,7 @@ class InferRequest:
     def _access(self, event: Event) -> None:
         self._network.refuse_after_fork()
         with self._lock:
-            move(self._state, event, f"request {self.id} of {self._network.name!r}")
+            move(self._state, event, self._label)
 
     def _deadline_at(self, deadline_s: float | None) -> float | None:
         if deadline_s is None:
@@ -309,35 +319,57 @@ class InferRequest:
         priority: int,
         callback: Callback | None,
         userdata: Any = None,
+        *,
+        turn: InlineTurn | None = None,
     ) -> RequestRun:
         network = self._network
         network.refuse_if_closed()
         bindings = network.bindings(self.id, self._arrays(inputs), priority)
-        bindings.bound = {
-            name: array for name, array in self._bound.items() if name not in self._input_names
-        }
+        if self._bound:
+            bindings.bound = {
+                name: array for name, array in self._bound.items() if name not in self._input_names
+            }
         run = RequestRun(self, network, bindings, callback)
+        if not can_interrupt():
+            self._launch(run, deadline_at, userdata, turn)
+            return run
         with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
-            with self._lock:
-                self._state = move(self._state, "start", f"request {self.id} of {network.name!r}")
-                self._run = run
-            network.enter()
-            self.userdata = userdata
-            run.begin(deadline_at)
+            self._launch(run, deadline_at, userdata, turn)
             if interrupt.has_come:
                 run.cancel()
         if interrupt.has_come:
             raise KeyboardInterrupt
         return run
 
+    def _launch(
+        self,
+        run: RequestRun,
+        deadline_at: float | None,
+        userdata: Any,
+        turn: InlineTurn | None,
+    ) -> None:
+        with self._lock:
+            self._state = move(self._state, "start", self._label)
+            self._run = run
+        self.userdata = userdata
+        route = self._network.inline_route
+        if turn is not None and route is not None:
+            if deadline_at is not None:
+                run.set_deadline(deadline_at)
+            if route.carry(run, turn):
+                return
+        run.begin(deadline_at)
+
     def _arrays(self, inputs: Any) -> dict[str, Any]:
         network = self._network
+        if not self._bound:
+            return network.check_inputs({} if inputs is None else inputs)
         bound = {name: self._bound[name] for name in self._input_names & self._bound.keys()}
         if inputs is None:
             inputs = bound
         elif bound and isinstance(inputs, Mapping):
             inputs = {**bound, **inputs}
-        return check_inputs(inputs, network.inputs, network.name)
+        return network.check_inputs(inputs)
 
     def on_answered_early(self, run: RequestRun) -> None:
         """Note that the caller was answered and the device is not done; called by the run."""
@@ -348,9 +380,9 @@ class InferRequest:
     def on_ended(self, run: RequestRun) -> None:
         """Become idle, with the results in the handles; called by the run, before it tells."""
         if run.error is None:
-            for name, value in run.bindings.results.items():
-                if name in self._tensors:
-                    self._tensors[name].data = value
+            for name, handle in self._tensors.items() if self._tensors else ():
+                if name in run.bindings.results:
+                    handle.data = run.bindings.results[name]
         with self._lock:
             self._state = move(self._state, "finish")
 
@@ -362,14 +394,4 @@ class InferRequest:
         return (
             f"<InferRequest {self.id} of {self._network.name!r} on {self._network.device}: "
             f"{self._state}{stage}>"
-        )
-
-
-def _check_can_be_written(array: np.ndarray, given: Any, name: str) -> None:
-    if not array.flags.writeable:
-        raise TensorError(f"output {name!r} cannot be bound to a read-only array")
-    if array is not given and array.size and not np.may_share_memory(array, np.asarray(given)):
-        raise TensorError(
-            f"output {name!r} cannot be bound to a {type(given).__name__}, whose items would not "
-            f"change; give an array of {array.dtype}"
         )

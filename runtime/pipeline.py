@@ -18,21 +18,22 @@ from time import perf_counter_ns
 from ..executors import NOW, Lane, Ready, TaskExecutor, Then, hop
 from .tracing import SpanRecorder
 
-__all__ = ["GraphRun", "PipelineRun", "Stage", "Stop"]
+__all__ = ["GraphRun", "PipelineRun", "Stage", "Stop", "nobody"]
 
 
 class Stop:
     """What ends a run and all its sub-runs early: set once, by cancel, deadline or close.
 
     Setting it tells the listeners (the caller is answered, a queued run is dropped) and never calls
-    a run's ``then``. Thread-safe.
+    a run's ``then``. ``listener`` is the first of them. Thread-safe; only ``set`` takes the lock,
+    because each change of the list is one step, and who takes a listener out calls it.
     """
 
     __slots__ = ("_listeners", "_lock", "error")
 
-    def __init__(self) -> None:
+    def __init__(self, listener: Callable[[], None] | None = None) -> None:
         self._lock = threading.Lock()
-        self._listeners: list[Callable[[], None]] | None = []
+        self._listeners: list[Callable[[], None]] = [] if listener is None else [listener]
         self.error: BaseException | None = None
         """Why the run is to end; None while it may go on."""
 
@@ -42,24 +43,31 @@ class Stop:
             if self.error is not None:
                 return False
             self.error = error
-            listeners, self._listeners = self._listeners, None
-        for listener in listeners or ():
+        while self._listeners:
+            try:
+                listener = self._listeners.pop(0)
+            except IndexError:  # the last one was forgotten just now
+                break
             listener()
         return True
 
     def when_set(self, listener: Callable[[], None]) -> None:
         """Call once it is set; at once if it is. Listeners never raise and never block."""
-        with self._lock:
-            if self._listeners is not None:
-                self._listeners.append(listener)
-                return
-        listener()
+        self._listeners.append(listener)
+        if self.error is not None and self.forget(listener):
+            listener()
 
-    def forget(self, listener: Callable[[], None]) -> None:
-        """Take a listener back; unknown ones are ignored."""
-        with self._lock:
-            if self._listeners is not None and listener in self._listeners:
-                self._listeners.remove(listener)
+    def forget(self, listener: Callable[[], None]) -> bool:
+        """Take a listener back; False says that it is unknown, or was or is being called."""
+        try:
+            self._listeners.remove(listener)
+        except ValueError:
+            return False
+        return True
+
+    def forget_all(self) -> None:
+        """Take back all listeners, when nothing is left of the run that they could end."""
+        self._listeners.clear()
 
     def raise_if_set(self) -> None:
         """Raise the error if it is set."""
@@ -75,12 +83,23 @@ class Stage:
     executor: TaskExecutor
     function: Callable[[Lane], Ready]
     """Told on which lane it runs; ends with NOW or a device event."""
+    part: Callable[[], str] | None = None
+    """Tells, once the function has run, which part of the network it has run: for spans."""
 
 
 class PipelineRun:
     """One run in a line; whoever finishes a stage starts the next."""
 
-    __slots__ = ("_index", "_queued_ns", "_recorder", "_run_id", "_stages", "_stop", "_then")
+    __slots__ = (
+        "_index",
+        "_queued_ns",
+        "_recorder",
+        "_run_id",
+        "_stages",
+        "_stop",
+        "_then",
+        "service_ns",
+    )
 
     def __init__(
         self,
@@ -94,6 +113,8 @@ class PipelineRun:
         self._recorder, self._run_id = recorder, run_id
         self._index = 0
         self._queued_ns = 0
+        self.service_ns = 0
+        """How long its stages have run on their executors, together."""
 
     @property
     def place(self) -> str:
@@ -120,7 +141,7 @@ class PipelineRun:
             self._end(ready, refused)
 
     def _end(self, ready: Ready, error: BaseException | None) -> None:
-        then, self._then = self._then, _nobody  # nor does an ended run keep anybody alive
+        then, self._then = self._then, nobody  # nor does an ended run keep anybody alive
         then(ready, error)
 
     def _call(self, lane: Lane) -> Ready:
@@ -136,6 +157,7 @@ class PipelineRun:
                 self._recorder.record(
                     self._run_id, stage, lane, self._queued_ns, started_ns, ended_ns
                 )
+            self.service_ns += ended_ns - started_ns
             self._index += 1
             if (
                 self._index == len(stages)
@@ -156,7 +178,7 @@ def _stop_if_interrupted(stop: Stop, error: BaseException) -> None:
         stop.set(error)
 
 
-def _nobody(_ready: Ready, _error: BaseException | None) -> None:
+def nobody(_ready: Ready, _error: BaseException | None) -> None:
     """Stand in for the ``then`` of a run that has ended."""
 
 

@@ -158,11 +158,13 @@ class Plugin(ABC):
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         """Transform a copy of the model and compile it."""
         transformed, report = self.transform_network(model, config)
+        if model.is_disposable:  # weights that were folded into others are free from here on
+            model.dispose()
         log = logging.getLogger(f"aioinfer.{config.device}")
-        log.debug("model %r: %s", model.name, report)
+        log.debug("model %r: %s", transformed.name, report)
         network = self.compile_network(transformed, config)
         network.removed_nodes = report.removed_names
-        log.info("model %r is compiled for %s: %r", model.name, network.device, config)
+        log.info("model %r is compiled for %s: %r", network.name, network.device, config)
         return network
 
     def configuration(

@@ -27,6 +27,7 @@ __all__ = [
     "DEVICE_ID",
     "INFERENCE_NUM_THREADS",
     "INFERENCE_PRECISION_HINT",
+    "INLINE_THRESHOLD_US",
     "INPUT_SHAPES",
     "LOG_LEVEL",
     "LOG_LEVELS",
@@ -277,6 +278,13 @@ INPUT_SHAPES: Property[tuple[Mapping[str, tuple[int, ...]], ...]] = Property(
     "Signatures to compile while loading: {input: shape}, or a sequence of such mappings.",
     only_at_load=True,
 )
+INLINE_THRESHOLD_US = Property(
+    "INLINE_THRESHOLD_US",
+    parse_integer(0),
+    50,
+    "Awaited runs that are known to take at most so many microseconds stay on the thread that asks "
+    "for them, where the device can do that; 0: all runs go to the device's own threads.",
+)
 
 STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
     PERFORMANCE_HINT,
@@ -288,6 +296,7 @@ STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
     PERF_COUNT,
     DEVICE_ID,
     INPUT_SHAPES,
+    INLINE_THRESHOLD_US,
 )
 """What every device declares; one that cannot honour a value refuses it in ``check_values``."""
 

@@ -36,6 +36,23 @@ _log = logging.getLogger("aioinfer")
 class RequestRun:
     """One run of a request; made and started by it. Thread-safe."""
 
+    # What most runs leave as it is, so that making one is cheap.
+    error: BaseException | None = None
+    is_answered = False
+    """The caller may have the outcome now."""
+    has_ended = False
+    """Nothing works for it any more, and its callback is over."""
+    ended_ns = 0
+    _callback: Callback | None = None
+    _context: contextvars.Context | None = None
+    _deadline: TimerHandle | None = None
+    _traceback: TracebackType | None = None
+    _is_settled = False
+    _is_ending = False
+    _has_entered = False
+    _is_retrieved = False
+    _unretrieved: _Unretrieved | None = None
+
     def __init__(
         self,
         request: InferRequest,
@@ -43,30 +60,23 @@ class RequestRun:
         bindings: Bindings,
         callback: Callback | None,
     ) -> None:
-        self.bindings, self.stop = bindings, Stop()
-        self.error: BaseException | None = None
-        self.is_answered = False
-        """The caller may have the outcome now."""
-        self.has_ended = False
-        """Nothing works for it any more, and its callback is over."""
         self.started_ns = perf_counter_ns()
-        self.ended_ns = 0
+        self.bindings, self.stop = bindings, Stop(self._stopped)
         self._request, self._network = request, network
-        self._callback = callback
-        self._context = contextvars.copy_context() if callback is not None else None
-        self._deadline: TimerHandle | None = None
         self._lock = threading.Lock()
-        self._traceback: TracebackType | None = None
-        self._is_settled = False
-        self._is_ending = False
         self._answered: list[Callable[[], None]] = []
         self._ended: list[Callable[[], None]] = []
-        self._is_retrieved = callback is not None
+        if callback is not None:
+            self._callback = callback
+            self._context = contextvars.copy_context()
+            self._is_retrieved = True
 
     def outcome(self) -> dict[str, Any]:
         """Return the results or raise the error."""
         self._is_retrieved = True
         if self.error is not None:
+            if self._unretrieved is not None:
+                self._unretrieved.error = None
             # Each raise adds to the traceback, so it starts from what it was at first.
             raise self.error.with_traceback(self._traceback)
         return self.bindings.results
@@ -105,17 +115,37 @@ class RequestRun:
         Raises what the network raises; the run has ended then.
         """
         try:
-            self.stop.when_set(self._stopped)
-            if deadline_at_s is not None:
-                self._set_deadline(deadline_at_s)
+            if deadline_at_s is not None and self._deadline is None:
+                self.set_deadline(deadline_at_s)
+            self._network.enter()
+            self._has_entered = True
             self._network.start_run(self.bindings, self.stop, NOW, self._then)
         except BaseException as error:
             self._is_retrieved = True
             self.stop.set(error)  # an interrupt may come when the network has taken it already
             if self._claim_end():
                 self._become_idle()
-                self._finish()
+                self.tell()
             raise
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages; only asked while it runs inline."""
+        return "running inline"
+
+    def end_inline(self, error: BaseException | None) -> BaseException | None:
+        """Settle it after its last stage, on the thread that started it, and return the outcome.
+
+        Its slot is still its own; ``tell`` comes when that is free.
+        """
+        with self._lock:
+            self._is_ending = True
+            if not self._is_settled:
+                self._is_settled = True
+                if error is not None:
+                    self._set_error(error)
+        self._become_idle()
+        return self.error
 
     def cancel(self) -> None:
         """Stop it, unless its outcome is settled; the caller is answered at once."""
@@ -127,7 +157,9 @@ class RequestRun:
         network = self._network
         return f"request {self.bindings.run_id} of {network.name!r} on {network.device}"
 
-    def _set_deadline(self, deadline_at_s: float) -> None:
+    def set_deadline(self, deadline_at_s: float) -> None:
+        """Stop it at this time of the network's clock, unless it has ended by then."""
+
         def expire() -> None:
             self.stop.set(DeadlineExceededError(f"{self._what} did not finish before its deadline"))
 
@@ -149,16 +181,23 @@ class RequestRun:
 
     def _then(self, ready: Ready, error: BaseException | None) -> None:
         """No host code of the run is left; it has ended when the last token has fired."""
-        ready.when_ready(lambda late: self._end(error or late))
+        if ready is NOW:
+            self._end(error)
+        else:
+            ready.when_ready(lambda late: self._end(error or late))
 
     def _end(self, error: BaseException | None) -> None:
-        if not self._claim_end():
-            return
-        self._settle(error)
+        with self._lock:
+            if self._is_ending:
+                return
+            self._is_ending = True
+            if not self._is_settled:
+                self._is_settled = True
+                self._set_error(error)
         self._network.count_outcome(self.error)
         self._become_idle()
         if self._callback is None:
-            self._finish()
+            self.tell()
             return
         try:
             self._network.callback_executor.run(self._call_back, NOW, self._called_back)
@@ -176,7 +215,7 @@ class RequestRun:
             self._deadline.cancel()
         # What belongs to the caller is let go of now, and not when the cycle of run and stop is
         # found by the garbage collector.
-        self.stop.forget(self._stopped)
+        self.stop.forget_all()
         self._request.on_ended(self)
         self.bindings.inputs, self.bindings.bound = {}, {}
 
@@ -189,18 +228,21 @@ class RequestRun:
 
     def _called_back(self, _ready: Ready, error: BaseException | None) -> None:
         if error is not None:
-            self._set_error(error)
             self._is_retrieved = False
-        self._finish()
+            self._set_error(error)
+        self.tell()
 
-    def _finish(self) -> None:
+    def tell(self) -> None:
+        """Let everybody know who waits for its answer or its end."""
         with self._lock:
             self.is_answered = self.has_ended = True
-            calls = [*self._answered, *self._ended]
-            self._answered, self._ended = [], []
+            calls = self._answered + self._ended
+            if calls:
+                self._answered, self._ended = [], []
         for call in calls:
             call()
-        self._network.leave()
+        if self._has_entered:
+            self._network.leave()
 
     def _settle(self, error: BaseException | None) -> bool:
         with self._lock:
@@ -212,10 +254,22 @@ class RequestRun:
 
     def _set_error(self, error: BaseException | None) -> None:
         self.error = error
-        self._traceback = None if error is None else error.__traceback__
+        if error is None:
+            return
+        self._traceback = error.__traceback__
+        if not (self._is_retrieved or isinstance(error, RequestCancelledError)):
+            self._unretrieved = _Unretrieved(self._what, error)
+
+
+class _Unretrieved:
+    """Goes with its run, and then logs the error that nobody has asked for."""
+
+    __slots__ = ("error", "what")
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        self.what = what
+        self.error: BaseException | None = error
 
     def __del__(self) -> None:
-        error = getattr(self, "error", None)
-        if error is None or self._is_retrieved or isinstance(error, RequestCancelledError):
-            return
-        _log.error("an error of %s was never retrieved: %r", self._what, error)
+        if self.error is not None:
+            _log.error("an error of %s was never retrieved: %r", self.what, self.error)

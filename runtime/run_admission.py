@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter_ns
+from typing import Protocol
 
-from ..errors import ClosedError
-from ..executors import Ready, Then, hop
+from ..errors import ClosedError, DeadlineExceededError, RequestCancelledError
+from ..executors import NOW, Ready, Then, hop
 from .admission import AdmissionQueue
 from .bindings import Bindings
-from .pipeline import GraphRun, PipelineRun, Stage, Stop
+from .inline_gate import InlineGate
+from .pipeline import GraphRun, PipelineRun, Stage, Stop, nobody
 from .tracing import SpanRecorder
 
 __all__ = ["RunAdmission", "Slot"]
 
 _log = logging.getLogger("aioinfer")
+_STUCK = "a slot of network %s cannot let go"
 
 
 class Slot:
@@ -34,6 +38,11 @@ class Slot:
     bindings: Bindings
     stop: Stop
     stages: Sequence[Stage] = ()
+    may_run_inline = False
+    """True says that the stages compute with one thread, block on nothing and call no user code, so
+    that a run of a few microseconds may stay on its caller's thread, event loops included; that
+    their executors lend lanes; and that a run whose stages have not come to their end may start
+    again from the first."""
 
     def start(
         self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder
@@ -48,29 +57,72 @@ class Slot:
         del self.bindings, self.stop
 
 
-class _AdmittedRun:
-    """A run on its way through a network, from start to its last token."""
+_plain_start = Slot.start
 
-    __slots__ = ("admission", "after", "bindings", "run", "slot", "stop", "then")
+
+class CountedRun(Protocol):
+    """What the admission has to know of a run: of its own, and of those that stay inline."""
+
+    stop: Stop
+    bindings: Bindings
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+
+
+class _AdmittedRun(PipelineRun):
+    """A run on its way through a network, from start to its last token.
+
+    Slots that start runs in a way of their own have ``own_run`` go through the stages.
+    """
+
+    __slots__ = ("_admission", "after", "bindings", "own_run", "slot", "stop")
 
     def __init__(
         self, admission: RunAdmission, bindings: Bindings, stop: Stop, after: Ready, then: Then
     ) -> None:
-        self.admission, self.bindings = admission, bindings
-        self.stop, self.after, self.then = stop, after, then
+        super().__init__((), stop, then, admission.recorder, bindings.run_id)
+        self._admission, self.bindings = admission, bindings
+        self.stop, self.after = stop, after
         self.slot: Slot | None = None
-        self.run: PipelineRun | GraphRun | None = None
+        self.own_run: PipelineRun | GraphRun | None = None
+
+    @property
+    def place(self) -> str:
+        if self.own_run is not None:
+            return self.own_run.place
+        return super().place if self._stages else "waiting for a slot"
 
     def stopped(self) -> None:
-        self.admission._drop(self)
+        self._admission._drop(self)
+
+    def begin(self, slot: Slot) -> None:
+        """Go through the slot's stages, which have the run's bindings."""
+        self._stages = slot.stages
+        self._step(self.after, None)
+
+    def take_then(self) -> Then:
+        """Hand out whom to tell, once; an ended run keeps nobody alive."""
+        then, self._then = self._then, nobody
+        return then
 
     def ended(self, ready: Ready, error: BaseException | None) -> None:
-        """The slot is freed by its own last token, before anybody is told."""
-        ready.when_ready(self._released)
-        hop(self.then, ready, error)
+        """Free the slot when the last token fires, before anybody is told, and tell."""
+        then = self.take_then()
+        if ready is NOW:
+            gate = self._admission.gate
+            if gate is not None and error is None:
+                gate.time_of(self.bindings.inputs).note(self.service_ns)
+            self._admission._release(self)
+        else:
+            ready.when_ready(self._released)
+        hop(then, ready, error)
+
+    _end = ended
 
     def _released(self, _late: BaseException | None) -> None:
-        self.admission._release(self)
+        self._admission._release(self)
 
 
 class RunAdmission:
@@ -85,12 +137,16 @@ class RunAdmission:
         self.first_run_ns = 0
         """When the first run came; 0 before."""
         self.is_closed = False
+        self.gate: InlineGate | None = None
+        """Which runs may stay on their caller's thread; None: none may."""
         self._network, self._closed_error = network, closed_error
         self._lock = threading.Lock()
         self._all_ended = threading.Condition(self._lock)
         self._queue: AdmissionQueue[Slot, _AdmittedRun] = AdmissionQueue()
-        self._runs: set[_AdmittedRun] = set()
+        self._runs: set[CountedRun] = set()
+        self._outcomes: Counter[str] = Counter()
         self._open_request_count = 0
+        self._is_waited_for = False
 
     @property
     def run_count(self) -> int:
@@ -132,13 +188,16 @@ class RunAdmission:
             slot = run.slot = self._queue.offer(bindings.ticket, run)
         if slot is None:
             stop.when_set(run.stopped)
-        else:
-            hop(self._begin, run, slot)
+            return
+        hop(self._begin, run, slot)
 
     def _begin(self, run: _AdmittedRun, slot: Slot) -> None:
         slot.bindings, slot.stop = run.bindings, run.stop
         if run.stop.error is not None:
             run.ended(run.after, run.stop.error)
+            return
+        if type(slot).start is _plain_start:
+            run.begin(slot)
             return
         try:
             started = slot.start(run.stop, run.after, run.ended, self.recorder)
@@ -147,7 +206,48 @@ class RunAdmission:
             return
         with self._lock:
             if run in self._runs:  # else it has ended meanwhile
-                run.run = started
+                run.own_run = started
+
+    def take_slot(self, run: CountedRun) -> Slot | None:
+        """Count a run that begins now, and give it a slot; pair it with ``end`` or ``give_back``.
+
+        None, and nothing is kept, if it would have to wait for a slot, or the network is closed.
+        """
+        with self._lock:
+            if self.is_closed:
+                return None
+            slot = self._queue.take()
+            if slot is not None:
+                self._runs.add(run)
+            return slot
+
+    def end(self, run: CountedRun, slot: Slot, error: BaseException | None) -> None:
+        """Count the outcome of a run that took its slot itself, and let the next one have it."""
+        try:
+            slot.release()
+        except Exception:
+            _log.exception(_STUCK, self._network)
+        with self._lock:
+            self._outcomes["finished" if error is None else _outcome_of(error)] += 1
+            self._runs.discard(run)
+            following = self._queue.release(slot)
+            if following is None and not self._is_waited_for:
+                return
+            if following is not None:
+                following.slot = slot
+            elif not self._runs:
+                self._all_ended.notify_all()
+        if following is not None:
+            self._begin_following(following, slot)
+
+    def give_back(self, run: CountedRun, slot: Slot) -> None:
+        """Let the next run have a slot that was taken in vain."""
+        self._let_go(slot)
+        with self._lock:
+            self._forget(run)
+            following = self._hand_over(slot)
+        if following is not None:
+            self._begin_following(following, slot)
 
     def _drop(self, run: _AdmittedRun) -> None:
         """End a stopped run that waits for a slot; one that has a slot ends by itself."""
@@ -155,29 +255,49 @@ class RunAdmission:
             if not self._queue.drop(run):
                 return
             self._forget(run)
-        hop(run.then, run.after, run.stop.error)
+        hop(run.take_then(), run.after, run.stop.error)
 
     def _release(self, run: _AdmittedRun) -> None:
         slot = run.slot
         assert slot is not None
+        self._let_go(slot)
+        with self._lock:
+            run.own_run = None  # the two know each other, and would wait for the garbage collector
+            self._forget(run)
+            following = self._hand_over(slot)
+        if following is not None:
+            self._begin_following(following, slot)
+
+    def _let_go(self, slot: Slot) -> None:
         try:
             slot.release()
         except Exception:  # the backend's own; the next run must not wait for ever
-            _log.exception("a slot of network %s cannot let go", self._network)
-        with self._lock:
-            self._forget(run)
-            following = self._queue.release(slot)
-            if following is not None:
-                following.slot = slot
-        if following is not None:
-            following.stop.forget(following.stopped)
-            hop(self._begin, following, slot)
+            _log.exception(_STUCK, self._network)
 
-    def _forget(self, run: _AdmittedRun) -> None:
+    def _hand_over(self, slot: Slot) -> _AdmittedRun | None:
+        following = self._queue.release(slot)
+        if following is not None:
+            following.slot = slot
+        return following
+
+    def _begin_following(self, run: _AdmittedRun, slot: Slot) -> None:
+        run.stop.forget(run.stopped)
+        hop(self._begin, run, slot)
+
+    def _forget(self, run: CountedRun) -> None:
         self._runs.discard(run)
-        run.run = None  # the two know each other, and would wait for the garbage collector
-        if not self._runs:
+        if self._is_waited_for and not self._runs:
             self._all_ended.notify_all()
+
+    def count_outcome(self, error: BaseException | None) -> None:
+        """Count a request that has ended."""
+        with self._lock:
+            self._outcomes[_outcome_of(error)] += 1
+
+    def outcomes(self) -> Counter[str]:
+        """Copy the count of ended requests by outcome."""
+        with self._lock:
+            return Counter(self._outcomes)
 
     def enter(self) -> None:
         """Count a request that has started: close waits until it, and its callback, are over."""
@@ -188,14 +308,14 @@ class RunAdmission:
         """Count a request that is over."""
         with self._lock:
             self._open_request_count -= 1
-            if not self._open_request_count:
+            if self._is_waited_for and not self._open_request_count:
                 self._all_ended.notify_all()
 
     def place_of(self, bindings: Bindings) -> str:
         """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""
         for run in list(self._runs):
             if run.bindings is bindings:
-                return ", waiting for a slot" if run.run is None else f", {run.run.place}"
+                return f", {run.place}"
         return ""
 
     def stop_all(self, make_error: Callable[[], BaseException]) -> None:
@@ -210,6 +330,7 @@ class RunAdmission:
         """Block until no run and no request is left; False on timeout."""
         give_up_at = None if timeout_s is None else monotonic() + timeout_s
         with self._lock:
+            self._is_waited_for = True
             while self._runs or self._open_request_count:
                 left_s = None if give_up_at is None else give_up_at - monotonic()
                 if left_s is not None and left_s <= 0:
@@ -219,3 +340,13 @@ class RunAdmission:
 
 
 _LONGEST_WAIT_S = threading.TIMEOUT_MAX / 2  # infinity is allowed, and a lock's timeout is not
+
+
+def _outcome_of(error: BaseException | None) -> str:
+    if error is None:
+        return "finished"
+    if isinstance(error, RequestCancelledError):
+        return "cancelled"
+    if isinstance(error, DeadlineExceededError):
+        return "expired"
+    return "aborted" if isinstance(error, ClosedError) else "failed"

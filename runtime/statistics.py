@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["NetworkStatistics", "StageStatistics"]
+from .tracing import StageTally
+
+__all__ = ["NetworkStatistics", "StageStatistics", "statistics_of"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class NetworkStatistics:
     Requests by outcome: ``finished`` with a result, ``failed`` with an error, ``cancelled`` by the
     caller, ``expired`` by a deadline, ``aborted`` by a close. ``waiting`` have no slot yet,
     ``running`` have one. ``busy_shares`` says for each executor in which share of ``elapsed_s``
-    (since the first run) its lanes worked for this network, 0 to 1.
+    (since the first run) its lanes worked for this network, 0 to 1. ``compiled_plan_count`` plans,
+    one for each signature of shapes, took ``compile_s`` in all.
     """
 
     finished_request_count: int
@@ -40,3 +43,18 @@ class NetworkStatistics:
     elapsed_s: float
     stages: tuple[StageStatistics, ...]
     busy_shares: Mapping[str, float]
+    compiled_plan_count: int = 0
+    compile_s: float = 0.0
+
+
+def statistics_of(tally: StageTally) -> StageStatistics:
+    """Make the numbers of a stage from its tally; times in seconds."""
+    count = max(1, tally.count)
+    return StageStatistics(
+        stage=tally.stage,
+        executor=tally.executor,
+        count=tally.count,
+        busy_s=tally.busy_ns / 1e9,
+        mean_service_s=tally.busy_ns / count / 1e9,
+        mean_queue_s=tally.queued_ns / count / 1e9,
+    )

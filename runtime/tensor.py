@@ -12,7 +12,15 @@ from ..errors import TensorError, nearest
 from .array_like import as_array
 from .graph import DType, OptionalType, SequenceType, TensorType, Value, ValueType, shape_text
 
-__all__ = ["Port", "Tensor", "check_inputs", "check_value", "ports_of", "shape_signature"]
+__all__ = [
+    "Port",
+    "Tensor",
+    "check_can_be_written",
+    "check_inputs",
+    "check_value",
+    "ports_of",
+    "shape_signature",
+]
 
 
 @dataclass(frozen=True)
@@ -149,6 +157,17 @@ def check_value(given: Any, port: Port, place: str) -> Any:
         _check_dtype(array, dtype, port, place)
         _check_shape(array.shape, port, place)
     return array
+
+
+def check_can_be_written(array: np.ndarray, given: Any, name: str) -> None:
+    """Raise TensorError for an array that no output can be written into; made from ``given``."""
+    if not array.flags.writeable:
+        raise TensorError(f"output {name!r} cannot be bound to a read-only array")
+    if array is not given and array.size and not np.may_share_memory(array, np.asarray(given)):
+        raise TensorError(
+            f"output {name!r} cannot be bound to a {type(given).__name__}, whose items would not "
+            f"change; give an array of {array.dtype}"
+        )
 
 
 def shape_signature(

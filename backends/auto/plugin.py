@@ -41,6 +41,7 @@ class AutoPlugin(VirtualPlugin):
 
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         choice = _Choice(f"{self.name} for model {model.name!r}")
+        model.is_disposable = False  # the next device needs it if one cannot load it
         for device in self._takers(model, config, choice):
             try:
                 network = self.core.load_network(model, device, self.device_config(device, config))

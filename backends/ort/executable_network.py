@@ -39,6 +39,8 @@ class OrtNetwork(ExecutableNetwork):
         self._graph, self._session = model.graph, session
         self._output_names = [port.name for port in self.outputs]
         self._origins = original_names(model.graph.nodes)
+        self.is_single_threaded = session.is_single_threaded and not _has_bodies(model.graph)
+        """True if a run computes on the calling thread alone, in a time that its shapes decide."""
         self._streams = core.executors.acquire(streams)
         # One run computes on each stream, and one more is bound and ready to follow it.
         self._provide_slots([_OrtSlot(self) for _ in range(2 * streams.stream_count)])
@@ -57,28 +59,33 @@ class OrtNetwork(ExecutableNetwork):
         self._session.close()
 
 
+def _has_bodies(graph: Graph) -> bool:
+    """True if how often a node computes is decided by data: loops and branches."""
+    return any(node.bodies() for node in graph.nodes)
+
+
 class _OrtSlot(Slot):
     """One run of the session."""
 
     def __init__(self, network: OrtNetwork) -> None:
-        self._network, self._session = network, network._session
+        self._network, self._run = network, network._session.run
         self._output_names = network._output_names
         self._terminator = Terminator()
         self._terminate = self._terminator.terminate
         self.stages = (Stage("compute", network._streams, self._compute),)
+        self.may_run_inline = network.is_single_threaded
 
     def _compute(self, _lane: Lane) -> Ready:
-        bindings, stop = self.bindings, self.stop
-        stop.when_set(self._terminate)
+        bindings, stop, terminate = self.bindings, self.stop, self._terminate
+        stop.when_set(terminate)
         try:
-            results = self._session.run(bindings.inputs, self._terminator)
+            results = self._run(bindings.inputs, self._terminator)
         except Exception as error:
             stop.raise_if_set()
             network = self._network
             raise explain_run(error, network.device, network.name, network._origins) from error
         finally:
-            stop.forget(self._terminate)
-            if stop.error is not None:  # a listener that is being called may come late
+            if not stop.forget(terminate):  # it is being called, perhaps only now
                 self._terminator = Terminator()
                 self._terminate = self._terminator.terminate
         for name, result in zip(self._output_names, results, strict=True):

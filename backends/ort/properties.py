@@ -99,6 +99,11 @@ class SessionSettings:
     log_severity: int = 4
     profile_prefix: str = ""
 
+    @property
+    def is_single_threaded(self) -> bool:
+        """True if the CPU's part of a run keeps to the thread that calls it."""
+        return not self.is_parallel and self.intra_op_threads == self.inter_op_threads == 1
+
     def for_query(self) -> SessionSettings:
         """Return the settings of a session that is made to see whether it can be, and never run."""
         return dataclasses.replace(

@@ -61,7 +61,8 @@ class Terminator:
 class Session:
     """One InferenceSession; keeps the weights alive that it shares with the model.
 
-    ``raw`` is onnxruntime's object. The constructor raises what onnxruntime raises. Any number of
+    ``raw`` is onnxruntime's object; ``is_single_threaded`` says that a run keeps to the thread that
+    calls it. The constructor raises what onnxruntime raises. Any number of
     threads may run it at once.
     """
 
@@ -74,6 +75,7 @@ class Session:
         options = _session_options(settings)
         self._weights = _give_weights(proto, model, options, settings.provider)
         self._has_profile = bool(settings.profile_prefix)
+        self.is_single_threaded = settings.is_single_threaded and settings.provider == CPU_PROVIDER
         providers = [(settings.provider, dict(settings.provider_options))]
         if settings.provider != CPU_PROVIDER:
             providers.append((CPU_PROVIDER, {}))

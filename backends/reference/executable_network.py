@@ -8,30 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...errors import PropertyError, TensorError
 from ...executors import NOW, ImmediateExecutor, Lane, Ready, StreamsConfig, allowed_cpus
 from ...runtime.bindings import NodeProfile
+from ...runtime.capacity import refuse_what_cannot_fit
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.extension import Extension, infer_extension_types
-from ...runtime.graph import Graph, Model, TensorType, copy_graph, is_static
-from ...runtime.passes import (
-    Pass,
-    bound_input_shapes,
-    default_passes,
-    specialize_with_report,
-)
+from ...runtime.graph import Graph, Model, copy_graph
+from ...runtime.passes import Pass, default_passes, specialize
 from ...runtime.pipeline import Stage
-from ...runtime.plan_cache import PendingPlan, PlanCache
+from ...runtime.plan_cache import PendingPlan
 from ...runtime.plugin import CoreHandle
 from ...runtime.properties import INPUT_SHAPES, NUM_STREAMS, Configuration, stream_count
-from ...runtime.tensor import ports_of, shape_signature
-from .capacity import refuse_what_cannot_fit
+from ...runtime.shape_plans import ShapePlans
+from ...runtime.tensor import ports_of
 from .execution import Steps, compile_steps
 from .finder import KernelFinder
 
 __all__ = ["ReferenceNetwork", "passes_with"]
-
-Signature = tuple[tuple[int, ...] | None, ...]
 
 
 class ReferenceNetwork(ExecutableNetwork):
@@ -58,58 +51,34 @@ class ReferenceNetwork(ExecutableNetwork):
         )
         self._model, self._finder, self._extensions = model, finder, extensions
         self._output_names = [port.name for port in self.outputs]
+        foreign = {(item.domain, item.op_type) for item in extensions}
+        self.may_compute_inline = not any(
+            node.bodies() or (node.domain, node.op_type) in foreign for node in model.graph.nodes
+        )
+        """True if shapes decide how long a run takes, and no code of users runs in it."""
         self._streams = core.executors.acquire(StreamsConfig(device, streams))
         self._compiler = core.executors.acquire(StreamsConfig("compile"))
         self._inline = ImmediateExecutor("inline")
-        self._plans: PlanCache[Signature, Steps] = PlanCache(self._plan, self._compiler)
+        self._plans: ShapePlans[Steps] = ShapePlans(
+            model, self.inputs, self.device, self._plan, self._compiler
+        )
         try:
-            self._compile_ahead()
+            self._plans.compile_ahead(config[INPUT_SHAPES])
         except BaseException:
-            self._release_device()
+            self._abandon()
             raise
         # One run computes on each stream, and one more is bound and ready to follow it.
         self._provide_slots([_ReferenceSlot(self) for _ in range(2 * streams)])
 
-    def _compile_ahead(self) -> None:
-        for shapes in self.config[INPUT_SHAPES]:
-            self._plans.build_now(self._signature_of(shapes))
-        if all(is_static(port.shape) for port in self.inputs):
-            self._plans.build_now(self._signature_of({}))
-
-    def _signature_of(self, shapes: Mapping[str, Sequence[int]]) -> Signature:
-        """Complete an item of INPUT_SHAPES, which may leave out what the others determine."""
-        try:
-            bound = bound_input_shapes(self._model.inputs, shapes)
-        except TensorError as error:
-            raise self._bad_shapes(shapes, str(error)) from error
-        signature: list[tuple[int, ...] | None] = []
-        for port in self.inputs:
-            dims = bound.get(port.name)
-            lengths = tuple(dim for dim in dims or () if isinstance(dim, int))
-            is_known = dims is not None and len(lengths) == len(dims)
-            if not is_known and isinstance(port.type, TensorType):
-                raise self._bad_shapes(shapes, f"it leaves input {port} open; give its shape, too")
-            signature.append(lengths if is_known else None)
-        return tuple(signature)
-
-    def _bad_shapes(self, shapes: Mapping[str, Sequence[int]], why: str) -> PropertyError:
-        text = f"{self.device}: bad value {dict(shapes)} for {INPUT_SHAPES.key}: {why}"
-        return PropertyError(text, INPUT_SHAPES.key, self.device)
-
-    def _plan(self, signature: Signature) -> Steps:
-        shapes = {
-            port.name: shape
-            for port, shape in zip(self.inputs, signature, strict=True)
-            if shape is not None
-        }
-        model, _ = specialize_with_report(self._model, shapes, passes_with(self._extensions))
+    def _plan(self, shapes: Mapping[str, Sequence[int]], _contents: Mapping[str, Any]) -> Steps:
+        model = specialize(self._model, shapes, passes_with(self._extensions))
         infer_extension_types(model, self._extensions)
         refuse_what_cannot_fit(model.graph)
         return compile_steps(model.graph, self._finder)
 
     def request_plan(self, inputs: dict[str, Any]) -> PendingPlan[Steps]:
         """Return the token of the plan for these inputs."""
-        return self._plans.request(shape_signature(inputs, self.inputs))
+        return self._plans.request(inputs)
 
     @property
     def output_names(self) -> list[str]:
@@ -134,6 +103,7 @@ class _ReferenceSlot(Slot):
             Stage("plan", network._inline, self._find_plan),
             Stage("compute", network._streams, self._compute),
         )
+        self.may_run_inline = network.may_compute_inline
 
     def _find_plan(self, _lane: Lane) -> Ready:
         self._pending = self._network.request_plan(self.bindings.inputs)

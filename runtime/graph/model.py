@@ -34,6 +34,14 @@ class Model:
         self.producer = producer
         self.metadata: dict[str, str] = dict(metadata or {})
         self.path = path
+        self.is_disposable = False
+        """True if nobody needs it once it has been copied; who loads it may then dispose of it."""
+
+    def dispose(self) -> None:
+        """Take it apart, so that its weights are free at once and not when cycles are collected."""
+        self.graph.detach()
+        self.graph.inputs.clear()
+        self.graph.initializers.clear()
 
     @property
     def name(self) -> str:

@@ -48,7 +48,7 @@ def read_model(source: ModelSource) -> Model:
 
 def _read(source: Source) -> Model:
     proto, path = source.proto, source.path
-    weights, origins = Weights(path.parent if path else None), Origins()
+    weights, origins = Weights(path.parent if path else None, source.skimmed), Origins()
     metadata = {entry.key: entry.value for entry in proto.metadata_props}
     producer = " ".join(filter(None, [proto.producer_name, proto.producer_version]))
     weights.take_out(proto)

@@ -7,8 +7,14 @@ import onnx.defs
 import onnx.helper
 
 from ...errors import ModelError
-from ..onnx_writer.inference import drop_new_symbols, known_symbols
+from ..onnx_writer.inference import drop_new_symbols, known_symbols, with_inferred_types
 from ..onnx_writer.native import convert_version
+from .batched_scan import (
+    BATCHED_OPSET,
+    find_batched_scans,
+    hide_batched_scans,
+    split_batched_scans,
+)
 from .naming import Origins, Snapshot, restore_names
 from .structure import all_nodes, all_tensors
 
@@ -94,6 +100,10 @@ def convert(model: onnx.ModelProto, origins: Origins) -> onnx.ModelProto:
     snapshot, symbols = Snapshot.of(model.graph), known_symbols(model)
     _hide_unknown_operators(model, version)
     _hide_unknown_dtypes(model)
+    scans = find_batched_scans(model) if version == BATCHED_OPSET else frozenset()
+    if scans:
+        model = with_inferred_types(model)  # the converter asks for the ranks of what they make
+        hide_batched_scans(model, scans)
     try:
         converted = convert_version(model, target)
     except ModelError as error:
@@ -109,6 +119,7 @@ def convert(model: onnx.ModelProto, origins: Origins) -> onnx.ModelProto:
     opsets.pop(_UNKNOWN_DOMAIN, None)
     _write_opsets(converted, opsets)
     restore_names(converted.graph, snapshot, origins)
+    split_batched_scans(converted, scans, origins)
     return converted
 
 

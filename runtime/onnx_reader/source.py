@@ -13,6 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from ...errors import ModelError
+from .skimming import SkimmedFile, skim
 
 __all__ = ["ModelSource", "Source", "load_source", "source_label"]
 
@@ -21,10 +22,14 @@ ModelSource = str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed proto, which the reader may change, and the file it came from if there is one."""
+    """A parsed proto, which the reader may change, and the file it came from if there is one.
+
+    ``skimmed`` holds the large tensors that the proto only names.
+    """
 
     proto: onnx.ModelProto
     path: Path | None
+    skimmed: SkimmedFile | None = None
 
 
 def source_label(source: object) -> str:
@@ -52,8 +57,7 @@ def load_source(source: ModelSource) -> Source:
     if isinstance(source, bytes | bytearray | memoryview):
         return _checked(_parse(bytes(source)), None)
     if isinstance(source, str | os.PathLike):
-        path = Path(os.fsdecode(source))
-        return _checked(_parse(_read_file(path)), path)
+        return _load_file(Path(os.fsdecode(source)))
     read = getattr(source, "read", None)
     if read is None:
         raise ModelError(
@@ -65,18 +69,20 @@ def load_source(source: ModelSource) -> Source:
     return _checked(_parse(content), None)
 
 
-def _read_file(path: Path) -> bytes:
+def _load_file(path: Path) -> Source:
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             raise ModelError("is a directory; give the .onnx file inside it")
         if not stat.S_ISREG(mode):
             raise ModelError("is not a regular file")
-        return path.read_bytes()
+        skimmed = skim(path)
+        content = path.read_bytes() if skimmed is None else skimmed.image
     except FileNotFoundError as error:
         raise ModelError(f"does not exist (looked in {Path.cwd()})") from error
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror or error}") from error
+    return _checked(_parse(content), path, skimmed)
 
 
 def _parse(content: bytes) -> onnx.ModelProto:
@@ -90,7 +96,9 @@ def _parse(content: bytes) -> onnx.ModelProto:
     return proto
 
 
-def _checked(proto: onnx.ModelProto, path: Path | None) -> Source:
+def _checked(
+    proto: onnx.ModelProto, path: Path | None, skimmed: SkimmedFile | None = None
+) -> Source:
     if not proto.HasField("graph") or proto.ir_version < 1:
         raise ModelError(
             "has no graph or no IR version: it is not an ONNX model, or is truncated or damaged"
@@ -99,7 +107,7 @@ def _checked(proto: onnx.ModelProto, path: Path | None) -> Source:
     # Newer IR versions only add fields, which the parser skips; onnx's C++ part refuses the number.
     proto.ir_version = min(proto.ir_version, onnx.IR_VERSION)
     del proto.training_info[:]
-    return Source(proto, path)
+    return Source(proto, path, skimmed)
 
 
 def _check_text(proto: onnx.ModelProto) -> None:

@@ -21,6 +21,7 @@ from ..graph import DType
 from ..onnx_writer.tensors import SMALL_TENSOR_BYTES
 from ..onnx_writer.types import dtype_of
 from .external import ExternalFiles
+from .skimming import SKIMMED, SkimmedFile
 from .tensors import dense_array, packed_bytes, stored_array, tensor_array, tensor_shape
 
 __all__ = ["Weights"]
@@ -32,8 +33,8 @@ _LOOKED_AT = frozenset({DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64, 
 class Weights:
     """The large tensors of one model, by the key that stands for them in the proto."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self._files = ExternalFiles(folder)
+    def __init__(self, folder: Path | None, skimmed: SkimmedFile | None = None) -> None:
+        self._files, self._skimmed = ExternalFiles(folder), skimmed
         self._arrays: list[np.ndarray] = []
 
     def take_out(self, model: onnx.ModelProto) -> None:
@@ -50,8 +51,7 @@ class Weights:
         """Decode a tensor of the model, from the proto or by its key; read-only."""
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             return tensor_array(tensor)
-        location = next((e.value for e in tensor.external_data if e.key == "location"), "")
-        array = self._arrays[int(location.removeprefix(_KEY))]
+        array = self._arrays[int(_location(tensor).removeprefix(_KEY))]
         if array.shape != tuple(tensor.dims):
             raise ModelError(f"tensor {tensor.name!r} has lost its data; this is a bug of aioinfer")
         return array
@@ -103,7 +103,11 @@ class Weights:
         dtype, shape = dtype_of(tensor.data_type, place), tensor_shape(tensor)
         if dtype is DType.STRING:
             raise ModelError(f"{place} holds strings, which cannot be external data")
-        stored = self._files.stored_bytes(tensor, packed_bytes(dtype, shape))
+        location = _location(tensor)
+        if self._skimmed is not None and location.startswith(SKIMMED):
+            stored = self._skimmed.read(location)
+        else:
+            stored = self._files.stored_bytes(tensor, packed_bytes(dtype, shape))
         return stored_array(stored, dtype, shape, place)
 
     def _densify(self, sparse: onnx.SparseTensorProto, dense: onnx.TensorProto) -> None:
@@ -121,6 +125,10 @@ class Weights:
         tensor.data_location = onnx.TensorProto.EXTERNAL
         tensor.external_data.add(key="location", value=f"{_KEY}{len(self._arrays)}")
         self._arrays.append(array)
+
+
+def _location(tensor: onnx.TensorProto) -> str:
+    return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
 
 
 def _tensors(attribute: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:

@@ -14,6 +14,8 @@ from .types import merge_types, type_from_proto
 
 __all__ = ["drop_new_symbols", "infer_types", "known_symbols", "with_inferred_types"]
 
+_LIKE_FIRST_INPUT = frozenset({"GroupNormalization"})
+
 LONG_VECTOR = 10_000  # of a vector this long, onnx spends some 10 ms on propagating its elements
 
 
@@ -37,6 +39,19 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     for others of the same name in the next inference.
     """
     symbols = known_symbols(model)
+    originals = _stand_in(model)
+    try:
+        inferred = _infer(model)
+    finally:
+        _restore(model, originals)
+    if inferred is None:
+        return model
+    _restore(inferred, originals)
+    drop_new_symbols(inferred, symbols)
+    return inferred
+
+
+def _infer(model: onnx.ModelProto) -> onnx.ModelProto | None:
     try:
         inferred = infer_shapes(model, data_prop=False)
         # Propagating the elements of shapes through the graph propagates those of every vector, at
@@ -44,9 +59,29 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
         if not _has_long_vector(inferred.graph):
             inferred = infer_shapes(model, data_prop=True)
     except ModelError:  # a type that is not known is no error: kernels see the real arrays
-        return model
-    drop_new_symbols(inferred, symbols)
+        return None
     return inferred
+
+
+def _stand_in(model: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
+    """Put Identity for what onnx has no inference for and is of its input's type; what was there.
+
+    Only in the main graph.
+    """
+    originals: dict[int, onnx.NodeProto] = {}
+    for index, node in enumerate(model.graph.node):
+        if node.op_type in _LIKE_FIRST_INPUT and not node.domain and node.input:
+            originals[index] = onnx.NodeProto()
+            originals[index].CopyFrom(node)
+            node.op_type = "Identity"
+            del node.input[1:]
+            del node.attribute[:]
+    return originals
+
+
+def _restore(model: onnx.ModelProto, originals: dict[int, onnx.NodeProto]) -> None:
+    for index, node in originals.items():
+        model.graph.node[index].CopyFrom(node)
 
 
 def known_symbols(model: onnx.ModelProto) -> frozenset[str]:

@@ -22,20 +22,22 @@ from .pass_report import PassReport
 
 __all__ = ["specialize", "specialize_with_report"]
 
-MAX_ROUNDS = 20
-"""Each round resolves one more data-dependent step of shape arithmetic; real models need 2 to 4."""
 
-
-def specialize(model: Model, input_shapes: Mapping[str, Sequence[int]]) -> Model:
+def specialize(
+    model: Model,
+    input_shapes: Mapping[str, Sequence[int]],
+    passes: Sequence[Pass] | None = None,
+) -> Model:
     """Copy a model for these input shapes, with all types static as far as shapes determine them.
 
     ``input_shapes`` is by input name; inputs that are static already, or whose symbols the others
     determine, may be left out. The copy shares the bytes of constants; outputs keep their names and
     the model given is not changed. What depends on data (NonZero and what follows from it), and
-    inputs that are left open, stay dynamic. Raises TensorError for shapes that contradict the model
-    or each other, naming both. Needs onnx, for shape inference.
+    inputs that are left open, stay dynamic. ``passes`` replace the ones that run every round.
+    Raises TensorError for shapes that contradict the model or each other, naming both. Needs onnx,
+    for shape inference.
     """
-    return specialize_with_report(model, input_shapes)[0]
+    return specialize_with_report(model, input_shapes, passes)[0]
 
 
 def specialize_with_report(
@@ -57,7 +59,9 @@ def specialize_with_report(
     _infer_afresh(special, bindings)
     report = run_passes(special, chosen)
     patch_count = report.patch_count
-    for _ in range(MAX_ROUNDS):
+    # A round resolves one step of shape arithmetic: a few in most models, one or two for each layer
+    # where a layer's arithmetic starts from the lengths that the one before has made.
+    for _ in list(special.graph.nodes):
         if not patch_count:
             break
         _infer(special)

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -35,10 +36,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_files_of_the_tree(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    held -= _extensions(held)
     missing = sorted(set(installed_files()) - held)
     assert not missing, f"name the packages, or the files as package data: {missing}"
     surplus = sorted(held - set(installed_files()))
     assert not surplus, f"in the wheel, but not in the tree: {surplus}"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux promises a compiler here")
+def test_the_wheel_holds_the_native_extension(wheel: Path) -> None:
+    with ZipFile(wheel) as archive:
+        assert _extensions(archive.namelist()) == {"aioinfer/backends/cpu/_steps.abi3.so"}
+    assert "-cp311-abi3-linux" in wheel.name
+
+
+def _extensions(names: Iterable[str]) -> set[str]:
+    return {name for name in names if name.endswith((".so", ".pyd"))}
 
 
 def test_the_wheel_holds_the_content_of_the_tree(wheel: Path) -> None:

@@ -22,10 +22,15 @@ def installed_files() -> dict[str, Path]:
     files = {}
     for name, folder in part_folders().items():
         for file in sorted(folder.rglob("*")):
-            if file.is_file() and "__pycache__" not in file.parts:
+            if file.is_file() and not _is_left_out(file):
                 below = file.relative_to(folder).as_posix()
                 files[f"{name.replace('.', '/')}/{below}"] = file
     return files
+
+
+def _is_left_out(file: Path) -> bool:
+    """Caches, C sources, and what was compiled from them: the wheel compiles its own."""
+    return "__pycache__" in file.parts or file.suffix in {".c", ".h", ".so", ".pyd"}
 
 
 def module_files() -> dict[str, Path]:

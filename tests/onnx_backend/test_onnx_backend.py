@@ -58,10 +58,12 @@ def test_the_list_names_only_cases_that_exist() -> None:
 @pytest.mark.parametrize(
     ("device", "count"),
     [
-        ("REFERENCE", 1816),
-        ("ONNXRUNTIME", 1726),
-        ("HETERO:REFERENCE,ONNXRUNTIME", 1816),
-        ("HETERO:ONNXRUNTIME,REFERENCE", 1779),
+        ("REFERENCE", 1817),
+        ("CPU", 1210),
+        ("ONNXRUNTIME", 1727),
+        ("HETERO:REFERENCE,ONNXRUNTIME", 1817),
+        ("HETERO:ONNXRUNTIME,REFERENCE", 1780),
+        ("HETERO:CPU,REFERENCE", 1817),
     ],
 )
 def test_a_device_passes_as_many_cases_as_it_ever_did(device: str, count: int) -> None:

@@ -14,6 +14,7 @@ from aioinfer.executors import (
     must_not_block,
     refuse_own_thread,
 )
+from aioinfer.executors.base import hop_now
 
 
 def test_hops_run_one_after_the_other_and_never_inside_each_other() -> None:
@@ -86,3 +87,18 @@ def test_an_own_thread_refuses_and_names_itself() -> None:
     thread.join()
     assert "close would block 'CPU.0'" in str(raised[0])
     assert not is_own_thread()
+
+
+def test_a_hop_that_is_wanted_now_runs_and_returns_or_does_nothing() -> None:
+    order: list[str] = []
+
+    def outer() -> str:
+        assert must_not_block()
+        hop(order.append, "behind")
+        assert hop_now(order.append, "never") is None
+        order.append("outer")
+        return "result"
+
+    assert hop_now(outer) == "result"
+    assert order == ["outer", "behind"]
+    assert not must_not_block()

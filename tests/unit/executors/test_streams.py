@@ -7,10 +7,11 @@ import weakref
 
 import pytest
 
-from aioinfer.errors import ClosedError, PropertyError, RequestStateError
+from aioinfer.errors import AioInferError, ClosedError, PropertyError, RequestStateError
 from aioinfer.executors import (
     NOW,
     HostReady,
+    Lane,
     Ready,
     StreamsConfig,
     StreamsExecutor,
@@ -433,3 +434,54 @@ def test_a_thread_that_cannot_start_makes_run_raise_and_keep_nothing(monkeypatch
     executor.run(lambda lane: NOW, NOW, told)
     assert told.wait() == (NOW, None)
     executor.close()
+
+
+def test_the_callers_lane_is_lent_to_one_thread_at_a_time() -> None:
+    with StreamsExecutor(StreamsConfig("CPU", 2)) as executor:
+        lane = executor.borrow_lane()
+        assert lane is not None
+        assert (lane.name, lane.index, lane.thread_count) == ("CPU.caller", 2, 1)
+        assert lane.context is not None
+        assert executor.borrow_lane() is None
+        executor.return_lane(lane)
+        assert executor.borrow_lane() is lane
+        executor.return_lane(lane)
+
+
+def test_a_lane_goes_back_where_it_came_from() -> None:
+    with StreamsExecutor(StreamsConfig("CPU")) as executor:
+        with pytest.raises(AioInferError, match="<Lane 'other'> was not lent by"):
+            executor.return_lane(Lane("other"))
+        lane = executor.borrow_lane()
+        assert lane is not None
+        executor.return_lane(lane)
+
+
+def test_no_lane_is_lent_past_the_queue_or_after_close() -> None:
+    executor, busy = StreamsExecutor(StreamsConfig("CPU")), Busy()
+    executor.run(busy, NOW, lambda ready, error: None)
+    assert busy.started.wait(WAIT_S)
+    executor.run(lambda lane: NOW, NOW, lambda ready, error: None)
+    assert executor.borrow_lane() is None
+    busy.end.set()
+    executor.close()
+    assert executor.borrow_lane() is None
+
+
+def test_it_is_idle_while_no_worker_works_and_nothing_waits() -> None:
+    executor = StreamsExecutor(StreamsConfig("idle"))
+    started, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def hold(_lane: Lane) -> Ready:
+        started.set()
+        assert may_end.wait(WAIT_S)
+        return NOW
+
+    assert executor.is_idle
+    executor.run(hold, NOW, lambda _ready, _error: ended.set())
+    assert started.wait(WAIT_S)
+    assert not executor.is_idle
+    may_end.set()
+    assert ended.wait(WAIT_S)
+    executor.close()
+    assert executor.is_idle

@@ -409,31 +409,44 @@ def test_an_interrupt_of_asyncio_run_cancels_what_is_awaited(tmp_path: Path) -> 
 
 
 @SIGNALS
-def test_interrupts_amid_the_start_of_runs_lose_no_slot(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threshold_us", [0, 1_000_000], ids=["hopped", "inline"])
+def test_interrupts_amid_the_start_of_runs_lose_no_slot(tmp_path: Path, threshold_us: int) -> None:
     run_script(
         """
         core = aioinfer.Core()
-        network = core.load_network(model(), "REFERENCE")
+        network = core.load_network(model(), "REFERENCE", {"INLINE_THRESHOLD_US": LIMIT})
         main, is_over, interrupts = threading.main_thread().ident, threading.Event(), 0
+        is_ready = threading.Event()
 
         def interrupt():
+            is_ready.wait()
             while not is_over.wait(0.0005):
                 signal.pthread_kill(main, signal.SIGINT)
 
+        def run():
+            global interrupts
+            is_ready.set()
+            while interrupts < 200:
+                try:
+                    while True:
+                        network.create_infer_request().infer_sync(X)
+                except KeyboardInterrupt:
+                    interrupts += 1
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
         sender = threading.Thread(target=interrupt)
         sender.start()
-        while interrupts < 200:
+        while True:
             try:
-                while True:
-                    network.create_infer_request().infer_sync(X)
-            except KeyboardInterrupt:
-                interrupts += 1
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+                run()
+                break
+            except KeyboardInterrupt:  # it came amid counting
+                pass
         is_over.set()
         sender.join()
         assert network._admission.wait_until_over(20.0), network
         assert network._admission.idle_slot_count == network._admission.slot_count
         core.close()
-        """,
+        """.replace("LIMIT", str(threshold_us)),
         tmp_path,
     )

@@ -17,7 +17,7 @@ from aioinfer.errors import (
     RequestCancelledError,
     TensorError,
 )
-from aioinfer.testing import MockDevices
+from aioinfer.testing import MockDevices, VirtualTimer
 from unit.backends.hetero.small_graphs import affinity, arrays, graph, on_one_device
 
 WAIT_S = 20.0  # a bound for what must happen; never slept through
@@ -144,11 +144,16 @@ def test_a_deadline_answers_and_later_subgraphs_do_not_start(
     core: aioinfer.Core, mock: MockDevices
 ) -> None:
     network = load(core, CHAIN)
+    clock = network.clock = VirtualTimer()
 
     async def expire() -> None:
         request = network.create_infer_request()
+        answer = asyncio.ensure_future(request.infer(X, deadline_s=1.0))
+        await asyncio.sleep(0)
+        assert waiting(mock) == [1, 0, 0]
+        clock.advance(1.0)
         with pytest.raises(DeadlineExceededError):
-            await request.infer(X, deadline_s=0.001)
+            await answer
         mock[0].held.release()
         assert waiting(mock) == [0, 0, 0]
         with pytest.raises(DeadlineExceededError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -189,9 +190,9 @@ def plan_builds(network: aioinfer.ExecutableNetwork) -> list[Any]:
     plans = network._plans  # type: ignore[attr-defined]
     build = plans._build
 
-    def counted(key: Any) -> Any:
-        built.append(key)
-        return build(key)
+    def counted(shapes: Any, contents: Any) -> Any:
+        built.append(tuple(shapes.values()))
+        return build(shapes, contents)
 
     plans._build = counted
     return built
@@ -304,6 +305,7 @@ def test_a_network_tells_what_it_is_and_what_it_was_compiled_with(core: aioinfer
             "PERFORMANCE_HINT_NUM_REQUESTS": 0,
             "NUM_STREAMS": 3,
             "INFERENCE_NUM_THREADS": 0,
+            "INLINE_THRESHOLD_US": 50,
             "INFERENCE_PRECISION_HINT": "f32",
             "LOG_LEVEL": "LOG_NONE",
             "PERF_COUNT": True,
@@ -334,3 +336,20 @@ def test_an_unknown_key_of_a_network_is_an_error_with_the_way_out(
         assert caught.value.key == key
         with pytest.raises(PropertyError, match="NETWORK_NAME takes no options, and 'DEVICE_ID'"):
             network.get_metric("NETWORK_NAME", DEVICE_ID="1")
+
+
+def test_closing_a_network_that_failed_to_load_leaves_the_others_alone(
+    core: aioinfer.Core,
+) -> None:
+    with core.load_network(tiny_model(), "REFERENCE") as healthy:
+        with pytest.raises(aioinfer.errors.PropertyError) as refused:
+            core.load_network(tiny_model(), "REFERENCE", {INPUT_SHAPES: {"x": (4, 77, 1)}})
+        frames = [frame for frame, _ in traceback.walk_tb(refused.value.__traceback__)]
+        selves = {id(item): item for item in (frame.f_locals.get("self") for frame in frames)}
+        (failed,) = [
+            item for item in selves.values() if isinstance(item, aioinfer.ExecutableNetwork)
+        ]
+        failed.close()
+        np.testing.assert_array_equal(
+            healthy.create_infer_request().infer_sync(X)["y"], expected(X)
+        )

@@ -111,3 +111,19 @@ def test_of_two_types_the_more_exact_parts_count(
     known: ValueType | None, found: ValueType | None, merged: ValueType | None
 ) -> None:
     assert merge_types(known, found) == merged
+
+
+def test_a_group_normalization_has_the_type_of_its_input() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+    g (float[n,4,h] x) => (float[n,4,h] y) <float[4] scale = {1,1,1,1}, float[4] bias = {0,0,0,0}> {
+        a = Relu(x)
+        b = GroupNormalization<num_groups=2, epsilon=0.5>(a, scale, bias)
+        y = Relu(b)
+    }"""
+    model = read_model(onnx.parser.parse_model(text))
+    infer_types(model)
+    node = nodes_by_name(model.graph)["GroupNormalization_0"]
+    assert node.op_type == "GroupNormalization"
+    assert node.attributes["num_groups"] == 2
+    assert len(node.inputs) == 3
+    assert str(node.outputs[0].type) == "float32[n,4,h]"

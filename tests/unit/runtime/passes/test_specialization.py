@@ -173,6 +173,28 @@ def test_loop_bodies_keep_the_types_of_their_inputs() -> None:
     assert [node.op_type for node in body.nodes] == ["Identity", "Neg"]
 
 
+def test_arithmetic_of_many_layers_in_a_row_disappears() -> None:
+    layer = """
+    width{0} = Shape<start=1>(x{0})
+    doubled{0} = Mul(width{0}, two)
+    halved{0} = Div(doubled{0}, two)
+    target{0} = Concat<axis=0>(rest, halved{0})
+    shaped{0} = Reshape(x{0}, target{0})
+    x{1} = Relu(shaped{0})"""
+    layers = "".join(layer.format(index, index + 1) for index in range(30))
+    special = specialize(
+        parse(
+            f"""g (float[batch,width] x0) => (float[b,w] x30) {{
+    two = Constant<value_int=2>()
+    rest = Constant<value_ints=[-1]>(){layers}
+}}"""
+        ),
+        {"x0": (2, 3)},
+    )
+    assert_static(special)
+    assert {node.op_type for node in special.graph.nodes} <= {"Relu", "Reshape"}
+
+
 def test_the_report_covers_all_rounds() -> None:
     model = parse(FLATTEN)
     names = [name for node in model.graph.nodes for name in node.fused_from]

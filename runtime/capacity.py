@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import os
 
-from ...errors import DeviceError
-from ...runtime.graph import Graph, size_bytes
+from ..errors import DeviceError
+from .graph import Graph, size_bytes
 
 __all__ = ["refuse_what_cannot_fit"]
 

@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
-from aioinfer.backends.reference.capacity import refuse_what_cannot_fit
 from aioinfer.errors import DeviceError
+from aioinfer.runtime.capacity import refuse_what_cannot_fit
 
 TERA = 1 << 40
 

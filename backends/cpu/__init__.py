@@ -1,0 +1,1 @@
+"""The device CPU: oneDNN, one native call per inference."""

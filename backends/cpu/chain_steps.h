@@ -1,0 +1,14 @@
+/* The steps of elementwise chains, numbered as elementwise_chain.py lists them. */
+#ifndef AIOINFER_CPU_CHAIN_STEPS_H
+#define AIOINFER_CPU_CHAIN_STEPS_H
+
+#include <stdint.h>
+
+/* One step on `count` numbers; `out` may be `in`. A binary step has `in` on its left and `other` on
+ * its right. Returns 0, or -1 for an unknown number. */
+int float_step(int64_t number, float *out, const float *in, const float *other, int64_t count,
+               float alpha, float beta);
+int integer_step(int64_t number, int64_t *out, const int64_t *in, const int64_t *other,
+                 int64_t count, int64_t alpha);
+
+#endif

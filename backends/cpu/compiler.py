@@ -1,0 +1,112 @@
+"""From a model and its input shapes to a plan: specialise, fuse, lower."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import UnsupportedOpError
+from ...runtime.capacity import refuse_what_cannot_fit
+from ...runtime.graph import DType, Model, Node, TensorType, Value
+from ...runtime.passes import ConstantFolding, DeadCode, Pass, run_passes, specialize
+from .kernels.constants import content_inputs
+from .kernels.registry import find_kernel, find_refusal
+from .onednn import Engine
+from .packed_weights import WeightStore
+from .plan import Plan
+from .plan_builder import PlanBuilder
+from .team_size import team_size
+
+__all__ = ["Compiler"]
+
+Array = np.ndarray[Any, Any]
+
+RELEASED_BYTES = 16 * 1024  # smaller ones are not worth looking at
+
+
+class Compiler:
+    """Builds the plans of one network. Thread-safe; plans share packed weights."""
+
+    def __init__(
+        self,
+        model: Model,
+        engine: Engine,
+        *,
+        device: str,
+        thread_count: int,
+        float_dtype: DType,
+        passes: Sequence[Pass],
+    ) -> None:
+        self._model, self.engine = model, engine
+        self._device, self._thread_count = device, thread_count
+        self._float_dtype, self._passes = float_dtype, tuple(passes)
+        self.weights = WeightStore()
+        self.latest: Plan | None = None
+        self.content_inputs = content_inputs(model.graph)
+
+    def compile(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> Plan:
+        """Build the plan for these input shapes; packs nothing yet. Blocks.
+
+        ``contents`` are those of ``content_inputs``: the plan is for these alone.
+        """
+        model = specialize(_with_contents(self._model, contents), shapes)
+        run_passes(model, (*self._passes, ConstantFolding(), DeadCode()))
+        refuse_what_cannot_fit(model.graph)
+        thread_count = team_size(model.graph, self._thread_count)
+        builder = PlanBuilder(
+            model,
+            self.engine,
+            self.weights,
+            device=self._device,
+            thread_count=thread_count,
+            float_dtype=self._float_dtype,
+        )
+        with self.engine.with_threads(thread_count):
+            self.latest = builder.build(self._lower)
+        return self.latest
+
+    def release_weights(self) -> None:
+        """Let go of the model's weights; for a network whose only plan has been built.
+
+        What that plan uses it keeps, and packing then frees each original as soon as it is packed.
+        Graphs show stand-ins, full of NaN, instead.
+        """
+        graphs = (
+            [self._model.graph] if self.latest is None else [self._model.graph, self.latest.graph]
+        )
+        for graph in graphs:
+            for value in graph.initializers.values():
+                if value.constant is not None and value.constant.nbytes >= RELEASED_BYTES:
+                    value.constant = _stand_in(value.constant)
+        self.weights.forget_sources()
+        self._passes = ()
+
+    def _lower(self, node: Node, builder: PlanBuilder) -> None:
+        reason = find_refusal(node)
+        kernel = find_kernel(node)
+        if reason is not None or kernel is None:
+            raise UnsupportedOpError(node.name, node.op, self._device, reason or "it has no kernel")
+        kernel.lower(node, builder)
+
+
+def _with_contents(model: Model, contents: Mapping[str, Array]) -> Model:
+    """Copy a model in which these inputs are constants for whoever uses them."""
+    if not contents:
+        return model
+    known = model.copy()
+    for value in known.graph.inputs:
+        if value.name in contents:
+            array = contents[value.name]
+            constant = Value(f"{value.name} of this plan", None, array)
+            constant.type = TensorType(DType.of(array.dtype), array.shape)
+            known.graph.add_initializer(constant)
+            known.graph.replace_uses(value, constant)
+    return known
+
+
+def _stand_in(constant: Array) -> Array:
+    """Make an array of the same type and shape that takes no memory."""
+    content = np.nan if constant.dtype.kind in "fV" else 0
+    return np.broadcast_to(np.array(content, constant.dtype), constant.shape)

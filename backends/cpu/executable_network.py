@@ -1,0 +1,192 @@
+"""A model on CPU: a plan per shape signature, one native call per run on a stream of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...executors import NOW, ImmediateExecutor, Lane, Ready, StreamsConfig
+from ...runtime.executable_network import ExecutableNetwork, Slot
+from ...runtime.graph import Graph, Model, copy_graph, is_static
+from ...runtime.pipeline import Stage
+from ...runtime.plan_cache import PendingPlan
+from ...runtime.plugin import CoreHandle
+from ...runtime.properties import INPUT_SHAPES, Configuration, Metric
+from ...runtime.shape_plans import ShapePlans
+from ...runtime.tensor import ports_of
+from .compiler import Compiler
+from .lane_programs import LanePrograms
+from .native import runner
+from .node_facts import NodeFacts, described_graph, node_facts
+from .node_times import node_times
+from .onednn import version_text
+from .plan import Plan
+from .run_arrays import as_buffer, input_array, output_arrays
+
+__all__ = ["CpuNetwork"]
+
+
+class CpuNetwork(ExecutableNetwork):
+    """A model compiled for the CPU."""
+
+    def __init__(
+        self,
+        model: Model,
+        compiler: Compiler,
+        streams: StreamsConfig,
+        config: Configuration,
+        core: CoreHandle,
+    ) -> None:
+        super().__init__(
+            name=model.name,
+            device=streams.name,
+            inputs=ports_of(model.inputs),
+            outputs=ports_of(model.outputs),
+            config=config,
+            core=core,
+        )
+        self._model, self._compiler = model, compiler
+        self.input_names = tuple(port.name for port in self.inputs)
+        self.output_names = tuple(port.name for port in self.outputs)
+        self._runner = runner(compiler.engine)
+        self._streams = core.executors.acquire(streams)
+        self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
+        self._inline = ImmediateExecutor("inline")
+        self._programs = LanePrograms(self._runner)
+        self._plans: ShapePlans[Plan] = ShapePlans(
+            model,
+            self.inputs,
+            self.device,
+            compiler.compile,
+            self._compile_executor,
+            compiler.content_inputs,
+        )
+        try:
+            plans = self._compile_ahead()
+        except BaseException:
+            self._abandon()
+            raise
+        self.only_plan = plans[0] if self._has_one_plan(plans) else None
+        """The plan of all runs, where all inputs are static."""
+        self.computes_with_one_thread = self._streams.thread_count == 1 or (
+            self.only_plan is not None and self.only_plan.thread_count == 1
+        )
+        """True if no run opens a team of threads, so that any thread may compute it."""
+        # One run computes on each stream, and one more is bound and ready to follow it.
+        self._provide_slots([_CpuSlot(self) for _ in range(2 * streams.stream_count)])
+
+    def _has_one_plan(self, plans: Sequence[Plan]) -> bool:
+        return len(plans) == 1 and all(is_static(port.shape) for port in self.inputs)
+
+    def _compile_ahead(self) -> list[Plan]:
+        """Build plans on this thread, and pack their weights where they will be used."""
+        plans = self._plans.compile_ahead(self.config[INPUT_SHAPES])
+        self._programs.reserve(len(plans))
+        if self._has_one_plan(plans):
+            self._compiler.release_weights()
+        for plan in plans:
+
+            def prepare(lane: Lane, plan: Plan = plan) -> Ready:
+                self._programs.program(plan, lane)
+                return NOW
+
+            self._streams.run_and_wait([prepare])
+        return plans
+
+    def runtime_graph(self) -> Graph:
+        """Return a copy of the graph that is executed: of the latest plan, fused nodes and all.
+
+        The metadata of its nodes says ``implementation``, ``layout``, ``precision`` and
+        ``subgraph``. Without a plan yet, it is the graph that plans will be made of.
+        """
+        plan = self._compiler.latest
+        return copy_graph(self._model.graph) if plan is None else described_graph(plan)
+
+    def node_implementations(self) -> dict[str, NodeFacts]:
+        """Say who computes each node of the latest plan, and how it lies in memory, by name."""
+        plan = self._compiler.latest
+        return {} if plan is None else node_facts(plan)
+
+    def _release_device(self) -> None:
+        self._core.executors.release(self._streams)
+        self._core.executors.release(self._compile_executor)
+        self._programs.clear()
+
+    def _metrics(self) -> list[Metric]:
+        compiler = self._compiler
+        return [
+            Metric(
+                "ONEDNN_VERSION",
+                lambda _: version_text(compiler.engine.version),
+                "The version of the oneDNN library that computes.",
+            ),
+            Metric(
+                "NATIVE_STEPS",
+                lambda _: self._runner.is_native,
+                "True if one native call runs a whole inference; else each step is a call.",
+            ),
+            Metric(
+                "PLAN_COUNT", lambda _: len(self._plans), "Shape signatures whose plans are kept."
+            ),
+            Metric(
+                "PACKED_WEIGHTS_BYTES",
+                lambda _: compiler.weights.packed_bytes,
+                "Memory of the weights in the layouts that oneDNN wants, shared by all plans.",
+            ),
+            Metric("ARENA_BYTES", lambda _: self._programs.arena_bytes, "Memory of all streams."),
+        ]
+
+
+class _CpuSlot(Slot):
+    """One run: find the plan on the calling thread, compute on a stream."""
+
+    def __init__(self, network: CpuNetwork) -> None:
+        self._network = network
+        self._pending: PendingPlan[Plan] | None = None
+        self._plan: Plan | None = None
+        compute = Stage("compute", network._streams, self._compute, self._part)
+        if network.only_plan is None:
+            self.stages = (Stage("plan", network._inline, self._find_plan), compute)
+        else:
+            self.stages = (compute,)
+        self.may_run_inline = network.computes_with_one_thread
+
+    def _find_plan(self, _lane: Lane) -> Ready:
+        self._pending = self._network._plans.request(self.bindings.inputs)
+        return self._pending
+
+    def _compute(self, lane: Lane) -> Ready:
+        network, bindings, pending = self._network, self.bindings, self._pending
+        plan = network.only_plan if pending is None else pending.plan
+        assert plan is not None
+        self._plan = plan
+        program = network._programs.program(plan, lane)
+        self.stop.raise_if_set()
+        given, names = bindings.inputs, network.output_names
+        inputs = [input_array(name, given[name]) for name in network.input_names]
+        outputs = output_arrays(names, plan.output_forms, bindings.bound, inputs)
+        buffers = tuple([as_buffer(array) for array in (*inputs, *outputs)])
+        if bindings.profile is None:
+            program.run(buffers)
+        else:
+            times = np.zeros(len(plan.steps) + 1, np.int64)
+            program.run(buffers, times)
+            bindings.profile.extend(node_times(plan, times.tolist()))
+        if not bindings.bound:
+            bindings.results.update(zip(names, outputs, strict=True))
+            return NOW
+        for name, output in zip(names, outputs, strict=True):
+            if bindings.bound.get(name) is output:
+                bindings.results[name] = output
+            else:
+                bindings.deliver(name, output)
+        return NOW
+
+    def _part(self) -> str:
+        plan = self._plan
+        return "" if plan is None else plan.id
+
+    def release(self) -> None:
+        self._pending = self._plan = None
+        super().release()

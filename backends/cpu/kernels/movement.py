@@ -1,0 +1,197 @@
+"""Operators that move data: joining, repeating, padding, reordering in space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import c_int
+from typing import Any
+
+import numpy as np
+
+from ....runtime.graph import Node, Value
+from ..onednn import ARG, Attributes, OneDnnError
+from ..operand import Layout, Operand
+from ..plan_builder import PlanBuilder
+from .constants import integers_of
+from .registry import kernel
+from .views import permuted, sliced
+
+
+@kernel("Concat", dtypes=None)
+def lower_concat(node: Node, builder: PlanBuilder) -> None:
+    """Lower a concatenation, by oneDNN where all parts lie in the same order, else by copies."""
+    (result,) = node.outputs
+    shape = builder.shape(result)
+    axis = int(node.attributes["axis"]) % len(shape)
+    parts = [value for value in node.inputs if value is not None and 0 not in builder.shape(value)]
+    if parts and not _concat_blocked(parts, result, axis, builder):
+        _concat_plain(parts, result, axis, builder)
+    elif not parts:
+        builder.result(result, Layout.plain(shape, builder.held_dtype(result)))
+
+
+def _concat_blocked(parts: Sequence[Value], result: Value, axis: int, builder: PlanBuilder) -> bool:
+    """Let oneDNN join parts of which one at least is not plain; it chooses the result's layout."""
+    operands = [builder.operand(value) for value in parts]
+    if all(operand.layout.is_row_major for operand in operands):
+        return False
+    held = builder.held_dtype(result)
+    if not all(operand.layout.has_desc and operand.dtype is held for operand in operands):
+        return False
+    engine = builder.engine
+    descs = [operand.layout.desc(engine) for operand in operands]
+    pointers = (c_void_array(len(descs)))(*(desc.handle for desc in descs))
+    try:
+        pd = engine.primitive_desc(
+            "concat",
+            engine,
+            None,
+            c_int(len(descs)),
+            c_int(axis),
+            pointers,
+            Attributes(engine),
+        )
+    except OneDnnError:
+        return False
+    reads = {ARG.MULTIPLE_SRC + index: operand for index, operand in enumerate(operands)}
+    made = builder.result(result, Layout.of(pd.desc("dst")))
+    builder.primitive(pd, reads, {ARG.DST: made})
+    return True
+
+
+def c_void_array(count: int) -> Any:
+    """Make the ctypes type of an array of pointers."""
+    from ctypes import c_void_p
+
+    return c_void_p * count
+
+
+def _concat_plain(parts: Sequence[Value], result: Value, axis: int, builder: PlanBuilder) -> None:
+    held = builder.held_dtype(result)
+    made = builder.result(result, Layout.plain(builder.shape(result), held))
+    assert made.layout.strides is not None
+    start = 0
+    for value in parts:
+        shape = builder.shape(value)
+        place = made.viewed(
+            Layout.plain(shape, held, made.layout.strides), start * made.layout.strides[axis]
+        )
+        start += shape[axis]
+        builder.move(builder.operand(value), place)
+
+
+@kernel("Expand", dtypes=None, constant_inputs=(1,))
+def lower_expand(node: Node, builder: PlanBuilder) -> None:
+    """Lower a broadcast that has to be there in memory."""
+    source = node.inputs[0]
+    assert source is not None
+    (result,) = node.outputs
+    operand = builder.plain(source, builder.operand(source).dtype)
+    shape = builder.shape(result)
+    made = builder.result(result, Layout.plain(shape, operand.dtype))
+    builder.copy(broadcast(operand, shape), made)
+
+
+def broadcast(operand: Operand, shape: Sequence[int]) -> Operand:
+    """View a strided operand in a larger shape; repeated axes have stride 0."""
+    layout = operand.layout
+    assert layout.strides is not None
+    missing = len(shape) - len(layout.shape)
+    strides = [0] * missing + [
+        0 if have == 1 and want != 1 else stride
+        for have, want, stride in zip(layout.shape, shape[missing:], layout.strides, strict=True)
+    ]
+    return operand.viewed(Layout.plain(shape, layout.dtype, strides))
+
+
+@kernel("Tile", dtypes=None, constant_inputs=(1,))
+def lower_tile(node: Node, builder: PlanBuilder) -> None:
+    """Lower a repetition: each axis becomes a repeating and a moving one."""
+    source = node.inputs[0]
+    assert source is not None
+    (result,) = node.outputs
+    operand = builder.plain(source, builder.operand(source).dtype)
+    made = builder.result(result, Layout.plain(builder.shape(result), operand.dtype))
+    repeats = integers_of(node, 1) or []
+    assert operand.layout.strides is not None
+    assert made.layout.strides is not None
+    dims: list[int] = []
+    come: list[int] = []
+    go: list[int] = []
+    axes = zip(operand.shape, repeats, operand.layout.strides, made.layout.strides, strict=True)
+    for dim, repeat, source_stride, target_stride in axes:
+        dims += [repeat, dim]
+        come += [0, source_stride]
+        go += [dim * target_stride, target_stride]
+    builder.copy(
+        operand.viewed(Layout.plain(dims, operand.dtype, come)),
+        made.viewed(Layout.plain(dims, operand.dtype, go)),
+    )
+
+
+@kernel("DepthToSpace", "SpaceToDepth", dtypes=None)
+def lower_depth_to_space(node: Node, builder: PlanBuilder) -> None:
+    """Lower the exchange of channels and space: one copy over six axes."""
+    source = node.inputs[0]
+    assert source is not None
+    (result,) = node.outputs
+    operand = builder.plain(source, builder.operand(source).dtype)
+    batch, channels, height, width = operand.shape
+    block = int(node.attributes["blocksize"])
+    mode = node.attributes.get("mode", "DCR")
+    if node.op_type == "SpaceToDepth":
+        dims = (batch, channels, height // block, block, width // block, block)
+        order = (0, 3, 5, 1, 2, 4)
+    elif mode in ("CRD", b"CRD"):
+        dims = (batch, channels // block**2, block, block, height, width)
+        order = (0, 1, 4, 2, 5, 3)
+    else:
+        dims = (batch, block, block, channels // block**2, height, width)
+        order = (0, 3, 4, 1, 5, 2)
+    moved = permuted(operand.viewed(Layout.plain(dims, operand.dtype)), order, builder)
+    made = builder.result(result, Layout.plain(builder.shape(result), operand.dtype))
+    builder.copy(moved, made.viewed(Layout.plain(moved.shape, operand.dtype)))
+
+
+@kernel("Gather", dtypes=None)
+def lower_gather(node: Node, builder: PlanBuilder) -> None:
+    """Lower a lookup along an axis; a single known index is a view."""
+    source, indices = node.inputs
+    assert source is not None
+    assert indices is not None
+    (result,) = node.outputs
+    shape = builder.shape(source)
+    axis = int(node.attributes.get("axis", 0)) % len(shape)
+    known = integers_of(node, 1)
+    if known is not None and len(known) == 1 and -shape[axis] <= known[0] < shape[axis]:
+        _take_one(node, builder, axis, known[0])
+        return
+    operand = builder.plain(source, builder.operand(source).dtype)
+    index = builder.plain(indices)
+    made = builder.result(result, Layout.plain(builder.shape(result), operand.dtype))
+    if not made.layout.count:
+        return
+    outer = int(np.prod(shape[:axis], dtype=np.int64))
+    inner = int(np.prod(shape[axis + 1 :], dtype=np.int64)) * operand.dtype.item_bytes
+    parameters = [outer, shape[axis], index.layout.count, inner, index.dtype.item_bytes]
+    builder.native("gather", (operand, index, made), parameters)
+
+
+def _take_one(node: Node, builder: PlanBuilder, axis: int, index: int) -> None:
+    source = node.inputs[0]
+    assert source is not None
+    (result,) = node.outputs
+    shape = list(builder.shape(source))
+    begin = [0] * len(shape)
+    begin[axis] = index % shape[axis]
+    shape[axis] = 1
+    part = sliced(source, builder, begin, shape)
+    if part.layout.strides is None:
+        flat = builder.temporary(Layout.plain(shape, part.dtype))
+        builder.move(part, flat)
+        part = flat
+    strides = list(part.layout.strides or ())
+    inserted = len(builder.shape(result)) - len(shape) + 1
+    dims = shape[:axis] + [1] * inserted + shape[axis + 1 :]
+    kept = strides[:axis] + [1] * inserted + strides[axis + 1 :]
+    builder.define(result, part.viewed(Layout.plain(dims, part.dtype, kept)))

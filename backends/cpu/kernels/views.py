@@ -1,0 +1,137 @@
+"""Operators that only look at memory in another way: no step is emitted where a view will do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....runtime.graph import Node, Value
+from ..onednn import OneDnnError
+from ..operand import Layout, Operand
+from ..plan_builder import PlanBuilder
+from ..strides import reshaped_strides
+from .constants import integers_of
+from .registry import kernel
+
+__all__ = ["sliced"]
+
+
+@kernel("Identity", dtypes=None)
+def lower_identity(node: Node, builder: PlanBuilder) -> None:
+    """Lower what changes nothing."""
+    source = node.inputs[0]
+    assert source is not None
+    builder.define(node.outputs[0], builder.operand(source))
+
+
+@kernel("Reshape", "Flatten", "Squeeze", "Unsqueeze", dtypes=None, constant_inputs=(1,))
+def lower_reshape(node: Node, builder: PlanBuilder) -> None:
+    """Lower what keeps the elements in their row-major order; copies only what lies otherwise."""
+    source = node.inputs[0]
+    assert source is not None
+    (result,) = node.outputs
+    shape, operand = builder.shape(result), builder.operand(source)
+    layout = operand.layout
+    if layout.strides is not None:
+        strides = reshaped_strides(layout.shape, layout.strides, shape)
+        if strides is not None:
+            view = Layout.plain(shape, operand.dtype, strides)
+            builder.define(result, operand.viewed(view))
+            return
+    flat = builder.plain(source, operand.dtype)
+    builder.define(result, flat.viewed(Layout.plain(shape, flat.dtype)))
+
+
+@kernel("Transpose", dtypes=None)
+def lower_transpose(node: Node, builder: PlanBuilder) -> None:
+    """Lower a permutation of axes; whoever needs another order reorders."""
+    (source,) = node.inputs
+    assert source is not None
+    (result,) = node.outputs
+    operand = builder.operand(source)
+    rank = len(operand.shape)
+    permutation = list(node.attributes.get("perm") or range(rank)[::-1])
+    builder.define(result, permuted(operand, permutation, builder))
+
+
+def permuted(operand: Operand, permutation: Sequence[int], builder: PlanBuilder) -> Operand:
+    """View an operand with its axes in another order."""
+    layout = operand.layout
+    if layout.strides is None:
+        return operand.viewed(Layout.of(layout.desc(builder.engine).permuted(permutation)))
+    return operand.viewed(
+        Layout.plain(
+            [layout.shape[axis] for axis in permutation],
+            layout.dtype,
+            [layout.strides[axis] for axis in permutation],
+        )
+    )
+
+
+@kernel("Split", dtypes=None, constant_inputs=(1,))
+def lower_split(node: Node, builder: PlanBuilder) -> None:
+    """Lower a split: each part is a view."""
+    source = node.inputs[0]
+    assert source is not None
+    rank = len(builder.shape(source))
+    axis = int(node.attributes.get("axis", 0)) % max(1, rank)
+    start = 0
+    for result in node.outputs:
+        shape = builder.shape(result)
+        begin = [0] * rank
+        begin[axis] = start
+        start += shape[axis]
+        builder.define(result, sliced(source, builder, begin, shape))
+
+
+@kernel("Slice", dtypes=None, constant_inputs=(1, 2, 3, 4))
+def lower_slice(node: Node, builder: PlanBuilder) -> None:
+    """Lower a slice: a view, but for steps backwards, which are copied."""
+    source = node.inputs[0]
+    assert source is not None
+    (result,) = node.outputs
+    shape = builder.shape(source)
+    starts = integers_of(node, 1) or []
+    axes = integers_of(node, 3) or list(range(len(starts)))
+    steps = integers_of(node, 4) or [1] * len(starts)
+    begin, step = [0] * len(shape), [1] * len(shape)
+    for start, axis, stride in zip(starts, axes, steps, strict=True):
+        axis %= len(shape)
+        length = shape[axis]
+        low, high = (0, length) if stride > 0 else (-1, length - 1)
+        begin[axis] = min(max(start + length if start < 0 else start, low), high)
+        step[axis] = stride
+    builder.define(result, sliced(source, builder, begin, builder.shape(result), step))
+
+
+def sliced(
+    source: Value,
+    builder: PlanBuilder,
+    begin: Sequence[int],
+    shape: Sequence[int],
+    steps: Sequence[int] | None = None,
+) -> Operand:
+    """View a box of a value, every ``steps``-th element of each axis; copies where it must."""
+    operand = builder.operand(source)
+    steps = [1] * len(shape) if steps is None else steps
+    if 0 in shape:
+        return operand.viewed(Layout.plain(shape, operand.dtype))
+    if operand.layout.strides is None and all(step == 1 for step in steps):
+        desc = operand.layout.desc(builder.engine)
+        try:
+            # The place goes into the operand: descriptors with an offset tell no size.
+            offset = desc.part(shape, begin).offset
+            return operand.viewed(Layout.of(desc.part(shape, [0] * len(shape))), offset)
+        except OneDnnError:  # a block would be cut
+            pass
+    if operand.layout.strides is None:
+        operand = builder.plain(source, operand.dtype)
+    strides = operand.layout.strides
+    assert strides is not None
+    offset = sum(first * stride for first, stride in zip(begin, strides, strict=True))
+    taken = [stride * step for stride, step in zip(strides, steps, strict=True)]
+    view = operand.viewed(Layout.plain(shape, operand.dtype, taken), offset)
+    if all(step > 0 for step in steps):
+        return view
+    made = builder.temporary(Layout.plain(shape, operand.dtype))
+    builder.copy(view, made)
+    return made

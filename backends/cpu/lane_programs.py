@@ -1,0 +1,105 @@
+"""Programs by stream: each stream binds a plan to its arena, and keeps what it has bound.
+
+Theory of operation. A stream computes one run at a time, so all networks whose runs it computes
+share one arena, as large as the largest of their plans needs. It is an attribute of the lane, held
+weakly there, and goes with the last network that uses it. When it grows it moves, and programs that
+point into the old one are bound anew by their next run.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from ...executors import Lane
+from ...runtime.plan_cache import PLAN_COUNT
+from .native import Runner
+from .onednn import aligned_bytes
+from .plan import Plan
+from .program import Program
+
+__all__ = ["LanePrograms"]
+
+Array = np.ndarray[Any, Any]
+
+
+class _Arena:
+    """The scratch memory of one stream, whatever runs there. Touched by its thread alone."""
+
+    __slots__ = ("__weakref__", "memory")
+
+    def __init__(self) -> None:
+        self.memory: Array = aligned_bytes(0)
+
+    @classmethod
+    def of_lane(cls, lane: Lane) -> _Arena:
+        """Return the lane's arena, made by the first network that computes there."""
+        known = lane.local.get(cls)
+        arena: _Arena | None = None if known is None else known()
+        if arena is None:
+            arena = cls()
+            lane.local[cls] = weakref.ref(arena)
+        return arena
+
+
+class _OfLane:
+    """What one network holds for one stream: a share in the arena, and bound programs."""
+
+    __slots__ = ("arena", "programs")
+
+    def __init__(self, arena: _Arena) -> None:
+        self.arena = arena
+        self.programs: OrderedDict[Plan, Program] = OrderedDict()
+
+
+class LanePrograms:
+    """The programs of one network, the most recently used of each stream.
+
+    ``program`` is called on the stream's own thread, the rest on any.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._capacity = PLAN_COUNT
+        self._lock = threading.Lock()
+        self._lanes: dict[Lane, _OfLane] = {}
+
+    def reserve(self, plan_count: int) -> None:
+        """Make room for so many plans, if there is less: as many as the network keeps."""
+        self._capacity = max(self._capacity, plan_count)
+
+    def program(self, plan: Plan, lane: Lane) -> Program:
+        """Return the plan bound to this stream, with its weights packed."""
+        held = self._lanes.get(lane)
+        if held is None:
+            with self._lock:
+                held = self._lanes[lane] = _OfLane(_Arena.of_lane(lane))
+        programs, arena = held.programs, held.arena
+        program = programs.get(plan)
+        if program is not None and program.arena is arena.memory:
+            programs.move_to_end(plan)
+            return program
+        plan.pack()
+        if plan.arena_bytes > arena.memory.nbytes:
+            arena.memory = aligned_bytes(plan.arena_bytes)
+        for other in [known for known in programs if programs[known].arena is not arena.memory]:
+            del programs[other]  # nothing may keep the old memory
+        program = programs[plan] = Program(plan, self._runner, arena.memory)
+        while len(programs) > self._capacity:
+            programs.popitem(last=False)
+        return program
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arenas of all streams that this network has computed on."""
+        with self._lock:
+            return sum(held.arena.memory.nbytes for held in self._lanes.values())
+
+    def clear(self) -> None:
+        """Let go of everything; when no run is left."""
+        with self._lock:
+            self._lanes.clear()

@@ -1,0 +1,105 @@
+"""Who walks a step table: the native extension, or Python where it could not be compiled."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import struct
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import DeviceError
+from .onednn import Engine
+
+__all__ = ["KIND_KERNEL", "KIND_PRIMITIVE", "Runner", "runner"]
+
+KIND_END = 0
+KIND_PRIMITIVE = 1
+KIND_KERNEL = 2
+
+STATUS_INDEX = 1001
+STATUS_TABLE = 1002
+STATUS_TEXTS = {
+    STATUS_INDEX: "an index in the data is out of range",
+    STATUS_TABLE: "the step table is damaged",
+}
+
+Failure = tuple[int, int]
+Run = Callable[..., Failure | None]
+
+
+class Runner:
+    """Runs step tables; ``is_native`` says whether one call releases the GIL for all of them.
+
+    ``run(table, buffers, threads, times)`` is as steps.c documents it.
+    """
+
+    def __init__(self, run: Run, kernel_names: Sequence[str], is_native: bool) -> None:
+        self.run = run
+        self.is_native = is_native
+        self.kinds = {name: KIND_KERNEL + index for index, name in enumerate(kernel_names)}
+
+    def kind(self, kernel: str) -> int:
+        """Give the number of a kernel in step tables; DeviceError if there is none."""
+        if kernel not in self.kinds:
+            raise DeviceError(
+                f"CPU's native extension has no kernel {kernel!r}: it was built from other sources "
+                f"than this package; reinstall aioinfer"
+            )
+        return self.kinds[kernel]
+
+
+@functools.cache
+def runner(engine: Engine) -> Runner:
+    """Return the process's runner for an engine; warns where it is not the native one."""
+    try:
+        steps: Any = importlib.import_module("._steps", __package__)
+    except ImportError as error:
+        from .fallback import KERNELS, PythonRun
+
+        warnings.warn(
+            f"CPU runs without its native extension ({error}): each step returns to Python, which "
+            f"costs about a microsecond a step, and up to 5 ms a step while another Python thread "
+            f"is busy; install a C compiler and reinstall aioinfer",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return Runner(PythonRun(engine), tuple(KERNELS), False)
+    library, openmp = engine.library, engine.openmp
+    steps.configure(
+        _address(library.dnnl_primitive_execute),
+        _address(library.dnnl_memory_set_data_handle),
+        _address(openmp.omp_get_max_threads),
+        _address(openmp.omp_set_num_threads),
+        engine.stream,
+    )
+    return Runner(steps.run, steps.kernels, True)
+
+
+def failure_text(status: int) -> str:
+    """Say what a status of a run means."""
+    return STATUS_TEXTS.get(status, f"oneDNN's status {status}")
+
+
+def double_bits(number: float) -> int:
+    """Give a number as a parameter of a native kernel."""
+    return int(struct.unpack("<q", struct.pack("<d", number))[0])
+
+
+def view_at(address: int, size_bytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """See memory at an address as bytes; whoever owns it must live on."""
+    if not size_bytes:
+        return np.empty(0, np.uint8)
+    block = (ctypes.c_uint8 * size_bytes).from_address(address)
+    return np.ctypeslib.as_array(block)
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    if address is None:
+        raise DeviceError(f"{function} has no address")
+    return address

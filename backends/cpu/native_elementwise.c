@@ -1,0 +1,340 @@
+/* Elementwise chains over strided operands: everything that broadcasts.
+ *
+ * The result's axes are walked in blocks of the last two, small enough to stay in the first cache.
+ * Operands of a block are loaded as floats (or as 64-bit integers), all steps run on these dense
+ * numbers, and the result is stored in its own type: a chain reads and writes memory once, and no
+ * step knows of layouts or types.
+ */
+#include <string.h>
+
+#include "chain_steps.h"
+#include "elements.h"
+#include "steps.h"
+#include "vector_math.h"
+
+#define MAX_CHAIN_OPERANDS 32
+#define MAX_CHAIN_RANK 24
+#define BLOCK 512 /* numbers: three blocks of 64-bit integers fit into half of a 32 KB cache */
+
+/* A chain's parameters: operand count, rank (2 or more), step count; the result's lengths; for each
+ * operand its element type and its strides in bytes; for each step its number, the index of its
+ * operand (0 if unary) and two numbers: bits of doubles, or integers. Operand 0 is what the chain
+ * begins with, the last one is the result. A stride of 0 repeats. */
+struct chain {
+    int is_float; /* else 64-bit integers */
+    int64_t operand_count, rank, step_count;
+    const int64_t *lengths, *operands, *steps;
+    int64_t rows, columns; /* of the last two axes */
+    int64_t block_rows, block_columns, row_blocks, column_blocks, block_count;
+};
+
+struct block {
+    char *data[MAX_CHAIN_OPERANDS];
+    int64_t rows, columns;
+};
+
+static int read_chain(struct chain *chain, int is_float, const int64_t *parameters)
+{
+    int64_t outer = 1;
+    chain->is_float = is_float;
+    chain->operand_count = parameters[0];
+    chain->rank = parameters[1];
+    chain->step_count = parameters[2];
+    if (chain->operand_count < 2 || chain->operand_count > MAX_CHAIN_OPERANDS || chain->rank < 2
+        || chain->rank > MAX_CHAIN_RANK)
+        return STATUS_TABLE;
+    chain->lengths = parameters + 3;
+    chain->operands = chain->lengths + chain->rank;
+    chain->steps = chain->operands + chain->operand_count * (1 + chain->rank);
+    for (int64_t axis = 0; axis < chain->rank - 2; axis++)
+        outer *= chain->lengths[axis];
+    chain->rows = chain->lengths[chain->rank - 2];
+    chain->columns = chain->lengths[chain->rank - 1];
+    chain->block_columns = chain->columns < BLOCK ? chain->columns : BLOCK;
+    chain->block_rows = BLOCK / chain->block_columns;
+    if (chain->block_rows > chain->rows)
+        chain->block_rows = chain->rows;
+    chain->row_blocks = (chain->rows + chain->block_rows - 1) / chain->block_rows;
+    chain->column_blocks = (chain->columns + chain->block_columns - 1) / chain->block_columns;
+    chain->block_count = outer * chain->row_blocks * chain->column_blocks;
+    return STATUS_OK;
+}
+
+static inline const int64_t *operand_of(const struct chain *chain, int64_t index)
+{
+    return chain->operands + index * (1 + chain->rank);
+}
+
+static void find_block(struct block *block, const struct chain *chain, char *const *data,
+                       int64_t number)
+{
+    int64_t place[MAX_CHAIN_RANK];
+    int64_t last = chain->rank - 1;
+
+    place[last] = number % chain->column_blocks * chain->block_columns;
+    number /= chain->column_blocks;
+    place[last - 1] = number % chain->row_blocks * chain->block_rows;
+    number /= chain->row_blocks;
+    for (int64_t axis = last - 2; axis >= 0; axis--) {
+        place[axis] = number % chain->lengths[axis];
+        number /= chain->lengths[axis];
+    }
+    block->rows = chain->rows - place[last - 1];
+    if (block->rows > chain->block_rows)
+        block->rows = chain->block_rows;
+    block->columns = chain->columns - place[last];
+    if (block->columns > chain->block_columns)
+        block->columns = chain->block_columns;
+    for (int64_t index = 0; index < chain->operand_count; index++) {
+        const int64_t *strides = operand_of(chain, index) + 1;
+        int64_t offset = 0;
+        for (int64_t axis = 0; axis <= last; axis++)
+            offset += place[axis] * strides[axis];
+        block->data[index] = data[index] + offset;
+    }
+}
+
+/* True if a block of an operand lies as the numbers themselves do. */
+static int is_dense(const struct chain *chain, const struct block *block, int64_t index)
+{
+    const int64_t *operand = operand_of(chain, index), *strides = operand + chain->rank - 1;
+    int64_t item = chain->is_float ? sizeof(float) : sizeof(int64_t);
+    return operand[0] == (chain->is_float ? ELEMENT_F32 : ELEMENT_I64)
+           && (block->columns == 1 || strides[1] == item)
+           && (block->rows == 1 || strides[0] == block->columns * item);
+}
+
+static int load(const struct chain *chain, const struct block *block, int64_t index,
+                char *numbers)
+{
+    const int64_t *operand = operand_of(chain, index), *strides = operand + chain->rank - 1;
+    int64_t columns = block->columns, rows = block->rows;
+    int64_t row_bytes = columns * (chain->is_float ? sizeof(float) : sizeof(int64_t));
+
+    if (rows == 1 || strides[0] == columns * strides[1]) {
+        columns *= rows;
+        rows = 1;
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        char *to = numbers + row * row_bytes;
+        const char *from = block->data[index] + row * strides[0];
+        int failure = 0;
+        if (row > 0 && strides[0] == 0)
+            memcpy(to, numbers, (size_t)row_bytes);
+        else if (chain->is_float)
+            failure = load_floats((float *)(void *)to, from, strides[1], columns, operand[0]);
+        else
+            failure = load_integers((int64_t *)(void *)to, from, strides[1], columns, operand[0]);
+        if (failure)
+            return STATUS_TABLE;
+    }
+    return STATUS_OK;
+}
+
+static int store(const struct chain *chain, const struct block *block, const char *numbers)
+{
+    int64_t result = chain->operand_count - 1;
+    const int64_t *operand = operand_of(chain, result), *strides = operand + chain->rank - 1;
+    int64_t columns = block->columns, rows = block->rows;
+    int64_t row_bytes = columns * (chain->is_float ? sizeof(float) : sizeof(int64_t));
+
+    if (rows == 1 || strides[0] == columns * strides[1]) {
+        columns *= rows;
+        rows = 1;
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        const void *from = numbers + row * row_bytes;
+        char *to = block->data[result] + row * strides[0];
+        int failure = chain->is_float ? store_floats(to, strides[1], from, columns, operand[0])
+                                      : store_integers(to, strides[1], from, columns, operand[0]);
+        if (failure)
+            return STATUS_TABLE;
+    }
+    return STATUS_OK;
+}
+
+static float float_of_double_bits(int64_t bits)
+{
+    double number;
+    memcpy(&number, &bits, sizeof number);
+    return (float)number;
+}
+
+static int run_step(const struct chain *chain, const int64_t *words, char *own, const char *from,
+                    const char *other, int64_t count)
+{
+    int failure =
+        chain->is_float
+            ? float_step(words[0], (float *)(void *)own, (const float *)(const void *)from,
+                         (const float *)(const void *)other, count,
+                         float_of_double_bits(words[2]), float_of_double_bits(words[3]))
+            : integer_step(words[0], (int64_t *)(void *)own, (const int64_t *)(const void *)from,
+                           (const int64_t *)(const void *)other, count, words[2]);
+    return failure ? STATUS_TABLE : STATUS_OK;
+}
+
+/* Operands that lie as numbers are read where they are, and the last step writes into a result that
+ * does; all others go through a block of numbers. */
+static int run_block(const struct chain *chain, const struct block *block)
+{
+    _Alignas(64) char numbers[BLOCK * sizeof(int64_t)];
+    _Alignas(64) char others[BLOCK * sizeof(int64_t)];
+    int64_t result = chain->operand_count - 1, count = block->rows * block->columns;
+    int is_direct = chain->step_count > 0 && is_dense(chain, block, result);
+    const char *from = block->data[0];
+    int status = STATUS_OK;
+
+    if (!is_dense(chain, block, 0)) {
+        status = load(chain, block, 0, numbers);
+        from = numbers;
+    }
+    for (int64_t index = 0; index < chain->step_count && status == STATUS_OK; index++) {
+        const int64_t *words = chain->steps + 4 * index;
+        char *own = is_direct && index == chain->step_count - 1 ? block->data[result] : numbers;
+        const char *other = others;
+        if (words[1] < 0 || words[1] >= result)
+            return STATUS_TABLE;
+        if (words[1] > 0) {
+            if (is_dense(chain, block, words[1]))
+                other = block->data[words[1]];
+            else
+                status = load(chain, block, words[1], others);
+        }
+        if (status == STATUS_OK)
+            status = run_step(chain, words, own, from, other, count);
+        from = own;
+    }
+    return status == STATUS_OK && !is_direct ? store(chain, block, from) : status;
+}
+
+static int run_chain(int is_float, char *const *data, const int64_t *parameters)
+{
+    struct chain chain;
+    int status = read_chain(&chain, is_float, parameters);
+    int64_t work;
+
+    if (status != STATUS_OK)
+        return status;
+    work = chain.block_count * chain.block_rows * chain.block_columns;
+#pragma omp parallel for schedule(static) reduction(max : status) if (work >= PARALLEL_ELEMENTS)
+    for (int64_t number = 0; number < chain.block_count; number++) {
+        struct block block;
+        int found;
+        find_block(&block, &chain, data, number);
+        found = run_block(&chain, &block);
+        status = found > status ? found : status;
+    }
+    return status;
+}
+
+/* data: operands, result. parameters: struct chain. Numbers are float32: for all types but 64-bit
+ * integers exactly what the operands hold. */
+static int float_chain(char *const *data, const int64_t *parameters)
+{
+    return run_chain(1, data, parameters);
+}
+
+/* The same for integers and truth values; a result may be of any type. */
+static int integer_chain(char *const *data, const int64_t *parameters)
+{
+    return run_chain(0, data, parameters);
+}
+
+/* Strides in elements; where they are constants the compiler makes vectors of the loop. */
+#define DEFINE_CHOOSE(type)                                                                       \
+    INLINE void choose_strided_##type(char *to, const char *condition, const char *yes,           \
+                                      const char *no, const int64_t *strides, int64_t count)      \
+    {                                                                                             \
+        for (int64_t index = 0; index < count; index++) {                                         \
+            const char *chosen = condition[index * strides[0]] ? yes + index * strides[1]         \
+                                                               : no + index * strides[2];         \
+            memcpy(to + index * strides[3], chosen, sizeof(type));                                \
+        }                                                                                         \
+    }                                                                                             \
+                                                                                                  \
+    INLINE void choose_dense_##type(type *to, const char *condition, const type *yes,             \
+                                    const type *no, int64_t yes_step, int64_t no_step,            \
+                                    int64_t count)                                                \
+    {                                                                                             \
+        INDEPENDENT                                                                               \
+        for (int64_t index = 0; index < count; index++) {                                         \
+            type a = yes[index * yes_step], b = no[index * no_step];                              \
+            to[index] = condition[index] ? a : b;                                                 \
+        }                                                                                         \
+    }                                                                                             \
+                                                                                                  \
+    VECTOR_CLONES                                                                                 \
+    static void choose_##type(char *to, const char *condition, const char *yes, const char *no,   \
+                              const int64_t *strides, int64_t count)                              \
+    {                                                                                             \
+        const int64_t item = sizeof(type);                                                        \
+        const type *a = (const type *)(const void *)yes, *b = (const type *)(const void *)no;     \
+        type *made = (type *)(void *)to;                                                          \
+        int is_dense_row = strides[0] == 1 && strides[3] == item;                                 \
+        if (is_dense_row && strides[1] == item && strides[2] == item)                             \
+            choose_dense_##type(made, condition, a, b, 1, 1, count);                              \
+        else if (is_dense_row && strides[1] == item && strides[2] == 0)                           \
+            choose_dense_##type(made, condition, a, b, 1, 0, count);                              \
+        else if (is_dense_row && strides[1] == 0 && strides[2] == item)                           \
+            choose_dense_##type(made, condition, a, b, 0, 1, count);                              \
+        else                                                                                      \
+            choose_strided_##type(to, condition, yes, no, strides, count);                        \
+    }
+
+DEFINE_CHOOSE(uint8_t)
+DEFINE_CHOOSE(uint16_t)
+DEFINE_CHOOSE(uint32_t)
+DEFINE_CHOOSE(uint64_t)
+
+typedef void (*choose_function)(char *, const char *, const char *, const char *, const int64_t *,
+                                int64_t);
+
+static choose_function choose_of(int64_t item)
+{
+    switch (item) {
+    case 1:
+        return choose_uint8_t;
+    case 2:
+        return choose_uint16_t;
+    case 4:
+        return choose_uint32_t;
+    case 8:
+        return choose_uint64_t;
+    }
+    return NULL;
+}
+
+/* data: condition (bytes), then what is taken where it is true, where it is false, and the result.
+ * parameters: item bytes, rank (1 or more), the result's lengths, then for each axis four strides
+ * in bytes. */
+static int where(char *const *data, const int64_t *parameters)
+{
+    int64_t item = parameters[0], rank = parameters[1], rows = 1;
+    const int64_t *lengths = parameters + 2, *strides = lengths + rank;
+    choose_function choose = choose_of(item);
+
+    if (choose == NULL || rank < 1 || rank > MAX_CHAIN_RANK)
+        return STATUS_TABLE;
+    for (int64_t axis = 0; axis < rank - 1; axis++)
+        rows *= lengths[axis];
+#pragma omp parallel for schedule(static) if (rows * lengths[rank - 1] >= PARALLEL_ELEMENTS)
+    for (int64_t row = 0; row < rows; row++) {
+        char *place[4] = {data[0], data[1], data[2], data[3]};
+        int64_t rest = row;
+        for (int64_t axis = rank - 2; axis >= 0; axis--) {
+            for (int operand = 0; operand < 4; operand++)
+                place[operand] += rest % lengths[axis] * strides[4 * axis + operand];
+            rest /= lengths[axis];
+        }
+        choose(place[3], place[0], place[1], place[2], strides + 4 * (rank - 1),
+               lengths[rank - 1]);
+    }
+    return STATUS_OK;
+}
+
+const struct named_kernel elementwise_kernels[] = {
+    {"float_chain", float_chain},
+    {"integer_chain", integer_chain},
+    {"where", where},
+    {NULL, NULL},
+};

@@ -1,0 +1,67 @@
+"""Rewrites for the CPU: what folds into weights, once a model; what oneDNN fuses, once a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ....runtime.passes import Pass
+from .activation_fusion import ActivationFusion
+from .attention_fusion import AttentionFusion
+from .batch_normalization_folding import BatchNormalizationFolding
+from .batch_normalization_scaling import BatchNormalizationScaling
+from .constant_cache import ConstantCache
+from .eltwise_chain_fusion import EltwiseChainFusion
+from .epilogue_fusion import EpilogueFusion
+from .flat_gemm_fusion import FlatGemmFusion
+from .layer_normalization_fusion import LayerNormalizationFusion
+from .pad_folding import PadFolding
+from .scale_shift_folding import ScaleShiftFolding
+from .shared_input_fusion import SharedInputFusion
+from .transpose_elimination import TransposeElimination
+
+__all__ = ["PASS_NAMES", "plan_passes", "shared_passes"]
+
+
+def shared_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
+    """List what runs once a model, after constant folding and before shapes are known.
+
+    Only ONNX's own operators come out, so that new weights are shared by all plans; the old ones
+    are left to ``DeadCode``. ``disabled`` are names of passes to leave out.
+    """
+    passes = (
+        PadFolding(),
+        BatchNormalizationFolding(),
+        ScaleShiftFolding(),
+        TransposeElimination(),
+    )
+    return _enabled(passes, disabled)
+
+
+def plan_passes(
+    disabled: Collection[str] = (), cache: ConstantCache | None = None
+) -> tuple[Pass, ...]:
+    """List what runs on every specialised copy, with nodes of the CPU's own domain as a result.
+
+    The passes of one list share ``cache``, by default a new one: make the list once for a network,
+    so that its plans share the constants in it. ``disabled`` are names of passes to leave out.
+    """
+    cache = ConstantCache() if cache is None else cache
+    passes = (
+        LayerNormalizationFusion(cache),
+        FlatGemmFusion(),
+        ActivationFusion(),
+        SharedInputFusion(cache),
+        AttentionFusion(),
+        BatchNormalizationScaling(cache),
+        EpilogueFusion(cache),
+        EltwiseChainFusion(),
+    )
+    return _enabled(passes, disabled)
+
+
+def _enabled(passes: tuple[Pass, ...], disabled: Collection[str]) -> tuple[Pass, ...]:
+    return tuple(item for item in passes if item.name not in disabled)
+
+
+PASS_NAMES = tuple(item.name for item in (*shared_passes(), *plan_passes()))
+"""Every name that ``disabled`` may hold."""

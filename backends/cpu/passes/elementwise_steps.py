@@ -1,0 +1,261 @@
+"""What an elementwise node does to one of its inputs, in the words of ``post_ops.py``.
+
+One rule an operator; a rule that gives None says that oneDNN has no such step. Numbers are read
+from constants and attributes, so the steps have only those operands that are tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ....runtime.graph import Node, Value
+from ..post_ops import CPU_DOMAIN, PostOp, parse_post_ops
+from .matching import are_float32, input_at, rank_of, scalar_of
+
+__all__ = ["MAX_POST_OPS", "Steps", "joined", "steps_of"]
+
+MAX_POST_OPS = 8
+"""oneDNN takes up to 32; long lists run out of registers and spill."""
+
+_SMALLEST = float(np.finfo(np.float32).smallest_normal)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Post-ops in order; ``operand`` of a binary one counts in ``operands``, from 0."""
+
+    post_ops: tuple[PostOp, ...]
+    operands: tuple[Value, ...] = ()
+
+    def then(self, later: Steps) -> Steps:
+        """Append steps; a number that is multiplied and then one that is added become one step."""
+        shifted = [
+            post_op
+            if post_op.operand is None
+            else replace(post_op, operand=post_op.operand + len(self.operands))
+            for post_op in later.post_ops
+        ]
+        return Steps(_merged([*self.post_ops, *shifted]), self.operands + later.operands)
+
+    def numbered(self, first: int) -> list[str]:
+        """Write them as the attribute ``post_ops`` of a node whose input ``first`` is operand 0."""
+        return [
+            str(
+                post_op
+                if post_op.operand is None
+                else replace(post_op, operand=post_op.operand + first)
+            )
+            for post_op in self.post_ops
+        ]
+
+
+def joined(post_ops: Sequence[PostOp], inputs: Sequence[Value | None], first: int) -> Steps:
+    """Read the post-ops of a fused node, whose operands are its inputs from ``first`` on."""
+    counted = [
+        post_op if post_op.operand is None else replace(post_op, operand=post_op.operand - first)
+        for post_op in post_ops
+    ]
+    return Steps(tuple(counted), tuple(value for value in inputs[first:] if value is not None))
+
+
+def steps_of(node: Node, value: Value) -> Steps | None:
+    """Tell what the node makes of ``value``, one of its inputs; None if oneDNN has no words for it.
+
+    Value and result are float32, as are operands, whose shapes are not looked at. The result has
+    the rank of ``value`` unless an operand has more axes.
+    """
+    if len(node.outputs) != 1 or not are_float32(value, node.outputs[0]):
+        return None
+    if node.domain == CPU_DOMAIN and node.op_type == "Eltwise":
+        return (
+            joined(parse_post_ops(node.attributes), node.inputs, 1)
+            if _is_first(node, value)
+            else None
+        )
+    if node.domain:
+        return None
+    unary = _UNARY.get(node.op_type)
+    if unary is not None:
+        post_op = unary(node) if _is_first(node, value) else None
+        return None if post_op is None else Steps((post_op,))
+    return _binary(node, value) if node.op_type in _BINARY and len(node.inputs) == 2 else None
+
+
+def _is_first(node: Node, value: Value) -> bool:
+    return [index for index, used in enumerate(node.inputs) if used is value] == [0]
+
+
+def _binary(node: Node, value: Value) -> Steps | None:
+    left, right = node.inputs
+    if left is None or right is None:
+        return None
+    if left is right:
+        return _TWICE.get(node.op_type)
+    is_left = left is value
+    other = right if is_left else left
+    number = scalar_of(other) if _keeps_rank(other, value) else None
+    if number is not None and not math.isnan(number):
+        post_op = _BINARY[node.op_type](number, is_left)
+        return None if post_op is None else Steps((post_op,))
+    return _with_operand(node.op_type, other, is_left) if are_float32(other) else None
+
+
+def _keeps_rank(number: Value, value: Value) -> bool:
+    return number.constant is not None and number.constant.ndim <= (rank_of(value) or 0)
+
+
+def _with_operand(op_type: str, other: Value, is_left: bool) -> Steps | None:
+    name = {"Sum": "add"}.get(op_type, op_type.lower())
+    if op_type == "Pow" or (op_type == "Div" and not is_left):
+        return None
+    if op_type == "Sub" and not is_left:
+        return Steps((PostOp.unary("linear", -1.0), PostOp.binary("add", 0)), (other,))
+    return Steps((PostOp.binary(name, 0),), (other,))
+
+
+def _merged(post_ops: Sequence[PostOp]) -> tuple[PostOp, ...]:
+    merged: list[PostOp] = []
+    for post_op in post_ops:
+        last = merged[-1] if merged else None
+        is_shift = post_op.name == "linear" and post_op.alpha == 1.0
+        if is_shift and last is not None and last.name == "linear" and last.beta == 0.0:
+            merged[-1] = PostOp.unary("linear", last.alpha, post_op.beta)
+        else:
+            merged.append(post_op)
+    return tuple(merged)
+
+
+def _number(node: Node, name: str, default: float) -> float:
+    return float(node.attributes.get(name, default))
+
+
+def _plain(name: str, *numbers: float) -> Callable[[Node], PostOp | None]:
+    post_op = PostOp.unary(name, *numbers)
+    return lambda node: post_op
+
+
+def _clip(node: Node) -> PostOp | None:
+    low, high = input_at(node, 1), input_at(node, 2)
+    bottom = -math.inf if low is None else scalar_of(low)
+    top = math.inf if high is None else scalar_of(high)
+    if bottom is None or top is None or not bottom <= top:
+        return None
+    return _clip_between(bottom, top)
+
+
+def _clip_between(bottom: float, top: float) -> PostOp:
+    is_relu = bottom == 0.0 and top == math.inf
+    return PostOp.unary("relu") if is_relu else PostOp.unary("clip", bottom, top)
+
+
+def _gelu(node: Node) -> PostOp | None:
+    is_tanh = node.attributes.get("approximate", "none") in ("tanh", b"tanh")
+    return PostOp.unary("gelu_tanh" if is_tanh else "gelu_erf")
+
+
+def _prelu(node: Node) -> PostOp | None:
+    slope = scalar_of(input_at(node, 1))
+    return None if slope is None else PostOp.unary("relu", slope)
+
+
+def _leaky_relu(node: Node) -> PostOp | None:
+    return PostOp.unary("relu", _number(node, "alpha", 0.01))
+
+
+def _elu(node: Node) -> PostOp | None:
+    return PostOp.unary("elu", _number(node, "alpha", 1.0))
+
+
+def _hard_sigmoid(node: Node) -> PostOp | None:
+    return PostOp.unary("hardsigmoid", _number(node, "alpha", 0.2), _number(node, "beta", 0.5))
+
+
+def _swish(node: Node) -> PostOp | None:
+    return PostOp.unary("swish", _number(node, "alpha", 1.0))
+
+
+_UNARY: Mapping[str, Callable[[Node], PostOp | None]] = {
+    "Abs": _plain("abs"),
+    "Clip": _clip,
+    "Elu": _elu,
+    "Exp": _plain("exp"),
+    "Gelu": _gelu,
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _plain("hardswish"),
+    "LeakyRelu": _leaky_relu,
+    "Log": _plain("log"),
+    "Mish": _plain("mish"),
+    "Neg": _plain("linear", -1.0),
+    "PRelu": _prelu,
+    "Reciprocal": _plain("pow", 1.0, -1.0),
+    "Relu": _plain("relu"),
+    "Round": _plain("round"),
+    "Sigmoid": _plain("sigmoid"),
+    "Softplus": _plain("softplus"),
+    "Sqrt": _plain("sqrt"),
+    "Swish": _swish,
+    "Tanh": _plain("tanh"),
+}
+
+
+def _add(number: float, is_left: bool) -> PostOp | None:
+    return _shifted(1.0, number)
+
+
+def _sub(number: float, is_left: bool) -> PostOp | None:
+    return _shifted(1.0, -number) if is_left else _shifted(-1.0, number)
+
+
+def _shifted(factor: float, number: float) -> PostOp | None:
+    """None for 0, which is no step: adding it makes 0 of -0, and ``linear`` does not."""
+    return PostOp.unary("linear", factor, number) if number else None
+
+
+def _mul(number: float, is_left: bool) -> PostOp | None:
+    return PostOp.unary("linear", number)
+
+
+def _div(number: float, is_left: bool) -> PostOp | None:
+    if not is_left:
+        return PostOp.unary("pow", number, -1.0)
+    with np.errstate(all="ignore"):
+        inverse = float(np.float32(1) / np.float32(number))
+    is_normal = _SMALLEST <= abs(inverse) < math.inf
+    return PostOp.unary("linear", 1.0 / number) if is_normal else None
+
+
+def _pow(number: float, is_left: bool) -> PostOp | None:
+    named = {2.0: PostOp.unary("square"), 0.5: PostOp.unary("sqrt")}
+    named[-1.0] = PostOp.unary("pow", 1.0, -1.0)
+    return named.get(number) if is_left else None
+
+
+def _max(number: float, is_left: bool) -> PostOp | None:
+    return _clip_between(number, math.inf)
+
+
+def _min(number: float, is_left: bool) -> PostOp | None:
+    return _clip_between(-math.inf, number)
+
+
+_BINARY: Mapping[str, Callable[[float, bool], PostOp | None]] = {
+    "Add": _add,
+    "Div": _div,
+    "Max": _max,
+    "Min": _min,
+    "Mul": _mul,
+    "Pow": _pow,
+    "Sub": _sub,
+    "Sum": _add,
+}
+"""With a number; whether the value is the left operand, and the number the right one."""
+
+_TWICE: Mapping[str, Steps] = {
+    "Add": Steps((PostOp.unary("linear", 2.0),)),
+    "Mul": Steps((PostOp.unary("square"),)),
+    "Sum": Steps((PostOp.unary("linear", 2.0),)),
+}

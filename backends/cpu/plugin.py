@@ -1,0 +1,127 @@
+"""The CPU plugin: oneDNN on the cores of this machine."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ...errors import PropertyError, UnsupportedOpError
+from ...executors import allowed_cpus
+from ...runtime.executable_network import ExecutableNetwork
+from ...runtime.graph import Model
+from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
+from ...runtime.plugin import CoreHandle, Plugin
+from ...runtime.properties import (
+    INFERENCE_PRECISION_HINT,
+    NUM_STREAMS,
+    NUMA,
+    Configuration,
+    Property,
+)
+from .compiler import Compiler
+from .executable_network import CpuNetwork
+from .kernels.constants import find_unknown
+from .kernels.registry import find_refusal, find_unsupported
+from .onednn import open_engine
+from .passes import plan_passes, shared_passes
+from .precision import (
+    PRECISIONS,
+    chosen_precision,
+    find_unsupported_precision,
+    precisions_of,
+)
+from .properties import (
+    CPU_DISABLED_PASSES,
+    EXECUTION_MODE_HINT,
+    PROPERTIES,
+)
+from .streams import streams_config
+
+__all__ = ["CpuPlugin"]
+
+
+class CpuPlugin(Plugin):
+    """Compiles a model for each shape into one table of oneDNN primitives, run by a native call."""
+
+    properties: ClassVar[tuple[Property[Any], ...]] = PROPERTIES
+
+    def __init__(self, core: CoreHandle, name: str) -> None:
+        super().__init__(core, name)
+        self._engine = open_engine()
+
+    def device_ids(self) -> list[str]:
+        return ["0"]
+
+    def full_device_name(self, device_id: str) -> str:
+        return _processor_name()
+
+    def capabilities(self) -> list[str]:
+        names = {"f32": "FP32", "bf16": "BF16", "f16": "FP16"}
+        found = precisions_of(self._engine.instruction_set)
+        return [*(names[precision] for precision in found), "DYNAMIC"]
+
+    def stream_range(self) -> tuple[int, int]:
+        return (1, max(1, allowed_cpus().count))
+
+    def check_values(self, config: Configuration) -> None:
+        if config["NUM_STREAMS"] in (0, NUMA):
+            raise PropertyError(
+                f"{self.name} does not place its streams on NUMA nodes; set NUM_STREAMS to AUTO, "
+                f"or to 1 or more (given: {config['NUM_STREAMS']})",
+                "NUM_STREAMS",
+                self.name,
+            )
+        hint = config[INFERENCE_PRECISION_HINT.key]
+        reason = find_unsupported_precision(hint, self._engine.instruction_set)
+        if reason is not None:
+            raise PropertyError(
+                f"{self.name} cannot honour INFERENCE_PRECISION_HINT={hint!r}: {reason}",
+                INFERENCE_PRECISION_HINT.key,
+                self.name,
+            )
+
+    def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
+        copied = model.copy()
+        disabled = config[CPU_DISABLED_PASSES.key]
+        return copied, run_passes(copied, (*default_passes(), *shared_passes(disabled), DeadCode()))
+
+    def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
+        asked = ((node.name, find_unsupported(node)) for node in model.graph.nodes)
+        return {name: reason for name, reason in asked if reason is not None}
+
+    def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        for node in model.graph.nodes:
+            reason = find_refusal(node) or find_unknown(node, of_a_piece=True)
+            if reason is not None:
+                raise UnsupportedOpError(node.name, node.op, config.device, reason)
+        device = f"{self.name}.{config['DEVICE_ID']}"
+        streams = streams_config(config, allowed_cpus().count, device)
+        precision = chosen_precision(
+            config[INFERENCE_PRECISION_HINT.key],
+            INFERENCE_PRECISION_HINT.key in config.given,
+            config[EXECUTION_MODE_HINT.key],
+            self._engine.instruction_set,
+        )
+        config = config.with_defaults(
+            {NUM_STREAMS: streams.stream_count, INFERENCE_PRECISION_HINT: precision}
+        )
+        compiler = Compiler(
+            model,
+            self._engine,
+            device=self.name,
+            thread_count=streams.thread_count,
+            float_dtype=PRECISIONS[precision],
+            passes=plan_passes(config[CPU_DISABLED_PASSES.key]),
+        )
+        return CpuNetwork(model, compiler, streams, config, self.core)
+
+
+def _processor_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,49 @@
+"""Which element type float32 values are held in: what is asked for, against what the CPU has. Pure.
+
+Source of the instruction sets: oneDNN's dnnl_cpu_isa_t, which are bit masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...runtime.graph import DType
+
+__all__ = ["PRECISIONS", "chosen_precision", "find_unsupported_precision", "precisions_of"]
+
+PRECISIONS: Mapping[str, DType] = {
+    "f32": DType.FLOAT32,
+    "bf16": DType.BFLOAT16,
+    "f16": DType.FLOAT16,
+}
+"""INFERENCE_PRECISION_HINT -> the type in memory."""
+
+_AVX512_BF16 = 0xE7
+_AVX512_FP16 = 0x1EF
+
+
+def precisions_of(instruction_set: int) -> list[str]:
+    """List the precisions that a CPU computes in by itself, the best for accuracy first."""
+    found = ["f32"]
+    if instruction_set & _AVX512_BF16 == _AVX512_BF16:
+        found.append("bf16")
+    if instruction_set & _AVX512_FP16 == _AVX512_FP16:
+        found.append("f16")
+    return found
+
+
+def find_unsupported_precision(hint: str, instruction_set: int) -> str | None:
+    """Say why a precision hint cannot be honoured, or None."""
+    known = precisions_of(instruction_set)
+    if hint in known:
+        return None
+    if hint not in PRECISIONS:
+        return f"it computes in {', '.join(known)}, not in {hint}"
+    return f"this CPU has no instructions for {hint}; it has {', '.join(known)}"
+
+
+def chosen_precision(hint: str, is_given: bool, execution_mode: str, instruction_set: int) -> str:
+    """Choose the precision: the hint if it was given, else what the execution mode allows."""
+    if is_given or execution_mode == "ACCURACY":
+        return hint
+    return "bf16" if "bf16" in precisions_of(instruction_set) else "f32"

@@ -1,0 +1,273 @@
+/* A compiled network as a table of steps, run by one call that releases the GIL once.
+ *
+ * The table is an array of 64-bit words that the plan's program wrote (program.py):
+ *
+ *   binding count, then for each binding: oneDNN memory object, reference
+ *   steps:   kind, word count of the step, payload
+ *
+ * A reference is two words: (0, address), or (k, offset) into the k-th buffer of the call.
+ * Kinds: 0 ends the table; 1 executes a primitive (primitive, argument count, arguments); from 2 on,
+ * native kernels (reference count, references, parameters), numbered as `kernels` says.
+ */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <time.h>
+
+#include "steps.h"
+
+#define KIND_END 0
+#define KIND_PRIMITIVE 1
+#define KIND_KERNEL 2
+#define MAX_KERNELS 128
+#define MAX_REFERENCES 64
+#define MAX_BUFFERS 1024
+
+typedef int (*execute_function)(const void *primitive, void *stream, int count, const void *args);
+typedef int (*set_handle_function)(void *memory, void *address);
+typedef int (*get_threads_function)(void);
+typedef void (*set_threads_function)(int);
+
+static execute_function execute_primitive;
+static set_handle_function set_data_handle;
+static get_threads_function get_max_threads;
+static set_threads_function set_num_threads;
+static void *stream;
+
+static const struct named_kernel *kernels[MAX_KERNELS];
+static int64_t kernel_count;
+
+static void list_kernels(void)
+{
+    const struct named_kernel *const files[] = {
+        movement_kernels, elementwise_kernels, reduction_kernels, row_kernels,
+    };
+    kernel_count = 0;
+    for (size_t file = 0; file < sizeof files / sizeof files[0]; file++)
+        for (const struct named_kernel *kernel = files[file]; kernel->name != NULL; kernel++)
+            if (kernel_count < MAX_KERNELS)
+                kernels[kernel_count++] = kernel;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* What one run gets; both lists hold as many as their counts say. */
+struct call {
+    char *const *buffers;
+    int64_t buffer_count;
+    int64_t *times; /* one clock reading before the first step and one after each; or NULL */
+    int64_t time_count;
+};
+
+static inline int resolve(const int64_t *reference, const struct call *call, char **address)
+{
+    if (reference[0] < 0 || reference[0] > call->buffer_count)
+        return STATUS_TABLE;
+    if (reference[0] == 0)
+        *address = (char *)(intptr_t)reference[1];
+    else
+        *address = call->buffers[reference[0] - 1] + reference[1];
+    return STATUS_OK;
+}
+
+static inline void read_clock(struct call *call)
+{
+    if (call->time_count > 0) {
+        call->time_count--;
+        *call->times++ = now_ns();
+    }
+}
+
+static int bind(const int64_t *word, int64_t count, const struct call *call)
+{
+    for (; count > 0; count--, word += 3) {
+        char *address = NULL;
+        int status = resolve(word + 1, call, &address);
+        if (status == STATUS_OK)
+            status = set_data_handle((void *)(intptr_t)word[0], address);
+        if (status)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+/* Payload: reference count, references, parameters. */
+static int run_kernel(int64_t kind, const int64_t *payload, int64_t length, const struct call *call)
+{
+    char *data[MAX_REFERENCES];
+    int64_t count = length > 0 ? payload[0] : -1;
+    if (kind < 0 || kind >= kernel_count || count < 0 || count > MAX_REFERENCES
+        || 1 + 2 * count > length)
+        return STATUS_TABLE;
+    for (int64_t index = 0; index < count; index++)
+        if (resolve(payload + 1 + 2 * index, call, &data[index]))
+            return STATUS_TABLE;
+    return kernels[kind]->function(data, payload + 1 + 2 * count);
+}
+
+/* Run a table of so many words; `step` tells how far it came. */
+static int run_table(const int64_t *word, int64_t length, struct call *call, int64_t *step)
+{
+    const int64_t *end = word + length;
+    int64_t bindings = length > 0 ? *word++ : -1;
+    if (bindings < 0 || bindings > (end - word) / 3)
+        return STATUS_TABLE;
+    int status = bind(word, bindings, call);
+    if (status)
+        return status;
+    word += 3 * bindings;
+    read_clock(call);
+    for (;; word += word[1], (*step)++) {
+        if (end - word < 2)
+            return STATUS_TABLE;
+        if (word[0] == KIND_END)
+            return STATUS_OK;
+        if (word[1] < 2 || word[1] > end - word || (word[0] == KIND_PRIMITIVE && word[1] != 5))
+            return STATUS_TABLE;
+        if (word[0] == KIND_PRIMITIVE)
+            status = execute_primitive((const void *)(intptr_t)word[2], stream, (int)word[3],
+                                       (const void *)(intptr_t)word[4]);
+        else
+            status = run_kernel(word[0] - KIND_KERNEL, word + 2, word[1] - 2, call);
+        if (status)
+            return status;
+        read_clock(call);
+    }
+}
+
+static PyObject *configure(PyObject *module, PyObject *args)
+{
+    unsigned long long execute, set_handle, get_threads, set_threads, stream_address;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "KKKKK", &execute, &set_handle, &get_threads, &set_threads,
+                          &stream_address))
+        return NULL;
+    execute_primitive = (execute_function)(uintptr_t)execute;
+    set_data_handle = (set_handle_function)(uintptr_t)set_handle;
+    get_max_threads = (get_threads_function)(uintptr_t)get_threads;
+    set_num_threads = (set_threads_function)(uintptr_t)set_threads;
+    stream = (void *)(uintptr_t)stream_address;
+    Py_RETURN_NONE;
+}
+
+static PyObject *run(PyObject *module, PyObject *args)
+{
+    PyObject *table_object, *buffer_tuple, *times_object = Py_None;
+    int threads, status = STATUS_OK;
+    Py_buffer table, times, views[16], *view = views;
+    char *addresses[16], **address = addresses;
+    Py_ssize_t count, held = 0;
+    int64_t step = 0;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!i|O", &table_object, &PyTuple_Type, &buffer_tuple, &threads,
+                          &times_object))
+        return NULL;
+    if (execute_primitive == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "configure() was not called");
+        return NULL;
+    }
+    count = PyTuple_Size(buffer_tuple);
+    if (count > MAX_BUFFERS) {
+        PyErr_Format(PyExc_ValueError, "at most %d buffers, not %zd", MAX_BUFFERS, count);
+        return NULL;
+    }
+    if (PyObject_GetBuffer(table_object, &table, PyBUF_SIMPLE) < 0)
+        return NULL;
+    times.buf = NULL;
+    if (times_object != Py_None
+        && PyObject_GetBuffer(times_object, &times, PyBUF_SIMPLE | PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&table);
+        return NULL;
+    }
+    if (count > 16) {
+        view = PyMem_Malloc((size_t)count * sizeof *view);
+        address = PyMem_Malloc((size_t)count * sizeof *address);
+        if (view == NULL || address == NULL) {
+            PyErr_NoMemory();
+            goto release;
+        }
+    }
+    for (; held < count; held++) {
+        PyObject *item = PyTuple_GetItem(buffer_tuple, held);
+        if (item == NULL || PyObject_GetBuffer(item, &view[held], PyBUF_SIMPLE) < 0)
+            goto release;
+        address[held] = view[held].buf;
+    }
+
+    Py_BEGIN_ALLOW_THREADS
+    {
+        /* The caller's own OpenMP settings are as before when this returns. */
+        int before = get_max_threads();
+        if (before != threads)
+            set_num_threads(threads);
+        struct call call = {address, count, times.buf,
+                            times.buf == NULL ? 0 : (int64_t)(times.len / 8)};
+        status = run_table(table.buf, (int64_t)(table.len / 8), &call, &step);
+        if (before != threads)
+            set_num_threads(before);
+    }
+    Py_END_ALLOW_THREADS
+
+release:
+    while (held > 0)
+        PyBuffer_Release(&view[--held]);
+    if (view != views)
+        PyMem_Free(view);
+    if (address != addresses)
+        PyMem_Free(address);
+    if (times.buf != NULL)
+        PyBuffer_Release(&times);
+    PyBuffer_Release(&table);
+    if (PyErr_Occurred())
+        return NULL;
+    if (status == STATUS_OK)
+        Py_RETURN_NONE;
+    return Py_BuildValue("iL", status, (long long)step);
+}
+
+static PyMethodDef methods[] = {
+    {"configure", configure, METH_VARARGS,
+     "configure(execute, set_data_handle, get_max_threads, set_num_threads, stream)\n\n"
+     "Set the addresses of oneDNN's and OpenMP's functions; once, before the first run."},
+    {"run", run, METH_VARARGS,
+     "run(table, buffers, threads, times=None)\n\n"
+     "Run a table without the GIL; None, or (status, index of the step) of what failed."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_steps", "Runs step tables; see steps.c.", -1, methods,
+    NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__steps(void)
+{
+    PyObject *module, *names;
+
+    list_kernels();
+    module = PyModule_Create(&definition);
+    names = PyTuple_New((Py_ssize_t)kernel_count);
+    if (module == NULL || names == NULL)
+        goto fail;
+    for (int64_t index = 0; index < kernel_count; index++) {
+        PyObject *name = PyUnicode_FromString(kernels[index]->name);
+        if (name == NULL || PyTuple_SetItem(names, (Py_ssize_t)index, name) < 0)
+            goto fail;
+    }
+    if (PyModule_AddObjectRef(module, "kernels", names) < 0)
+        goto fail;
+    Py_DECREF(names);
+    return module;
+
+fail:
+    Py_XDECREF(module);
+    Py_XDECREF(names);
+    return NULL;
+}

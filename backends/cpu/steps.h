@@ -1,0 +1,45 @@
+/* The native kernels of the step table: what oneDNN has no primitive for.
+ *
+ * A kernel gets the addresses of its operands in the order in which the plan lists them, and its
+ * parameters as 64-bit integers (a double is passed as its bits). It runs without the GIL, on the
+ * stream's own thread, and may open OpenMP regions: the team has the stream's size. It returns 0,
+ * or one of the statuses below.
+ */
+#ifndef AIOINFER_CPU_STEPS_H
+#define AIOINFER_CPU_STEPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum status {
+    STATUS_OK = 0,
+    STATUS_INDEX = 1001,   /* an index in the data is out of range */
+    STATUS_TABLE = 1002,   /* the table is damaged */
+};
+
+typedef int (*native_kernel)(char *const *data, const int64_t *parameters);
+
+struct named_kernel {
+    const char *name;
+    native_kernel function;
+};
+
+/* Each file of kernels ends its own list with a row of nulls. */
+extern const struct named_kernel movement_kernels[];
+extern const struct named_kernel elementwise_kernels[];
+extern const struct named_kernel reduction_kernels[];
+extern const struct named_kernel row_kernels[];
+
+/* Work below this many elements is not worth waking a team for. */
+#define PARALLEL_ELEMENTS 16384
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#define VECTOR_CLONES \
+    __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define VECTOR_CLONES
+#endif
+
+#endif

@@ -1,0 +1,216 @@
+"""What a busy Python thread costs an inference: CPU, CPU without its extension, onnxruntime.
+
+While another Python thread computes, each return from native code to Python can wait for a switch
+interval of the interpreter (5 ms), and so can each hand-over between threads. So an inference
+should be one native call. Every engine runs with one compute thread, alone and beside a thread that
+only counts, in turns of a fraction of a second, so that other work on the machine falls on all
+alike. CPU computes on its stream's thread, and once more on the thread that asks, which
+INLINE_THRESHOLD_US allows. Times are medians over the rounds of a turn's median; slowdowns are
+medians of the rounds' ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import platform
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from models import MODELS, Inputs
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+import aioinfer
+
+DEFAULT_MODELS = ("resnet50", "mobilenet_v2")
+FEWEST_CALLS = 3  # of a turn, however long they take
+PEER = "onnxruntime"
+ANY_TIME_US = 10_000_000
+
+Infer = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Milliseconds per inference of one engine, and how much slower it is beside a busy thread."""
+
+    model: str
+    engine: str
+    alone_ms: float
+    busy_ms: float
+    slowdown: float
+    slower_than_peer: float
+    """Its slowdown over onnxruntime's in the same round; 1 is as good."""
+
+
+def use_onnxruntime(file: str, inputs: Inputs) -> Infer:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(file, options, ["CPUExecutionProvider"])
+    return lambda: session.run(None, inputs)
+
+
+def use_cpu(core: aioinfer.Core, file: str, inputs: Inputs, inline_us: int = 0) -> Infer:
+    """Load on CPU; a run that takes up to ``inline_us`` stays on the thread that asks for it."""
+    config = {"INFERENCE_NUM_THREADS": 1, "INLINE_THRESHOLD_US": inline_us}
+    network = core.load_network(file, "CPU", config)
+    request = network.create_infer_request()
+    return lambda: request.infer_sync(inputs)
+
+
+@contextmanager
+def without_extension() -> Iterator[None]:
+    """Load networks as if the C extension had not been built."""
+    runner: Any = importlib.import_module("aioinfer.backends.cpu.native").runner
+    modules: dict[str, Any] = sys.modules
+    name = "aioinfer.backends.cpu._steps"
+    known = modules.pop(name, None)
+    runner.cache_clear()
+    modules[name] = None  # so that importing it fails
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
+    finally:
+        del modules[name]
+        if known is not None:
+            modules[name] = known
+        runner.cache_clear()
+
+
+@contextmanager
+def busy_thread() -> Iterator[None]:
+    """Keep another Python thread counting."""
+    is_over = False
+
+    def count() -> None:
+        number = 0
+        while not is_over:
+            number += 1
+
+    thread = threading.Thread(target=count, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over = True
+        thread.join()
+
+
+def turn_ms(infer: Infer, seconds: float) -> float:
+    """Infer for so long; the median of the calls in milliseconds."""
+    gc.collect()
+    times: list[float] = []
+    began_s = time.perf_counter()
+    while len(times) < FEWEST_CALLS or time.perf_counter() - began_s < seconds:
+        before_s = time.perf_counter()
+        infer()
+        times.append((time.perf_counter() - before_s) * 1e3)
+    return median(times)
+
+
+def measure(name: str, round_count: int, seconds: float) -> list[Row]:
+    inputs = MODELS[name].inputs(np.random.default_rng(0), 1)
+    alone: dict[str, list[float]] = {}
+    busy: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder, aioinfer.Core() as core:
+        file = str(Path(folder, f"{name}.onnx"))
+        onnx.save(MODELS[name].build(), file)
+        engines = {
+            PEER: use_onnxruntime(file, inputs),
+            "CPU": use_cpu(core, file, inputs),
+            "CPU, caller's thread": use_cpu(core, file, inputs, ANY_TIME_US),
+        }
+        with without_extension():
+            engines["CPU, Python steps"] = use_cpu(core, file, inputs)
+        for infer in engines.values():
+            turn_ms(infer, seconds / 2)
+        for number in range(round_count):
+            for engine in list(engines) if number % 2 else list(reversed(engines)):
+                alone.setdefault(engine, []).append(turn_ms(engines[engine], seconds))
+                with busy_thread():
+                    busy.setdefault(engine, []).append(turn_ms(engines[engine], seconds))
+    slowdowns = {engine: ratios(busy[engine], alone[engine]) for engine in engines}
+    return [
+        Row(
+            name,
+            engine,
+            median(alone[engine]),
+            median(busy[engine]),
+            median(slowdowns[engine]),
+            median(ratios(slowdowns[engine], slowdowns[PEER])),
+        )
+        for engine in engines
+    ]
+
+
+def ratios(ours: list[float], theirs: list[float]) -> list[float]:
+    return [one / other for one, other in zip(ours, theirs, strict=True)]
+
+
+def table_of(rows: list[Row]) -> Table:
+    table = Table(title="ms per inference, one compute thread", box=SIMPLE)
+    table.add_column("model")
+    table.add_column("engine")
+    for title in ("alone", "beside a busy thread", "slowdown", f"over {PEER}'s"):
+        table.add_column(title, justify="right")
+    for row in rows:
+        table.add_row(
+            row.model,
+            row.engine,
+            f"{row.alone_ms:.2f}",
+            f"{row.busy_ms:.2f}",
+            f"{row.slowdown:.2f}",
+            f"{row.slower_than_peer:.2f}",
+        )
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--models", nargs="+", default=DEFAULT_MODELS, choices=MODELS, metavar="M")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each turn")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    arguments = parser.parse_args()
+    if arguments.rounds < 1 or arguments.seconds <= 0:
+        parser.error("--rounds takes numbers from 1 on, --seconds numbers above 0")
+    rows: list[Row] = []
+    for name in arguments.models:
+        rows += measure(name, arguments.rounds, arguments.seconds)
+    console = Console()
+    console.print(table_of(rows))
+    console.print(f"wanted: CPU is slowed down no more than {PEER}, 1.00 in the last column")
+    if arguments.json is not None:
+        result = {
+            "benchmark": "busy_thread",
+            "python": platform.python_version(),
+            "onnxruntime": onnxruntime.__version__,
+            "cpus": os.cpu_count(),
+            "switch_interval_ms": sys.getswitchinterval() * 1e3,
+            "rounds": arguments.rounds,
+            "seconds": arguments.seconds,
+            "rows": [asdict(row) for row in rows],
+        }
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""How long a thread has run inferences inline since an event loop on it last had its turn.
+
+Theory of operation. An await that never suspends starves the other tasks and delays timers. So the
+time of inline runs is summed up per thread, and who comes when it is used up gives way to the loop
+first. The more tasks do so, the shorter is what each of them gets before it is the next one's turn;
+one run it gets at least.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from .completion import let_loop_turn
+
+__all__ = ["ROUND_NS", "TURN_NS", "InlineTurn", "threads"]
+
+TURN_NS = 200_000
+"""How long one task may go on."""
+ROUND_NS = 2_000_000
+"""How long all tasks together may, but for one run of each."""
+
+
+class InlineTurn:
+    """One thread's account, for the runs and tasks of that thread."""
+
+    __slots__ = ("may_block", "used_ns", "waiting_count")
+
+    def __init__(self, *, may_block: bool = False) -> None:
+        self.may_block = may_block
+        """True for a caller without a loop, who would only wait while others compute."""
+        self.used_ns = 0
+        """Inline work since the last time somebody gave way."""
+        self.waiting_count = 0
+        """How many tasks have given way and are not back."""
+
+    @property
+    def is_over(self) -> bool:
+        """True if whoever has just run is to give way."""
+        used_ns = self.used_ns
+        return used_ns >= TURN_NS or used_ns * self.waiting_count >= ROUND_NS
+
+    async def give_way(self) -> None:
+        """Let the loop go round once; a task that was cancelled meanwhile ends here."""
+        self.waiting_count += 1
+        try:
+            await let_loop_turn()
+        finally:
+            self.waiting_count -= 1
+            self.used_ns = 0
+
+
+class Threads(threading.local):
+    """Makes an account, ``turn``, for each thread that asks."""
+
+    def __init__(self) -> None:
+        self.turn = InlineTurn()
+
+
+threads = Threads()
+"""``threads.turn`` is the account of the calling thread."""

@@ -1,0 +1,52 @@
+"""InputChecker: the check of a network's inputs, prepared once per network. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .graph import DType, is_static
+from .tensor import Port, check_inputs
+
+__all__ = ["InputChecker"]
+
+Expected = tuple[str, np.dtype, tuple[int, ...]]
+
+
+class InputChecker:
+    """Checks what callers give to one network; thread-safe.
+
+    What most callers give, plain arrays of exactly the declared type and shape, is passed with a
+    few comparisons. All else goes to ``check_inputs``, which takes more and explains what is wrong.
+    """
+
+    def __init__(self, ports: Sequence[Port], network: str) -> None:
+        self._ports, self._network = tuple(ports), network
+        self._expected = _expected(self._ports)
+
+    def check(self, given: Any) -> dict[str, Any]:
+        """Turn what a caller gave into name -> array; as ``check_inputs``, with the same errors.
+
+        The dict is a new one; the arrays are taken as they are.
+        """
+        expected = self._expected
+        if expected is None or type(given) is not dict or len(given) != len(expected):
+            return check_inputs(given, self._ports, self._network)
+        for name, dtype, shape in expected:
+            array = given.get(name)
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
+                return check_inputs(given, self._ports, self._network)
+        return given.copy()
+
+
+def _expected(ports: Sequence[Port]) -> tuple[Expected, ...] | None:
+    """List name, type and shape of each port; None if one of them leaves anything open."""
+    expected: list[Expected] = []
+    for port in ports:
+        dtype, shape = port.dtype, port.shape
+        if dtype is None or shape is None or not is_static(shape) or dtype == DType.STRING.numpy:
+            return None
+        expected.append((port.name, dtype, tuple(dim for dim in shape if isinstance(dim, int))))
+    return tuple(expected)

@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from aioinfer.errors import UnsupportedOpError
+from unit.backends.cpu.comparing import assert_same_as_reference, model_of
+from unit.backends.cpu.kernels.plans import implementations
+
+STORED = [np.int8, np.uint8, np.int16, np.uint16]
+
+
+def numbers(shape):
+    return np.asarray(np.random.default_rng(0).standard_normal(shape) * 40, np.float32)
+
+
+def scales(count):
+    made = np.asarray(np.random.default_rng(1).random(count) + 0.25, np.float32)
+    return made if count != () else np.asarray(made, np.float32)
+
+
+@pytest.mark.parametrize("dtype", STORED)
+@pytest.mark.parametrize("axis", [None, 1, -1, 0])
+def test_quantize(core, dtype, axis) -> None:
+    x = numbers((3, 4, 5))
+    count = () if axis is None else (x.shape[axis],)
+    zero = np.full(count, 3, dtype)
+    attributes = {} if axis is None else {"axis": axis}
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"], **attributes)
+    model = model_of([node], {"x": x}, constants={"s": scales(count), "z": zero})
+    assert_same_as_reference(core, model, {"x": x})
+    assert implementations(core, model, {"x": x}) == ["native:float_chain"]
+
+
+@pytest.mark.parametrize("dtype", [*STORED, np.int32])
+@pytest.mark.parametrize("axis", [None, 1, -1])
+def test_dequantize(core, dtype, axis) -> None:
+    x = np.abs(numbers((3, 4, 5))).astype(dtype)
+    count = () if axis is None else (x.shape[axis],)
+    zero = np.full(count, 0 if dtype is np.int32 else 3, dtype)
+    attributes = {} if axis is None else {"axis": axis}
+    node = helper.make_node("DequantizeLinear", ["x", "s", "z"], ["y"], **attributes)
+    model = model_of([node], {"x": x}, constants={"s": scales(count), "z": zero})
+    assert_same_as_reference(core, model, {"x": x})
+    assert implementations(core, model, {"x": x}) == ["native:float_chain"]
+
+
+def test_without_a_zero_point(core) -> None:
+    x = numbers((7,))
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": x}, ["q", "y"], {"s": scales((1,))})
+    assert_same_as_reference(core, model, {"x": x})
+
+
+def test_scales_that_are_computed(core) -> None:
+    inputs = {"x": numbers((2, 3)), "s": scales(()), "z": np.asarray(7, np.uint8)}
+    model = model_of([helper.make_node("QuantizeLinear", [*inputs], ["y"])], inputs)
+    assert_same_as_reference(core, model, inputs)
+
+
+def test_what_does_not_fit_is_the_nearest_that_does(core) -> None:
+    x = np.array([1e9, -1e9, 0.5, 1.5, 2.5, -0.5], np.float32)
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
+    constants = {"s": np.asarray(1, np.float32), "z": np.asarray(0, np.int8)}
+    assert_same_as_reference(core, model_of([node], {"x": x}, constants=constants), {"x": x})
+
+
+def test_dynamic_quantisation(core) -> None:
+    x = numbers((3, 4))
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])
+    assert_same_as_reference(core, model_of([node], {"x": x}, ["y", "s", "z"]), {"x": x})
+
+
+def test_blocks_are_refused(core) -> None:
+    x = np.zeros((4, 8), np.int8)
+    node = helper.make_node("DequantizeLinear", ["x", "s"], ["y"], axis=1, block_size=4)
+    model = model_of([node], {"x": x}, constants={"s": scales((4, 2))})
+    with pytest.raises(UnsupportedOpError, match="blocks"):
+        core.load_network(model, "CPU")
+
+
+def test_small_types_are_refused(core) -> None:
+    x = numbers((4,))
+    node = helper.make_node("QuantizeLinear", ["x", "s"], ["y"], output_dtype=TensorProto.INT4)
+    model = model_of([node], {"x": x}, constants={"s": scales(())})
+    with pytest.raises(UnsupportedOpError, match="int4"):
+        core.load_network(model, "CPU")

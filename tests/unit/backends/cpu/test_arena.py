@@ -1,0 +1,38 @@
+"""Whole networks whose arena is full of NaN before each run: nothing is read unwritten."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aioinfer import Core
+from aioinfer.backends.cpu.onednn import open_engine
+from aioinfer.backends.cpu.precision import precisions_of
+from aioinfer.runtime.graph import DType
+from unit.backends.cpu.comparing import missing_reason
+from unit.backends.cpu.plans import BoundPlan, plan_of
+from unit.benchmarks.small_networks import BATCH, MODELS, SMALL, TOKENS, inputs_of
+
+HAS_BF16 = missing_reason() is None and "bf16" in precisions_of(open_engine().instruction_set)
+PRECISIONS = [DType.FLOAT32, *([DType.BFLOAT16] if HAS_BF16 else [])]
+
+
+@pytest.mark.parametrize("float_dtype", PRECISIONS, ids=lambda dtype: dtype.label)
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", SMALL)
+def test_a_poisoned_arena_changes_no_bit(
+    core: Core, name: str, threads: int, float_dtype: DType
+) -> None:
+    inputs = inputs_of(name)
+    sequence = {"sequence": TOKENS} if "sequence" in MODELS[name].dynamic else {}
+    model = SMALL[name](batch=BATCH, **sequence)
+    plan = plan_of(core, model, inputs, threads=threads, float_dtype=float_dtype)
+    bound = BoundPlan(plan)
+    bound.poison(0)
+    first = bound.run(inputs)
+    assert all(np.isfinite(array).all() for array in first)
+    for byte in (255, 127):  # NaN, and the largest numbers
+        bound.poison(byte)
+        again = bound.run(inputs)
+        for one, other in zip(first, again, strict=True):
+            assert one.tobytes() == other.tobytes()

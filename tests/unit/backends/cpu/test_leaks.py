@@ -1,0 +1,176 @@
+"""What is left behind: no memory and no thread after closing, nothing but results while running."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import tracemalloc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from aioinfer import Core
+from unit.backends.cpu.comparing import model_of
+
+node = helper.make_node
+CHANCE = np.random.default_rng(5)
+X = CHANCE.standard_normal((64, 256)).astype(np.float32)
+NODES = [
+    node("MatMul", ["x", "v"], ["a"]),
+    node("Relu", ["a"], ["b"]),
+    node("MatMul", ["b", "w"], ["c"]),
+    node("Softmax", ["c"], ["y"]),
+]
+WEIGHTS = {
+    "v": CHANCE.standard_normal((256, 1024)).astype(np.float32),
+    "w": CHANCE.standard_normal((1024, 256)).astype(np.float32),
+}
+WEIGHT_BYTES = sum(array.nbytes for array in WEIGHTS.values())  # 2 MiB
+
+
+def model(dynamic: bool = False) -> Any:
+    return model_of(NODES, {"x": X}, constants=WEIGHTS, dynamic=dynamic)
+
+
+def resident_bytes() -> int:
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("the kernel does not say how much memory this process has")
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_loading_and_closing_leaves_no_memory_and_no_thread(core: Core, dynamic: bool) -> None:
+    source = core.read_model(model(dynamic))
+
+    def load_run_close() -> None:
+        with core.load_network(source, "CPU", {"NUM_STREAMS": 2}) as network:
+            network.create_infer_request().infer_sync({"x": X})
+
+    for _ in range(10):
+        load_run_close()
+    gc.collect()
+    threads, before = threading.active_count(), resident_bytes()
+    for _ in range(50):
+        load_run_close()
+    gc.collect()
+    grown = resident_bytes() - before
+    assert threading.active_count() == threads
+    assert grown < 4 * 2**20, f"{grown / 2**20:.1f} MiB more; 50 leaks of weights would be 100"
+
+
+def test_many_shapes_leave_no_more_than_their_plans(core: Core) -> None:
+    with core.load_network(model(dynamic=True), "CPU") as network:
+        request = network.create_infer_request()
+        for count in range(1, 80):
+            request.infer_sync({"x": X[:1].repeat(count, 0)})
+        gc.collect()
+        before = resident_bytes()
+        for count in range(1, 80):
+            request.infer_sync({"x": X[:1].repeat(count, 0)})
+        gc.collect()
+        assert resident_bytes() - before < 8 * 2**20
+
+
+def test_weights_are_not_held_twice(core: Core) -> None:
+    """A network of one shape holds what it packed, and not the file's weights as well."""
+    source = core.read_model(model())
+    originals = [
+        weakref.ref(value.constant)
+        for value in source.graph.initializers.values()
+        if value.constant is not None
+    ]
+    assert len(originals) == len(WEIGHTS)
+    with core.load_network(source, "CPU") as network:
+        del source
+        gc.collect()
+        assert [original() for original in originals] == [None, None]
+        assert WEIGHT_BYTES <= network.get_metric("PACKED_WEIGHTS_BYTES") < 1.5 * WEIGHT_BYTES
+        network.create_infer_request().infer_sync({"x": X})
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_a_warm_run_allocates_its_results_and_nothing_else(core: Core, streams: int) -> None:
+    with core.load_network(model(), "CPU", {"NUM_STREAMS": streams}) as network:
+        request = network.create_infer_request()
+        for _ in range(10):
+            request.infer_sync({"x": X})
+        gc.collect()
+        tracemalloc.start()
+        try:
+            peaks = []
+            for _ in range(5):
+                tracemalloc.reset_peak()
+                before = tracemalloc.get_traced_memory()[0]
+                results = request.infer_sync({"x": X})
+                peaks.append(tracemalloc.get_traced_memory()[1] - before)
+                size = results["y"].nbytes
+        finally:
+            tracemalloc.stop()
+        assert size == X.nbytes
+        assert min(peaks) < size + 16 * 1024  # a few objects of the run
+
+
+def test_a_warm_run_into_bound_memory_allocates_next_to_nothing(core: Core) -> None:
+    with core.load_network(model(), "CPU") as network:
+        request = network.create_infer_request()
+        request.set_tensor("y", np.empty_like(X))
+        for _ in range(10):
+            request.infer_sync({"x": X})
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(5):
+                tracemalloc.reset_peak()
+                request.infer_sync({"x": X})
+            peak = tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+        assert peak < 32 * 1024
+
+
+EXIT = """
+import sys, threading
+import numpy as np, aioinfer
+from unit.backends.cpu import test_leaks
+from aioinfer.backends.cpu.program import Program
+
+entered = threading.Event()
+real = Program.run
+
+def run(self, *arguments):
+    entered.set()
+    for _ in range(200):
+        real(self, *arguments)
+
+Program.run = run
+core = aioinfer.Core()
+network = core.load_network(test_leaks.model(), "CPU", {"INFERENCE_NUM_THREADS": 2})
+requests = [network.create_infer_request() for _ in range(3)]
+for request in requests:
+    request.start_async({"x": test_leaks.X})
+assert entered.wait(30)
+print("leaving")
+"""
+
+
+def test_a_process_may_end_while_runs_are_under_way() -> None:
+    tests = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", EXIT],
+        env={"PYTHONPATH": str(tests)},
+        cwd=tests,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,268 @@
+"""The native extension: what it takes, what it refuses, and that damaged tables do no harm."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aioinfer.backends.cpu import native
+from aioinfer.backends.cpu.fallback import KERNELS, PythonRun
+from aioinfer.backends.cpu.native import (
+    KIND_END,
+    KIND_PRIMITIVE,
+    STATUS_INDEX,
+    STATUS_TABLE,
+    Runner,
+    failure_text,
+    runner,
+    view_at,
+)
+from aioinfer.backends.cpu.onednn import Memory, open_engine
+from aioinfer.errors import DeviceError
+from aioinfer.runtime.graph import DType
+
+END = [KIND_END, 2]
+
+
+@pytest.fixture(scope="module")
+def by() -> Runner:
+    found = runner(open_engine())
+    assert found.is_native, "the extension is not built; see the warning above"
+    return found
+
+
+@pytest.fixture(params=["native", "python"])
+def either(request: pytest.FixtureRequest, by: Runner) -> Runner:
+    if request.param == "native":
+        return by
+    return Runner(PythonRun(open_engine()), tuple(KERNELS), False)
+
+
+def table(*words: int) -> np.ndarray:
+    return np.array(words, np.int64)
+
+
+def step(by: Runner, kernel: str, references: Sequence[tuple[int, int]], *parameters: int) -> Any:
+    flat = [word for reference in references for word in reference]
+    payload = [len(references), *flat, *parameters]
+    return [by.kinds[kernel], 2 + len(payload), *payload]
+
+
+def copy_step(by: Runner, source: int, target: int, count: int) -> list[int]:
+    return list(step(by, "copy", [(source, 0), (target, 0)], 4, 1, count, 4, 4))
+
+
+def test_every_native_kernel_has_a_twin_in_python(by: Runner) -> None:
+    assert set(by.kinds) == set(KERNELS)
+
+
+def test_a_table_without_steps_does_nothing(either: Runner) -> None:
+    assert either.run(table(0, *END), (), 1) is None
+
+
+def test_a_copy_between_buffers(either: Runner) -> None:
+    source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
+    assert either.run(table(0, *copy_step(either, 1, 2, 5), *END), (source, target), 1) is None
+    np.testing.assert_array_equal(target, source)
+
+
+def test_a_copy_backwards(either: Runner) -> None:
+    source, target = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
+    words = step(either, "copy", [(1, 20), (2, 0)], 4, 2, 2, -12, 12, 3, -4, 4)
+    assert either.run(table(0, *words, *END), (source, target), 1) is None
+    np.testing.assert_array_equal(target, source[::-1])
+
+
+@pytest.mark.parametrize("count", [16, 17, 100, 1000])
+def test_there_may_be_many_buffers(either: Runner, count: int) -> None:
+    buffers = tuple(np.full(1, index, np.float32) for index in range(count))
+    words = copy_step(either, count, 1, 1)
+    assert either.run(table(0, *words, *END), buffers, 1) is None
+    assert buffers[0][0] == count - 1
+
+
+def test_too_many_buffers_are_refused(by: Runner) -> None:
+    one = np.zeros(1, np.float32)
+    with pytest.raises(ValueError, match="at most 1024 buffers, not 1025"):
+        by.run(table(0, *END), (one,) * 1025, 1)
+
+
+def test_times_get_a_reading_before_and_after_each_step(either: Runner) -> None:
+    source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
+    words = copy_step(either, 1, 2, 5) * 3
+    times = np.zeros(4, np.int64)
+    assert either.run(table(0, *words, *END), (source, target), 1, times) is None
+    readings = times.tolist()
+    assert readings[0] > 0
+    assert readings == sorted(readings)
+
+
+def test_times_that_are_too_short_are_not_overrun(by: Runner) -> None:
+    one = np.zeros(1, np.float32)
+    times = np.zeros(4, np.int64)
+    words = copy_step(by, 1, 1, 0) * 5
+    assert by.run(table(0, *words, *END), (one,), 1, times[:2]) is None
+    assert (times[:2] > 0).all()
+    assert times[2:].tolist() == [0, 0]
+
+
+def test_an_index_out_of_range_names_the_step(either: Runner) -> None:
+    source, target = np.arange(3, dtype=np.float32), np.zeros(2, np.float32)
+    index = np.array([0, 3], np.int64)
+    good = copy_step(either, 1, 1, 0)
+    words = step(either, "gather", [(1, 0), (2, 0), (3, 0)], 1, 3, 2, 4, 8)
+    buffers = (source, index, target)
+    assert either.run(table(0, *good, *words, *END), buffers, 1) == (STATUS_INDEX, 1)
+    index[1] = -3
+    assert either.run(table(0, *good, *words, *END), buffers, 1) is None
+    assert target.tolist() == [0, 0]
+
+
+def test_the_team_of_the_thread_is_as_before(by: Runner) -> None:
+    openmp = open_engine().openmp
+    seen: list[tuple[int, int]] = []
+
+    def work() -> None:
+        before = openmp.omp_get_max_threads()
+        by.run(table(0, *END), (), before + 5)
+        seen.append((before, openmp.omp_get_max_threads()))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(30)
+    ((before, after),) = seen
+    assert before == after
+
+
+UNKNOWN = 1000
+
+DAMAGED = {
+    "empty": [],
+    "no end": [0],
+    "half an end": [0, 0],
+    "bindings missing": [5, 1, 1],
+    "a negative count of bindings": [-1, *END],
+    "more bindings than words can be": [2**62, *END],
+    "binding to no buffer": [1, 1, 7, 0, *END],
+    "a negative buffer": [1, 1, -2, 0, *END],
+    "unknown kind": [0, UNKNOWN, 3, 0, *END],
+    "negative kind": [0, -1, 3, 0, *END],
+    "no progress": [0, 2, 0, *END],
+    "backwards": [0, 2, -2, *END],
+    "too long a step": [0, 2, 100, *END],
+    "a primitive of wrong length": [0, KIND_PRIMITIVE, 4, 0, 0, *END],
+    "a kernel without references": [0, 2, 2, *END],
+    "a negative count of references": [0, 2, 3, -1, *END],
+    "more references than words": [0, 2, 5, 2, 0, 0, *END],
+    "more references than fit": [0, 2, 203, 100, *[0] * 200, *END],
+    "a reference to no buffer": [0, 2, 5, 1, 9, 0, *END],
+    "a reference to a negative buffer": [0, 2, 5, 1, -9, 0, *END],
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_table_is_refused(by: Runner, case: str) -> None:
+    buffer = np.zeros(1, np.float32)
+    failure = by.run(table(*DAMAGED[case]), (buffer,), 1)
+    assert failure is not None
+    assert failure[0] == STATUS_TABLE
+
+
+def test_python_refuses_unknown_kinds_alike(either: Runner) -> None:
+    assert either.run(table(0, UNKNOWN, 3, 0, *END), (), 1) == (STATUS_TABLE, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((), TypeError),
+        ((1, (), 1), TypeError),
+        ((None, (), 1), TypeError),
+        (("text", (), 1), TypeError),
+        ((table(0, *END), [], 1), TypeError),
+        ((table(0, *END), None, 1), TypeError),
+        ((table(0, *END), (1,), 1), TypeError),
+        ((table(0, *END), (np.zeros((2, 2)).T,), 1), (ValueError, BufferError)),
+        ((table(0, *END), (np.zeros(1), "text"), 1), TypeError),
+        ((table(0, *END), (), "1"), TypeError),
+        ((table(0, *END), (), 2**40), OverflowError),
+        ((table(0, *END), (), 1, 5), TypeError),
+        ((table(0, *END), (), 1, b"read-only"), (BufferError, ValueError)),
+        ((table(0, *END), (), 1, None, None), TypeError),
+        ((table(0, *END)[::2], (), 1), (ValueError, BufferError)),
+    ],
+)
+def test_wrong_arguments_raise(by: Runner, arguments: tuple[Any, ...], error: Any) -> None:
+    with pytest.raises(error):
+        by.run(*arguments)
+
+
+def test_failed_calls_release_what_they_held(by: Runner) -> None:
+    held = bytearray(8)
+    for _ in range(3):
+        with pytest.raises(TypeError):
+            by.run(table(0, *END), (held, 1), 1)
+        with pytest.raises(TypeError):
+            by.run(table(0, *END), (held,) * 20 + (1,), 1)
+    held.append(1)  # BufferError while somebody holds its memory
+
+
+def test_memory_objects_are_bound_to_the_buffers_of_each_run(by: Runner) -> None:
+    engine = open_engine()
+    desc = engine.desc((4,), DType.FLOAT32)
+    memory = Memory(engine, desc, 0)
+    for _ in range(2):
+        buffer = np.zeros(4, np.float32)
+        assert by.run(table(1, memory.handle, 1, 4, *END), (buffer,), 1) is None
+
+
+def test_a_kernel_that_an_old_extension_lacks_is_named() -> None:
+    old = Runner(lambda *arguments: None, ["copy"], True)
+    assert old.kind("copy") == native.KIND_KERNEL
+    with pytest.raises(DeviceError, match="no kernel 'fill': it was built from other sources"):
+        old.kind("fill")
+
+
+def test_statuses_are_put_in_words() -> None:
+    assert failure_text(STATUS_INDEX) == "an index in the data is out of range"
+    assert failure_text(STATUS_TABLE) == "the step table is damaged"
+    assert failure_text(5) == "oneDNN's status 5"
+
+
+def test_memory_at_an_address_is_seen_and_not_copied() -> None:
+    array = np.arange(3, dtype=np.uint8)
+    view = view_at(array.ctypes.data, 3)
+    view[0] = 9
+    assert array[0] == 9
+    assert view_at(0, 0).size == 0
+
+
+def test_without_the_extension_python_runs_the_table_and_says_what_that_costs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = importlib.import_module
+
+    def without(name: str, package: str | None = None) -> Any:
+        if name == "._steps":
+            raise ImportError("No module named '_steps'")
+        return real(name, package)
+
+    monkeypatch.setattr(native.importlib, "import_module", without)
+    with pytest.warns(RuntimeWarning, match="CPU runs without its native extension") as told:
+        found = runner.__wrapped__(open_engine())
+    assert not found.is_native
+    assert "up to 5 ms a step while another Python thread" in str(told[0].message)
+    assert "install a C compiler and reinstall aioinfer" in str(told[0].message)
+    assert set(found.kinds) == set(KERNELS)
+
+
+def test_with_the_extension_nothing_is_said() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert runner.__wrapped__(open_engine()).is_native
