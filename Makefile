@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 DEVICE ?= REFERENCE
+RUNS ?= 100000
+SEED ?=
 ARGS ?=
 
 BIN := .venv/bin
@@ -11,7 +13,7 @@ NATIVE := $(wildcard backends/cpu/*.c backends/cpu/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check conformance bench docs format pins clean
+.PHONY: help demo test stress check conformance bench docs format pins clean
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z]+):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -20,8 +22,12 @@ demo: $(TEST) ## Run the examples from end to end on the devices that are there.
 	$(BIN)/python examples/01_digits_hetero.py
 	$(BIN)/python examples/semantic_search.py
 
-test: $(TEST) ## Run the unit, property and architecture tests (ARGS: more for pytest).
+test: $(TEST) ## Run the unit, property, architecture and short stress tests (ARGS: more for pytest).
 	@$(BIN)/pytest $(ARGS)
+
+stress: $(TEST) ## Run the stress test at full length, which make test does not: RUNS=100000 SEED=7.
+	AIOINFER_STRESS_RUNS=$(RUNS) AIOINFER_STRESS_SEED=$(SEED) \
+		$(BIN)/pytest -s tests/stress $(ARGS)
 
 check: $(DEV) ## Check format, lint, types and architecture.
 	$(BIN)/ruff format --check .

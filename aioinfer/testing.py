@@ -1,7 +1,8 @@
 """The public test kit: executors and devices that wait for the test, and the conformance suite.
 
 - ``ManualExecutor``, ``FakeDevice``, ``VirtualTimer``: nothing happens until the test says so.
-- ``MockDevices``: the invented devices MOCK.0, MOCK.1, ... to load networks on.
+- ``MockDevices``: the invented devices MOCK.0, MOCK.1, ... to load networks on; they fail when
+  told to. ``DeviceThread`` lets fake devices go on by themselves.
 - ``conformance_cases``: what every device must do, as functions that a plugin's tests call.
 """
 
@@ -17,6 +18,8 @@ from .executors import (
 )
 from .runtime.testing import (
     ConformanceCase,
+    DeviceThread,
+    Fault,
     MockDevice,
     MockDevices,
     MockPlugin,
@@ -27,9 +30,11 @@ __all__ = [
     "NOW",
     "ConformanceCase",
     "DeviceStreamExecutor",
+    "DeviceThread",
     "FakeDevice",
     "FakeEvent",
     "FakeStream",
+    "Fault",
     "HostReady",
     "ManualExecutor",
     "MockDevice",

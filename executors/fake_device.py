@@ -133,6 +133,8 @@ class FakeDevice:
         self.enqueued: list[str] = []
         self.done: list[str] = []
         self.watched: list[FakeEvent] = []
+        self.when_watched: Callable[[], None] | None = None
+        """Called when the host has asked for an event's firing, on the thread that asks."""
         self._streams: dict[str, FakeStream] = {}
         self._lock = threading.Lock()
 
@@ -194,3 +196,5 @@ class FakeDevice:
     def _note_watched(self, event: DeviceEvent) -> None:
         if isinstance(event, FakeEvent):
             self.watched.append(event)
+        if self.when_watched is not None:
+            self.when_watched()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import OrderedDict
 from collections.abc import Iterable
 from operator import index
 from typing import Generic, NamedTuple, TypeVar
 
 from ..errors import PropertyError
 
-__all__ = ["AdmissionQueue", "Ticket", "next_age"]
+__all__ = ["MOST_OVERTAKINGS", "AdmissionQueue", "Ticket", "next_age"]
+
+MOST_OVERTAKINGS = 7
+"""So many slots in a row may go past who has waited longest: an eighth of the device is what low
+priorities can cost high ones, and for the low ones enough to get on."""
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -47,15 +52,24 @@ class Ticket(NamedTuple):
 class AdmissionQueue(Generic[S, R]):
     """Slots and the runs that wait for one. Not thread-safe; O(log n) a call.
 
-    Whoever waits goes by ticket. A run that is dropped never gets a slot.
+    Whoever waits goes by ticket, but nobody is overtaken for ever: when MOST_OVERTAKINGS slots in a
+    row have gone to others, the next one goes to the run that has waited longest. So a run with k
+    runs before it, in order of arrival, has a slot after (MOST_OVERTAKINGS + 1) * (k + 1) slots at
+    the latest, whatever comes meanwhile. A run that is dropped never gets a slot.
+
+    ``most_waiting``: with so many runs waiting it is full, for those who ask; 0: never.
     """
 
-    def __init__(self, slots: Iterable[S] = ()) -> None:
+    def __init__(self, slots: Iterable[S] = (), most_waiting: int = 0) -> None:
         self._idle = list(slots)
+        self._most_waiting = most_waiting
         self._heap: list[tuple[Ticket, int, R]] = []
-        self._waiting: dict[R, int] = {}
-        """The entry's number for each run that waits; a heap entry without one was dropped."""
+        self._waiting: OrderedDict[R, int] = OrderedDict()
+        """The entry's number for each run that waits, who came first before the others; a heap
+        entry without one was dropped, or had its slot out of turn."""
         self._numbers = itertools.count()
+        self._overtakings = 0
+        """How many slots in a row went past the run that has waited longest."""
 
     @property
     def waiting_count(self) -> int:
@@ -67,6 +81,11 @@ class AdmissionQueue(Generic[S, R]):
         """How many slots no run has."""
         return len(self._idle)
 
+    @property
+    def is_full(self) -> bool:
+        """True if a run that comes now would wait, and as many wait as may."""
+        return 0 < self._most_waiting <= len(self._waiting) and not self._idle
+
     def add_slots(self, slots: Iterable[S]) -> None:
         """Take in idle slots; before the first run."""
         self._idle.extend(slots)
@@ -76,7 +95,7 @@ class AdmissionQueue(Generic[S, R]):
         return self._idle.pop() if self._idle else None
 
     def offer(self, ticket: Ticket, run: R) -> S | None:
-        """Give the run an idle slot, or None: it waits now."""
+        """Give the run an idle slot, or None: it waits now, even if that is one too many."""
         if self._idle:
             return self._idle.pop()
         number = self._waiting[run] = next(self._numbers)
@@ -85,19 +104,33 @@ class AdmissionQueue(Generic[S, R]):
 
     def release(self, slot: S) -> R | None:
         """Take a slot back and name the run that has it now; None: it is idle."""
-        while self._waiting:
-            _, number, run = heapq.heappop(self._heap)
-            if self._waiting.get(run) == number:
-                del self._waiting[run]
-                return run
-        self._idle.append(slot)
-        return None
+        if not self._waiting:
+            self._idle.append(slot)
+            return None
+        longest = next(iter(self._waiting))
+        run = longest if self._overtakings >= MOST_OVERTAKINGS else self._first_by_ticket()
+        self._overtakings = 0 if run is longest else self._overtakings + 1
+        del self._waiting[run]
+        self._sweep()
+        return run
 
     def drop(self, run: R) -> bool:
         """Take a waiting run out; False if it does not wait (any more)."""
         if self._waiting.pop(run, None) is None:
             return False
+        if not self._waiting:
+            self._overtakings = 0
+        self._sweep()
+        return True
+
+    def _first_by_ticket(self) -> R:
+        while True:
+            _, number, run = heapq.heappop(self._heap)
+            if self._waiting.get(run) == number:
+                return run
+
+    def _sweep(self) -> None:
+        """Forget the entries of runs that do not wait any more, if they are the most."""
         if len(self._heap) > 2 * len(self._waiting) + 8:
             self._heap = [entry for entry in self._heap if self._waiting.get(entry[2]) == entry[1]]
             heapq.heapify(self._heap)
-        return True

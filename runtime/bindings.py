@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import TensorError
 from .admission import Ticket
 from .graph import shape_text
+from .tracing import RunMark
 
 __all__ = ["Bindings", "NodeProfile"]
 
@@ -52,6 +53,12 @@ class Bindings:
     results: dict[str, Any] = field(default_factory=dict)
     profile: list[NodeProfile] | None = None
     """Where nodes note their times; None unless PERF_COUNT is on."""
+    arrived_ns: int = 0
+    """When the run was asked for; 0 for an inline run without a request."""
+
+    def mark(self) -> RunMark:
+        """Make what the run's spans have in common."""
+        return self.run_id, self.ticket[1], self.arrived_ns
 
     def deliver(self, name: str, value: Any) -> None:
         """Hand over an output: copied into bound memory if there is some, else as it is.

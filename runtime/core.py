@@ -73,11 +73,15 @@ class Core:
         external weights are mapped, not read.
         """
         self._refuse_if_closed()
+        return self._read(source, is_mapped=False)
+
+    @staticmethod
+    def _read(source: ModelSource, *, is_mapped: bool) -> Model:
         if isinstance(source, Model):
             return source
         from .onnx_reader import read_model
 
-        return read_model(source)
+        return read_model(source, is_mapped=is_mapped)
 
     def load_network(
         self,
@@ -92,8 +96,9 @@ class Core:
         """
         plugin, config_of = self._plugin(device)
         configuration = config_of(config)
-        wanted = self.read_model(model)
-        wanted.is_disposable = wanted is not model
+        wanted = self._read(model, is_mapped=plugin.takes_mapped_constants)
+        if wanted is not model:
+            wanted.is_disposable = True
         network = plugin.load_network(wanted, configuration)
         return self._keep(network)
 
@@ -137,7 +142,7 @@ class Core:
     ) -> SupportMap:
         """Ask which nodes of a model a device can run: node name -> Support, with the reason."""
         plugin, config_of = self._plugin(device)
-        return plugin.query_network(self.read_model(model), config_of(config))
+        return plugin.query_network(self._read(model, is_mapped=True), config_of(config))
 
     def import_network(
         self,

@@ -3,6 +3,8 @@
 Theory of operation. A backend subclasses it and supplies slots: the places where runs live on the
 device, each with its stages. Every run, of a user's request, of the pool's, or of an outer network,
 goes through :meth:`ExecutableNetwork.start_run` into one admission queue (``run_admission.py``).
+The file is long because every call of users has its place here; what takes more than a few lines is
+done elsewhere.
 """
 
 from __future__ import annotations
@@ -11,16 +13,14 @@ import itertools
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from time import perf_counter_ns
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from ..errors import (
     ClosedError,
     NotSupportedError,
-    PropertyError,
     TensorError,
-    nearest,
 )
 from ..executors import (
     Clock,
@@ -42,13 +42,22 @@ from .inline_gate import InlineGate
 from .inline_route import InlineRoute
 from .inline_turn import threads
 from .input_checker import InputChecker
+from .network_facts import config_value, metric_value
 from .pipeline import Stop
-from .properties import INLINE_THRESHOLD_US, Configuration, Metric
+from .properties import (
+    DEFAULT_DEADLINE_S,
+    INLINE_THRESHOLD_US,
+    MAX_QUEUED_REQUESTS,
+    Configuration,
+    Metric,
+)
+from .result_stream import Results, ResultStream, Source, StreamOptions, default_look_ahead
 from .run_admission import RunAdmission, Slot
 from .shutdown import close_at_exit
 from .statistics import NetworkStatistics, statistics_of
 from .tensor import Port
-from .tracing import Span, StageTally, busy_shares
+from .timeline import Trace
+from .tracing import StageTally, busy_shares
 
 if TYPE_CHECKING:
     from .plugin import CoreHandle
@@ -83,6 +92,8 @@ class ExecutableNetwork(ABC):
         self.config = config
         self.clock: Clock = process_timer()
         """What deadlines are counted by; a test may put a VirtualTimer here."""
+        self.default_deadline_s = config.value_or_default(DEFAULT_DEADLINE_S) or None
+        """The deadline of requests that are given none; None: they have none."""
         self.removed_nodes: tuple[str, ...] = ()
         """Nodes of the file for which ``runtime_graph`` has none: passes made them needless."""
         self.check_inputs = InputChecker(self.inputs, name).check
@@ -94,7 +105,12 @@ class ExecutableNetwork(ABC):
         self._lock = threading.Lock()
         self._plans: ShapePlans[Any] | None = None
         """Set by a backend that compiles per shape; for the statistics."""
-        self._admission = RunAdmission(f"{name!r} on {device}", self._closed_error)
+        self._admission = RunAdmission(
+            f"{name!r} on {device}",
+            self._closed_error,
+            config.value_or_default(MAX_QUEUED_REQUESTS),
+        )
+        self._admission.recorder.count_batches_of(self.inputs)
         self._closer = threading.RLock()
         self._is_released = False
         self._process = ProcessMark()
@@ -111,7 +127,7 @@ class ExecutableNetwork(ABC):
     def _provide_slots(self, slots: Sequence[Slot]) -> None:
         """Say where runs can live; called once by the backend, at the end of its constructor."""
         self._admission.add_slots(slots)
-        threshold_us = self.config.get(INLINE_THRESHOLD_US.key, 0)
+        threshold_us = self.config.value_or_default(INLINE_THRESHOLD_US)
         if threshold_us and slots and all(slot.may_run_inline for slot in slots):
             gate = self._admission.gate = InlineGate(self.inputs, threshold_us)
             self.inline_route = InlineRoute(
@@ -165,6 +181,8 @@ class ExecutableNetwork(ABC):
 
         ``outputs``: arrays of the caller to write into, by name. Otherwise as InferRequest.infer.
         """
+        if deadline_s is None:
+            deadline_s = self.default_deadline_s
         route = self.inline_route
         is_plain = outputs is None and deadline_s is None and type(priority) is int
         if route is not None and is_plain and not must_end():
@@ -179,19 +197,62 @@ class ExecutableNetwork(ABC):
             raise TensorError(
                 f"outputs is a mapping name -> array to write into, not {type(outputs).__name__}"
             )
-        try:
-            request = self._idle_requests.pop()
-        except IndexError:
-            request = self.create_infer_request()
+        request = self.take_request()
         try:
             if outputs is not None:
                 for name, array in outputs.items():
                     request.set_tensor(name, array)
             return await request.infer(inputs, deadline_s=deadline_s, priority=priority)
         finally:
-            request.when_idle(self._pool)
+            request.when_idle(self.give_back)
 
-    def _pool(self, request: InferRequest) -> None:
+    @overload
+    def stream(
+        self, source: Source, ordered: Literal[True] = True, **options: Unpack[StreamOptions]
+    ) -> AsyncGenerator[Results, None]: ...
+
+    @overload
+    def stream(
+        self, source: Source, ordered: Literal[False], **options: Unpack[StreamOptions]
+    ) -> AsyncGenerator[tuple[int, Results], None]: ...
+
+    def stream(
+        self,
+        source: Source,
+        ordered: bool = True,
+        *,
+        look_ahead: int | None = None,
+        deadline_s: float | None = None,
+        priority: int = 0,
+    ) -> AsyncGenerator[Any, None]:
+        """Run what the source gives, and yield the results in its order; use with ``async for``.
+
+        ``source``: an iterable, pulled on the event loop, or an async one, of inputs in any form
+        that ``infer`` takes; the stream owns it, and closes a generator. With ``ordered`` false,
+        (index, results) as they finish. At most ``look_ahead`` items (None: what keeps the device
+        busy) are pulled and not handed out, so a slow consumer holds up the source. ``deadline_s``
+        counts for each item from its pull. An item that fails raises at its turn, with its index
+        in a note; what the source raises comes last. Whenever a stream ends early, by an error,
+        ``aclose`` or cancellation, its runs are cancelled; all but the last wait for their end.
+        A plain ``break`` leaves that to the loop; ``contextlib.aclosing`` does it at once. A full
+        network (MAX_QUEUED_REQUESTS) is waited for while runs of the stream are under way.
+        """
+        self.refuse_if_closed()
+        if look_ahead is None:
+            most_waiting = self.config.value_or_default(MAX_QUEUED_REQUESTS)
+            look_ahead = default_look_ahead(self.optimal_request_count, most_waiting)
+        stream = ResultStream(self, source, ordered, look_ahead, deadline_s, priority)
+        return stream.results()
+
+    def take_request(self) -> InferRequest:
+        """Take an idle request out of the pool, or make one; ``give_back`` it when it is idle."""
+        try:
+            return self._idle_requests.pop()
+        except IndexError:
+            return self.create_infer_request()
+
+    def give_back(self, request: InferRequest) -> None:
+        """Put an idle request of the pool back."""
         request.forget_tensors()
         self._idle_requests.append(request)
 
@@ -200,16 +261,26 @@ class ExecutableNetwork(ABC):
         bindings = Bindings(inputs, Ticket.of(priority), run_id, {}, {})
         if self.has_perf_count:
             bindings.profile = []
+        bindings.arrived_ns = perf_counter_ns()
         return bindings
 
-    def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
+    def start_run(
+        self,
+        bindings: Bindings,
+        stop: Stop,
+        after: Ready,
+        then: Then,
+        *,
+        may_refuse: bool = False,
+    ) -> None:
         """Send a run to the device as soon as a slot is free; like ``TaskExecutor.run``.
 
-        Either raises (ClosedError) and has kept nothing, or calls ``then`` exactly once. Never
-        blocks. For requests and for outer networks; users call ``infer``.
+        Either raises (ClosedError; with ``may_refuse`` OverloadedError, too) and has kept nothing,
+        or calls ``then`` exactly once. Never blocks. For requests, which may be refused, and for
+        outer networks, whose run was let in already; users call ``infer``.
         """
         self.refuse_if_closed()
-        self._admission.start(bindings, stop, after, then)
+        self._admission.start(bindings, stop, after, then, may_refuse=may_refuse)
 
     def enter(self) -> None:
         """Count a request that has started: close waits until it, and its callback, are over."""
@@ -257,17 +328,23 @@ class ExecutableNetwork(ABC):
             elapsed_s=elapsed_ns / 1e9,
             stages=tuple(statistics_of(tally) for tally in tallies),
             busy_shares=busy_shares(tallies, elapsed_ns, lane_counts),
+            batch_sizes=self._admission.recorder.batch_sizes(),
             compiled_plan_count=0 if plans is None else plans.build_count,
             compile_s=0.0 if plans is None else plans.build_s,
+            refused_request_count=outcomes["refused"],
         )
 
     def _stage_tallies(self) -> list[StageTally]:
         return self._admission.recorder.tallies()
 
-    def trace(self) -> list[Span]:
-        """Return the latest spans, oldest first: which stage of which run ran where and when."""
+    def trace(self) -> Trace:
+        """Return the latest spans, oldest first: which stage of which run ran where and when.
+
+        ``trace().save("trace.html")`` makes a page of them, ``.json`` a file for Perfetto.
+        """
         self.refuse_after_fork()
-        return self._admission.recorder.spans()
+        recorder = self._admission.recorder
+        return Trace(self.name, self.device, recorder.spans(self.device), recorder.forgot_until_ns)
 
     def explain(self) -> str:
         """Say in words which device runs which node, and why."""
@@ -280,47 +357,12 @@ class ExecutableNetwork(ABC):
     def get_config(self, key: str) -> Any:
         """Return the value of a property that the network was compiled with."""
         self.refuse_after_fork()
-        if key in {metric.key for metric in (*self._own_metrics(), *self._metrics())}:
-            raise PropertyError(
-                f"network {self.name!r} on {self.device} has no property {key!r}; that is a fact: "
-                f"ask with get_metric",
-                key,
-                self.device,
-            )
-        return self.config[key]
+        return config_value(self, key, self._metrics())
 
     def get_metric(self, key: str, **options: Any) -> Any:
         """Return a fact about the network; raises PropertyError for an unknown key."""
         self.refuse_after_fork()
-        metrics = {metric.key: metric for metric in (*self._own_metrics(), *self._metrics())}
-        if key not in metrics:
-            hint = nearest(key, metrics) or f"; it has {sorted(metrics)}"
-            if self.config.knows(key):
-                hint = "; that is a property: ask with get_config"
-            raise PropertyError(
-                f"network {self.name!r} on {self.device} has no metric {key!r}{hint}",
-                key,
-                self.device,
-            )
-        return metrics[key].value(options, f"network {self.name!r}")
-
-    def _own_metrics(self) -> list[Metric]:
-        keys = ["NETWORK_NAME", "OPTIMAL_NUMBER_OF_INFER_REQUESTS", "EXECUTION_DEVICES"]
-        keys += ["SUPPORTED_METRICS", "SUPPORTED_CONFIG_KEYS", "SUPPORTED_PROPERTIES"]
-        own = [*keys, *(metric.key for metric in self._metrics())]
-        read_only = dict.fromkeys([*own, *self.config], "RO")
-        return [
-            Metric("NETWORK_NAME", lambda _: self.name, "The model's name."),
-            Metric(
-                "OPTIMAL_NUMBER_OF_INFER_REQUESTS",
-                lambda _: self.optimal_request_count,
-                "How many requests in flight keep the device busy.",
-            ),
-            Metric("EXECUTION_DEVICES", lambda _: list(self.execution_devices), "Who computes."),
-            Metric("SUPPORTED_METRICS", lambda _: sorted(own), "What get_metric knows."),
-            Metric("SUPPORTED_CONFIG_KEYS", lambda _: sorted(self.config), "For get_config."),
-            Metric("SUPPORTED_PROPERTIES", lambda _: read_only, "All keys with RO or RW."),
-        ]
+        return metric_value(self, key, options, self._metrics())
 
     def export(self, target: IO[bytes] | str | None = None) -> bytes:
         """Write the compiled network for ``import_network``; NotSupportedError if it cannot."""

@@ -9,7 +9,6 @@ request becomes idle, the callback runs, the waiters wake. So a callback may sta
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,16 +17,17 @@ import numpy as np
 
 from ..errors import (
     DeadlineExceededError,
+    OverloadedError,
     PropertyError,
     RequestStateError,
     TensorError,
     nearest,
 )
-from ..executors import TimerHandle
 from ..executors.base import refuse_own_thread
 from ..executors.interrupt import can_interrupt, held_interrupt
 from .bindings import NodeProfile
 from .completion import must_end, until
+from .deadlines import deadline_from_now, ended_or_late
 from .inline_turn import InlineTurn, threads
 from .request_run import Callback, RequestRun
 from .request_state import Event, State, move
@@ -68,12 +68,13 @@ class InferRequest:
         """Run it and return the outputs by name; the arrays are the caller's.
 
         ``inputs``: a mapping name -> array, a sequence in order, one array, or None for what
-        ``set_tensor`` bound. ``deadline_s`` counts from now. Works on asyncio and trio. If the
-        awaiting task is cancelled, so is the run. A run that was cancelled before is first waited
-        for. Raises TensorError, RequestBusyError, DeadlineExceededError, RequestCancelledError,
+        ``set_tensor`` bound. ``deadline_s`` counts from now; without it, DEFAULT_DEADLINE_S does,
+        and infinity is no deadline. Works on asyncio and trio. If the awaiting task is cancelled,
+        so is the run. A run that was cancelled before is first waited for. Raises TensorError,
+        RequestBusyError, OverloadedError, DeadlineExceededError, RequestCancelledError,
         ClosedError, and whatever the device raises. Never calls the callback.
         """
-        deadline_at = None if deadline_s is None else self._deadline_at(deadline_s)
+        deadline_at = self._deadline_at(deadline_s)
         while self._state == "cancelled":
             await self._wait_idle(deadline_at)
         turn = None
@@ -86,13 +87,16 @@ class InferRequest:
             await turn.give_way()
         return run.outcome()
 
-    def infer_sync(self, inputs: Any = None) -> dict[str, Any]:
+    def infer_sync(
+        self, inputs: Any = None, *, deadline_s: float | None = None, priority: int = 0
+    ) -> dict[str, Any]:
         """Run it and return the outputs by name; blocks this thread.
 
         Raises as ``infer`` does, and RequestStateError on one of aioinfer's own threads.
         """
         refuse_own_thread("infer_sync")
-        run = self._start(inputs, None, 0, None, turn=InlineTurn(may_block=True))
+        deadline_at = self._deadline_at(deadline_s)
+        run = self._start(inputs, deadline_at, priority, None, turn=InlineTurn(may_block=True))
         if run.has_ended:
             return run.outcome()
         answered = threading.Event()
@@ -115,10 +119,21 @@ class InferRequest:
     ) -> None:
         """Start a run and return at once; a callback, ``wait`` or ``wait_async`` tells the end.
 
-        Raises TensorError for bad inputs (the request stays usable), RequestBusyError while a run
-        is under way, and ClosedError after close.
+        Raises TensorError and OverloadedError (the request stays as it was), RequestBusyError while
+        a run is under way, and ClosedError after close.
         """
         self._start(inputs, self._deadline_at(deadline_s), priority, self._callback, userdata)
+
+    def start(
+        self,
+        inputs: Any,
+        *,
+        deadline_s: float | None = None,
+        priority: int = 0,
+        turn: InlineTurn | None = None,
+    ) -> RequestRun:
+        """Start a run without a callback and return it; ``turn`` lets it stay on this thread."""
+        return self._start(inputs, self._deadline_at(deadline_s), priority, None, turn=turn)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Block until the last run has ended and its callback is over; False on timeout.
@@ -278,34 +293,14 @@ class InferRequest:
 
     def _deadline_at(self, deadline_s: float | None) -> float | None:
         if deadline_s is None:
-            return None
-        try:
-            at_s = float(self._network.clock.now_s() + deadline_s)
-        except (TypeError, ValueError):
-            at_s = math.nan
-        if math.isnan(at_s):
-            raise PropertyError(
-                f"deadline_s is {deadline_s!r}; give seconds from now, or None for no deadline"
-            )
-        return at_s
+            deadline_s = self._network.default_deadline_s
+        return None if deadline_s is None else deadline_from_now(self._network.clock, deadline_s)
 
     async def _wait_idle(self, deadline_at: float | None) -> None:
         run, clock = self._run, self._network.clock
         if run is None or self._state != "cancelled":
             return
-        alarm: TimerHandle | None = None
-
-        def register(wake: Callable[[], None]) -> None:
-            nonlocal alarm
-            run.when_ended(wake)
-            if deadline_at is not None:
-                alarm = clock.call_at(deadline_at, wake)
-
-        try:
-            await until(register, lambda: None)
-        finally:
-            if alarm is not None:
-                alarm.cancel()
+        await ended_or_late(run, clock, deadline_at)
         if self._state == "cancelled" and deadline_at is not None and clock.now_s() >= deadline_at:
             raise DeadlineExceededError(
                 f"{self!r}: the deadline passed while the device was still busy with the run that "
@@ -350,7 +345,7 @@ class InferRequest:
     ) -> None:
         with self._lock:
             self._state = move(self._state, "start", self._label)
-            self._run = run
+            previous, self._run = (self._run, self.userdata), run
         self.userdata = userdata
         route = self._network.inline_route
         if turn is not None and route is not None:
@@ -358,7 +353,13 @@ class InferRequest:
                 run.set_deadline(deadline_at)
             if route.carry(run, turn):
                 return
-        run.begin(deadline_at)
+        try:
+            run.begin(deadline_at)
+        except OverloadedError:
+            with self._lock:
+                if self._run is run:
+                    self._run, self.userdata = previous
+            raise
 
     def _arrays(self, inputs: Any) -> dict[str, Any]:
         network = self._network

@@ -146,6 +146,7 @@ class InlineRoute:
         finally:
             executor.return_lane(lane)
         try:
+            admission.recorder.arrive(run.bindings)
             if error is None:
                 if turn.may_block:
                     time.note(service_ns)
@@ -160,7 +161,7 @@ class InlineRoute:
 
     def _call(self, slot: Slot, lane: Lane, queued_ns: int) -> int:
         """Run the stages and return the time they took in all; _UNFINISHED if one has to wait."""
-        stop, run_id, service_ns = slot.stop, slot.bindings.run_id, 0
+        stop, mark, service_ns = slot.stop, slot.bindings.mark(), 0
         for stage in slot.stages:
             if stop.error is not None:
                 raise stop.error
@@ -175,7 +176,7 @@ class InlineRoute:
                 ended_ns = perf_counter_ns()
                 if place is not lane:
                     executor.return_lane(place)
-                self._record(run_id, stage, place, queued_ns, started_ns, ended_ns)
+                self._record(mark, stage, place, queued_ns, started_ns, ended_ns)
             if ready is not NOW and (not checked(ready).is_ready or ready.error is not None):
                 return _UNFINISHED
             service_ns += ended_ns - started_ns

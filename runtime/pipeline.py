@@ -12,13 +12,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter_ns
 
-from ..executors import NOW, Lane, Ready, TaskExecutor, Then, hop
-from .tracing import SpanRecorder
+from ..executors import NO_LANE, NOW, Lane, Ready, TaskExecutor, Then, hop
+from .tracing import RunMark, SpanRecorder
 
 __all__ = ["GraphRun", "PipelineRun", "Stage", "Stop", "nobody"]
+
+NO_MARK: RunMark = (0, 0, 0)
 
 
 class Stop:
@@ -86,6 +88,11 @@ class Stage:
     part: Callable[[], str] | None = None
     """Tells, once the function has run, which part of the network it has run: for spans."""
 
+    @cached_property
+    def place(self) -> tuple[str, str]:
+        """The names of the stage and of its executor: for spans."""
+        return self.name, self.executor.name
+
 
 class PipelineRun:
     """One run in a line; whoever finishes a stage starts the next."""
@@ -94,7 +101,7 @@ class PipelineRun:
         "_index",
         "_queued_ns",
         "_recorder",
-        "_run_id",
+        "_run",
         "_stages",
         "_stop",
         "_then",
@@ -107,10 +114,10 @@ class PipelineRun:
         stop: Stop,
         then: Then,
         recorder: SpanRecorder,
-        run_id: int = 0,
+        run: RunMark = NO_MARK,
     ) -> None:
         self._stages, self._stop, self._then = stages, stop, then
-        self._recorder, self._run_id = recorder, run_id
+        self._recorder, self._run = recorder, run
         self._index = 0
         self._queued_ns = 0
         self.service_ns = 0
@@ -154,9 +161,7 @@ class PipelineRun:
                 ready = stage.function(lane)
             finally:
                 ended_ns = perf_counter_ns()
-                self._recorder.record(
-                    self._run_id, stage, lane, self._queued_ns, started_ns, ended_ns
-                )
+                self._recorder.record(self._run, stage, lane, self._queued_ns, started_ns, ended_ns)
             self.service_ns += ended_ns - started_ns
             self._index += 1
             if (
@@ -197,11 +202,11 @@ class GraphRun:
         stop: Stop,
         then: Then,
         recorder: SpanRecorder,
-        run_id: int = 0,
+        run: RunMark = NO_MARK,
     ) -> None:
         self._stages, self._needs = stages, needs
         self._stop, self._then = stop, then
-        self._recorder, self._run_id = recorder, run_id
+        self._recorder, self._run = recorder, run
         self._lock = threading.Lock()
         self._missing = [len(wanted) for wanted in needs]
         self._followers: list[list[int]] = [[] for _ in stages]
@@ -249,8 +254,9 @@ class GraphRun:
         try:
             return stage.function(lane)
         finally:
-            ended_ns = perf_counter_ns()
-            self._recorder.record(self._run_id, stage, lane, queued_ns, started_ns, ended_ns)
+            if lane is not NO_LANE:  # binding a sub-request is nobody's work
+                ended_ns = perf_counter_ns()
+                self._recorder.record(self._run, stage, lane, queued_ns, started_ns, ended_ns)
 
     def _ended(self, index: int, ready: Ready, error: BaseException | None) -> None:
         startable = []

@@ -78,6 +78,8 @@ class Plugin(ABC):
 
     standard_properties: ClassVar[Sequence[Property[Any]]] = STANDARD_PROPERTIES
     properties: ClassVar[Sequence[Property[Any]]] = ()
+    takes_mapped_constants: ClassVar[bool] = False
+    """True for devices that keep no weights as they are, so that those may stay in their file."""
 
     def __init__(self, core: CoreHandle, name: str) -> None:
         self.core, self.name = core, name

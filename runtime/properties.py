@@ -19,11 +19,13 @@ from .property_parsers import (
     parse_input_shapes,
     parse_integer,
     parse_mapping,
+    parse_seconds,
     parse_text,
 )
 
 __all__ = [
     "AUTO",
+    "DEFAULT_DEADLINE_S",
     "DEVICE_ID",
     "INFERENCE_NUM_THREADS",
     "INFERENCE_PRECISION_HINT",
@@ -31,12 +33,14 @@ __all__ = [
     "INPUT_SHAPES",
     "LOG_LEVEL",
     "LOG_LEVELS",
+    "MAX_QUEUED_REQUESTS",
     "NUMA",
     "NUM_STREAMS",
     "OLD_NAMES",
     "PERFORMANCE_HINT",
     "PERFORMANCE_HINT_NUM_REQUESTS",
     "PERF_COUNT",
+    "REQUEST_PROPERTIES",
     "STANDARD_PROPERTIES",
     "Configuration",
     "Metric",
@@ -151,6 +155,11 @@ class Configuration(Mapping[str, Any]):
     def knows(self, key: str) -> bool:
         """True if the key is declared here."""
         return key in self._properties
+
+    def value_or_default(self, declared: Property[T]) -> T:
+        """Return the value of a property that not every device declares."""
+        value: T = self._values.get(declared.key, declared.default)
+        return value
 
     def with_values(self, values: Mapping[Any, Any]) -> Configuration:
         """Return a copy in which these win; PropertyError for unknown keys and bad values."""
@@ -285,6 +294,23 @@ INLINE_THRESHOLD_US = Property(
     "Awaited runs that are known to take at most so many microseconds stay on the thread that asks "
     "for them, where the device can do that; 0: all runs go to the device's own threads.",
 )
+MAX_QUEUED_REQUESTS = Property(
+    "MAX_QUEUED_REQUESTS",
+    parse_integer(0),
+    0,
+    "A request that would have to wait while so many already wait is refused at once, with "
+    "OverloadedError; 0: no bound.",
+)
+DEFAULT_DEADLINE_S = Property(
+    "DEFAULT_DEADLINE_S",
+    parse_seconds,
+    0.0,
+    "The deadline_s of requests that are given none, in seconds; infinity as deadline_s lifts it. "
+    "0: no deadline.",
+)
+
+REQUEST_PROPERTIES: tuple[Property[Any], ...] = (MAX_QUEUED_REQUESTS, DEFAULT_DEADLINE_S)
+"""What only means something to the network that users ask; a network inside another ignores it."""
 
 STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
     PERFORMANCE_HINT,
@@ -297,6 +323,7 @@ STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
     DEVICE_ID,
     INPUT_SHAPES,
     INLINE_THRESHOLD_US,
+    *REQUEST_PROPERTIES,
 )
 """What every device declares; one that cannot honour a value refuses it in ``check_values``."""
 

@@ -6,6 +6,7 @@ What a parser returns, it takes again.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ __all__ = [
     "parse_input_shapes",
     "parse_integer",
     "parse_mapping",
+    "parse_seconds",
     "parse_text",
 ]
 
@@ -78,6 +80,20 @@ def _integer(given: Any) -> int | None:
         return operator.index(given)
     except TypeError:
         return None
+
+
+def parse_seconds(given: Any) -> float:
+    """Take a finite number of seconds, 0 or more, of any numeric type or in digits."""
+    wanted = "a number of seconds, 0 or more, is wanted"
+    if isinstance(given, bool):
+        raise ValueError(wanted)
+    try:
+        seconds = float(given)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(wanted) from None
+    if not 0 <= seconds < math.inf:
+        raise ValueError(wanted)
+    return seconds
 
 
 def parse_choice(*choices: str) -> Parser[str]:

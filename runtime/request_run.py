@@ -60,7 +60,7 @@ class RequestRun:
         bindings: Bindings,
         callback: Callback | None,
     ) -> None:
-        self.started_ns = perf_counter_ns()
+        self.started_ns = bindings.arrived_ns
         self.bindings, self.stop = bindings, Stop(self._stopped)
         self._request, self._network = request, network
         self._lock = threading.Lock()
@@ -73,13 +73,17 @@ class RequestRun:
 
     def outcome(self) -> dict[str, Any]:
         """Return the results or raise the error."""
-        self._is_retrieved = True
+        self.disregard()
         if self.error is not None:
-            if self._unretrieved is not None:
-                self._unretrieved.error = None
             # Each raise adds to the traceback, so it starts from what it was at first.
             raise self.error.with_traceback(self._traceback)
         return self.bindings.results
+
+    def disregard(self) -> None:
+        """Let its error, if it has or gets one, go without a word: nobody will ask for it."""
+        self._is_retrieved = True
+        if self._unretrieved is not None:
+            self._unretrieved.error = None
 
     def when_answered(self, call: Callable[[], None]) -> None:
         """Call once it is answered; at once on this thread if it is."""
@@ -119,9 +123,9 @@ class RequestRun:
                 self.set_deadline(deadline_at_s)
             self._network.enter()
             self._has_entered = True
-            self._network.start_run(self.bindings, self.stop, NOW, self._then)
+            self._network.start_run(self.bindings, self.stop, NOW, self._then, may_refuse=True)
         except BaseException as error:
-            self._is_retrieved = True
+            self.disregard()
             self.stop.set(error)  # an interrupt may come when the network has taken it already
             if self._claim_end():
                 self._become_idle()

@@ -15,7 +15,12 @@ from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter_ns
 from typing import Protocol
 
-from ..errors import ClosedError, DeadlineExceededError, RequestCancelledError
+from ..errors import (
+    ClosedError,
+    DeadlineExceededError,
+    OverloadedError,
+    RequestCancelledError,
+)
 from ..executors import NOW, Ready, Then, hop
 from .admission import AdmissionQueue
 from .bindings import Bindings
@@ -48,7 +53,7 @@ class Slot:
         self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder
     ) -> PipelineRun | GraphRun:
         """Send the bindings through the stages; ``then`` comes exactly once. Returns the run."""
-        run = PipelineRun(self.stages, stop, then, recorder, self.bindings.run_id)
+        run = PipelineRun(self.stages, stop, then, recorder, self.bindings.mark())
         run.start(after)
         return run
 
@@ -82,7 +87,7 @@ class _AdmittedRun(PipelineRun):
     def __init__(
         self, admission: RunAdmission, bindings: Bindings, stop: Stop, after: Ready, then: Then
     ) -> None:
-        super().__init__((), stop, then, admission.recorder, bindings.run_id)
+        super().__init__((), stop, then, admission.recorder, bindings.mark())
         self._admission, self.bindings = admission, bindings
         self.stop, self.after = stop, after
         self.slot: Slot | None = None
@@ -128,10 +133,13 @@ class _AdmittedRun(PipelineRun):
 class RunAdmission:
     """The slots of one network and its runs. Thread-safe; ``network`` is its name, for messages.
 
-    ``closed_error`` makes the error for a run that comes too late.
+    ``closed_error`` makes the error for a run that comes too late. With ``most_waiting`` runs in
+    the queue, requests are refused that would have to wait as well; 0: none is.
     """
 
-    def __init__(self, network: str, closed_error: Callable[[], ClosedError]) -> None:
+    def __init__(
+        self, network: str, closed_error: Callable[[], ClosedError], most_waiting: int = 0
+    ) -> None:
         self.recorder = SpanRecorder()
         self.slot_count = 0
         self.first_run_ns = 0
@@ -142,7 +150,7 @@ class RunAdmission:
         self._network, self._closed_error = network, closed_error
         self._lock = threading.Lock()
         self._all_ended = threading.Condition(self._lock)
-        self._queue: AdmissionQueue[Slot, _AdmittedRun] = AdmissionQueue()
+        self._queue: AdmissionQueue[Slot, _AdmittedRun] = AdmissionQueue((), most_waiting)
         self._runs: set[CountedRun] = set()
         self._outcomes: Counter[str] = Counter()
         self._open_request_count = 0
@@ -173,23 +181,43 @@ class RunAdmission:
         self._queue.add_slots(slots)
         self.slot_count += len(slots)
 
-    def start(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
+    def start(
+        self,
+        bindings: Bindings,
+        stop: Stop,
+        after: Ready,
+        then: Then,
+        *,
+        may_refuse: bool = False,
+    ) -> None:
         """Start a run as soon as a slot is free; raises ClosedError, and keeps nothing, if closed.
 
-        Otherwise ``then`` comes exactly once. Never blocks.
+        With ``may_refuse``, OverloadedError in the same way, if it would wait and the queue is
+        full. Otherwise ``then`` comes exactly once. Never blocks.
         """
         run = _AdmittedRun(self, bindings, stop, after, then)
         with self._lock:
             if self.is_closed:
                 raise self._closed_error()
+            if may_refuse and self._queue.is_full:
+                self._outcomes["refused"] += 1
+                raise self._overloaded_error()
             self._runs.add(run)
             if not self.first_run_ns:
                 self.first_run_ns = perf_counter_ns()
             slot = run.slot = self._queue.offer(bindings.ticket, run)
+        self.recorder.arrive(bindings)
         if slot is None:
             stop.when_set(run.stopped)
             return
         hop(self._begin, run, slot)
+
+    def _overloaded_error(self) -> OverloadedError:
+        return OverloadedError(
+            f"network {self._network} has {self._queue.waiting_count} runs waiting for a slot, as "
+            f"many as MAX_QUEUED_REQUESTS allows; come back later, or load it with a higher "
+            f"MAX_QUEUED_REQUESTS (0: no bound)"
+        )
 
     def _begin(self, run: _AdmittedRun, slot: Slot) -> None:
         slot.bindings, slot.stop = run.bindings, run.stop

@@ -1,10 +1,11 @@
-"""What a network has done so far, as numbers."""
+"""What a network has done so far, as numbers. See docs/observing.md for what to do with them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from .durations import NO_DURATIONS, Durations
 from .tracing import StageTally
 
 __all__ = ["NetworkStatistics", "StageStatistics", "statistics_of"]
@@ -12,7 +13,11 @@ __all__ = ["NetworkStatistics", "StageStatistics", "statistics_of"]
 
 @dataclass(frozen=True)
 class StageStatistics:
-    """One stage on one executor; means are per execution."""
+    """One stage on one executor; means are per execution.
+
+    ``service`` is how long the stage ran, ``queue`` how long it waited in its executor's queue
+    before: counts, percentiles, maximum and buckets. ``queue`` leaves out the wait for a slot.
+    """
 
     stage: str
     executor: str
@@ -20,6 +25,8 @@ class StageStatistics:
     busy_s: float
     mean_service_s: float
     mean_queue_s: float
+    service: Durations = NO_DURATIONS
+    queue: Durations = NO_DURATIONS
 
 
 @dataclass(frozen=True)
@@ -27,10 +34,12 @@ class NetworkStatistics:
     """A frozen picture of a network.
 
     Requests by outcome: ``finished`` with a result, ``failed`` with an error, ``cancelled`` by the
-    caller, ``expired`` by a deadline, ``aborted`` by a close. ``waiting`` have no slot yet,
-    ``running`` have one. ``busy_shares`` says for each executor in which share of ``elapsed_s``
-    (since the first run) its lanes worked for this network, 0 to 1. ``compiled_plan_count`` plans,
-    one for each signature of shapes, took ``compile_s`` in all.
+    caller, ``expired`` by a deadline, ``aborted`` by a close, ``refused`` by MAX_QUEUED_REQUESTS.
+    ``waiting`` have no slot yet, ``running`` have one. ``busy_shares`` says for each executor in
+    which share of ``elapsed_s`` (since the first run) its lanes worked for this network, 0 to 1.
+    ``compiled_plan_count`` plans, one for each signature of shapes, took ``compile_s`` in all.
+    ``batch_sizes`` says how many runs came with which length of the first dimension, taken from the
+    first input that has dimensions; empty where none has.
     """
 
     finished_request_count: int
@@ -45,6 +54,8 @@ class NetworkStatistics:
     busy_shares: Mapping[str, float]
     compiled_plan_count: int = 0
     compile_s: float = 0.0
+    refused_request_count: int = 0
+    batch_sizes: Mapping[int, int] = field(default_factory=dict)
 
 
 def statistics_of(tally: StageTally) -> StageStatistics:
@@ -57,4 +68,6 @@ def statistics_of(tally: StageTally) -> StageStatistics:
         busy_s=tally.busy_ns / 1e9,
         mean_service_s=tally.busy_ns / count / 1e9,
         mean_queue_s=tally.queued_ns / count / 1e9,
+        service=tally.service,
+        queue=tally.queue,
     )

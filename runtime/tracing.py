@@ -1,23 +1,33 @@
 """Spans: what ran where and when, recorded always.
 
-A span is a plain tuple in a bounded ring. A tally per stage is kept for ``statistics``: spans are
-added to it many at a time, so that a stage pays for two appends and no lock.
+Theory of operation. A span is a plain tuple in a bounded ring. Tallies for ``statistics`` are kept
+beside it: spans are added to them many at a time, by numpy, so that a stage pays for two appends
+and no lock. What its spans say of a run is made once a run (``RunMark``).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import threading
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .durations import NO_DURATIONS, DurationCounts, Durations
 
 if TYPE_CHECKING:
     from ..executors import Lane
+    from .bindings import Bindings
     from .pipeline import Stage
+    from .tensor import Port
 
-__all__ = ["Span", "SpanRecorder", "StageTally"]
+__all__ = ["RunMark", "Span", "SpanRecorder", "StageTally", "busy_shares"]
+
+RunMark = tuple[int, int, int]
+"""What the spans of one run have in common: (run_id, age, arrived_ns), see Span. No class, because
+each run makes one."""
 
 COUNT_AT_SPANS = 1024  # a fifth of a millisecond's work, and 150 KB
 RING_SPANS = 65_536  # about 10 MB when full: a minute of a thousand requests/s
@@ -26,7 +36,11 @@ RING_SPANS = 65_536  # about 10 MB when full: a minute of a thousand requests/s
 class Span(NamedTuple):
     """One stage of one run. Times are ``time.perf_counter_ns``; the wait is started - queued.
 
-    ``subgraph`` is the id of the compiled plan that ran, where the device has several.
+    ``subgraph`` is the id of the compiled plan that ran, where the device has several; ``device``
+    is that of the network, or sub-network, whose stage it is. ``run_id`` is the request's. ``age``
+    tells the runs of one request apart, over all networks, and is shared with sub-runs; it is 0 for
+    inline runs without a request, each of which is one chain of spans that are queued when the one
+    before ends. ``arrived_ns``: when the run was asked for; 0 if its first span was queued then.
     """
 
     run_id: int
@@ -37,12 +51,15 @@ class Span(NamedTuple):
     started_ns: int
     ended_ns: int
     subgraph: str = ""
+    device: str = ""
+    age: int = 0
+    arrived_ns: int = 0
 
 
-_Fields = tuple[int, str, str, str, int, int, int, str]
+_Fields = tuple[RunMark, tuple[str, str], str, int, int, int, str]
 
 
-@dataclass
+@dataclass(frozen=True)
 class StageTally:
     """How often a stage ran on an executor, and for how long."""
 
@@ -52,6 +69,8 @@ class StageTally:
     count: int = 0
     busy_ns: int = 0
     queued_ns: int = 0
+    service: Durations = NO_DURATIONS
+    queue: Durations = NO_DURATIONS
 
 
 class SpanRecorder:
@@ -59,48 +78,116 @@ class SpanRecorder:
 
     def __init__(self, capacity: int = RING_SPANS) -> None:
         self._ring: deque[_Fields] = deque(maxlen=capacity)
+        self._keep = self._ring.append
         self._uncounted: deque[_Fields] = deque()
-        self._tallies: dict[tuple[str, str], StageTally] = {}
+        self._service: dict[tuple[str, str], DurationCounts] = {}
+        self._queue: dict[tuple[str, str], DurationCounts] = {}
         self._lanes: dict[str, set[str]] = {}
+        self._arrived_shapes: deque[Any] = deque()
+        self._batch_sizes: Counter[int] = Counter()
+        self._batch_input: str | None = None
+        self._fixed_shape: tuple[int, ...] = ()
         self._lock = threading.Lock()
 
+    def count_batches_of(self, ports: Sequence[Port]) -> None:
+        """Take the batch size of a run from the first of these inputs that has dimensions.
+
+        Called before the first run; otherwise none is counted.
+        """
+        for port in ports:
+            if port.shape:
+                length = port.shape[0]
+                if isinstance(length, int):
+                    self._fixed_shape = (length,)
+                else:
+                    self._batch_input = port.name
+                return
+
+    def arrive(self, bindings: Bindings) -> None:
+        """Count a run by its batch size; called once for each."""
+        name, arrived = self._batch_input, self._arrived_shapes
+        if name is None:
+            arrived.append(self._fixed_shape)
+        else:
+            arrived.append(getattr(bindings.inputs.get(name), "shape", ()))
+        if len(arrived) >= COUNT_AT_SPANS:
+            with self._lock:
+                self._count_arrived()
+
     def record(
-        self, run_id: int, stage: Stage, lane: Lane, queued_ns: int, started_ns: int, ended_ns: int
+        self, run: RunMark, stage: Stage, lane: Lane, queued_ns: int, started_ns: int, ended_ns: int
     ) -> None:
         """Note that a stage has run; called by runs only."""
-        executor, part = stage.executor.name, "" if stage.part is None else stage.part()
-        span = (run_id, stage.name, executor, lane.name, queued_ns, started_ns, ended_ns, part)
-        self._ring.append(span)
-        self._uncounted.append(span)
-        if len(self._uncounted) >= COUNT_AT_SPANS:
+        part, uncounted = stage.part, self._uncounted
+        name = "" if part is None else part()
+        span = (run, stage.place, lane.name, queued_ns, started_ns, ended_ns, name)
+        self._keep(span)
+        uncounted.append(span)
+        if len(uncounted) >= COUNT_AT_SPANS:
             with self._lock:
                 self._count()
 
     def _count(self) -> None:
         """Add what was recorded since the last time to the tallies."""
+        take = self._uncounted.popleft
+        by_place: dict[tuple[str, str], list[_Fields]] = {}
         for _ in range(len(self._uncounted)):
-            _, stage, executor, lane, queued_ns, started_ns, ended_ns, _ = self._uncounted.popleft()
-            tally = self._tallies.get((stage, executor))
-            if tally is None:
-                tally = self._tallies[stage, executor] = StageTally(stage, executor)
-                self._lanes.setdefault(executor, set())
-            tally.count += 1
-            tally.busy_ns += ended_ns - started_ns
-            tally.queued_ns += started_ns - queued_ns
-            self._lanes[executor].add(lane)
+            fields = take()
+            spans = by_place.get(fields[1])
+            if spans is None:
+                spans = by_place[fields[1]] = []
+            spans.append(fields)
+        for place, spans in by_place.items():
+            if place not in self._service:
+                self._service[place], self._queue[place] = DurationCounts(), DurationCounts()
+                self._lanes.setdefault(place[1], set())
+            _, _, lanes, queued_ns, started_ns, ended_ns, _ = zip(*spans, strict=True)
+            started = np.array(started_ns, np.int64)
+            self._service[place].add(np.array(ended_ns, np.int64) - started)
+            self._queue[place].add(started - np.array(queued_ns, np.int64))
+            self._lanes[place[1]].update(lanes)
 
-    def spans(self) -> list[Span]:
-        """Copy the ring, oldest first."""
-        return [Span(*fields) for fields in list(self._ring)]
+    def _count_arrived(self) -> None:
+        shapes = [self._arrived_shapes.popleft() for _ in range(len(self._arrived_shapes))]
+        self._batch_sizes.update([shape[0] for shape in shapes if shape])
+
+    def spans(self, device: str = "") -> list[Span]:
+        """Copy the ring, oldest first; ``device`` is whose network this is."""
+        spans = []
+        for run, (stage, executor), lane, queued_ns, started_ns, ended_ns, part in list(self._ring):
+            times = queued_ns, started_ns, ended_ns
+            spans.append(Span(run[0], stage, executor, lane, *times, part, device, run[1], run[2]))
+        return spans
+
+    @property
+    def forgot_until_ns(self) -> int:
+        """Runs that came earlier may lack spans that the ring has let go of; 0: none do."""
+        is_full = len(self._ring) == self._ring.maxlen
+        return self._ring[0][5] if is_full and self._ring else 0
 
     def tallies(self) -> list[StageTally]:
-        """Copy the tallies, in the order in which stages first ran."""
+        """Picture the tallies, in the order in which stages first ran."""
         with self._lock:
             self._count()
             return [
-                dataclasses.replace(tally, lane_count=len(self._lanes[tally.executor]))
-                for tally in self._tallies.values()
+                StageTally(
+                    stage=stage,
+                    executor=executor,
+                    lane_count=len(self._lanes[executor]),
+                    count=service.count,
+                    busy_ns=service.sum_ns,
+                    queued_ns=self._queue[stage, executor].sum_ns,
+                    service=service.picture(),
+                    queue=self._queue[stage, executor].picture(),
+                )
+                for (stage, executor), service in self._service.items()
             ]
+
+    def batch_sizes(self) -> dict[int, int]:
+        """Say how many runs came with which batch size, smallest first."""
+        with self._lock:
+            self._count_arrived()
+            return dict(sorted(self._batch_sizes.items()))
 
 
 def busy_shares(

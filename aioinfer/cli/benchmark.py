@@ -6,7 +6,7 @@ import argparse
 import platform
 import shlex
 from collections.abc import Sequence
-from time import perf_counter
+from time import perf_counter, perf_counter_ns
 
 import numpy as np
 from rich.console import Console
@@ -214,7 +214,7 @@ class Benchmark:
         count = options.iteration_count
         limits = Limits(count and whole_rounds(count, len(requests)), options.duration_s)
         measurement = Measurement(limits)
-        before = network.statistics()
+        before, start_ns = network.statistics(), perf_counter_ns()
         try:
             self._infer_repeatedly(requests, inputs, measurement)
         except KeyboardInterrupt:
@@ -230,6 +230,10 @@ class Benchmark:
             )
         print_results(self._console, report)
         print_stages(self._console, report.window)
+        if options.trace is not None:
+            trace = network.trace().since(start_ns)
+            trace.save(options.trace)
+            self._console.print(f"wrote {options.trace}: {len(trace)} spans", soft_wrap=True)
         if options.has_node_times:
             report.nodes = mean_node_times(_profiles(requests))
             print_node_times(self._console, report.nodes)

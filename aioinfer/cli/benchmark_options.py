@@ -14,6 +14,7 @@ from ..runtime.properties import (
     PERFORMANCE_HINT,
     PERFORMANCE_HINT_NUM_REQUESTS,
 )
+from ..runtime.timeline import check_trace_file
 from .arguments import OptionError
 from .device_config import device_config
 from .shapes import parse_shapes
@@ -42,6 +43,7 @@ class BenchmarkOptions:
     percentile: int
     has_node_times: bool
     report: Path | None
+    trace: Path | None
     config: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,10 +85,11 @@ def parse_options(parsed: argparse.Namespace) -> BenchmarkOptions:
     ):
         if given and key in config:
             raise OptionError(f"{option} and --config {key}={config[key]} both set {key}; give one")
-    if parsed.report is not None and (parsed.report.is_dir() or not parsed.report.parent.is_dir()):
-        raise OptionError(
-            f"-report {str(parsed.report)!r}: its folder must exist, and it be a file"
-        )
+    for option, file in (("-report", parsed.report), ("-trace", parsed.trace)):
+        if file is not None and (file.is_dir() or not file.parent.is_dir()):
+            raise OptionError(f"{option} {str(file)!r}: its folder must exist, and it be a file")
+    if parsed.trace is not None:
+        check_trace_file(parsed.trace)
     duration_s = parsed.t
     if duration_s is None and parsed.niter is None:
         duration_s = DEFAULT_DURATION_S
@@ -106,6 +109,7 @@ def parse_options(parsed: argparse.Namespace) -> BenchmarkOptions:
         percentile=parsed.latency_percentile,
         has_node_times=parsed.pc,
         report=parsed.report,
+        trace=parsed.trace,
         config=config,
     )
 

@@ -83,13 +83,14 @@ def latency_lines(latency: LatencySummary) -> list[tuple[str, float]]:
 
 
 def print_stages(console: Console, window: Window) -> None:
-    """Print how long each stage took and waited, and how busy its executor was."""
+    """Print how long each stage took and waited, and how busy its executor was with all stages."""
     rows = [
         (
             stage.stage,
             stage.executor,
             str(stage.count),
             f"{stage.mean_service_s * 1e3:.3f}",
+            f"{stage.service.p99_s * 1e3:.3f}",
             f"{stage.mean_queue_s * 1e3:.3f}",
             f"{window.busy_shares.get(stage.executor, 0.0):.0%}",
         )
@@ -98,7 +99,7 @@ def print_stages(console: Console, window: Window) -> None:
     print_table(
         console,
         "Stages",
-        ["stage", "executor", ">runs", ">mean ms", ">waited ms", ">executor busy"],
+        ["stage", "executor", ">runs", ">mean ms", ">p99 ms", ">waited ms", ">busy"],
         rows,
         fold=["stage", "executor"],
     )

@@ -47,7 +47,8 @@ examples:
   aioinfer benchmark -m model.onnx -d CPU
   aioinfer benchmark -m model.onnx -d CPU -hint latency -api sync -niter 100
   aioinfer benchmark -m bert.onnx -shape "ids[8,128],mask[8,128]" -t 30
-  aioinfer benchmark -m model.onnx -i image:cat.npy -pc -report result.json"""
+  aioinfer benchmark -m model.onnx -i image:cat.npy -pc -report result.json
+  aioinfer benchmark -m model.onnx -d HETERO:CUDA,CPU -t 1 -trace trace.html"""
 
 
 def build_parser() -> CommandParser:
@@ -216,6 +217,14 @@ def _add_reports(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         type=Path,
         help="write options, results and every latency as JSON",
+    )
+    group.add_argument(
+        "-trace",
+        "--trace",
+        metavar="FILE",
+        type=Path,
+        help="write what ran where and when: .html is a page to look at, .json is for Perfetto and "
+        "chrome://tracing",
     )
 
 

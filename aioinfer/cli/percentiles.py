@@ -108,4 +108,6 @@ def _difference(
         busy_s=busy_s,
         mean_service_s=busy_s / count,
         mean_queue_s=max(0.0, queue_s / count),
+        service=stage.service.since(first.service) if first else stage.service,
+        queue=stage.queue.since(first.queue) if first else stage.queue,
     )

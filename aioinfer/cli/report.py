@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..runtime.durations import Durations
+from ..runtime.statistics import StageStatistics
 from .node_times import NodeTime
 from .percentiles import LatencySummary, Window
 
@@ -60,7 +62,7 @@ class BenchmarkReport:
                 "throughput_fps": self.throughput_fps,
                 "latency": asdict(self.latency) if self.latency else None,
             },
-            "stages": [asdict(stage) for stage in self.window.stages] if self.window else [],
+            "stages": [_stage(stage) for stage in self.window.stages] if self.window else [],
             "busy_shares": self.window.busy_shares if self.window else {},
             "nodes": [asdict(node) for node in self.nodes],
             "latencies_ms": self.latencies_ms,
@@ -71,6 +73,28 @@ class BenchmarkReport:
     def write(self, path: Path) -> None:
         """Write the report; raises OSError."""
         path.write_text(json.dumps(self.document(), indent=2) + "\n", encoding="utf-8")
+
+
+def _stage(stage: StageStatistics) -> dict[str, Any]:
+    return {
+        "stage": stage.stage,
+        "executor": stage.executor,
+        "count": stage.count,
+        "busy_s": stage.busy_s,
+        "mean_service_s": stage.mean_service_s,
+        "mean_queue_s": stage.mean_queue_s,
+        "service": _percentiles(stage.service),
+        "queue": _percentiles(stage.queue),
+    }
+
+
+def _percentiles(durations: Durations) -> dict[str, float]:
+    return {
+        "p50_s": durations.p50_s,
+        "p90_s": durations.p90_s,
+        "p99_s": durations.p99_s,
+        "max_s": durations.max_s,
+    }
 
 
 def json_value(value: Any) -> Any:

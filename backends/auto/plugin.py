@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from ...errors import DeviceError, NotSupportedError
 from ...runtime.device_name import parse_device
@@ -31,6 +32,8 @@ class AutoPlugin(VirtualPlugin):
     The network that is loaded is the device's own.
     """
 
+    takes_mapped_constants: ClassVar[bool] = True
+
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
         """Answer as the chosen device does; if none takes every node, as the first one there."""
         choice = _Choice(f"{self.name} for model {model.name!r}")
@@ -42,9 +45,11 @@ class AutoPlugin(VirtualPlugin):
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         choice = _Choice(f"{self.name} for model {model.name!r}")
         model.is_disposable = False  # the next device needs it if one cannot load it
+        # Weights that are still in the file are read again, in the way that suits the device.
+        source = model.path if model.is_mapped else model
         for device in self._takers(model, config, choice):
             try:
-                network = self.core.load_network(model, device, self.device_config(device, config))
+                network = self.core.load_network(source, device, self.device_config(device, config))
             except (DeviceError, NotSupportedError) as error:
                 choice.refusals.append(f"{device} cannot load it: {error}")
                 continue

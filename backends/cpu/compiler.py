@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...errors import UnsupportedOpError
 from ...runtime.capacity import refuse_what_cannot_fit
-from ...runtime.graph import DType, Model, Node, TensorType, Value
+from ...runtime.graph import DType, Graph, Model, Node, TensorType, Value, check_graph
+from ...runtime.graph.stand_ins import release_constants
 from ...runtime.passes import ConstantFolding, DeadCode, Pass, run_passes, specialize
+from ...runtime.type_inference import has_static_types
 from .kernels.constants import content_inputs
 from .kernels.registry import find_kernel, find_refusal
 from .onednn import Engine
 from .packed_weights import WeightStore
+from .passes import shapeless_passes
 from .plan import Plan
 from .plan_builder import PlanBuilder
+from .prepared_model import prepared_model
 from .team_size import team_size
 
 __all__ = ["Compiler"]
 
 Array = np.ndarray[Any, Any]
-
-RELEASED_BYTES = 16 * 1024  # smaller ones are not worth looking at
 
 
 class Compiler:
@@ -42,6 +44,7 @@ class Compiler:
         self._model, self.engine = model, engine
         self._device, self._thread_count = device, thread_count
         self._float_dtype, self._passes = float_dtype, tuple(passes)
+        self._prepared = prepared_model(model, shapeless_passes(passes))
         self.weights = WeightStore()
         self.latest: Plan | None = None
         self.content_inputs = content_inputs(model.graph)
@@ -51,8 +54,9 @@ class Compiler:
 
         ``contents`` are those of ``content_inputs``: the plan is for these alone.
         """
-        model = specialize(_with_contents(self._model, contents), shapes)
-        run_passes(model, (*self._passes, ConstantFolding(), DeadCode()))
+        model = self._specialize(contents, shapes)
+        run_passes(model, (*self._passes, ConstantFolding(), DeadCode()), check=False)
+        check_graph(model.graph)
         refuse_what_cannot_fit(model.graph)
         thread_count = team_size(model.graph, self._thread_count)
         builder = PlanBuilder(
@@ -67,6 +71,17 @@ class Compiler:
             self.latest = builder.build(self._lower)
         return self.latest
 
+    def _specialize(
+        self, contents: Mapping[str, Array], shapes: Mapping[str, Sequence[int]]
+    ) -> Model:
+        """Specialise the half-fused model; the one it was made of where our own rules fail."""
+        for model in (self._prepared, self._model):
+            if model is not None:
+                special = specialize(_with_contents(model, contents), shapes, check=False)
+                if model is self._model or has_static_types(_results(special.graph)):
+                    return special
+        raise AssertionError("the second model is always specialised")
+
     def release_weights(self) -> None:
         """Let go of the model's weights; for a network whose only plan has been built.
 
@@ -77,9 +92,7 @@ class Compiler:
             [self._model.graph] if self.latest is None else [self._model.graph, self.latest.graph]
         )
         for graph in graphs:
-            for value in graph.initializers.values():
-                if value.constant is not None and value.constant.nbytes >= RELEASED_BYTES:
-                    value.constant = _stand_in(value.constant)
+            release_constants(graph)
         self.weights.forget_sources()
         self._passes = ()
 
@@ -89,6 +102,11 @@ class Compiler:
         if reason is not None or kernel is None:
             raise UnsupportedOpError(node.name, node.op, self._device, reason or "it has no kernel")
         kernel.lower(node, builder)
+
+
+def _results(graph: Graph) -> Iterator[Value]:
+    for node in graph.nodes:
+        yield from node.outputs
 
 
 def _with_contents(model: Model, contents: Mapping[str, Array]) -> Model:
@@ -104,9 +122,3 @@ def _with_contents(model: Model, contents: Mapping[str, Array]) -> Model:
             known.graph.add_initializer(constant)
             known.graph.replace_uses(value, constant)
     return known
-
-
-def _stand_in(constant: Array) -> Array:
-    """Make an array of the same type and shape that takes no memory."""
-    content = np.nan if constant.dtype.kind in "fV" else 0
-    return np.broadcast_to(np.array(content, constant.dtype), constant.shape)

@@ -22,7 +22,7 @@ from .node_facts import NodeFacts, described_graph, node_facts
 from .node_times import node_times
 from .onednn import version_text
 from .plan import Plan
-from .run_arrays import as_buffer, input_array, output_arrays
+from .run_arrays import as_buffer, has_buffer, input_arrays, output_arrays
 
 __all__ = ["CpuNetwork"]
 
@@ -49,6 +49,8 @@ class CpuNetwork(ExecutableNetwork):
         self._model, self._compiler = model, compiler
         self.input_names = tuple(port.name for port in self.inputs)
         self.output_names = tuple(port.name for port in self.outputs)
+        self.has_buffers = all(has_buffer(port.dtype) for port in (*self.inputs, *self.outputs))
+        """True if a native call can read and write what callers give and get as it is."""
         self._runner = runner(compiler.engine)
         self._streams = core.executors.acquire(streams)
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
@@ -163,10 +165,12 @@ class _CpuSlot(Slot):
         self._plan = plan
         program = network._programs.program(plan, lane)
         self.stop.raise_if_set()
-        given, names = bindings.inputs, network.output_names
-        inputs = [input_array(name, given[name]) for name in network.input_names]
+        names = network.output_names
+        inputs = input_arrays(network.input_names, bindings.inputs)
         outputs = output_arrays(names, plan.output_forms, bindings.bound, inputs)
-        buffers = tuple([as_buffer(array) for array in (*inputs, *outputs)])
+        buffers = (*inputs, *outputs)
+        if not network.has_buffers:
+            buffers = tuple([as_buffer(array) for array in buffers])
         if bindings.profile is None:
             program.run(buffers)
         else:

@@ -99,17 +99,23 @@ def open_library(path: str) -> tuple[ctypes.CDLL, Version]:
 @functools.cache
 def open_openmp() -> ctypes.CDLL:
     """Load the OpenMP runtime that the opened oneDNN uses; raises DeviceError."""
-    for name in ("libgomp.so.1", ctypes.util.find_library("gomp")):
-        if name is None:
-            continue
-        try:
-            library = ctypes.CDLL(name)
-            library.omp_set_num_threads.argtypes = [ctypes.c_int]
-            library.omp_get_max_threads.restype = ctypes.c_int
-        except (OSError, AttributeError):
-            continue
+    # The search runs other programs, so it comes second.
+    library = _openmp("libgomp.so.1") or _openmp(ctypes.util.find_library("gomp"))
+    if library is not None:
         return library
     raise DeviceError(
         "OpenMP's runtime libgomp.so.1 cannot be loaded; install it with your system's package "
         "manager (libgomp1 on Debian and Ubuntu, libgomp on Fedora)"
     )
+
+
+def _openmp(name: str | None) -> ctypes.CDLL | None:
+    if name is None:
+        return None
+    try:
+        library = ctypes.CDLL(name)
+        library.omp_set_num_threads.argtypes = [ctypes.c_int]
+        library.omp_get_max_threads.restype = ctypes.c_int
+    except (OSError, AttributeError):
+        return None
+    return library

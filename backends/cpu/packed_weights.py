@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.graph.mapped_file import forget_pages
 from ...runtime.graph.slabs import Slabs
 from .onednn import ARG, Attributes, Desc, Engine, Memory, aligned_bytes
 from .operand import Buffer
@@ -76,6 +77,7 @@ class PackedWeight:
                 ),
             )
             self.buffer.array = packed
+            forget_pages(self.source)
             self.source = None
 
 

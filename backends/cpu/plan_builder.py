@@ -20,6 +20,7 @@ import numpy as np
 
 from ...errors import GraphError, UnsupportedOpError
 from ...runtime.graph import DType, Graph, Model, Node, TensorType, Value
+from ...runtime.graph.mapped_file import forget_pages, is_mapped
 from ...runtime.memory_plan import Lifetimes, plan_arena
 from .copy_parameters import copy_parameters
 from .elementwise_chain import chain_axes, chain_parameters
@@ -337,7 +338,10 @@ class PlanBuilder:
         key = (id(array), DType.of(array.dtype))
         if key in self._constants:
             return self._constants[key].buffer
-        readable = np.require(array, requirements=["C", "A"])  # a file's bytes lie anywhere
+        readable = np.require(array, requirements=["C"])
+        if is_mapped(array) or not readable.flags.aligned:  # a file's bytes lie anywhere
+            readable = self.derived("copy", [array], readable.copy)
+            forget_pages(array)
         buffer = Buffer("constant", array.nbytes, array=readable)
         layout = Layout.plain(array.shape, DType.of(array.dtype))
         self._keep.append(array)

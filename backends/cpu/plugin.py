@@ -45,6 +45,7 @@ class CpuPlugin(Plugin):
     """Compiles a model for each shape into one table of oneDNN primitives, run by a native call."""
 
     properties: ClassVar[tuple[Property[Any], ...]] = PROPERTIES
+    takes_mapped_constants: ClassVar[bool] = True
 
     def __init__(self, core: CoreHandle, name: str) -> None:
         super().__init__(core, name)

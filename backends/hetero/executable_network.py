@@ -17,7 +17,8 @@ from ...runtime.pipeline import GraphRun, Stage, Stop
 from ...runtime.plugin import CoreHandle
 from ...runtime.properties import Configuration, Metric
 from ...runtime.tensor import Port, ports_of
-from ...runtime.tracing import Span, SpanRecorder, StageTally
+from ...runtime.timeline import Trace
+from ...runtime.tracing import SpanRecorder, StageTally
 from ...runtime.virtual_plugin import DEVICE_PROPERTIES
 from .cutting import CutModel
 from .diagram import affinity_svg
@@ -55,7 +56,7 @@ class HeteroNetwork(ExecutableNetwork):
             config=config,
             core=core,
         )
-        self.partition = partition
+        self.partition, self._original = partition, original
         self.removed_nodes = partition.removed_nodes
         self._graph, self._cut = model.graph, cut
         self._subnetworks = _subnetworks(cut, networks, self.inputs)
@@ -66,7 +67,6 @@ class HeteroNetwork(ExecutableNetwork):
         if None in cut.outputs:
             self._copies = core.executors.acquire(StreamsConfig("HETERO.copy"))
             self._needs.append([])
-        self._unseen = SpanRecorder(capacity=0)
         self._provide_slots([_HeteroSlot(self) for _ in range(self._wanted_slot_count())])
 
     def _wanted_slot_count(self) -> int:
@@ -115,16 +115,25 @@ class HeteroNetwork(ExecutableNetwork):
         return (subgraphs_dot if language == "dot" else affinity_svg)(self.partition)
 
     def subgraph_models(self) -> list[tuple[str, Model]]:
-        """Return each subgraph's device and a copy of its model, in order of execution."""
+        """Return each subgraph's device and a copy of its model, in order of execution.
+
+        Raises NotSupportedError where the weights went as the devices compiled them, which they do
+        unless the caller holds the model.
+        """
+        if self._original.is_disposable:
+            raise NotSupportedError(
+                f"network {self.name!r} has let go of its weights; read the model first, with "
+                f"core.read_model, and load that"
+            )
         return [(piece.device, piece.model.copy()) for piece in self._cut.subgraphs]
 
-    def trace(self) -> list[Span]:
-        spans = [
-            span._replace(stage=_prefixed(index, span.stage))
-            for index, network in enumerate(self._networks)
-            for span in network.trace()
-        ]
-        return sorted(spans, key=lambda span: span.started_ns)
+    def trace(self) -> Trace:
+        traces = [super().trace()]
+        for index, network in enumerate(self._networks):
+            trace = network.trace()
+            spans = [span._replace(stage=_prefixed(index, span.stage)) for span in trace]
+            traces.append(Trace(trace.network, trace.device, spans, trace.forgot_until_ns))
+        return Trace.merged(self.name, self.device, traces)
 
     def _stage_tallies(self) -> list[StageTally]:
         tallies = [
@@ -132,6 +141,7 @@ class HeteroNetwork(ExecutableNetwork):
             for index, network in enumerate(self._networks)
             for tally in network._stage_tallies()
         ]
+        tallies += super()._stage_tallies()
         lanes: dict[str, int] = {}
         for tally in tallies:
             lanes[tally.executor] = max(lanes.get(tally.executor, 0), tally.lane_count)
@@ -182,10 +192,8 @@ class _HeteroSlot(Slot):
         stages = linked.stages()
         if network._copies is not None:
             stages.append(Stage("copy", network._copies, self._copy_passed))
-        # The networks of the subgraphs record what ran; that this run bound them is no stage.
-        recorder = network._unseen
         ended = partial(self._ended, linked, then)
-        run = GraphRun(stages, network._needs, stop, ended, recorder, self.bindings.run_id)
+        run = GraphRun(stages, network._needs, stop, ended, recorder, self.bindings.mark())
         run.start(after)
         return run
 

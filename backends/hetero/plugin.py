@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from ...errors import DeviceError, NotSupportedError
+from ...errors import DeviceError, NotSupportedError, PropertyError
 from ...runtime.executable_network import ExecutableNetwork
 from ...runtime.graph import Model
+from ...runtime.graph.stand_ins import release_constants
 from ...runtime.graph.traversal import all_nodes
 from ...runtime.passes import Support, SupportMap, specialize_with_report
 from ...runtime.properties import (
     INPUT_SHAPES,
+    REQUEST_PROPERTIES,
     Configuration,
     Property,
     parse_text,
 )
-from ...runtime.virtual_plugin import VirtualPlugin
+from ...runtime.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
 from .affinity import NodeOrigin, Placement, place_nodes, refuse, wishes_of
 from .cutting import CutModel, cut_model, node_edges
 from .dump import dump_diagrams
@@ -112,6 +114,11 @@ class HeteroPlugin(VirtualPlugin):
         if config[DUMP_GRAPH]:
             dump_diagrams(division.partition, config[DUMP_GRAPH])
         shapes = subgraph_signatures(division.model, division.cut, config[INPUT_SHAPES])
+        if model.is_disposable:  # then the pieces alone hold the weights, each until it is compiled
+            for graph in (model.graph, division.model.graph):
+                release_constants(graph)
+            for piece in division.cut.subgraphs:
+                piece.model.is_disposable = True
         networks: list[ExecutableNetwork] = []
         try:
             for piece, signatures in zip(division.cut.subgraphs, shapes, strict=True):
@@ -147,11 +154,14 @@ class HeteroPlugin(VirtualPlugin):
         for device in devices:
             self.core.resolve_device(device)
         self.check_device_properties(config, devices)
+        _refuse_request_properties(config)
         return devices
 
     def _device_values(self, device: str, config: Configuration) -> dict[str, Any]:
         values = self.device_config(device, config)
         values.pop(INPUT_SHAPES.key, None)  # the shapes of the whole model are not those of a part
+        for declared in REQUEST_PROPERTIES:  # a run that was let in is not refused half-way
+            values.pop(declared.key, None)
         return values
 
     def _place(
@@ -196,6 +206,19 @@ class HeteroPlugin(VirtualPlugin):
             whole, cut, by_origin, _main_names(report.removed_names, nodes), devices
         )
         return _Division(whole, cut, partition)
+
+
+def _refuse_request_properties(config: Configuration) -> None:
+    """Raise PropertyError for what only the whole can do, and one of its devices was to."""
+    for device, values in config[DEVICE_PROPERTIES].items():
+        for declared in REQUEST_PROPERTIES:
+            if declared.key in values:
+                raise PropertyError(
+                    f"{config.device}: {declared.key} of {device} would say nothing, because "
+                    f"requests come to the whole network; give it beside DEVICE_PROPERTIES",
+                    declared.key,
+                    config.device,
+                )
 
 
 def _main_names(removed: Sequence[str], nodes: Sequence[NodeOrigin]) -> list[str]:

@@ -71,6 +71,7 @@ class LinkedRun:
             outer.run_id,
             bound={name: outer.bound[name] for name in subnetwork.outputs if name in outer.bound},
             profile=[] if subnetwork.network.has_perf_count else None,
+            arrived_ns=outer.arrived_ns,
         )
         return bindings
 

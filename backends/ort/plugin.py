@@ -14,7 +14,13 @@ from ...runtime.executable_network import ExecutableNetwork
 from ...runtime.graph import DType, Model
 from ...runtime.passes import PassReport, symbol_bindings
 from ...runtime.plugin import CoreHandle, Plugin
-from ...runtime.properties import INPUT_SHAPES, Configuration, Property, stream_count
+from ...runtime.properties import (
+    INPUT_SHAPES,
+    NUM_STREAMS,
+    Configuration,
+    Property,
+    stream_count,
+)
 from .executable_network import OrtNetwork
 from .properties import ORT_PROFILE_PREFIX, PROPERTIES, SessionSettings, settings_of
 from .providers import Providers, sample_model
@@ -114,6 +120,7 @@ class OrtPlugin(Plugin):
         settings = self._settings_of(config, max(1, threads - streams + 1))
         session = self._make_session(model, settings, config)
         name = f"{self.name}.{config['DEVICE_ID']}"
+        config = config.with_defaults({NUM_STREAMS: streams})
         return OrtNetwork(model, session, StreamsConfig(name, streams), config, self.core)
 
     def _make_session(

@@ -36,6 +36,9 @@ class Model:
         self.path = path
         self.is_disposable = False
         """True if nobody needs it once it has been copied; who loads it may then dispose of it."""
+        self.is_mapped = False
+        """True if large constants are views into the file at ``path``: not aligned, so slow to
+        compute with, and good for who packs them (``mapped_file.py``)."""
 
     def dispose(self) -> None:
         """Take it apart, so that its weights are free at once and not when cycles are collected."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence, Set
 import onnx
 
 from ...errors import ModelError
-from .naming import Origins
+from .origins import Origins
 from .structure import all_nodes, body_protos
 
 __all__ = ["BATCHED_OPSET", "find_batched_scans", "hide_batched_scans", "split_batched_scans"]

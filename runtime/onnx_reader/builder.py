@@ -11,7 +11,8 @@ from ...errors import ModelError
 from ..graph import Attribute, Graph, Node, TensorType, Value, ValueType
 from ..graph.dtype import DType
 from ..onnx_writer.types import type_from_proto
-from .naming import Origins
+from .constants import constant_array
+from .origins import Origins
 from .weights import Weights
 
 __all__ = ["build_graph"]
@@ -79,18 +80,10 @@ class _Builder:
         """Give the content of a Constant node; None for any other node."""
         if node.op_type != "Constant" or node.domain:
             return None
-        if len(node.attribute) != 1 or len(node.output) != 1 or not node.output[0]:
-            raise ModelError(f"Constant {node.name!r} needs one value and one output")
-        item = node.attribute[0]
-        content = self._attribute(item, node.name, {})
-        if item.name == "value" and isinstance(content, np.ndarray):
-            return content
-        dtype = _CONSTANT_DTYPES.get(item.name)
-        if dtype is None:
-            raise ModelError(f"Constant {node.name!r} has {item.name!r}, which is no constant's")
-        array: np.ndarray = np.array(content, dtype=dtype)
-        array.flags.writeable = False
-        return array
+        if len(node.output) != 1 or not node.output[0]:
+            raise ModelError(f"Constant {node.name!r} needs one output")
+        attributes = {item.name: self._attribute(item, node.name, {}) for item in node.attribute}
+        return constant_array(node.name, attributes)
 
     def _attribute(self, item: onnx.AttributeProto, node: str, scope: _Scope) -> Attribute:
         place = f"attribute {item.name!r} of node {node!r}"
@@ -122,16 +115,6 @@ class _Builder:
         if kind == onnx.AttributeProto.TYPE_PROTOS:
             return [type_from_proto(proto, place) for proto in item.type_protos]
         raise ModelError(f"{place} has no type that ONNX knows ({kind})")
-
-
-_CONSTANT_DTYPES: Mapping[str, type] = {
-    "value_float": np.float32,
-    "value_floats": np.float32,
-    "value_int": np.int64,
-    "value_ints": np.int64,
-    "value_string": object,
-    "value_strings": object,
-}
 
 
 def _text(content: bytes) -> str | bytes:

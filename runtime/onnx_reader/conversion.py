@@ -15,7 +15,8 @@ from .batched_scan import (
     hide_batched_scans,
     split_batched_scans,
 )
-from .naming import Origins, Snapshot, restore_names
+from .naming import Snapshot, restore_names
+from .origins import Origins
 from .structure import all_nodes, all_tensors
 
 __all__ = ["convert", "is_newest", "normalize_opsets", "read_opsets"]

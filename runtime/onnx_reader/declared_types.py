@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 
 import onnx
 
-from ..graph import Dim, OptionalType, SequenceType, TensorType, ValueType
+from ..graph import OptionalType, SequenceType, TensorType, ValueType
 from ..onnx_writer.inference import with_inferred_types
 from ..onnx_writer.types import fill_type, type_from_proto
+from .promised_types import promise
 from .structure import body_protos
 
 __all__ = ["infer_afresh"]
@@ -93,7 +94,7 @@ def _put_back(graph: onnx.GraphProto, declared: _Declared) -> None:
     for name, known in declared.promised.items():
         found = _type_of(infos[name])
         infos[name].ClearField("type")
-        fill_type(infos[name].type, _promise(found, known))
+        fill_type(infos[name].type, promise(found, known))
     for (_, body), inner in zip(_bodies(graph), declared.bodies, strict=True):
         _put_back(body, inner)
 
@@ -115,29 +116,3 @@ def _without_lengths(known: ValueType | None) -> ValueType | None:
         return TensorType(known.dtype)
     element = _without_lengths(known.element)
     return SequenceType(element) if isinstance(known, SequenceType) else OptionalType(element)
-
-
-def _promise(found: ValueType | None, known: ValueType | None) -> ValueType | None:
-    """Fill in what inference leaves open; the file's symbols go before inferred ones."""
-    if found is None or known is None:
-        return found or known
-    if isinstance(found, TensorType) and isinstance(known, TensorType):
-        if found.dtype is not known.dtype or known.shape is None:
-            return found
-        if found.shape is None:
-            return known
-        if len(found.shape) != len(known.shape):
-            return found
-        pairs = zip(found.shape, known.shape, strict=True)
-        return TensorType(found.dtype, tuple(_promised_dim(*pair) for pair in pairs))
-    if isinstance(found, SequenceType) and isinstance(known, SequenceType):
-        return SequenceType(_promise(found.element, known.element))
-    if isinstance(found, OptionalType) and isinstance(known, OptionalType):
-        return OptionalType(_promise(found.element, known.element))
-    return found
-
-
-def _promised_dim(found: Dim, known: Dim) -> Dim:
-    if found is None or (isinstance(found, str) and isinstance(known, str)):
-        return known
-    return found

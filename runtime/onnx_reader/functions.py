@@ -17,7 +17,8 @@ import onnx.defs
 from ...errors import ModelError
 from ..onnx_writer import native
 from .conversion import convert, read_opsets
-from .naming import Origins, Snapshot, name_nodes, restore_names
+from .naming import Snapshot, name_nodes, restore_names
+from .origins import Origins
 from .structure import all_nodes
 
 __all__ = ["inline_functions"]

@@ -6,21 +6,20 @@ walked; of a tensor with much raw data everything but that field goes into a sma
 which is parsed as usual. The data is read from the file straight into an array of its own when the
 tensor is asked for. Whatever looks odd is left to the parser, which says what is wrong with it.
 
-Source: protobuf's encoding, and the field numbers of onnx.proto.
+Source: the field numbers of onnx.proto.
 """
 
 from __future__ import annotations
 
 import mmap
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ...errors import ModelError
 from ..graph.slabs import Slabs
+from .wire_format import BYTES, VARINT, Field, field_key, fields, text_field, varint
 
 __all__ = ["LARGE_BYTES", "SKIMMED", "SkimmedFile", "skim"]
 
@@ -30,21 +29,9 @@ SKIMMED = "aioinfer-skimmed:"
 
 _MODEL_GRAPH, _GRAPH_INITIALIZER = 7, 5
 _TENSOR_TYPE, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 2, 9, 13, 14
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _EXTERNAL = 1
 _STRING = 8
 _DATA_FIELDS = frozenset({3, 4, 5, 6, 7, 10, 11, 13, 14})  # data held in another way
-
-
-@dataclass(frozen=True)
-class _Field:
-    """A field of a message: its number, wire type, and where it and its content lie."""
-
-    number: int
-    wire_type: int
-    start: int
-    content: int
-    end: int
 
 
 class SkimmedFile:
@@ -95,8 +82,8 @@ def _skim_message(
 ) -> list[bytes]:
     """Copy a message, with the messages that lie along ``path`` made smaller."""
     pieces: list[bytes] = []
-    for field in _fields(data, start, end):
-        if field.number != path[0] or field.wire_type != _BYTES:
+    for field in fields(data, start, end):
+        if field.number != path[0] or field.wire_type != BYTES:
             pieces.append(data[field.start : field.end])
             continue
         if len(path) > 1:
@@ -104,7 +91,7 @@ def _skim_message(
         else:
             inner = _skim_tensor(data, field.content, field.end, places)
         size = sum(map(len, inner))
-        pieces += [_key(field.number, _BYTES), _varint(size), *inner]
+        pieces += [field_key(field.number, BYTES), varint(size), *inner]
     return pieces
 
 
@@ -113,78 +100,24 @@ def _skim_tensor(
 ) -> list[bytes]:
     if end - start < LARGE_BYTES:
         return [data[start:end]]
-    fields = list(_fields(data, start, end))
-    raw = [field for field in fields if field.number == _TENSOR_RAW]
-    is_plain = len(raw) == 1 and raw[0].wire_type == _BYTES
-    is_plain = is_plain and not any(field.number in _DATA_FIELDS for field in fields)
-    is_plain = is_plain and not any(_is_string_type(data, field) for field in fields)
+    parts = list(fields(data, start, end))
+    raw = [field for field in parts if field.number == _TENSOR_RAW]
+    is_plain = len(raw) == 1 and raw[0].wire_type == BYTES
+    is_plain = is_plain and not any(field.number in _DATA_FIELDS for field in parts)
+    is_plain = is_plain and not any(_is_string_type(field) for field in parts)
     if not is_plain or raw[0].end - raw[0].content < LARGE_BYTES:
         return [data[start:end]]
     location = f"{SKIMMED}{len(places)}".encode()
     places.append((raw[0].content, raw[0].end - raw[0].content))
-    entry = _text_field(1, b"location") + _text_field(2, location)
-    kept = [data[field.start : field.end] for field in fields if field is not raw[0]]
+    entry = text_field(1, b"location") + text_field(2, location)
+    kept = [data[field.start : field.end] for field in parts if field is not raw[0]]
     return [
         *kept,
-        _text_field(_TENSOR_EXTERNAL, entry),
-        _key(_TENSOR_LOCATION, _VARINT) + _varint(_EXTERNAL),
+        text_field(_TENSOR_EXTERNAL, entry),
+        field_key(_TENSOR_LOCATION, VARINT) + varint(_EXTERNAL),
     ]
 
 
-def _is_string_type(data: mmap.mmap, field: _Field) -> bool:
-    if field.number != _TENSOR_TYPE or field.wire_type != _VARINT:
-        return False
-    return _read_varint(data, field.content)[0] == _STRING
-
-
-def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[_Field]:
-    """Walk the fields of a message; raises ValueError or IndexError where it is damaged."""
-    place = start
-    while place < end:
-        key, content = _read_varint(data, place)
-        wire_type = key & 7
-        if wire_type == _VARINT:
-            stop = _read_varint(data, content)[1]
-        elif wire_type == _FIXED64:
-            stop = content + 8
-        elif wire_type == _FIXED32:
-            stop = content + 4
-        elif wire_type == _BYTES:
-            length, content = _read_varint(data, content)
-            stop = content + length
-        else:
-            raise ValueError(f"wire type {wire_type} is not used by ONNX")
-        if stop > end:
-            raise ValueError("a field sticks out of its message")
-        yield _Field(key >> 3, wire_type, place, content, stop)
-        place = stop
-
-
-def _read_varint(data: mmap.mmap, place: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[place]
-        place += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, place
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number has more than 64 bits")
-
-
-def _varint(number: int) -> bytes:
-    digits = bytearray()
-    while number > 0x7F:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    digits.append(number)
-    return bytes(digits)
-
-
-def _key(number: int, wire_type: int) -> bytes:
-    return _varint(number << 3 | wire_type)
-
-
-def _text_field(number: int, content: bytes) -> bytes:
-    return _key(number, _BYTES) + _varint(len(content)) + content
+def _is_string_type(field: Field) -> bool:
+    is_type = field.number == _TENSOR_TYPE and field.wire_type == VARINT
+    return is_type and field.value == _STRING

@@ -1,8 +1,9 @@
-"""Evaluates one node at a time: our own functions first, then onnx.reference, then function bodies.
+"""Evaluates one node at a time: by functions of ours, by onnx.reference, or by function bodies.
 
 Theory of operation. :func:`make_operator` binds a node's attributes once; the result is called with
 arrays as often as one likes, from any thread. Three sources are asked in this order:
 
+- ``plain_operators``: simple operators, and nodes that are surely right; onnx is not loaded;
 - ``own_operators``: what onnx.reference lacks, gets wrong, or does in a way that threads may not;
 - ``onnx_operators``: onnx.reference's class for the operator, and for an operator that ONNX defines
   as a function of others, that function's body, evaluated by the same means.
@@ -21,6 +22,7 @@ import numpy as np
 from ...errors import NotSupportedError
 from ..graph import Node
 from .own_operators import find_own
+from .plain_operators import find_plain
 
 __all__ = ["Operator", "OperatorError", "as_operator", "find_unsupported", "make_operator"]
 
@@ -50,6 +52,9 @@ def make_operator(node: Node, opsets: Mapping[str, int]) -> Operator:
     reason = find_unsupported(node, opsets)
     if reason is not None:
         raise OperatorError(node.name, node.op, reason)
+    plain = find_plain(node, opsets)
+    if plain is not None:
+        return as_operator(plain, node.attributes)
     own = find_own(node.domain, node.op_type)
     if own is not None:
         return as_operator(own, node.attributes)
@@ -65,6 +70,8 @@ def find_unsupported(node: Node, opsets: Mapping[str, int]) -> str | None:
     """Say why a node cannot be evaluated, or None if it can; needs no input data."""
     if node.bodies():
         return "it has bodies, which a device has to run"
+    if find_plain(node, opsets) is not None:
+        return None
     from .onnx_operators import find_missing
 
     return find_missing(node, opsets)

@@ -1,6 +1,8 @@
 """Operators that onnx.reference lacks, gets wrong, or implements so that threads may not share it.
 
-Each is a function of the inputs, with the node's attributes as keywords; numpy only.
+Each is a function of the inputs, with the node's attributes as keywords; numpy only. They are plain
+operators, too, and stand in for onnx.reference's where a node, such as one of an old opset, is not
+surely right.
 """
 
 from __future__ import annotations
@@ -12,31 +14,27 @@ from typing import Any
 import numpy as np
 
 from ..graph import DType
+from .plain_operators import Array, PlainFunction, plain
 
-__all__ = ["OwnOperator", "find_own"]
+__all__ = ["find_own"]
 
-OwnOperator = Callable[..., Any]
-"""``function(*inputs, **attributes)`` gives one array, list or None, or a tuple of them."""
-
-Array = np.ndarray[Any, Any]
-
-_operators: dict[tuple[str, str], OwnOperator] = {}
+_operators: dict[tuple[str, str], PlainFunction] = {}
 
 
-def find_own(domain: str, op_type: str) -> OwnOperator | None:
+def find_own(domain: str, op_type: str) -> PlainFunction | None:
     """Find the function for an operator, or None."""
     return _operators.get((domain, op_type))
 
 
-def _own(op_type: str, domain: str = "") -> Callable[[OwnOperator], OwnOperator]:
-    def register(function: OwnOperator) -> OwnOperator:
+def _own(op_type: str, *, since: int, domain: str = "") -> Callable[[PlainFunction], PlainFunction]:
+    def register(function: PlainFunction) -> PlainFunction:
         _operators[domain, op_type] = function
-        return function
+        return plain(op_type, since=since, domain=domain)(function)
 
     return register
 
 
-@_own("Constant")
+@_own("Constant", since=12)
 def constant(
     *,
     value: Array | None = None,
@@ -67,14 +65,14 @@ def constant(
 
 
 # onnx.reference silences these two with warnings.catch_warnings, which is the whole process's.
-@_own("Pow")
+@_own("Pow", since=7)
 def power(base: Array, exponent: Array) -> Array:
     """Raise to a power, in numpy's common type, and give the type of the base."""
     with np.errstate(all="ignore"):
         return np.asarray(np.power(base, exponent)).astype(base.dtype, copy=False)
 
 
-@_own("Sqrt")
+@_own("Sqrt", since=6)
 def square_root(x: Array) -> Array:
     """Take square roots; NaN below zero."""
     with np.errstate(all="ignore"):
@@ -84,20 +82,20 @@ def square_root(x: Array) -> Array:
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
-@_own("Erf")
+@_own("Erf", since=9)
 def error_function(x: Array) -> Array:
     """Compute the error function in double precision; onnx.reference rounds to float32 first."""
     return np.asarray(_erf(x.astype(np.float64))).astype(np.float64).astype(x.dtype)
 
 
 # onnx.reference packs an optional into a list here, and does not unpack it there.
-@_own("Optional")
+@_own("Optional", since=15)
 def optional(x: Any = None, *, type: Any = None) -> Any:
     """Give the element itself; an empty optional is None."""
     return x
 
 
-@_own("OptionalGetElement")
+@_own("OptionalGetElement", since=15)
 def optional_get_element(x: Any) -> Any:
     """Give the element; ValueError for an empty optional."""
     if x is None:
@@ -106,20 +104,20 @@ def optional_get_element(x: Any) -> Any:
 
 
 # onnx.reference gives shape (0,) for no indices, and fails on indices that are not contiguous.
-@_own("Gather")
+@_own("Gather", since=1)
 def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     """Take slices along an axis; negative indices count from its end."""
     return np.take(x, indices.astype(np.intp, copy=False), axis=axis)
 
 
 # onnx.reference multiplies with ones, which strings cannot.
-@_own("Expand")
+@_own("Expand", since=8)
 def expand(x: Array, shape: Array) -> Array:
     """View in the shape to which x and ``shape`` broadcast; read-only."""
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist())))
 
 
-@_own("GlobalLpPool")
+@_own("GlobalLpPool", since=2)
 def global_lp_pool(x: Array, *, p: int = 2) -> Array:
     """Take the p-norm over all spatial axes. x: (N, C, ...); gives (N, C, 1, ...)."""
     axes = tuple(range(2, x.ndim))
@@ -127,7 +125,7 @@ def global_lp_pool(x: Array, *, p: int = 2) -> Array:
     return np.asarray(total ** (1.0 / p)).astype(x.dtype)
 
 
-@_own("MaxRoiPool")
+@_own("MaxRoiPool", since=1)
 def max_roi_pool(
     x: Array, rois: Array, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
 ) -> Array:
@@ -163,7 +161,7 @@ def _cells(start: int, end: int, count: int, limit: int) -> list[tuple[int, int]
     return [(min(max(low, 0), limit), min(max(high, 0), limit)) for low, high in edges]
 
 
-@_own("Multinomial")
+@_own("Multinomial", since=7)
 def multinomial(
     logits: Array, *, sample_size: int = 1, seed: float | None = None, dtype: int = 6
 ) -> Array:
@@ -179,7 +177,7 @@ def multinomial(
     return np.asarray(np.minimum(classes, logits.shape[1] - 1)).astype(DType(dtype).numpy)
 
 
-@_own("CategoryMapper", "ai.onnx.ml")
+@_own("CategoryMapper", since=1, domain="ai.onnx.ml")
 def category_mapper(
     x: Array,
     *,

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ..graph import DType, Graph, Model, Node, TensorType
+from ..type_inference import ShapeContent
 from .graph_patch import GraphPatch
 from .node_traits import has_only_tensors, is_random
 from .pass_base import Pass
 from .result_size import inputs_bytes, predict_bytes
-from .shape_content import ShapeContent
 
 __all__ = ["ConstantFolding"]
 

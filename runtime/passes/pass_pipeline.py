@@ -73,6 +73,7 @@ class _Run:
         self._check = check
         self._clock = clock
         self._names = NameTable(model.graph)
+        self._has_bodies = any(node.bodies() for node in model.graph.nodes)
         self._results: list[PassResult] = []
         self._count = 0
         self._patches: list[str] = []
@@ -107,7 +108,7 @@ class _Run:
                     f"pass {item.name!r} still finds something after {MAX_ROUNDS} rounds, last "
                     f"{self._patches[-1]!r}; its rewrites undo each other{self._history()}"
                 )
-            for graph, outer in _graphs(self._model.graph, (), item.enters_bodies):
+            for graph, outer in self._graphs(item):
                 self._visit(bound, graph, outer)
             if self._count == before:
                 break
@@ -127,6 +128,8 @@ class _Run:
         try:
             for patch in item.find(graph):
                 self._gone.update(dict.fromkeys(patch.apply(graph, self._names, outer)))
+                added = (addition.node for addition in patch.additions)
+                self._has_bodies = self._has_bodies or any(node.bodies() for node in added)
                 self._patches.append(patch.description)
                 self._count += 1
                 if self._is_over():
@@ -138,6 +141,9 @@ class _Run:
                 f"pass {item.name!r} failed in graph {graph.name!r}, {doing} (patch "
                 f"{self._count + 1} of the run): {error}{self._history()}"
             ) from error
+
+    def _graphs(self, item: Pass) -> Iterator[tuple[Graph, tuple[Graph, ...]]]:
+        return _graphs(self._model.graph, (), item.enters_bodies and self._has_bodies)
 
     def _is_over(self) -> bool:
         return self._stop_after is not None and self._count >= self._stop_after
@@ -151,7 +157,7 @@ class _Run:
     def _verify(self, item: Pass, properties: frozenset[str], verb: str) -> None:
         if not self._check or not properties:
             return
-        for graph, _ in _graphs(self._model.graph, (), item.enters_bodies):
+        for graph, _ in self._graphs(item):
             for name in sorted(properties):
                 where = PROPERTIES[name](graph)
                 if where is not None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..graph import Graph, Model, OptionalType, SequenceType, TensorType, Value, ValueType
 from ..graph.traversal import all_nodes
+from ..type_inference import has_static_types, infer_graph_types
 from .default_passes import default_passes
 from .input_binding import bind_shape, bound_input_shapes, symbol_bindings
 from .node_traits import STANDARD_DOMAINS
@@ -27,23 +28,27 @@ def specialize(
     model: Model,
     input_shapes: Mapping[str, Sequence[int]],
     passes: Sequence[Pass] | None = None,
+    *,
+    check: bool = True,
 ) -> Model:
     """Copy a model for these input shapes, with all types static as far as shapes determine them.
 
     ``input_shapes`` is by input name; inputs that are static already, or whose symbols the others
     determine, may be left out. The copy shares the bytes of constants; outputs keep their names and
     the model given is not changed. What depends on data (NonZero and what follows from it), and
-    inputs that are left open, stay dynamic. ``passes`` replace the ones that run every round.
-    Raises TensorError for shapes that contradict the model or each other, naming both. Needs onnx,
-    for shape inference.
+    inputs that are left open, stay dynamic. ``passes`` replace the ones that run every round, and
+    ``check`` is that of ``run_passes``. Raises TensorError for shapes that contradict the model or
+    each other, naming both. Needs onnx where our own type rules do not suffice.
     """
-    return specialize_with_report(model, input_shapes, passes)[0]
+    return specialize_with_report(model, input_shapes, passes, check=check)[0]
 
 
 def specialize_with_report(
     model: Model,
     input_shapes: Mapping[str, Sequence[int]],
     passes: Sequence[Pass] | None = None,
+    *,
+    check: bool = True,
 ) -> tuple[Model, PassReport]:
     """Specialise, and tell what was rewritten; ``passes`` replace the ones that run every round.
 
@@ -57,21 +62,24 @@ def specialize_with_report(
         if value.name in shapes and isinstance(value.type, TensorType):
             value.type = TensorType(value.type.dtype, shapes[value.name])
     _infer_afresh(special, bindings)
-    report = run_passes(special, chosen)
+    report = run_passes(special, chosen, check=check)
     patch_count = report.patch_count
     # A round resolves one step of shape arithmetic: a few in most models, one or two for each layer
     # where a layer's arithmetic starts from the lengths that the one before has made.
     for _ in list(special.graph.nodes):
         if not patch_count:
             break
-        _infer(special)
-        found = run_passes(special, chosen)
+        if not has_static_types(_derived_values(special.graph)):
+            _infer(special)
+        found = run_passes(special, chosen, check=check)
         report = report.then(found)
         patch_count = found.patch_count
     return special, report
 
 
 def _infer(model: Model) -> None:
+    if infer_graph_types(model.graph):
+        return
     from ..onnx_writer import infer_types
 
     infer_types(model)

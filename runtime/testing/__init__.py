@@ -1,6 +1,15 @@
 """The test kit: invented devices, and the behaviour that every device must show."""
 
 from .conformance import ConformanceCase, conformance_cases
-from .mock_plugin import MockDevice, MockDevices, MockPlugin
+from .device_thread import DeviceThread
+from .mock_plugin import Fault, MockDevice, MockDevices, MockPlugin
 
-__all__ = ["ConformanceCase", "MockDevice", "MockDevices", "MockPlugin", "conformance_cases"]
+__all__ = [
+    "ConformanceCase",
+    "DeviceThread",
+    "Fault",
+    "MockDevice",
+    "MockDevices",
+    "MockPlugin",
+    "conformance_cases",
+]

@@ -3,7 +3,7 @@
 A mock device computes real answers, one operator at a time on numpy, but when it does so is the
 test's choice: with a held device each run waits in its ``executor`` until the test releases it;
 with a streamed one each run is enqueued on the ``streams`` of a FakeDevice, whose events the test
-fires.
+fires. What fails is the test's choice as well: ``stage_fault`` and ``device_fault``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...executors import (
     DeviceStreamExecutor,
     FakeDevice,
     FakeStream,
+    HostReady,
     Lane,
     ManualExecutor,
     Ready,
@@ -31,7 +32,10 @@ from ..plugin import CoreHandle, Plugin
 from ..properties import Configuration
 from ..tensor import ports_of
 
-__all__ = ["MockDevice", "MockDevices", "MockPlugin"]
+__all__ = ["Fault", "MockDevice", "MockDevices", "MockPlugin"]
+
+Fault = Callable[[str], BaseException | None]
+"""Gives the failure of the stage of this name in this run, or None. Any thread may ask."""
 
 
 class MockDevice:
@@ -44,9 +48,23 @@ class MockDevice:
         self.streams: FakeDevice | None = FakeDevice(name) if is_streamed else None
         self.refused_ops: dict[str, str] = {}
         """Operator type -> the reason why this device cannot run it."""
+        self.stage_fault: Fault | None = None
+        """What a stage's function raises; on a streamed device after it has enqueued its work."""
+        self.device_fault: Fault | None = None
+        """What the device fails with at a stage's work: the stage's token fires with it."""
         self.slot_count = 2
         self.loaded: list[Model] = []
         """The models that were compiled for it, in order."""
+        self._stream_executors: dict[str, DeviceStreamExecutor] = {}
+
+    def stream_executor(self, name: str) -> DeviceStreamExecutor:
+        """Return the one executor of a stream of a streamed device, for all slots and networks.
+
+        With two, their commands would mix on the stream, and with them their errors.
+        """
+        assert self.streams is not None
+        made = DeviceStreamExecutor(self.streams.stream(name))
+        return self._stream_executors.setdefault(name, made)
 
 
 class MockDevices:
@@ -132,10 +150,16 @@ class _HeldSlot(Slot):
     """One stage, which waits in the device's executor."""
 
     def __init__(self, device: MockDevice, evaluate: Evaluate) -> None:
-        self._evaluate = evaluate
+        self._device, self._evaluate = device, evaluate
         self.stages = (Stage("compute", device.executor, self._compute),)
 
     def _compute(self, _lane: Lane) -> Ready:
+        _raise_fault(self._device.stage_fault, "compute")
+        failure = _failure(self._device.device_fault, "compute")
+        if failure is not None:
+            failed = HostReady()
+            failed.fire(failure)
+            return failed
         for name, value in self._evaluate(self.bindings.inputs).items():
             self.bindings.deliver(name, value)
         return NOW
@@ -155,8 +179,8 @@ class _StreamedSlot(Slot):
             ("compute", self._compute),
             ("download", self._download),
         ):
-            stream = device.streams.stream(name)
-            stages.append(Stage(name, DeviceStreamExecutor(stream), _enqueue(stream, name, action)))
+            function = _enqueue(device, device.streams.stream(name), name, action)
+            stages.append(Stage(name, device.stream_executor(name), function))
         self.stages = tuple(stages)
 
     def _upload(self) -> None:
@@ -174,12 +198,29 @@ class _StreamedSlot(Slot):
         super().release()
 
 
-def _enqueue(stream: FakeStream, name: str, action: Callable[[], None]) -> Callable[[Lane], Ready]:
+def _enqueue(
+    device: MockDevice, stream: FakeStream, name: str, action: Callable[[], None]
+) -> Callable[[Lane], Ready]:
+    def work() -> None:
+        _raise_fault(device.device_fault, name)
+        action()
+
     def function(_lane: Lane) -> Ready:
-        stream.enqueue(name, action)
+        stream.enqueue(name, work)
+        _raise_fault(device.stage_fault, name)
         return NOW  # the executor records the event
 
     return function
+
+
+def _failure(fault: Fault | None, stage: str) -> BaseException | None:
+    return None if fault is None else fault(stage)
+
+
+def _raise_fault(fault: Fault | None, stage: str) -> None:
+    failure = _failure(fault, stage)
+    if failure is not None:
+        raise failure
 
 
 def _evaluation(model: Model) -> Evaluate:

@@ -19,6 +19,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("aioinfer.errors",),
     ("aioinfer.executors",),
     ("aioinfer.runtime.graph",),
+    ("aioinfer.runtime.type_inference",),
     ("aioinfer.runtime.onnx_writer",),
     ("aioinfer.runtime.operators",),
     ("aioinfer.runtime.passes", "aioinfer.runtime.onnx_reader"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from ....runtime.passes import Pass
+from . import fused_types as fused_types
 from .activation_fusion import ActivationFusion
 from .attention_fusion import AttentionFusion
 from .batch_normalization_folding import BatchNormalizationFolding
@@ -19,7 +20,7 @@ from .scale_shift_folding import ScaleShiftFolding
 from .shared_input_fusion import SharedInputFusion
 from .transpose_elimination import TransposeElimination
 
-__all__ = ["PASS_NAMES", "plan_passes", "shared_passes"]
+__all__ = ["PASS_NAMES", "plan_passes", "shapeless_passes", "shared_passes"]
 
 
 def shared_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
@@ -59,9 +60,16 @@ def plan_passes(
     return _enabled(passes, disabled)
 
 
+def shapeless_passes(passes: Iterable[Pass]) -> tuple[Pass, ...]:
+    """Choose those passes of a plan that find most of what they look for without shapes."""
+    return tuple(item for item in passes if item.name in _SHAPELESS)
+
+
 def _enabled(passes: tuple[Pass, ...], disabled: Collection[str]) -> tuple[Pass, ...]:
     return tuple(item for item in passes if item.name not in disabled)
 
 
 PASS_NAMES = tuple(item.name for item in (*shared_passes(), *plan_passes()))
 """Every name that ``disabled`` may hold."""
+
+_SHAPELESS = frozenset({LayerNormalizationFusion.name, ActivationFusion.name})

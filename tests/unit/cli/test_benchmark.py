@@ -276,3 +276,23 @@ def test_a_batch_needs_an_open_dimension(aioinfer: Run, tmp_path: Path) -> None:
     finished = aioinfer("benchmark", "-m", str(path), "-d", "REFERENCE", "-b", "4")
     assert finished.code == 1
     assert "error: -b 4: no input has a first dimension that may change" in finished.err
+
+
+@pytest.mark.parametrize("suffix", ["html", "json"])
+def test_the_trace_holds_the_measured_runs(
+    aioinfer: Run, digits: str, tmp_path: Path, suffix: str
+) -> None:
+    file = tmp_path / f"trace.{suffix}"
+    arguments = ["-m", digits, "-d", HETERO, "--affinity", "conv2=REFERENCE.1"]
+    finished = aioinfer("benchmark", *arguments, "-nireq", "2", "-niter", "6", "-trace", str(file))
+    assert (finished.code, finished.err) == (0, "")
+    assert f"wrote {file}: " in finished.out
+    text = file.read_text(encoding="utf-8")
+    if suffix == "html":
+        text = text.split('type="application/json">')[1].split("</script>")[0]
+        trace = json.loads(text)
+        assert len(trace["runs"]["label"]) == 6, "the first inference is left out"
+        assert {item["device"] for item in trace["executors"]} == {"REFERENCE.0", "REFERENCE.1"}
+    else:
+        events = json.loads(text)["traceEvents"]
+        assert sum(event["ph"] == "b" for event in events) == 6

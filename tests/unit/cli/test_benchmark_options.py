@@ -6,6 +6,7 @@ from aioinfer.cli.arguments import OptionError
 from aioinfer.cli.benchmark_options import BenchmarkOptions, network_config, parse_options
 from aioinfer.cli.device_config import device_config
 from aioinfer.cli.parser import build_parser
+from aioinfer.errors import PropertyError
 
 
 def options(*arguments: str) -> BenchmarkOptions:
@@ -93,6 +94,17 @@ def test_the_folder_of_the_report_must_be_there(tmp_path: Path) -> None:
     for path in (tmp_path / "no" / "r.json", tmp_path):
         with pytest.raises(OptionError, match="-report"):
             options("-report", str(path))
+
+
+def test_the_trace_is_a_page_or_a_file_for_perfetto(tmp_path: Path) -> None:
+    assert options().trace is None
+    assert options("-trace", str(tmp_path / "t.html")).trace == tmp_path / "t.html"
+    assert options("--trace", str(tmp_path / "t.json")).trace == tmp_path / "t.json"
+    with pytest.raises(PropertyError, match="the suffix says the format"):
+        options("-trace", str(tmp_path / "t.txt"))
+    for path in (tmp_path / "no" / "t.html", tmp_path):
+        with pytest.raises(OptionError, match="-trace"):
+            options("-trace", str(path))
 
 
 def test_properties_may_be_for_one_device_of_several() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from aioinfer.cli.arguments import OptionError
 from aioinfer.cli.percentiles import percentile, summarize, throughput_per_s, window_between
+from aioinfer.runtime.durations import Durations
 from aioinfer.runtime.statistics import NetworkStatistics, StageStatistics
 
 
@@ -55,7 +56,8 @@ def test_throughput_counts_the_items_of_a_batch() -> None:
 
 
 def stage(name: str, count: int, busy_s: float, queue_s: float) -> StageStatistics:
-    return StageStatistics(name, "cpu", count, busy_s, busy_s / count, queue_s / count)
+    service = Durations(count, busy_s, busy_s / 2, ((busy_s / 2, count),))
+    return StageStatistics(name, "cpu", count, busy_s, busy_s / count, queue_s / count, service)
 
 
 def picture(elapsed_s: float, share: float, *stages: StageStatistics) -> NetworkStatistics:
@@ -71,6 +73,7 @@ def test_a_window_leaves_out_what_was_before_it() -> None:
     assert compute.mean_service_s == pytest.approx(1.25)
     assert compute.mean_queue_s == pytest.approx(0.25)
     assert (copy.count, copy.mean_service_s) == (2, pytest.approx(0.1))
+    assert (copy.service.count, compute.service.max_s) == (2, 1.75)
     assert window.busy_shares == {"cpu": pytest.approx(2.5 / 4)}
 
 

@@ -35,6 +35,7 @@ def test_a_report_holds_all_that_was_measured() -> None:
     assert document["results"]["latency"]["percentile"] == 90
     assert document["execution"]["properties"] == {"INPUT_SHAPES": [{"x": [1, 2]}]}
     assert document["stages"][0]["executor"] == "cpu"
+    assert document["stages"][0]["service"] == {"p50_s": 0, "p90_s": 0, "p99_s": 0, "max_s": 0}
     assert document["busy_shares"] == {"cpu": 0.5}
     assert document["nodes"][0]["original_nodes"] == ["a"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -40,6 +41,7 @@ def on_trio(main: Main) -> None:
     trio.run(main)
 
 
+NEEDS_EVENTFD = pytest.mark.skipif(not hasattr(os, "eventfd"), reason="this system has no eventfd")
 EVERY_LOOP = pytest.mark.parametrize("run", [on_asyncio, on_uvloop, on_trio])
 
 
@@ -127,32 +129,80 @@ def test_cancelling_the_trio_scope_tells_and_goes_on() -> None:
     assert len(wakes) == 1, "a cancelled task does not even register"
 
 
-class CountingLoop(asyncio.SelectorEventLoop):
-    """Counts how often another thread wakes it."""
+class PlainLoop(asyncio.SelectorEventLoop):
+    """Watches no descriptors, like loops of other systems."""
 
-    wake_count = 0
-
-    def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> asyncio.Handle:
-        self.wake_count += 1
-        return super().call_soon_threadsafe(*args, **kwargs)
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:
+        raise NotImplementedError
 
 
-def test_all_that_ends_before_the_loop_turns_costs_one_wake_up() -> None:
+@pytest.fixture
+def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lists how loops of asyncio were woken."""
+    calls: list[str] = []
+    write, call_soon = getattr(os, "eventfd_write", None), PlainLoop.call_soon_threadsafe
+
+    def counted_write(descriptor: int, value: int) -> None:
+        calls.append("eventfd")
+        assert write is not None
+        write(descriptor, value)
+
+    def counted_call(self: Any, *args: Any, **kwargs: Any) -> asyncio.Handle:
+        calls.append("call_soon_threadsafe")
+        return call_soon(self, *args, **kwargs)
+
+    monkeypatch.setattr(PlainLoop, "call_soon_threadsafe", counted_call)
+    if write is not None:
+        monkeypatch.setattr(os, "eventfd_write", counted_write)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("make_loop", "call"),
+    [
+        (PlainLoop, "call_soon_threadsafe"),
+        pytest.param(asyncio.SelectorEventLoop, "eventfd", marks=NEEDS_EVENTFD),
+        pytest.param(uvloop.new_event_loop, "eventfd", marks=NEEDS_EVENTFD),
+    ],
+)
+def test_all_that_ends_before_the_loop_turns_costs_one_wake_up(
+    make_loop: Callable[[], asyncio.AbstractEventLoop], call: str, woken: list[str]
+) -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, CountingLoop)
         for round_number in (1, 2):
             wakes: list[Wake] = []
             tasks = [asyncio.create_task(until(wakes.append, nothing)) for _ in range(100)]
             await asyncio.sleep(0)
             for start in range(0, 100, 25):
                 in_thread(lambda some=wakes[start : start + 25]: [wake() for wake in some])
-            assert loop.wake_count == round_number
+            assert woken == [call] * round_number
             await asyncio.gather(*tasks)
-            assert loop.wake_count == round_number
+            assert woken == [call] * round_number
 
-    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+    with asyncio.Runner(loop_factory=make_loop) as runner:
         runner.run(main())
+
+
+@NEEDS_EVENTFD
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_the_descriptor_goes_with_its_loop(
+    make_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    make = os.eventfd
+
+    def noted(*args: Any) -> int:
+        made.append(make(*args))
+        return made[-1]
+
+    monkeypatch.setattr(os, "eventfd", noted)
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(until(lambda wake: in_thread(wake), nothing))
+    del runner
+    gc.collect()
+    (descriptor,) = made
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
 
 
 def test_trio_too_is_woken_once(monkeypatch: pytest.MonkeyPatch) -> None:

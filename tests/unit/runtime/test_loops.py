@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import sys
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -15,12 +15,19 @@ import pytest
 import trio
 
 import aioinfer
+from aioinfer.errors import TensorError
 from aioinfer.testing import MockDevices
 from unit.runtime.models import expected, tiny_model
 
 X = np.array([[-1, 2, 3]], np.float32)
 WAIT_S = 20.0
 T = TypeVar("T")
+MakeLoop = Callable[[], asyncio.AbstractEventLoop]
+MAKE_LOOPS: list[MakeLoop] = [asyncio.new_event_loop]
+if sys.platform != "win32":
+    import uvloop
+
+    MAKE_LOOPS.append(uvloop.new_event_loop)
 
 
 class LoopThread:
@@ -73,6 +80,81 @@ def test_a_slot_freed_by_one_loop_starts_the_run_of_another(
     held[0].held.release()
     for number, answer in enumerate(answers):
         np.testing.assert_array_equal(answer.result(WAIT_S)["y"], expected(X + number))
+
+
+@pytest.mark.parametrize("make_loop", MAKE_LOOPS)
+def test_a_loop_closed_amid_its_runs_holds_up_no_slot_and_no_other_loop(
+    core: aioinfer.Core, held: MockDevices, make_loop: MakeLoop
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    gone, other = make_loop(), LoopThread()
+    tasks = [gone.create_task(network.infer(X)) for _ in range(3)]  # one has to wait
+    gone.run_until_complete(asyncio.sleep(0))
+    answer = other.start(network.infer(X + 1))
+    gone.close()
+    held[0].held.release(3)
+    assert not answer.done()
+    held[0].held.release()
+    np.testing.assert_array_equal(answer.result(WAIT_S)["y"], expected(X + 1))
+    other.close()
+    statistics = network.statistics()
+    assert statistics.finished_request_count == 4
+    assert (statistics.waiting_run_count, statistics.running_run_count) == (0, 0)
+    for task in tasks:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def test_a_device_that_dies_answers_everybody_and_serves_again_when_it_is_back(
+    core: aioinfer.Core, streamed: MockDevices, loops: list[LoopThread]
+) -> None:
+    network = core.load_network(tiny_model(), "STREAMED.0")
+    device, told = streamed[0], []
+    fake = device.streams
+    assert fake is not None
+    request = network.create_infer_request()
+    request.set_callback(lambda _request, error: told.append(error))
+
+    def start_everywhere() -> list[Future[dict[str, np.ndarray]]]:
+        answers = [loop.start(network.infer(X)) for loop in (*loops, *loops)]
+        request.start_async(X)
+        return answers
+
+    answers = start_everywhere()
+    assert network.statistics().waiting_run_count == 3
+    lost = OSError("fell off the bus")
+    device.device_fault = lambda _stage: lost
+    fake.fire_all()
+    for answer in answers:
+        assert answer.exception(WAIT_S) is lost
+    with pytest.raises(OSError, match="fell off the bus"):
+        request.wait(WAIT_S)
+    assert told == [lost]
+    device.device_fault = None
+    answers = start_everywhere()
+    fake.fire_all()
+    for answer in answers:
+        np.testing.assert_array_equal(answer.result(WAIT_S)["y"], expected(X))
+    assert request.wait(WAIT_S)
+    assert told == [lost, None]
+    statistics = network.statistics()
+    assert (statistics.failed_request_count, statistics.finished_request_count) == (5, 5)
+
+
+async def test_bad_items_among_good_ones_fail_alone(core: aioinfer.Core, held: MockDevices) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    items: list[Any] = [X, X.astype(np.float64), X + 1, None, {"z": X}, X[0], [X, X], X + 2]
+    tasks = [asyncio.create_task(network.infer(item)) for item in items]
+    await asyncio.sleep(0)
+    while held[0].held.waiting_count:
+        held[0].held.release()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    good = [answer for answer in answers if isinstance(answer, dict)]
+    assert [type(answer) for answer in answers].count(TensorError) == 5
+    assert len(good) == 3
+    for number, answer in enumerate(good):
+        np.testing.assert_array_equal(answer["y"], expected(X + number))
+    statistics = network.statistics()
+    assert (statistics.finished_request_count, statistics.failed_request_count) == (3, 0)
 
 
 def test_asyncio_and_trio_share_a_network(core: aioinfer.Core) -> None:
@@ -193,8 +275,6 @@ async def test_a_cancelled_request_returns_to_the_pool_only_when_its_device_is_d
 
 @pytest.mark.skipif(sys.platform == "win32", reason="uvloop has no Windows")
 def test_uvloop_answers_hundreds_of_tasks(core: aioinfer.Core) -> None:
-    import uvloop
-
     network = core.load_network(tiny_model(), "REFERENCE")
 
     async def main() -> None:

@@ -38,7 +38,7 @@ class Told:
 
 def linear(stages: list[Stage], stop: Stop | None = None) -> tuple[Told, SpanRecorder]:
     told, recorder = Told(), SpanRecorder()
-    PipelineRun(stages, stop or Stop(), told, recorder, run_id=7).start()
+    PipelineRun(stages, stop or Stop(), told, recorder, (7, 0, 0)).start()
     return told, recorder
 
 

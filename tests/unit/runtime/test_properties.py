@@ -62,6 +62,10 @@ def config() -> Configuration:
         ("INPUT_SHAPES", {"x": [1, 3]}, ({"x": (1, 3)},)),
         ("INPUT_SHAPES", [{"x": (1,)}, {"x": (np.int32(2),)}], ({"x": (1,)}, {"x": (2,)})),
         ("INPUT_SHAPES", [], ()),
+        ("MAX_QUEUED_REQUESTS", "100", 100),
+        ("DEFAULT_DEADLINE_S", 2, 2.0),
+        ("DEFAULT_DEADLINE_S", "0.25", 0.25),
+        ("DEFAULT_DEADLINE_S", np.float32(0.5), 0.5),
     ],
 )
 def test_a_value_may_be_given_as_it_is_or_in_words(key: str, given: Any, expected: Any) -> None:
@@ -99,6 +103,13 @@ def test_a_value_may_be_given_as_it_is_or_in_words(key: str, given: Any, expecte
         ("INPUT_SHAPES", {"x": [1, True]}, "lengths are integers"),
         ("INPUT_SHAPES", {"x": ["n"]}, "lengths are integers"),
         ("INPUT_SHAPES", {"x": [1 << 64]}, "lengths are integers"),
+        ("MAX_QUEUED_REQUESTS", -1, "an integer of at least 0 is wanted"),
+        ("MAX_QUEUED_REQUESTS", 1.5, "an integer of at least 0 is wanted"),
+        ("DEFAULT_DEADLINE_S", -0.1, "a number of seconds, 0 or more, is wanted"),
+        ("DEFAULT_DEADLINE_S", "inf", "a number of seconds, 0 or more, is wanted"),
+        ("DEFAULT_DEADLINE_S", float("nan"), "a number of seconds, 0 or more, is wanted"),
+        ("DEFAULT_DEADLINE_S", True, "a number of seconds, 0 or more, is wanted"),
+        ("DEFAULT_DEADLINE_S", 10**400, "a number of seconds, 0 or more, is wanted"),
     ],
 )
 def test_a_bad_value_names_key_value_device_and_what_is_wanted(
@@ -151,7 +162,7 @@ def test_a_property_stands_for_its_key(config: Configuration) -> None:
     [
         ("NUM_STREAM", "TOY.1 has no property 'NUM_STREAM'; did you mean 'NUM_STREAMS'\\?"),
         ("num_streams", "did you mean 'NUM_STREAMS'\\?"),
-        ("XYZ", "TOY.1 has no property 'XYZ'; it knows \\['DEVICE_ID', "),
+        ("XYZ", "TOY.1 has no property 'XYZ'; it knows \\['DEFAULT_DEADLINE_S', "),
         ("FULL_DEVICE_NAME", "TOY.1.*FULL_DEVICE_NAME"),
     ],
 )
@@ -250,3 +261,9 @@ def test_text_is_text() -> None:
     with pytest.raises(ValueError, match="a string is wanted"):
         parse_text(b"a")
     assert LOG_LEVEL.default == "LOG_NONE"
+
+
+def test_a_property_that_a_device_does_not_declare_has_its_default() -> None:
+    config = Configuration("TOY", [NUM_STREAMS]).with_values({NUM_STREAMS: 3})
+    assert config.value_or_default(NUM_STREAMS) == 3
+    assert config.value_or_default(PERF_COUNT) is False

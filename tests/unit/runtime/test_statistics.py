@@ -16,7 +16,11 @@ from aioinfer.errors import (
     RequestCancelledError,
     TensorError,
 )
-from aioinfer.runtime.tracing import StageTally, busy_shares
+from aioinfer.runtime.admission import Ticket
+from aioinfer.runtime.bindings import Bindings
+from aioinfer.runtime.graph import DType, TensorType
+from aioinfer.runtime.tensor import Port
+from aioinfer.runtime.tracing import SpanRecorder, StageTally, busy_shares
 from aioinfer.testing import MockDevices, VirtualTimer
 from unit.runtime.models import tiny_model
 
@@ -128,3 +132,69 @@ def test_a_picture_is_frozen_and_later_runs_leave_it_alone(
         after.finished_request_count = 7  # type: ignore[misc]
     with pytest.raises(FrozenInstanceError):
         after.stages[0].count = 7  # type: ignore[misc]
+
+
+def test_stages_have_percentiles_of_service_and_queue(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    request = network.create_infer_request()
+    for _ in range(5):
+        request.start_async(X)
+        held[0].held.release()
+    (stage,) = network.statistics().stages
+    for durations, mean_s in (
+        (stage.service, stage.mean_service_s),
+        (stage.queue, stage.mean_queue_s),
+    ):
+        assert durations.count == stage.count == 5
+        assert durations.mean_s == pytest.approx(mean_s)
+        assert 0 < durations.p50_s <= durations.p90_s <= durations.p99_s <= durations.max_s
+
+
+def test_batch_sizes_are_counted_by_leading_length(core: aioinfer.Core, held: MockDevices) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    assert network.statistics().batch_sizes == {}
+    for length in (4, 1, 4, 4):
+        request = network.create_infer_request()
+        request.start_async(np.zeros((length, 3), np.float32))
+        held[0].held.release()
+    request.start_async(np.zeros((9, 3), np.float32))
+    request.cancel()
+    held[0].held.release()
+    sizes = network.statistics().batch_sizes
+    assert list(sizes.items()) == [(1, 1), (4, 3), (9, 1)], "smallest first, cancelled or not"
+
+
+def test_more_runs_than_are_counted_at_once_are_all_counted() -> None:
+    recorder = SpanRecorder()
+    recorder.count_batches_of([Port("x", TensorType(DType.FLOAT32, ("n", 3)))])
+    bindings = Bindings({"x": X}, Ticket(0, 1))
+    for _ in range(3000):
+        recorder.arrive(bindings)
+    assert len(recorder._arrived_shapes) < 1024
+    assert recorder.batch_sizes() == {1: 3000}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "sizes"),
+    [
+        ([(2, 3)], {2: 1}),
+        ([(), ("n", 3)], {7: 1}),
+        ([None, ("n",)], {7: 1}),
+        ([()], {}),
+        ([], {}),
+    ],
+    ids=["fixed", "a scalar first", "of any rank first", "a scalar", "no input"],
+)
+def test_the_batch_size_is_that_of_the_first_input_with_dimensions(
+    shapes: list[tuple[int | str, ...] | None], sizes: dict[int, int]
+) -> None:
+    ports = [
+        Port(f"x{place}", TensorType(DType.FLOAT32, shape)) for place, shape in enumerate(shapes)
+    ]
+    recorder = SpanRecorder()
+    recorder.count_batches_of(ports)
+    arrays = {port.name: np.zeros((7, 3) if port.shape else (), np.float32) for port in ports}
+    recorder.arrive(Bindings(arrays, Ticket(0, 1)))
+    assert recorder.batch_sizes() == sizes

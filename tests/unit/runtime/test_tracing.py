@@ -22,7 +22,7 @@ STAGE = Stage("compute", ManualExecutor("CPU"), lambda _lane: NOW)
 def test_the_ring_keeps_the_latest_and_the_tally_counts_all() -> None:
     recorder = SpanRecorder(capacity=3)
     for run_id in range(10):
-        recorder.record(run_id, STAGE, Lane("CPU.0"), 100, 110, 150)
+        recorder.record((run_id, 0, 0), STAGE, Lane("CPU.0"), 100, 110, 150)
     assert [span.run_id for span in recorder.spans()] == [7, 8, 9]
     (tally,) = recorder.tallies()
     assert (tally.stage, tally.executor, tally.count) == ("compute", "CPU", 10)
@@ -31,8 +31,11 @@ def test_the_ring_keeps_the_latest_and_the_tally_counts_all() -> None:
 
 def test_a_span_says_what_ran_where_and_when() -> None:
     recorder = SpanRecorder()
-    recorder.record(7, STAGE, Lane("CPU.1"), 100, 110, 150)
-    assert recorder.spans() == [Span(7, "compute", "CPU", "CPU.1", 100, 110, 150)]
+    recorder.record((7, 31, 90), STAGE, Lane("CPU.1"), 100, 110, 150)
+    (span,) = recorder.spans("CPU.0")
+    assert span == Span(
+        7, "compute", "CPU", "CPU.1", 100, 110, 150, device="CPU.0", age=31, arrived_ns=90
+    )
 
 
 def test_lanes_are_counted_per_executor() -> None:
@@ -40,7 +43,7 @@ def test_lanes_are_counted_per_executor() -> None:
     other = Stage("decode", STAGE.executor, STAGE.function)
     for stage in (STAGE, other):
         for lane in ("CPU.0", "CPU.1", "CPU.0"):
-            recorder.record(0, stage, Lane(lane), 0, 0, 1)
+            recorder.record((0, 0, 0), stage, Lane(lane), 0, 0, 1)
     assert [(tally.stage, tally.lane_count) for tally in recorder.tallies()] == [
         ("compute", 2),
         ("decode", 2),
@@ -49,9 +52,9 @@ def test_lanes_are_counted_per_executor() -> None:
 
 def test_tallies_are_a_copy() -> None:
     recorder = SpanRecorder()
-    recorder.record(0, STAGE, Lane("CPU.0"), 0, 0, 1)
+    recorder.record((0, 0, 0), STAGE, Lane("CPU.0"), 0, 0, 1)
     (before,) = recorder.tallies()
-    recorder.record(0, STAGE, Lane("CPU.0"), 0, 0, 1)
+    recorder.record((0, 0, 0), STAGE, Lane("CPU.0"), 0, 0, 1)
     assert before.count == 1
 
 
@@ -63,7 +66,7 @@ def test_tallies_are_exact_under_threads() -> None:
     def record(number: int) -> None:
         try:
             for _ in range(2000):
-                recorder.record(number, stages[number % 2], Lane(f"CPU.{number}"), 1, 3, 8)
+                recorder.record((number, 0, 0), stages[number % 2], Lane(f"CPU.{number}"), 1, 3, 8)
                 if number == 0:
                     assert len(recorder.spans()) <= 100
                     recorder.tallies()
@@ -113,4 +116,38 @@ def test_each_network_has_spans_of_its_own(core: aioinfer.Core, held: MockDevice
     networks[0].create_infer_request().start_async(X)
     held[0].held.release()
     assert len(networks[0].trace()) == 1
-    assert networks[1].trace() == []
+    assert list(networks[1].trace()) == []
+
+
+def test_tallies_hold_percentiles_of_all_that_was_recorded() -> None:
+    recorder = SpanRecorder(capacity=3)
+    for took_us in range(1, 3001):
+        recorder.record((0, 0, 0), STAGE, Lane("CPU.0"), 0, 5_000, 5_000 + 1_000 * took_us)
+    (tally,) = recorder.tallies()
+    assert tally.service.count == tally.queue.count == 3000
+    assert tally.service.p50_s == pytest.approx(1500e-6, rel=0.06)
+    assert tally.service.p99_s == pytest.approx(2970e-6, rel=0.06)
+    assert tally.service.max_s == 3000e-6
+    assert tally.queue.max_s == 5e-6
+
+
+def test_a_ring_that_is_full_says_until_when_it_forgot() -> None:
+    recorder = SpanRecorder(capacity=2)
+    for ended_ns in (10, 20):
+        recorder.record((0, 0, 0), STAGE, Lane("CPU.0"), 0, 0, ended_ns)
+        assert recorder.forgot_until_ns == (0 if ended_ns == 10 else 10)
+    recorder.record((0, 0, 0), STAGE, Lane("CPU.0"), 0, 0, 30)
+    assert recorder.forgot_until_ns == 20
+
+
+def test_runs_of_one_request_are_told_apart(core: aioinfer.Core, held: MockDevices) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    request = network.create_infer_request()
+    for _ in range(3):
+        request.start_async(X)
+        held[0].held.release()
+    trace = network.trace()
+    assert [run.label for run in trace.runs] == [f"{request.id}.{number}" for number in (1, 2, 3)]
+    for span, run in zip(trace, trace.runs, strict=True):
+        assert 0 < run.arrived_ns <= span.queued_ns
+        assert span.device == "MOCK.0"

@@ -8,6 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
+from onnx import parser
 
 import aioinfer
 from aioinfer.errors import (
@@ -392,3 +393,52 @@ def test_an_unused_input_is_accepted(core: aioinfer.Core) -> None:
     np.testing.assert_array_equal(results["b"], on_one_device(core, proto, inputs)["b"])
     with pytest.raises(TensorError, match="'p2'"):
         network.create_infer_request().infer_sync(arrays("p1"))
+
+
+def test_the_trace_tells_devices_and_follows_a_request_over_them(core: aioinfer.Core) -> None:
+    fork = FORK.replace("@2", "@0")
+    network = load(core, fork, device=REFERENCES)
+    for _ in range(2):
+        network.create_infer_request().infer_sync(X)
+    trace = network.trace()
+    assert (trace.network, trace.device) == ("small", REFERENCES)
+    assert [run.run_id for run in trace.runs] == [0, 1]
+    for run in trace.runs:
+        spans = {trace[index].stage: trace[index] for index in run.spans}
+        assert len(spans) == len(run.spans)
+        computed = {name: span.device for name, span in spans.items() if "compute" in name}
+        assert set(computed.values()) == {"REFERENCE.0", "REFERENCE.1"}
+        parts = trace.critical_path(run)
+        assert sum(part.slot_ns + part.queue_ns + part.service_ns for part in parts) == (
+            run.latency_ns
+        )
+        assert min(min(part.slot_ns, part.queue_ns, part.service_ns) for part in parts) >= 0
+
+
+def test_runs_of_one_request_are_told_apart_over_all_subgraphs(core: aioinfer.Core) -> None:
+    network = load(core, CHAIN, device=REFERENCES)
+    request = network.create_infer_request()
+    for _ in range(3):
+        request.infer_sync(X)
+    trace = network.trace()
+    assert [run.label for run in trace.runs] == ["0.1", "0.2", "0.3"]
+    for run in trace.runs:
+        stages = [trace[index].stage for index in run.spans if "compute" in trace[index].stage]
+        assert stages == [f"subgraph{index}: compute" for index in range(3)]
+    assert network.statistics().batch_sizes == {2: 3}
+
+
+def test_copying_what_no_node_makes_is_a_stage_of_its_own(core: aioinfer.Core) -> None:
+    model = parser.parse_model(
+        """
+        <ir_version: 10, opset_import: ["" : 20]>
+        small (float[2,3] p) => (float[2,3] a, float[2] k) <float[2] k = {1, 2}> {a = Relu(p)}
+        """
+    )
+    network = core.load_network(model, REFERENCES)
+    request = network.create_infer_request()
+    assert request.infer_sync(X)["k"].tolist() == [1, 2]
+    copies = [span for span in network.trace() if span.stage == "copy"]
+    assert [(span.executor, span.device) for span in copies] == [("HETERO.copy", network.device)]
+    assert [stage.count for stage in network.statistics().stages if stage.stage == "copy"] == [1]
+    assert not [span for span in network.trace() if span.lane == "none"], "binding is no stage"

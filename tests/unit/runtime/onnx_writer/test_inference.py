@@ -55,6 +55,8 @@ def test_shapes_that_are_computed_are_followed() -> None:
               shape = Concat <axis = 0> (s, m) y = Reshape (x, shape) }"""
         )
     )
+    model = without_types(model.graph)
+    infer_types(model)
     assert str(model.outputs[0].type) == "float32[batch,?]"
     model.inputs[0].type = f32(2, 3, 4)
     infer_types(model)

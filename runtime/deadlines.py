@@ -1,0 +1,50 @@
+"""When a run is to be over, by the clock of its network, and waiting no longer than that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..errors import PropertyError
+from ..executors import Clock, TimerHandle
+from .completion import until
+
+if TYPE_CHECKING:
+    from .request_run import RequestRun
+
+__all__ = ["deadline_from_now", "ended_or_late"]
+
+
+def deadline_from_now(clock: Clock, deadline_s: float) -> float:
+    """Return the time of the clock that lies so many seconds from now; infinity never comes.
+
+    Raises PropertyError for what is no time.
+    """
+    try:
+        at_s = float(clock.now_s() + deadline_s)
+    except (TypeError, ValueError):
+        at_s = math.nan
+    if math.isnan(at_s):
+        raise PropertyError(
+            f"deadline_s is {deadline_s!r}; give seconds from now, infinity for no deadline, or "
+            f"None for what DEFAULT_DEADLINE_S says"
+        )
+    return at_s
+
+
+async def ended_or_late(run: RequestRun, clock: Clock, deadline_at: float | None) -> None:
+    """Suspend until the run has ended or, if there is a deadline, until that has passed."""
+    alarm: TimerHandle | None = None
+
+    def register(wake: Callable[[], None]) -> None:
+        nonlocal alarm
+        run.when_ended(wake)
+        if deadline_at is not None:
+            alarm = clock.call_at(deadline_at, wake)
+
+    try:
+        await until(register, lambda: None)
+    finally:
+        if alarm is not None:
+            alarm.cancel()

@@ -1,0 +1,35 @@
+"""Letting go of the weights of a graph that is kept to be looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .graph import Graph
+
+__all__ = ["RELEASED_BYTES", "release_constants"]
+
+RELEASED_BYTES = 16 * 1024  # smaller ones are not worth looking at
+
+Array = np.ndarray[Any, Any]
+
+
+def release_constants(graph: Graph) -> None:
+    """Put stand-ins for the large constants of a graph and of its bodies.
+
+    A stand-in has the same type and shape, is full of NaN (0 where there is none) and takes no
+    memory. Strings stay. Whoever else has an array keeps it.
+    """
+    for value in graph.initializers.values():
+        array = value.constant
+        if array is not None and array.nbytes >= RELEASED_BYTES and array.dtype != object:
+            value.constant = _stand_in(array)
+    for node in graph.nodes:
+        for body in node.bodies():
+            release_constants(body)
+
+
+def _stand_in(constant: Array) -> Array:
+    content = np.nan if constant.dtype.kind in "fV" else 0
+    return np.broadcast_to(np.array(content, constant.dtype), constant.shape)

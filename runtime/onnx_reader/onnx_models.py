@@ -1,0 +1,64 @@
+"""Reading any ONNX model by onnx's own means: protobuf, converter, inliner and inference."""
+
+from __future__ import annotations
+
+import onnx
+import onnx.helper
+
+from ...errors import ModelError
+from ..graph import Model, check_graph
+from ..onnx_writer.native import start_helper
+from ..type_inference import infer_graph_types
+from .builder import build_graph
+from .conversion import convert, is_newest, normalize_opsets
+from .declared_types import infer_afresh
+from .functions import inline_functions
+from .naming import name_nodes
+from .origins import Origins
+from .promised_types import promise
+from .source import ModelSource, Source, load_source, source_label
+from .structure import name_unused_outputs, order_nodes
+from .weights import Weights
+
+__all__ = ["read_any_model"]
+
+
+def read_any_model(source: ModelSource) -> Model:
+    """Read a model as ``read_model`` does; ModelError that says what is wrong, and nothing else."""
+    start_helper()
+    label = source_label(source)
+    try:
+        return _read(load_source(source))
+    except ModelError as error:
+        raise ModelError(f"{label}: {error}") from error
+    except Exception as error:
+        raise ModelError(f"{label}: cannot be read: {error}") from error
+
+
+def _read(source: Source) -> Model:
+    proto, path = source.proto, source.path
+    weights, origins = Weights(path.parent if path else None, source.skimmed), Origins()
+    metadata = {entry.key: entry.value for entry in proto.metadata_props}
+    producer = " ".join(filter(None, [proto.producer_name, proto.producer_version]))
+    weights.take_out(proto)
+    normalize_opsets(proto)
+    order_nodes(proto)
+    name_nodes(proto.graph.node, origins)
+    proto = inline_functions(proto, origins)
+    if proto.graph.value_info and not is_newest(proto):
+        proto = infer_afresh(proto)  # the converter believes what the file says
+    proto = convert(proto, origins)
+    name_unused_outputs(proto)
+    proto = infer_afresh(proto)
+    graph = build_graph(proto.graph, weights, origins)
+    promised = [value.type for value in graph.outputs]
+    if infer_graph_types(graph):  # where our own rules suffice, they tell more than onnx does
+        for value, known in zip(graph.outputs, promised, strict=True):
+            value.type = promise(value.type, known)
+    check_graph(graph)
+    opsets = {item.domain: item.version for item in proto.opset_import}
+    needed = onnx.helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)
+    ir_version = max(proto.ir_version, needed)
+    return Model(
+        graph, opsets, ir_version=ir_version, producer=producer, metadata=metadata, path=path
+    )

@@ -1,0 +1,147 @@
+"""The graph of a plain model, of the newest opset and with all types inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import GraphError, ModelError
+from ..graph import DType, Graph, Model, Node, TensorType, Value, check_graph
+from ..type_inference import find_rule, infer_graph_types
+from .constants import constant_array
+from .origins import Origin, Origins
+from .plain_opsets import NEWEST_IR_VERSION, NEWEST_OPSET, OLDEST_OPSET, upgrade
+from .plain_proto import NotPlainError, PlainGraph, PlainModel, PlainNode
+from .promised_types import promise
+
+__all__ = ["build_model"]
+
+Array = np.ndarray[Any, Any]
+
+_KNOWN_BY_US = "aioinfer."
+"""What keys begin with that are not a user's."""
+
+
+def build_model(plain: PlainModel, path: Path | None) -> Model:
+    """Make the model of what was decoded. Raises NotPlainError for what only onnx can judge."""
+    opsets = _opsets(plain.opsets)
+    try:
+        graph = _Builder(plain.graph, opsets[""]).graph()
+        _infer(graph, plain.graph)
+        check_graph(graph)
+    except (ModelError, GraphError) as error:
+        raise NotPlainError(str(error)) from error
+    return Model(
+        graph,
+        {**opsets, "": NEWEST_OPSET},
+        ir_version=NEWEST_IR_VERSION,
+        producer=" ".join(filter(None, plain.producer)),
+        metadata=plain.metadata,
+        path=path,
+    )
+
+
+def _opsets(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
+    opsets: dict[str, int] = {}
+    for name, version in pairs:
+        domain = "" if name == "ai.onnx" else name
+        if opsets.setdefault(domain, version) != version or version < 1:
+            raise NotPlainError("an opset has two versions")
+    if not OLDEST_OPSET <= opsets.get("", 0) <= NEWEST_OPSET or "ai.onnx.ml" in opsets:
+        raise NotPlainError("its opset is for the converter")
+    return opsets
+
+
+class _Builder:
+    """The graph of one model while it is built."""
+
+    def __init__(self, plain: PlainGraph, opset: int) -> None:
+        self._plain, self._opset = plain, opset
+        self._graph = Graph(plain.name)
+        self._scope: dict[str, Value] = {}
+        self._origins = Origins()
+        self._names = {name for node in plain.nodes for name in node.outputs}
+
+    def graph(self) -> Graph:
+        for name, array in self._plain.initializers:
+            self._add_constant(name, array)
+        for name, known in self._plain.inputs:
+            if name not in self._graph.initializers:
+                self._graph.inputs.append(self._define(Value(name, known)))
+        kept = [bool(node.name) and self._origins.claim(node.name) for node in self._plain.nodes]
+        for node, is_kept in zip(self._plain.nodes, kept, strict=True):
+            self._add_node(node, is_kept)
+        names = [name for name, _ in self._plain.outputs]
+        if len(set(names)) < len(names):
+            raise NotPlainError("an output is there twice")
+        self._graph.outputs = [self._value(name) for name in names]
+        return self._graph
+
+    def _define(self, value: Value) -> Value:
+        if not value.name or value.name in self._scope:
+            raise NotPlainError(f"value {value.name!r} is defined twice, or has no name")
+        self._scope[value.name] = value
+        return value
+
+    def _value(self, name: str) -> Value:
+        if name not in self._scope:
+            raise NotPlainError(f"{name!r} is used before it is made, or nothing makes it")
+        return self._scope[name]
+
+    def _add_constant(self, name: str, array: Array) -> None:
+        known = TensorType(DType.of(array.dtype), array.shape)
+        self._graph.add_initializer(self._define(Value(name, known, array)))
+
+    def _add_node(self, plain: PlainNode, is_name_kept: bool) -> None:
+        if plain.domain not in ("", "ai.onnx"):
+            raise NotPlainError(f"{plain.op_type} is of domain {plain.domain}")
+        if any(key.startswith(_KNOWN_BY_US) for key in plain.metadata):
+            raise NotPlainError("it was written by aioinfer, with the names of older nodes")
+        name = plain.name
+        if not is_name_kept:
+            wanted = name or plain.op_type
+            name = self._origins.claim_like(wanted, always_number=not name)
+        while len(plain.outputs) > 1 and not plain.outputs[-1]:
+            plain.outputs.pop()
+        if plain.op_type == "Constant":
+            [output] = plain.outputs
+            self._add_constant(output, constant_array(name, plain.attributes))
+            return
+
+        def add_constant(array: Array) -> str:
+            made = f"{name}/constant"
+            while made in self._names or made in self._scope:
+                made += "_"
+            self._add_constant(made, array)
+            return made
+
+        upgrade(plain, self._opset, add_constant)
+        origin = Origin((name,), plain.metadata)
+        node = Node(
+            plain.op_type,
+            [self._value(used) if used else None for used in plain.inputs],
+            [
+                self._define(Value(made or f"{name}/unused_{index}"))
+                for index, made in enumerate(plain.outputs)
+            ],
+            plain.attributes,
+            name=name,
+            fused_from=origin.fused_from,
+            metadata=origin.metadata,
+        )
+        if find_rule(node) is None:
+            raise NotPlainError(f"the types of {plain.op_type} are for onnx to infer")
+        self._graph.append(node)
+
+
+def _infer(graph: Graph, plain: PlainGraph) -> None:
+    """Infer all types; the file's word counts only for the lengths of outputs that stay open."""
+    if not infer_graph_types(graph):
+        raise NotPlainError("some types are for onnx to infer")
+    declared: Mapping[str, TensorType | None] = dict(plain.outputs)
+    for value in graph.outputs:
+        if value.producer is not None:
+            value.type = promise(value.type, declared[value.name])

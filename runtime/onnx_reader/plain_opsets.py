@@ -1,0 +1,99 @@
+"""Bringing plain nodes to the newest opset by a table, without onnx's converter.
+
+Theory of operation. Between opset 13 and the newest, most operators have only learnt new types, or
+attributes whose default is what they did before: their nodes stay as they are. A few need a small
+change, and have an entry in ``_CHANGES``. What came or changed its meaning later than 13 is in
+``_FROM``, by the opset from which on a node means what it means in the newest. Everything else is
+for onnx's converter.
+
+Source: the change log of ONNX's operators; the tests compare with onnx's schemas and converter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from .plain_proto import NotPlainError, PlainNode
+
+__all__ = ["NEWEST_IR_VERSION", "NEWEST_OPSET", "OLDEST_OPSET", "upgrade"]
+
+OLDEST_OPSET, NEWEST_OPSET = 13, 26
+NEWEST_IR_VERSION = 13
+"""The oldest version of the file format that may hold NEWEST_OPSET."""
+
+AddConstant = Callable[[np.ndarray], str]
+"""Takes a new constant into the graph and gives its name."""
+
+_FROM: Mapping[str, int] = {
+    "Attention": 24,
+    "BatchNormalization": 14,
+    "BitwiseAnd": 18,
+    "BitwiseNot": 18,
+    "BitwiseOr": 18,
+    "BitwiseXor": 18,
+    "CastLike": 15,
+    "Gelu": 20,
+    "GroupNormalization": 21,
+    "HardSwish": 14,
+    "LayerNormalization": 17,
+    "Mish": 18,
+    "RMSNormalization": 23,
+    "RotaryEmbedding": 23,
+    "Swish": 24,
+    "Trilu": 14,
+}
+
+_REDUCTIONS = (
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSumSquare",
+)
+
+
+def upgrade(node: PlainNode, opset: int, add_constant: AddConstant) -> None:
+    """Change a node of this opset into one of the newest.
+
+    ``opset`` is at least OLDEST_OPSET. Raises NotPlainError for what only onnx's converter can do.
+    """
+    change = _changes(opset).get(node.op_type)
+    if change is not None:
+        change(node, add_constant)
+    elif opset < _FROM.get(node.op_type, OLDEST_OPSET):
+        raise NotPlainError(f"{node.op_type} of opset {opset} is for the converter")
+
+
+def _changes(opset: int) -> Mapping[str, Callable[[PlainNode, AddConstant], None]]:
+    return _CHANGES_BEFORE_18 if opset < 18 else {}
+
+
+def _axes_to_input(node: PlainNode, add_constant: AddConstant) -> None:
+    axes = node.attributes.pop("axes", None)
+    if len(node.inputs) != 1:
+        raise NotPlainError(f"{node.op_type} has more than one input")
+    if axes is not None:
+        node.inputs.append(add_constant(_integers(axes)))
+
+
+def _count_outputs(node: PlainNode, _add_constant: AddConstant) -> None:
+    if len(node.inputs) < 2 or not node.inputs[1]:
+        node.attributes["num_outputs"] = len(node.outputs)
+
+
+def _integers(numbers: Sequence[int]) -> np.ndarray:
+    array = np.array(numbers, np.int64)
+    array.flags.writeable = False
+    return array
+
+
+_CHANGES_BEFORE_18: Mapping[str, Callable[[PlainNode, AddConstant], None]] = {
+    **dict.fromkeys(_REDUCTIONS, _axes_to_input),
+    "Split": _count_outputs,
+}

@@ -1,0 +1,87 @@
+"""Reading an ordinary model without onnx, whose import takes longer than reading the model."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import sys
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..graph import Model
+from ..graph.mapped_file import MappedFile
+from ..graph.slabs import Slabs
+from .plain_graph import build_model
+from .plain_proto import NotPlainError, ReadRaw, decode_model
+from .skimming import LARGE_BYTES
+
+__all__ = ["read_plain_bytes", "read_plain_file"]
+
+_log = logging.getLogger("aioinfer")
+
+Array = np.ndarray[Any, Any]
+
+
+def read_plain_file(path: Path, *, is_mapped: bool = False) -> Model | None:
+    """Read a model file; None if it is not plain, is damaged or is not there.
+
+    With ``is_mapped`` large constants stay in the file (``MappedFile``). Where None is given ask
+    onnx: it reads more, and says what is wrong. Blocks; any thread.
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or not status.st_size:
+                return None
+            data = MappedFile.of(file)
+            model = _read(data, _part_reader(file, data if is_mapped else None), path)
+            if model is not None:
+                model.is_mapped = is_mapped
+            return model
+    except OSError:
+        return None
+
+
+def read_plain_bytes(data: bytes) -> Model | None:
+    """Read the bytes of a model file, none of which is kept; as ``read_plain_file``."""
+    slabs = Slabs()
+
+    def read(start: int, end: int) -> Array:
+        part = slabs.empty(end - start)
+        part[:] = np.frombuffer(data, np.uint8, end - start, start)
+        return part
+
+    return _read(data, read, None)
+
+
+def _part_reader(file: FileIO, mapped: MappedFile | None) -> ReadRaw:
+    """Read parts of a file into memory of their own, or leave the large ones where they are."""
+    slabs = Slabs()
+
+    def read(start: int, end: int) -> Array:
+        if mapped is not None and end - start >= LARGE_BYTES:
+            return mapped.part(start, end)
+        part = slabs.empty(end - start)
+        file.seek(start)
+        while start < end:
+            count = file.readinto(part.data[start - end :])
+            if not count:
+                raise NotPlainError("the file has become shorter")
+            start += count
+        return part
+
+    return read
+
+
+def _read(data: bytes | MappedFile, read: ReadRaw, path: Path | None) -> Model | None:
+    if sys.byteorder != "little":
+        return None
+    try:
+        return build_model(decode_model(data, read), path)
+    except NotPlainError as reason:
+        _log.debug("onnx reads %s, because %s", path or "a model given as bytes", reason)
+        return None

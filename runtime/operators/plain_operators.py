@@ -1,0 +1,120 @@
+"""The table of plain operators: those that functions here compute, without onnx.
+
+Theory of operation. Loading onnx takes longer than folding the constants of an ordinary model, and
+most of what is folded is a handful of simple operators. A function stands at its definition::
+
+    @plain("Concat", since=4)
+    def concat(*arrays: Array, axis: int) -> Array: ...
+
+A node's inputs come as positional arguments, its attributes as keywords: the keywords of a function
+are the attributes that it knows, those without a default are required. :func:`find_plain` finds a
+function only for a node that is surely right: of an opset in which the operator means what the
+function computes, with all required attributes and none that is not known. Everything else is left
+to onnx, which either evaluates it or says what is wrong with it.
+
+What a function gives is what onnx.reference gives, to the bit, unless that contradicts ONNX's
+specification; it may be a view of an input.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from ..graph import Node
+
+__all__ = ["Array", "PlainFunction", "find_plain", "plain"]
+
+FAMILIES = ("own_operators", "plain_elementwise", "plain_movement", "plain_reductions")
+"""The modules of this package that register functions; loaded when the first one is asked for."""
+
+Array = np.ndarray[Any, Any]
+
+PlainFunction = Callable[..., Any]
+"""``function(*inputs, **attributes)`` gives one array, list or None, or a tuple of them."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    function: PlainFunction
+    since: int
+    later: Mapping[str, int]
+    accepts: Callable[[Node], bool]
+    takes_output_count: bool
+
+
+_entries: dict[tuple[str, str], _Entry] = {}
+
+
+def plain(
+    op_type: str,
+    *,
+    since: int,
+    domain: str = "",
+    later: Mapping[str, int] | None = None,
+    accepts: Callable[[Node], bool] = lambda node: True,
+    takes_output_count: bool = False,
+) -> Callable[[PlainFunction], PlainFunction]:
+    """Register a function for an operator.
+
+    ``since`` is the opset from which on it is right; ``later`` names the attributes that a later
+    opset brought. A node that ``accepts`` declines is left to onnx. ``takes_output_count`` asks for
+    the number of the node's outputs as the keyword ``output_count``.
+    """
+
+    def register(function: PlainFunction) -> PlainFunction:
+        if (domain, op_type) in _entries:
+            raise ValueError(f"{op_type} has two plain functions")
+        _entries[domain, op_type] = _Entry(
+            function, since, later or {}, accepts, takes_output_count
+        )
+        return function
+
+    return register
+
+
+def find_plain(node: Node, opsets: Mapping[str, int]) -> PlainFunction | None:
+    """Find the function that computes a node, given its attributes as keywords; None: ask onnx.
+
+    A domain that ``opsets`` lacks is taken to be of its newest version.
+    """
+    _load()
+    entry = _entries.get((node.domain, node.op_type))
+    if entry is None:
+        return None
+    version = opsets.get(node.domain)
+    given = node.attributes.keys()
+    required, known = _attribute_names(entry.function)
+    if not required <= given <= known or not entry.accepts(node):
+        return None
+    if version is not None and version < max(
+        (entry.later.get(name, entry.since) for name in given), default=entry.since
+    ):
+        return None
+    if entry.takes_output_count:
+        return functools.partial(entry.function, output_count=len(node.outputs))
+    return entry.function
+
+
+@functools.cache
+def _attribute_names(function: PlainFunction) -> tuple[frozenset[str], frozenset[str]]:
+    """Give the names of the attributes that a function requires, and of all that it knows."""
+    keywords = {
+        parameter.name: parameter.default
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and parameter.name != "output_count"
+    }
+    required = [name for name, default in keywords.items() if default is inspect.Parameter.empty]
+    return frozenset(required), frozenset(keywords)
+
+
+@functools.cache
+def _load() -> None:
+    for family in FAMILIES:
+        import_module(f".{family}", __package__)

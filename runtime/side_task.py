@@ -1,0 +1,141 @@
+"""One task beside the one that needs it, on asyncio and trio, and the bell between the two.
+
+Theory of operation. A generator must not hold a nursery or a task group open over its yields, so
+its helper is a task of its own: a plain one on asyncio, a system task on trio. It takes its errors
+with it; whoever started it cancels it and waits for its end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from .completion import on_trio, until
+
+__all__ = ["Bell", "SideTask", "start_side_task"]
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+_running: set[SideTask] = set()
+"""Loops hold their tasks weakly; these are held until they have ended."""
+
+
+class Bell:
+    """What one task listens to; a ring that nobody heard yet is kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._has_rung = False
+        self._wake: Callable[[], None] | None = None
+
+    def ring(self) -> None:
+        """Wake the task that listens, or let the next one that comes go on; from any thread."""
+        with self._lock:
+            self._has_rung = True
+            wake, self._wake = self._wake, None
+        if wake is not None:
+            wake()
+
+    async def wait(self) -> None:
+        """Suspend until it has rung since the last wait; look at what has changed afterwards."""
+        await until(self._listen, lambda: None)
+        self._has_rung = False
+
+    def _listen(self, wake: Callable[[], None]) -> None:
+        with self._lock:
+            if not self._has_rung:
+                self._wake = wake
+                return
+        wake()
+
+
+class SideTask:
+    """A task that does ``work``, which may be cancelled, and then ``clean_up``, which is not.
+
+    Not thread-safe: all calls come from the loop that it belongs to.
+    """
+
+    def __init__(self, work: Work, clean_up: Work) -> None:
+        self._work, self._clean_up = work, clean_up
+        self._ended = Bell()
+        self._is_working = self._has_ended = self._is_cancelled = False
+        self._error: Exception | None = None
+
+    def cancel(self) -> None:
+        """Have the work end where it waits; the clean-up comes all the same."""
+        if not self._is_cancelled:
+            self._is_cancelled = True
+            if self._is_working:
+                self._interrupt()
+
+    async def wait_until_ended(self) -> None:
+        """Suspend until it has ended, cancelled or not, and raise the error it ended with."""
+        from anyio import CancelScope
+
+        with CancelScope(shield=True):
+            while not self._has_ended:
+                await self._ended.wait()
+        if self._error is not None:
+            raise self._error
+
+    def start(self) -> None:
+        """Begin on the loop of the calling task."""
+        raise AssertionError("a side task knows the loop it runs on")
+
+    def _interrupt(self) -> None:
+        raise AssertionError("a side task knows the loop it runs on")
+
+    async def _run(self) -> None:
+        try:
+            try:
+                if not self._is_cancelled:
+                    self._is_working = True
+                    await self._cancellable()
+            finally:
+                self._is_working = False
+                await self._clean_up()
+        except Exception as error:
+            self._error = error
+        finally:
+            self._has_ended = True
+            _running.discard(self)
+            self._ended.ring()
+
+    async def _cancellable(self) -> None:
+        await self._work()
+
+
+class _AsyncioTask(SideTask):
+    def start(self) -> None:
+        import asyncio
+
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def _interrupt(self) -> None:
+        self._task.cancel()
+
+
+class _TrioTask(SideTask):
+    def start(self) -> None:
+        from contextvars import copy_context
+
+        import trio
+
+        self._scope = trio.CancelScope()
+        trio.lowlevel.spawn_system_task(self._run, context=copy_context())
+
+    def _interrupt(self) -> None:
+        self._scope.cancel()
+
+    async def _cancellable(self) -> None:
+        with self._scope:
+            await self._work()
+
+
+def start_side_task(work: Work, clean_up: Work) -> SideTask:
+    """Start a task on the loop of the calling one, in its context; see SideTask."""
+    task: SideTask = _TrioTask(work, clean_up) if on_trio() else _AsyncioTask(work, clean_up)
+    _running.add(task)
+    task.start()
+    return task

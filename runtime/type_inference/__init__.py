@@ -1,0 +1,18 @@
+"""Types of values, inferred by rules of our own: quick, and without onnx.
+
+What has no rule, or only a rule that cannot tell, is left to onnx's inference, which needs onnx, a
+helper process and some ten milliseconds a call.
+"""
+
+from .inference import has_static_types, infer_graph_types
+from .rules import find_rule, type_rule
+from .shape_content import Lengths, ShapeContent
+
+__all__ = [
+    "Lengths",
+    "ShapeContent",
+    "find_rule",
+    "has_static_types",
+    "infer_graph_types",
+    "type_rule",
+]

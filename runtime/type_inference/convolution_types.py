@@ -1,0 +1,244 @@
+"""Types of convolutions and pools: windows that move over the axes after batch and channels.
+
+Where a window fits every place of an axis (stride 1, as much padding as it reaches over the edges),
+a symbol stays what it is. A window that fits nowhere is a contradiction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..graph import Dim, DType, Node, Shape, TensorType
+from .dims import agree, is_contradiction
+from .operands import Operand, integer, integers, operand
+from .rules import type_rule
+from .shape_content import ShapeContent
+
+_SAME = ("SAME_UPPER", "SAME_LOWER")
+
+
+class _Window(NamedTuple):
+    """Along each axis: how far a window reaches, how it moves, and the padding on both sides."""
+
+    reaches: Sequence[int]
+    strides: Sequence[int]
+    begins: Sequence[int]
+    ends: Sequence[int]
+    keeps_size: bool
+    """Padded so that as many places are left as strides fit into the axis."""
+
+
+def _window(node: Node, count: int, kernel: Sequence[int] | None) -> _Window | None:
+    """Read a window over so many axes; None if its attributes are missing or no window's."""
+    strides = integers(node, "strides", count, 1, least=1)
+    dilations = integers(node, "dilations", count, 1, least=1)
+    pads = integers(node, "pads", 2 * count, 0)
+    padding = node.attributes.get("auto_pad", "NOTSET")
+    if kernel is None or strides is None or dilations is None or pads is None:
+        return None
+    if padding != "NOTSET" and (padding not in (*_SAME, "VALID") or "pads" in node.attributes):
+        return None
+    pairs = zip(kernel, dilations, strict=True)
+    reaches = [(size - 1) * dilation + 1 for size, dilation in pairs]
+    return _Window(reaches, strides, pads[:count], pads[count:], padding in _SAME)
+
+
+def _kernel(node: Node, weights: Shape) -> list[int] | None:
+    """Give the weights' window; None if it is not known or the attribute tells another one."""
+    known = [dim for dim in weights[2:] if isinstance(dim, int) and dim > 0]
+    if "kernel_shape" not in node.attributes:
+        return known if len(known) == len(weights) - 2 else None
+    told = integers(node, "kernel_shape", len(weights) - 2, least=1)
+    return None if told is None or is_contradiction(told, weights[2:]) else told
+
+
+def _positions(length: Dim, axis: int, window: _Window, rounds_up: bool) -> Dim:
+    """Count the places of a window along an axis; not positive where it fits nowhere."""
+    reach, stride = window.reaches[axis], window.strides[axis]
+    begin, end = window.begins[axis], window.ends[axis]
+    if not isinstance(length, int):
+        stays = stride == 1 and (window.keeps_size or begin + end == reach - 1)
+        return length if stays else None
+    if window.keeps_size:
+        return -(-length // stride)
+    room = length + begin + end - reach
+    count = (room + (stride - 1 if rounds_up else 0)) // stride + 1
+    # A last window that starts in the padding after the axis sees nothing of it, and is left out.
+    if rounds_up and (count - 1) * stride >= length + begin:
+        count -= 1
+    return count
+
+
+def _places(lengths: Shape, window: _Window, rounds_up: bool = False) -> Shape | None:
+    found = [_positions(dim, axis, window, rounds_up) for axis, dim in enumerate(lengths)]
+    return _sound(found)
+
+
+def _sound(lengths: Sequence[Dim]) -> Shape | None:
+    return None if any(isinstance(dim, int) and dim < 1 for dim in lengths) else tuple(lengths)
+
+
+def _channels_fit(outer: Dim, inner: Dim, group: int) -> bool:
+    """True if groups of ``inner`` channels may make up ``outer`` ones."""
+    if group < 1 or (isinstance(outer, int) and outer % group):
+        return False
+    return not isinstance(inner, int) or agree(outer, inner * group)
+
+
+def _convolved(node: Node, x: Operand | None, w: Operand | None, bias: int) -> Shape | None:
+    """Give a convolution's shape; ``bias`` is the index of that input."""
+    group = integer(node, "group", 1)
+    if x is None or w is None or group is None or len(x.shape) < 3:
+        return None
+    if len(w.shape) != len(x.shape):
+        return None
+    batch, channels, *lengths = x.shape
+    made = w.shape[0]
+    if not _channels_fit(channels, w.shape[1], group) or not _channels_fit(made, None, group):
+        return None
+    if not _is_bias(operand(node, bias), made):
+        return None
+    window = _window(node, len(lengths), _kernel(node, w.shape))
+    places = None if window is None else _places(tuple(lengths), window)
+    return None if places is None else (batch, made, *places)
+
+
+def _is_bias(bias: Operand | None, channels: Dim) -> bool:
+    return bias is None or (len(bias.shape) == 1 and agree(bias.shape[0], channels))
+
+
+@type_rule("Conv")
+def conv(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(N, C, ...) and (M, C / group, ...) make (N, M, ...)."""
+    x, w = operand(node, 0), operand(node, 1)
+    shape = _convolved(node, x, w, bias=2)
+    if shape is None or x is None or w is None or x.dtype is not w.dtype:
+        return None
+    return [TensorType(x.dtype, shape)]
+
+
+@type_rule("DeformConv")
+def deformable_conv(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """As Conv; its third input tells where each element of the window lies."""
+    x, w = operand(node, 0), operand(node, 1)
+    shape = _convolved(node, x, w, bias=3)
+    if shape is None or x is None or w is None or x.dtype is not w.dtype:
+        return None
+    return [TensorType(x.dtype, shape)] if operand(node, 2) is not None else None
+
+
+@type_rule("ConvInteger")
+def conv_integer(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """As Conv, without a bias; sums are int32."""
+    shape = _convolved(node, operand(node, 0), operand(node, 1), bias=len(node.inputs))
+    return None if shape is None else [TensorType(DType.INT32, shape)]
+
+
+@type_rule("QLinearConv")
+def quantized_conv(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """As Conv, of the element type of the result's zero point."""
+    x, w, zero_point = operand(node, 0), operand(node, 3), operand(node, 7)
+    shape = _convolved(node, x, w, bias=8)
+    if shape is None or x is None or w is None or zero_point is None:
+        return None
+    for given, known in ((operand(node, 2), x), (operand(node, 5), w)):
+        if given is None or given.dtype is not known.dtype:
+            return None
+    return [TensorType(zero_point.dtype, shape)]
+
+
+@type_rule("ConvTranspose")
+def transposed_conv(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(N, C, ...) and (C, M / group, ...) make (N, M, ...)."""
+    x, w, group = operand(node, 0), operand(node, 1), integer(node, "group", 1)
+    if x is None or w is None or x.dtype is not w.dtype or group is None or len(x.shape) < 3:
+        return None
+    if len(w.shape) != len(x.shape) or not agree(x.shape[1], w.shape[0]):
+        return None
+    if not _channels_fit(x.shape[1], None, group):
+        return None
+    made = w.shape[1]
+    if isinstance(made, int):
+        made *= group
+    elif group > 1:
+        made = None
+    window = _window(node, len(x.shape) - 2, _kernel(node, w.shape))
+    if window is None or not _is_bias(operand(node, 2), made):
+        return None
+    lengths = _spread(node, x.shape[2:], window)
+    return None if lengths is None else [TensorType(x.dtype, (x.shape[0], made, *lengths))]
+
+
+def _spread(node: Node, lengths: Shape, window: _Window) -> Shape | None:
+    """Give the lengths that a transposed convolution makes of these."""
+    added = integers(node, "output_padding", len(lengths), 0)
+    if added is None:
+        return None
+    if "output_shape" in node.attributes:
+        told = integers(node, "output_shape", len(lengths), least=1)
+        pairs = zip(told or (), lengths, strict=False)
+        is_smaller = any(isinstance(dim, int) and size < dim for size, dim in pairs)
+        return None if told is None or is_smaller else tuple(told)
+    found: list[Dim] = []
+    for axis, dim in enumerate(lengths):
+        reach, stride = window.reaches[axis], window.strides[axis]
+        removed = window.begins[axis] + window.ends[axis]
+        if window.keeps_size:
+            if reach < stride:  # the specification and onnx's inference tell different lengths
+                return None
+            removed = reach - stride
+        more = reach + added[axis] - removed
+        if isinstance(dim, int):
+            found.append(stride * (dim - 1) + more)
+        else:
+            found.append(dim if stride == more == 1 else None)
+    return _sound(found)
+
+
+@type_rule("AveragePool", "LpPool", "MaxPool")
+def pool(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(N, C, ...) stays so in its first two axes; MaxPool's indices are of the same shape."""
+    x = operand(node, 0)
+    if x is None or len(x.shape) < 3:
+        return None
+    count = len(x.shape) - 2
+    window = _window(node, count, integers(node, "kernel_shape", count, least=1))
+    rounds_up = integer(node, "ceil_mode", 0)
+    if window is None or rounds_up not in (0, 1):
+        return None
+    places = _places(x.shape[2:], window, rounds_up == 1)
+    if places is None:
+        return None
+    shape = (*x.shape[:2], *places)
+    types = [TensorType(x.dtype, shape)]
+    if node.op_type == "MaxPool" and len(node.outputs) > 1:
+        types.append(TensorType(DType.INT64, shape))
+    return types
+
+
+@type_rule("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
+def global_pool(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(N, C, ...) becomes (N, C, 1, ...)."""
+    x = operand(node, 0)
+    if x is None or len(x.shape) < 2:
+        return None
+    return [TensorType(x.dtype, (*x.shape[:2], *(1 for _ in x.shape[2:])))]
+
+
+@type_rule("MaxUnpool")
+def unpool(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """The shape that a MaxPool had before, or the one that the third input tells."""
+    x, places = operand(node, 0), operand(node, 1)
+    if x is None or places is None or len(x.shape) < 3:
+        return None
+    if is_contradiction(x.shape, places.shape):
+        return None
+    if len(node.inputs) > 2 and node.inputs[2] is not None:
+        told = contents.integers(node, 2)
+        fits = told is not None and len(told) == len(x.shape) and min(told) >= 0
+        return [TensorType(x.dtype, tuple(told))] if told is not None and fits else None
+    count = len(x.shape) - 2
+    window = _window(node, count, integers(node, "kernel_shape", count, least=1))
+    lengths = None if window is None else _spread(node, x.shape[2:], window)
+    return None if lengths is None else [TensorType(x.dtype, (*x.shape[:2], *lengths))]

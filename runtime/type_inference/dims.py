@@ -1,0 +1,170 @@
+"""Arithmetic of lengths that may be symbols or open, of axes, and of shapes.
+
+An open length (None) is one that nothing is known of. Two symbols of one name are one length. A
+function gives None where its operands contradict each other; rules give None then, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..graph import Dim, DType, Shape
+
+__all__ = [
+    "agree",
+    "axes_of",
+    "axis_of",
+    "broadcast",
+    "ceil_divide",
+    "divide",
+    "dtype_numbered",
+    "is_contradiction",
+    "merge",
+    "product",
+    "total",
+    "with_dims",
+]
+
+
+def dtype_numbered(number: object) -> DType | None:
+    """Find the element type of an attribute such as Cast's ``to``; None if it names none."""
+    try:
+        return DType(number)
+    except ValueError:
+        return None
+
+
+def axis_of(axis: object, rank: int) -> int | None:
+    """Count an axis from the front; None if the rank has no such axis."""
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        return None
+    return axis + rank if axis < 0 else axis
+
+
+def axes_of(axes: Iterable[object], rank: int) -> list[int] | None:
+    """Count axes from the front, in the order given; None for a wrong one, or one given twice."""
+    found: list[int] = []
+    for axis in axes:
+        place = axis_of(axis, rank)
+        if place is None or place in found:
+            return None
+        found.append(place)
+    return found
+
+
+def with_dims(shape: Shape, axes: Sequence[int], dims: Sequence[Dim]) -> Shape:
+    """Put other lengths at these axes, which count from the front."""
+    changed = list(shape)
+    for axis, dim in zip(axes, dims, strict=True):
+        changed[axis] = dim
+    return tuple(changed)
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    """Multiply lengths: open, unless all are known, one is 0, or all but a symbol are 1."""
+    known, others = 1, []
+    for dim in dims:
+        if isinstance(dim, int):
+            known *= dim
+        else:
+            others.append(dim)
+    if known == 0 or not others:
+        return known
+    return others[0] if known == 1 and len(others) == 1 else None
+
+
+def total(dims: Iterable[Dim]) -> Dim:
+    """Add lengths: open, unless all are known, or all but a symbol are 0."""
+    known, others = 0, []
+    for dim in dims:
+        if isinstance(dim, int):
+            known += dim
+        else:
+            others.append(dim)
+    if not others:
+        return known
+    return others[0] if known == 0 and len(others) == 1 else None
+
+
+def divide(dim: Dim, divisor: int) -> Dim:
+    """Divide a length, rounding down; open for one that is not known. divisor > 0."""
+    if isinstance(dim, int):
+        return dim // divisor
+    return dim if divisor == 1 else None
+
+
+def agree(one: Dim, other: Dim) -> bool:
+    """False for two lengths that are known and differ."""
+    return one == other or not isinstance(one, int) or not isinstance(other, int)
+
+
+def is_contradiction(one: Sequence[Dim], other: Sequence[Dim]) -> bool:
+    """True for shapes that cannot be the same: other ranks, or other known lengths."""
+    return len(one) != len(other) or not all(map(agree, one, other))
+
+
+def merge(one: Shape, other: Shape) -> Shape | None:
+    """Join what is known of one shape; a length counts more than a symbol, the first of two.
+
+    None: they contradict each other.
+    """
+    if one == other:
+        return one
+    if is_contradiction(one, other):
+        return None
+    return tuple(
+        b if a is None or (isinstance(b, int) and not isinstance(a, int)) else a
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def broadcast(shapes: Iterable[Shape]) -> Shape | None:
+    """Broadcast shapes as numpy does; None: they contradict each other.
+
+    1 gives way, and a length other than 1 counts more than a symbol. Two different symbols, or a
+    symbol and an open length, leave a length open. No shapes give a scalar's.
+    """
+    result: Shape = ()
+    for shape in shapes:
+        if shape == result or not shape:
+            continue
+        if not result:
+            result = shape
+            continue
+        joined = _broadcast_two(result, shape)
+        if joined is None:
+            return None
+        result = joined
+    return result
+
+
+def spreads_over(part: Sequence[Dim], whole: Sequence[Dim]) -> bool:
+    """True if a tensor of the one shape may be repeated to fill the other, and it stays that."""
+    if len(part) > len(whole):
+        return False
+    pairs = zip(reversed(part), reversed(whole), strict=False)
+    return all(dim == 1 or agree(dim, other) for dim, other in pairs)
+
+
+def _broadcast_two(one: Shape, other: Shape) -> Shape | None:
+    if len(one) < len(other):
+        one, other = other, one
+    lead = len(one) - len(other)
+    dims: list[Dim] = list(one[:lead])
+    for a, b in zip(one[lead:], other, strict=True):
+        if a == b or b == 1:
+            dims.append(a)
+        elif a == 1:
+            dims.append(b)
+        elif isinstance(a, int):
+            if isinstance(b, int):
+                return None
+            dims.append(a)
+        else:
+            dims.append(b if isinstance(b, int) else None)
+    return tuple(dims)
+
+
+def ceil_divide(count: int, divisor: int) -> int:
+    """Divide, rounding up."""
+    return -(-count // divisor)

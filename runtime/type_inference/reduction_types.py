@@ -1,0 +1,47 @@
+"""Types of what reduces axes to one element each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..graph import Dim, DType, Node, Shape, TensorType
+from .dims import axes_of, axis_of
+from .operands import integer, operand
+from .rules import type_rule
+from .shape_content import ShapeContent
+
+Types = Sequence[TensorType] | None
+
+
+@type_rule(
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+    "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
+)  # fmt: skip
+def _reduce(node: Node, contents: ShapeContent) -> Types:
+    x = operand(node, 0)
+    given = [] if operand(node, 1) is None else contents.integers(node, 1)
+    is_noop, keepdims = integer(node, "noop_with_empty_axes", 0), integer(node, "keepdims", 1)
+    if x is None or given is None or is_noop is None or keepdims is None:
+        return None
+    if not given and is_noop:
+        return (TensorType(x.dtype, x.shape),)
+    axes = axes_of(given, len(x.shape)) if given else list(range(len(x.shape)))
+    return None if axes is None else (TensorType(x.dtype, _reduced(x.shape, axes, keepdims)),)
+
+
+@type_rule("ArgMax", "ArgMin")
+def _place_of_extreme(node: Node, contents: ShapeContent) -> Types:
+    x = operand(node, 0)
+    axis = None if x is None else axis_of(node.attributes.get("axis", 0), len(x.shape))
+    keepdims = integer(node, "keepdims", 1)
+    if x is None or axis is None or keepdims is None:
+        return None
+    return (TensorType(DType.INT64, _reduced(x.shape, [axis], keepdims)),)
+
+
+def _reduced(shape: Shape, axes: Sequence[int], keepdims: int) -> Shape:
+    one: tuple[Dim, ...] = (1,) if keepdims else ()
+    dims: Shape = ()
+    for axis, dim in enumerate(shape):
+        dims += one if axis in axes else (dim,)
+    return dims

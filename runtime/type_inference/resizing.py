@@ -1,0 +1,43 @@
+"""The lengths that a Resize gives its output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..graph import Dim, Shape
+
+__all__ = ["resized_by_scales", "resized_to_sizes"]
+
+
+def resized_by_scales(dims: Shape, scales: Sequence[float]) -> Shape:
+    """Multiply each length by its scale, in float32, and round down."""
+    return tuple(map(_scaled, dims, scales))
+
+
+def _scaled(dim: Dim, scale: float) -> Dim:
+    if isinstance(dim, int):
+        return math.floor(np.float32(dim) * np.float32(scale))
+    return dim if scale == 1 else None
+
+
+def resized_to_sizes(dims: Shape, sizes: Shape, policy: str) -> Shape | None:
+    """Give the sizes, or those that keep the proportions; None for a policy that ONNX lacks.
+
+    "not_larger" and "not_smaller" scale all lengths by the least and the greatest of the factors
+    that the sizes stand for, and round halves up.
+    """
+    if policy == "stretch":
+        return sizes
+    if policy not in ("not_larger", "not_smaller"):
+        return None
+    factors, known = [], []
+    for dim, size in zip(dims, sizes, strict=True):
+        if not isinstance(dim, int) or not isinstance(size, int) or dim == 0:
+            return (None,) * len(dims)
+        known.append(dim)
+        factors.append(np.float32(size) / np.float32(dim))
+    factor = min(factors) if policy == "not_larger" else max(factors)
+    return tuple(math.floor(float(np.float32(dim) * factor) + 0.5) for dim in known)

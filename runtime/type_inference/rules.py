@@ -1,0 +1,69 @@
+"""Type rules: what types the outputs of one node have, by operator.
+
+A rule stands at its definition::
+
+    @type_rule("Relu", "Sigmoid")
+    def like_first_input(node, contents): ...
+
+It is called with a node whose inputs all have tensor types of known rank, and with what is known
+of the content of small integer tensors. It gives one type for each output, or None where it cannot
+tell, or where the node contradicts itself: onnx is asked then, and knows more or says what is
+wrong. Rules are those of the newest opset. They are pure.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from ..graph import Node, TensorType
+from .shape_content import ShapeContent
+
+__all__ = ["TypeRule", "find_rule", "type_rule"]
+
+FAMILIES = (
+    "attention_types",
+    "convolution_types",
+    "elementwise_types",
+    "indexing_types",
+    "movement_types",
+    "normalization_types",
+    "product_types",
+    "quantization_types",
+    "random_types",
+    "recurrent_types",
+    "reduction_types",
+    "sampling_types",
+    "shape_types",
+)
+"""The modules of this package that register rules; loaded when the first one is asked for."""
+
+TypeRule = Callable[[Node, ShapeContent], Sequence[TensorType] | None]
+
+_rules: dict[tuple[str, str], TypeRule] = {}
+
+
+def find_rule(node: Node) -> TypeRule | None:
+    """Find the rule of a node's operator; None if there is none."""
+    _load()
+    return _rules.get((node.domain, node.op_type))
+
+
+@functools.cache
+def _load() -> None:
+    for family in FAMILIES:
+        import_module(f".{family}", __package__)
+
+
+def type_rule(*op_types: str, domain: str = "") -> Callable[[TypeRule], TypeRule]:
+    """Register a function as the rule of these operators; backends may, for domains of theirs."""
+
+    def register(rule: TypeRule) -> TypeRule:
+        for op_type in op_types:
+            if (domain, op_type) in _rules:
+                raise ValueError(f"{op_type} has two type rules")
+            _rules[domain, op_type] = rule
+        return rule
+
+    return register

@@ -1,0 +1,48 @@
+"""Types of what looks into images at places that another input tells: grids and regions."""
+
+from __future__ import annotations
+
+from ..graph import Node, TensorType
+from .dims import agree, merge
+from .operands import integer, integers, operand
+from .rules import type_rule
+from .shape_content import ShapeContent
+
+
+@type_rule("GridSample")
+def grid_sample(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(N, C, ...) with a place for each axis at (N, ..., axes) make (N, C, ...) of the grid."""
+    x, grid = operand(node, 0), operand(node, 1)
+    if x is None or grid is None or len(x.shape) < 3 or len(grid.shape) != len(x.shape):
+        return None
+    batch = merge(x.shape[:1], grid.shape[:1])
+    if batch is None or not agree(grid.shape[-1], len(x.shape) - 2):
+        return None
+    return [TensorType(x.dtype, (*batch, x.shape[1], *grid.shape[1:-1]))]
+
+
+@type_rule("RoiAlign")
+def align_regions(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(N, C, H, W), regions (R, 4) and the batch of each (R) make (R, C, height, width)."""
+    x, regions, batches = operand(node, 0), operand(node, 1), operand(node, 2)
+    height, width = integer(node, "output_height", 1), integer(node, "output_width", 1)
+    if x is None or regions is None or batches is None or height is None or width is None:
+        return None
+    if len(x.shape) != 4 or len(regions.shape) != 2 or not agree(regions.shape[1], 4):
+        return None
+    count = merge(regions.shape[:1], batches.shape)
+    if count is None or min(height, width) < 1:
+        return None
+    return [TensorType(x.dtype, (*count, x.shape[1], height, width))]
+
+
+@type_rule("MaxRoiPool")
+def pool_regions(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(N, C, H, W) and regions with the batch of each (R, 5) make (R, C, height, width)."""
+    x, regions = operand(node, 0), operand(node, 1)
+    size = integers(node, "pooled_shape", 2, least=1)
+    if x is None or regions is None or size is None:
+        return None
+    if len(x.shape) != 4 or len(regions.shape) != 2 or not agree(regions.shape[1], 5):
+        return None
+    return [TensorType(x.dtype, (regions.shape[0], x.shape[1], *size))]

@@ -1,0 +1,75 @@
+"""Weights of networks on CPU that are loaded from a file: held once, whatever shapes come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import aioinfer
+from aioinfer.runtime.graph.mapped_file import is_mapped
+
+WIDTH = 128
+CHANCE = np.random.default_rng(0)
+WEIGHTS = CHANCE.standard_normal((WIDTH, WIDTH)).astype(np.float32)
+TABLE = CHANCE.standard_normal((1000, WIDTH)).astype(np.float32)
+
+
+@pytest.fixture(params=[0, 1, 2, 3], ids="offset {}".format)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A model whose tensors lie at any address: its name is longer and longer."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Gather", ["table", "ids"], ["rows"], "gather"),
+            helper.make_node("MatMul", ["rows", "w"], ["y"], "product"),
+        ],
+        "g" * (1 + request.param),
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", WIDTH])],
+        [numpy_helper.from_array(WEIGHTS, "w"), numpy_helper.from_array(TABLE, "table")],
+    )
+    opset = helper.make_opsetid("", 21)
+    file = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=10), file)
+    return file
+
+
+def _infer(network: aioinfer.ExecutableNetwork, ids: list[int]) -> np.ndarray:
+    results: dict[str, Any] = network.create_infer_request().infer_sync(np.array(ids))
+    return np.asarray(results["y"])
+
+
+@pytest.mark.parametrize("device", ["CPU", "AUTO:CPU"])
+def test_any_shape_and_any_address_gives_the_right_answer(
+    core: aioinfer.Core, path: Path, device: str
+) -> None:
+    with core.load_network(path, device) as network:
+        for ids in ([1], [5, 999, 0], list(range(40))):
+            np.testing.assert_allclose(_infer(network, ids), TABLE[ids] @ WEIGHTS, rtol=1e-3)
+
+
+def test_a_model_that_is_read_for_the_caller_is_his_own(core: aioinfer.Core, path: Path) -> None:
+    model = core.read_model(path)
+    assert not model.is_mapped
+    for value in model.graph.initializers.values():
+        assert value.constant is not None
+        assert not is_mapped(value.constant)
+
+
+def test_what_plans_use_lies_in_memory_of_their_own(core: aioinfer.Core, path: Path) -> None:
+    with core.load_network(path, "CPU") as network:
+        _infer(network, [1, 2])
+        plan = network._compiler.latest  # type: ignore[attr-defined]
+        buffers = [
+            operand.buffer.array
+            for step in plan.steps
+            for operand in getattr(step, "operands", ())
+            if operand.buffer.array is not None
+        ]
+        assert buffers
+        assert all(not is_mapped(array) for array in buffers)
+        assert all(array.ctypes.data % 4 == 0 for array in buffers)

@@ -1,0 +1,56 @@
+"""Rules read nodes of files that nobody has checked: whatever they find, they say None or types."""
+
+import random
+
+import numpy as np
+import onnx
+import pytest
+
+from aioinfer.runtime.graph import DType, Node, TensorType, Value
+from aioinfer.runtime.type_inference import ShapeContent, find_rule
+
+ODD = [0, -1, 1 << 40, 1.5, "x", b"x", [], [0], [-1, -1], [1, 1], [1.5, 2.0], ["x"], [[1]], None]
+DIMS = [0, 1, 2, 3, 6, "n", None]
+DTYPES = [DType.FLOAT32, DType.INT64, DType.UINT8, DType.STRING]
+SCHEMAS = {
+    schema.name: schema
+    for schema in sorted(onnx.defs.get_all_schemas(), key=lambda schema: schema.name)
+    if not schema.domain and find_rule(Node(schema.name, (), (), name="node")) is not None
+}
+
+
+def odd_value(chance: random.Random, name: str) -> Value | None:
+    if chance.random() < 0.1:
+        return None
+    shape = tuple(chance.choice(DIMS) for _ in range(chance.choice([0, 1, 1, 2, 3, 4, 4])))
+    value = Value(name, TensorType(chance.choice(DTYPES), shape))
+    if len(shape) < 2 and not any(dim is None or isinstance(dim, str) for dim in shape):
+        content = [chance.choice([-9, -1, 0, 1, 2, 3, 1 << 40]) for _ in range(sum(shape) or 1)]
+        array = np.array(content)[: shape[0]] if shape else np.array(content[0])
+        value = Value(name, TensorType(DType.INT64, array.shape), array)
+    return value
+
+
+@pytest.mark.parametrize("op_type", SCHEMAS)
+def test_no_node_makes_a_rule_raise(op_type: str) -> None:
+    chance = random.Random(op_type)
+    schema = SCHEMAS[op_type]
+    for _ in range(100):
+        most = min(schema.max_input, 4)
+        count = chance.choice([most, most, most, chance.randint(0, most)])
+        inputs = [odd_value(chance, f"in{index}") for index in range(count)]
+        attributes = {
+            name: chance.choice(ODD) for name in sorted(schema.attributes) if chance.random() < 0.4
+        }
+        node = Node(op_type, inputs, [Value("out")], attributes, name="node")
+        rule = find_rule(node)
+        assert rule is not None
+        types = rule(node, ShapeContent())
+        assert types is None or all(is_sound(found) for found in types), (inputs, attributes)
+
+
+def is_sound(found: object) -> bool:
+    """True for a tensor type without negative lengths."""
+    if not isinstance(found, TensorType) or found.shape is None:
+        return False
+    return all(dim is None or isinstance(dim, str) or dim >= 0 for dim in found.shape)
