@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["page_data", "trace_page"]
 
-SCRIPTS = ("numbers.js", "timeline.js", "panels.js", "main.js")
+SCRIPTS = ("numbers.js", "drawing.js", "timeline.js", "panels.js", "main.js")  # in this order
 
 PAGE = """\
 <!DOCTYPE html>

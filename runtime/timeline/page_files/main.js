@@ -206,8 +206,8 @@ class Page {
   followLink() {
     const asked = new URLSearchParams(location.hash.slice(1));
     const run = asked.has("request") ? findRun(asked.get("request")) : -1;
-    this.select(run >= 0 ? run : trace.slowest, false);
     const [start, end] = [Number(asked.get("from")), Number(asked.get("to"))];
+    this.select(run >= 0 ? run : trace.slowest, !(end > start));
     if (end > start) this.show(start * 1e3, end * 1e3);
   }
 

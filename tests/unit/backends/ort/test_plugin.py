@@ -121,6 +121,7 @@ def test_streams_call_one_session_and_share_its_threads(
         options = network.session.get_session_options()  # type: ignore[attr-defined]
         assert options.intra_op_num_threads == pool
         assert network.optimal_request_count == slots
+        assert network.get_config("NUM_STREAMS") == slots // 2
 
 
 def test_options_reach_the_session(core: aioinfer.Core) -> None:
