@@ -9,6 +9,7 @@ import numpy as np
 from ...executors import NOW, ImmediateExecutor, Lane, Ready, StreamsConfig
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.graph import Graph, Model, copy_graph, is_static
+from ...runtime.output_pool import OutputPool
 from ...runtime.pipeline import Stage
 from ...runtime.plan_cache import PendingPlan
 from ...runtime.plugin import CoreHandle
@@ -75,8 +76,10 @@ class CpuNetwork(ExecutableNetwork):
             self.only_plan is not None and self.only_plan.thread_count == 1
         )
         """True if no run opens a team of threads, so that any thread may compute it."""
+        slot_count = 2 * streams.stream_count
+        self.pool = OutputPool(most_free=slot_count)
         # One run computes on each stream, and one more is bound and ready to follow it.
-        self._provide_slots([_CpuSlot(self) for _ in range(2 * streams.stream_count)])
+        self._provide_slots([_CpuSlot(self) for _ in range(slot_count)])
 
     def _has_one_plan(self, plans: Sequence[Plan]) -> bool:
         return len(plans) == 1 and all(is_static(port.shape) for port in self.inputs)
@@ -167,7 +170,8 @@ class _CpuSlot(Slot):
         self.stop.raise_if_set()
         names = network.output_names
         inputs = input_arrays(network.input_names, bindings.inputs)
-        outputs = output_arrays(names, plan.output_forms, bindings.bound, inputs)
+        empty = network.pool.empty if plan.has_large_outputs else np.empty
+        outputs = output_arrays(names, plan.output_forms, bindings.bound, inputs, empty)
         buffers = (*inputs, *outputs)
         if not network.has_buffers:
             buffers = tuple([as_buffer(array) for array in buffers])

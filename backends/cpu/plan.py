@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.graph import Graph
+from ...runtime.output_pool import POOLED_BYTES
 from .onednn import Engine, Primitive
 from .operand import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
@@ -121,6 +123,12 @@ class Plan:
     def output_forms(self) -> tuple[Form, ...]:
         """What each output's array is like, in order."""
         return tuple((operand.shape, operand.dtype.numpy) for operand in self.outputs)
+
+    @functools.cached_property
+    def has_large_outputs(self) -> bool:
+        """True if it pays to take an output's memory from a pool."""
+        sizes = (math.prod(shape) * dtype.itemsize for shape, dtype in self.output_forms)
+        return any(size_bytes >= POOLED_BYTES for size_bytes in sizes)
 
     def pack(self) -> None:
         """Pack the weights that no other plan has packed yet; on a stream's own thread."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,20 +43,21 @@ def output_arrays(
     forms: Sequence[Form],
     bound: Mapping[str, Array],
     inputs: Sequence[Array],
+    empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty,
 ) -> list[Array]:
     """Choose where each output is written: to what the caller bound to it, or to a new array.
 
     Outputs are written while inputs are still read, so bound memory that overlaps another array of
     the run is left alone; what was made is copied there afterwards, by who hands over the results.
-    ``forms`` are the outputs' shapes and types.
+    ``forms`` are the outputs' shapes and types; ``empty`` makes new arrays.
     """
     if not bound:
-        return [np.empty(shape, dtype) for shape, dtype in forms]
+        return [empty(shape, dtype) for shape, dtype in forms]
     chosen: list[Array] = []
     for name, form in zip(names, forms, strict=True):
         memory = bound.get(name)
         if memory is None or not _fits(memory, form, (*inputs, *chosen)):
-            memory = np.empty(*form)
+            memory = empty(*form)
         chosen.append(memory)
     return chosen
 
