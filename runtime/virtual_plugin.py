@@ -191,11 +191,15 @@ class VirtualPlugin(Plugin):
     def _refuse_key_of_devices(self, key: str) -> None:
         """Tell where a key of single devices belongs."""
         declared = {item.key for item in (*self.standard_properties, *self.properties)}
-        if key in declared or key not in {item.key for item in STANDARD_PROPERTIES}:
+        kinds = [name for name in self.core.plugin_names if name != self.name]
+        owner = next((name for name in kinds if str(key).startswith(f"{name}_")), None)
+        is_standard = key in {item.key for item in STANDARD_PROPERTIES}
+        if key in declared or not (is_standard or owner):
             return
+        who = "each of its devices has one; give it to them" if is_standard else f"it is {owner}'s"
         raise PropertyError(
-            f"{self.name} has no {key} of its own, each of its devices has one; give it to them: "
-            f"{{'{DEVICE_PROPERTIES.key}': {{'CPU': {{'{key}': ...}}}}}}",
+            f"{self.name} has no {key} of its own, {who}: "
+            f"{{'{DEVICE_PROPERTIES.key}': {{'{owner or 'CPU'}': {{'{key}': ...}}}}}}",
             key,
             self.name,
         )

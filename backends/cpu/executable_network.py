@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,8 @@ from .run_arrays import as_buffer, has_buffer, input_arrays, output_arrays
 
 __all__ = ["CpuNetwork"]
 
+Array = np.ndarray[Any, Any]
+
 
 class CpuNetwork(ExecutableNetwork):
     """A model compiled for the CPU."""
@@ -50,8 +54,7 @@ class CpuNetwork(ExecutableNetwork):
         self._model, self._compiler = model, compiler
         self.input_names = tuple(port.name for port in self.inputs)
         self.output_names = tuple(port.name for port in self.outputs)
-        self.has_buffers = all(has_buffer(port.dtype) for port in (*self.inputs, *self.outputs))
-        """True if a native call can read and write what callers give and get as it is."""
+        self._has_buffers = all(has_buffer(port.dtype) for port in (*self.inputs, *self.outputs))
         self._runner = runner(compiler.engine)
         self._streams = core.executors.acquire(streams)
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
@@ -80,6 +83,10 @@ class CpuNetwork(ExecutableNetwork):
         self.pool = OutputPool(most_free=slot_count)
         # One run computes on each stream, and one more is bound and ready to follow it.
         self._provide_slots([_CpuSlot(self) for _ in range(slot_count)])
+        plan, route = self.only_plan, self.inline_route
+        if plan is not None and route is not None:
+            compute = partial(self._infer_alone, plan)
+            route.shorten(Stage("compute", self._streams, _in_a_slot, lambda: plan.id), compute)
 
     def _has_one_plan(self, plans: Sequence[Plan]) -> bool:
         return len(plans) == 1 and all(is_static(port.shape) for port in self.inputs)
@@ -103,7 +110,7 @@ class CpuNetwork(ExecutableNetwork):
         """Return a copy of the graph that is executed: of the latest plan, fused nodes and all.
 
         The metadata of its nodes says ``implementation``, ``layout``, ``precision`` and
-        ``subgraph``. Without a plan yet, it is the graph that plans will be made of.
+        ``subgraph_id``. Without a plan yet, it is the graph that plans will be made of.
         """
         plan = self._compiler.latest
         return copy_graph(self._model.graph) if plan is None else described_graph(plan)
@@ -113,7 +120,24 @@ class CpuNetwork(ExecutableNetwork):
         plan = self._compiler.latest
         return {} if plan is None else node_facts(plan)
 
+    def _infer_alone(self, plan: Plan, given: dict[str, Any], lane: Lane) -> dict[str, Any]:
+        """Compute a run that has no slot; as ``_CpuSlot._compute``."""
+        program = self._programs.program(plan, lane)
+        inputs = input_arrays(self.input_names, given)
+        empty = self.pool.empty if plan.has_large_outputs else np.empty
+        outputs = [empty(shape, dtype) for shape, dtype in plan.output_forms]
+        program.run(self.buffers(inputs, outputs))
+        return dict(zip(self.output_names, outputs, strict=True))
+
+    def buffers(self, inputs: list[Array], outputs: list[Array]) -> tuple[Array, ...]:
+        """List what a program reads and writes, in types that it can."""
+        if self._has_buffers:
+            return (*inputs, *outputs)
+        return tuple([as_buffer(array) for array in (*inputs, *outputs)])
+
     def _release_device(self) -> None:
+        if self.inline_route is not None:
+            self.inline_route.wait_until_over()
         self._core.executors.release(self._streams)
         self._core.executors.release(self._compile_executor)
         self._programs.clear()
@@ -141,6 +165,10 @@ class CpuNetwork(ExecutableNetwork):
             ),
             Metric("ARENA_BYTES", lambda _: self._programs.arena_bytes, "Memory of all streams."),
         ]
+
+
+def _in_a_slot(_lane: Lane) -> Ready:
+    raise AssertionError("this stage only names what runs without a slot do")
 
 
 class _CpuSlot(Slot):
@@ -172,9 +200,7 @@ class _CpuSlot(Slot):
         inputs = input_arrays(network.input_names, bindings.inputs)
         empty = network.pool.empty if plan.has_large_outputs else np.empty
         outputs = output_arrays(names, plan.output_forms, bindings.bound, inputs, empty)
-        buffers = (*inputs, *outputs)
-        if not network.has_buffers:
-            buffers = tuple([as_buffer(array) for array in buffers])
+        buffers = network.buffers(inputs, outputs)
         if bindings.profile is None:
             program.run(buffers)
         else:

@@ -47,7 +47,7 @@ def _facts_of(node: Node, plan: Plan, implementations: Mapping[str, None]) -> No
 def described_graph(plan: Plan) -> Graph:
     """Copy the plan's graph; the metadata of each node says what the plan has made of it.
 
-    Keys: ``implementation``, ``layout``, ``precision`` and ``subgraph``, the id of the plan.
+    Keys: ``implementation``, ``layout``, ``precision`` and ``subgraph_id``, the id of the plan.
     """
     facts = node_facts(plan)
     copied = copy_graph(plan.graph)
@@ -57,6 +57,6 @@ def described_graph(plan: Plan) -> Graph:
             implementation=found.implementation,
             layout=found.layout,
             precision=found.precision,
-            subgraph=plan.id,
+            subgraph_id=plan.id,
         )
     return copied

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ....runtime.passes import Pass
+from ....runtime.passes.batch_normalization_folding import BatchNormalizationFolding
+from ....runtime.passes.pad_folding import PadFolding
+from ....runtime.passes.scale_shift_folding import ScaleShiftFolding
+from ....runtime.passes.transpose_elimination import TransposeElimination
 from . import fused_types as fused_types
 from .activation_fusion import ActivationFusion
 from .attention_fusion import AttentionFusion
-from .batch_normalization_folding import BatchNormalizationFolding
 from .batch_normalization_scaling import BatchNormalizationScaling
 from .constant_cache import ConstantCache
 from .eltwise_chain_fusion import EltwiseChainFusion
 from .epilogue_fusion import EpilogueFusion
 from .flat_gemm_fusion import FlatGemmFusion
 from .layer_normalization_fusion import LayerNormalizationFusion
-from .pad_folding import PadFolding
-from .scale_shift_folding import ScaleShiftFolding
 from .shared_input_fusion import SharedInputFusion
-from .transpose_elimination import TransposeElimination
 
 __all__ = ["PASS_NAMES", "plan_passes", "shapeless_passes", "shared_passes"]
 

@@ -8,12 +8,9 @@ from dataclasses import dataclass
 
 from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass
-from ..post_ops import PostOp
-from .elementwise_steps import steps_of
-from .matching import (
+from ....runtime.passes.matching import (
     are_float32,
     commuted,
-    fuse,
     input_at,
     is_closed,
     is_near,
@@ -21,6 +18,9 @@ from .matching import (
     made_by,
     rank_of,
 )
+from ..post_ops import PostOp
+from .elementwise_steps import steps_of
+from .fusing import fuse
 from .products import Product, product_of
 
 __all__ = ["ActivationFusion"]

@@ -8,8 +8,14 @@ import numpy as np
 
 from ....runtime.graph import DType, Node, TensorType, Value
 from ....runtime.passes import GraphPatch
+from ....runtime.passes.matching import (
+    are_float32,
+    does_broadcast,
+    dtype_of,
+    input_at,
+    static_shape,
+)
 from ..post_ops import CPU_DOMAIN
-from .matching import are_float32, does_broadcast, dtype_of, input_at, static_shape
 
 __all__ = ["CausalMasks", "convert_attention"]
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
+from ....runtime.passes.matching import dtype_of, is_standard, static_shape
 from ..post_ops import CPU_DOMAIN
 from .attention_conversion import CausalMasks, convert_attention
 from .attention_match import AttentionMatch, find_removable, match_attention
 from .attention_scores import MaskStep, mask_shape
-from .matching import dtype_of, is_standard, static_shape
 
 __all__ = ["AttentionFusion"]
 

@@ -7,9 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ....runtime.graph import Graph, Node, Value
+from ....runtime.passes.matching import (
+    are_float32,
+    does_broadcast,
+    is_standard,
+    only_user,
+    scalar_of,
+    static_shape,
+)
 from .attention_scores import Scores, mask_shape, match_scores
 from .head_layout import Columns, HeadLayout, find_columns
-from .matching import are_float32, does_broadcast, is_standard, only_user, scalar_of, static_shape
 from .strided_view import StridedView, apply_node
 
 __all__ = ["AttentionMatch", "find_removable", "match_attention"]

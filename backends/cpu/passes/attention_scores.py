@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ....runtime.graph import Graph, Node, Value
+from ....runtime.passes.matching import are_float32, commuted, is_standard, scalar_of, static_shape
 from .head_layout import scalar_factor
-from .matching import are_float32, commuted, is_standard, scalar_of, static_shape
 
 __all__ = ["MaskStep", "Scores", "mask_shape", "match_scores"]
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass
-from .batch_normalization_folding import affine_of, is_inference
+from ....runtime.passes.batch_normalization_folding import affine_of, is_inference
+from ....runtime.passes.matching import are_float32, input_at, rank_of
+from ....runtime.passes.weight_folding import Affine
 from .constant_cache import ConstantCache
-from .matching import are_float32, input_at, rank_of
-from .weight_folding import Affine
 
 __all__ = ["BatchNormalizationScaling"]
 

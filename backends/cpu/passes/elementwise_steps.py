@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ....runtime.graph import Node, Value
+from ....runtime.passes.matching import are_float32, input_at, rank_of, scalar_of
 from ..post_ops import CPU_DOMAIN, PostOp, parse_post_ops
-from .matching import are_float32, input_at, rank_of, scalar_of
 
 __all__ = ["MAX_POST_OPS", "Steps", "joined", "steps_of"]
 

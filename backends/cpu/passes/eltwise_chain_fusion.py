@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
+from ....runtime.passes.matching import only_user, static_shape
 from .elementwise_steps import MAX_POST_OPS, Steps, steps_of
-from .matching import fuse, only_user, static_shape
+from .fusing import fuse
 
 __all__ = ["EltwiseChainFusion"]
 

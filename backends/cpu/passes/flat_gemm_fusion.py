@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
-from .matching import input_at, is_standard, made_by, only_user, static_shape
+from ....runtime.passes.matching import input_at, is_standard, made_by, only_user, static_shape
 
 __all__ = ["FlatGemmFusion"]
 

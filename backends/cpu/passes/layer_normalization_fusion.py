@@ -9,11 +9,9 @@ import numpy as np
 
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass
-from .constant_cache import ConstantCache
-from .matching import (
+from ....runtime.passes.matching import (
     are_float32,
     commuted,
-    fuse,
     input_at,
     integers_of,
     is_closed,
@@ -24,6 +22,8 @@ from .matching import (
     scalar_of,
     static_shape,
 )
+from .constant_cache import ConstantCache
+from .fusing import fuse
 
 __all__ = ["LayerNormalizationFusion"]
 

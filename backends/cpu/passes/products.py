@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ....runtime.graph import Node, Value
-from .matching import is_scalar, is_standard, scalar_of
+from ....runtime.passes.matching import is_scalar, is_standard, scalar_of
 
 __all__ = ["Product", "product_of"]
 

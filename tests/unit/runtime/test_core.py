@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -205,6 +206,14 @@ def test_settings_for_all_devices_are_defaults(toy: aioinfer.Core) -> None:
     assert toy.get_config("REFERENCE", "NUM_STREAMS") == 3
     with pytest.raises(PropertyError, match="HETERO has no NUM_STREAMS of its own"):
         toy.get_config("HETERO", "NUM_STREAMS")
+
+
+def test_a_key_of_one_kind_of_device_is_sent_to_it(toy: aioinfer.Core) -> None:
+    hint = "{'DEVICE_PROPERTIES': {'CPU': {'CPU_DISABLED_PASSES': ...}}}"
+    with pytest.raises(PropertyError, match=re.escape(hint)):
+        toy.set_config("HETERO", {"CPU_DISABLED_PASSES": "attention fusion"})
+    with pytest.raises(PropertyError, match="HETERO has no property 'HETERO_SPEED'"):
+        toy.set_config("HETERO", {"HETERO_SPEED": 1})
 
 
 @pytest.mark.parametrize(

@@ -398,7 +398,7 @@ def test_the_graph_shows_fused_nodes_and_what_became_of_them(network: Any) -> No
     graph = network.runtime_graph()
     origins = [set(item.fused_from) for item in graph.nodes]
     assert {"product", "act"} in origins
-    ids = {item.metadata["subgraph"] for item in graph.nodes}
+    ids = {item.metadata["subgraph_id"] for item in graph.nodes}
     assert len(ids) == 1
     facts = network.node_implementations()
     assert list(facts) == [item.name for item in graph.nodes]
@@ -469,7 +469,7 @@ async def test_runs_stay_on_their_callers_thread_only_where_no_team_is_needed(
 async def test_spans_and_graphs_name_the_same_subgraph(core: Core) -> None:
     with core.load_network(model(), "CPU") as network:
         await network.infer({"x": X})
-        (node_id,) = {item.metadata["subgraph"] for item in network.runtime_graph().nodes}
+        (node_id,) = {item.metadata["subgraph_id"] for item in network.runtime_graph().nodes}
         spans = [span for span in network.trace() if span.stage == "compute"]
         assert {span.subgraph for span in spans} == {node_id}
     with core.load_network(model(dynamic=True), "CPU") as network:

@@ -103,8 +103,8 @@ def test_the_graph_shows_them_as_metadata_of_fused_nodes(core: Core) -> None:
     fused = next(item for item in nodes.values() if "act" in item.fused_from)
     assert set(fused.fused_from) == {"conv", "act"}
     for item in nodes.values():
-        assert item.metadata["subgraph"] == plan.id
-        assert set(item.metadata) == {"implementation", "layout", "precision", "subgraph"}
+        assert item.metadata["subgraph_id"] == plan.id
+        assert set(item.metadata) == {"implementation", "layout", "precision", "subgraph_id"}
     assert all(not item.metadata for item in plan.graph.nodes)
 
 

@@ -12,10 +12,10 @@ from aioinfer.backends.cpu.passes.constant_cache import ConstantCache
 from aioinfer.backends.cpu.passes.flat_gemm_fusion import FlatGemmFusion
 from aioinfer.backends.cpu.passes.layer_normalization_fusion import LayerNormalizationFusion
 from aioinfer.backends.cpu.passes.shared_input_fusion import SharedInputFusion
-from aioinfer.backends.cpu.passes.transpose_elimination import TransposeElimination
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.passes import Pass, default_passes, run_passes, specialize
+from aioinfer.runtime.passes.transpose_elimination import TransposeElimination
 from unit.backends.cpu.passes.transformer_models import Arrays, assert_same, fused, ops
 
 LAYERS = 3
