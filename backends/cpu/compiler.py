@@ -9,7 +9,8 @@ import numpy as np
 
 from ...errors import UnsupportedOpError
 from ...runtime.capacity import refuse_what_cannot_fit
-from ...runtime.graph import DType, Graph, Model, Node, TensorType, Value, check_graph
+from ...runtime.content_inputs import with_contents
+from ...runtime.graph import DType, Graph, Model, Node, Value, check_graph
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.passes import ConstantFolding, DeadCode, Pass, run_passes, specialize
 from ...runtime.type_inference import has_static_types
@@ -77,7 +78,7 @@ class Compiler:
         """Specialise the half-fused model; the one it was made of where our own rules fail."""
         for model in (self._prepared, self._model):
             if model is not None:
-                special = specialize(_with_contents(model, contents), shapes, check=False)
+                special = specialize(with_contents(model, contents), shapes, check=False)
                 if model is self._model or has_static_types(_results(special.graph)):
                     return special
         raise AssertionError("the second model is always specialised")
@@ -107,18 +108,3 @@ class Compiler:
 def _results(graph: Graph) -> Iterator[Value]:
     for node in graph.nodes:
         yield from node.outputs
-
-
-def _with_contents(model: Model, contents: Mapping[str, Array]) -> Model:
-    """Copy a model in which these inputs are constants for whoever uses them."""
-    if not contents:
-        return model
-    known = model.copy()
-    for value in known.graph.inputs:
-        if value.name in contents:
-            array = contents[value.name]
-            constant = Value(f"{value.name} of this plan", None, array)
-            constant.type = TensorType(DType.of(array.dtype), array.shape)
-            known.graph.add_initializer(constant)
-            known.graph.replace_uses(value, constant)
-    return known

@@ -126,7 +126,7 @@ class CpuNetwork(ExecutableNetwork):
         inputs = input_arrays(self.input_names, given)
         empty = self.pool.empty if plan.has_large_outputs else np.empty
         outputs = [empty(shape, dtype) for shape, dtype in plan.output_forms]
-        program.run(self.buffers(inputs, outputs))
+        program.run((*inputs, *outputs) if self._has_buffers else self.buffers(inputs, outputs))
         return dict(zip(self.output_names, outputs, strict=True))
 
     def buffers(self, inputs: list[Array], outputs: list[Array]) -> tuple[Array, ...]:

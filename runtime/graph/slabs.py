@@ -1,9 +1,10 @@
-"""Memory for the contents of large constants: few, large pages, given back as soon as they can be.
+"""Memory for the contents of large constants, given back as soon as it can be.
 
-Theory of operation. A model's weights are many arrays of some megabytes. One page fault for each
-4 KiB costs more than reading the file, and the allocator keeps what is freed between them. Arrays
-are cut from slabs of pages of their own, which Linux is asked to make huge; a slab goes back to the
-system when the last array in it is gone.
+Theory of operation. A model's weights are many arrays of some megabytes, and the allocator keeps
+what is freed between others that stay. So they are cut from slabs, mappings of their own, which go
+back to the system with the last array in them. The system is not asked for huge pages: on virtual
+machines whose hosts take free ones back, each comes at the price of hundreds of small ones, and
+inference was no faster with them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ __all__ = ["SMALL_BYTES", "Slabs"]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 SMALL_BYTES = 64 * 1024  # below this the allocator does as well
-SLAB_BYTES = 32 << 20  # what is kept at worst for one small array; 16 huge pages
-HUGE_PAGE_BYTES = 2 << 20
+SLAB_BYTES = 32 << 20  # what is kept at worst for one small array
 ALIGN_BYTES = 64  # a cache line, and the widest vector register of a CPU
 
 
@@ -55,19 +55,13 @@ class Slabs:
 
 
 def _new_slab(size_bytes: int) -> Bytes:
-    length = size_bytes + HUGE_PAGE_BYTES
     try:
         if not hasattr(mmap, "MAP_PRIVATE"):
-            return np.empty(length, np.uint8)
-        pages = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            return _aligned(np.empty(size_bytes + ALIGN_BYTES, np.uint8), ALIGN_BYTES)
+        pages = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
-        raise MemoryError(f"{length >> 20} MiB for constants cannot be had: {error}") from error
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
-            pages.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:  # a kernel without huge pages
-            pass
-    return _aligned(np.frombuffer(pages, np.uint8), HUGE_PAGE_BYTES)[:size_bytes]
+        raise MemoryError(f"{size_bytes >> 20} MiB for constants cannot be had: {error}") from error
+    return np.frombuffer(pages, np.uint8)
 
 
 def _aligned(memory: Bytes, align_bytes: int) -> Bytes:

@@ -30,7 +30,7 @@ from aioinfer.runtime.executable_network import Slot
 from aioinfer.runtime.inline_gate import FIRST_RUNS
 from aioinfer.runtime.inline_turn import ROUND_NS, TURN_NS, InlineTurn, threads
 from aioinfer.testing import VirtualTimer
-from unit.runtime.inline_plugin import InlineNetwork, InlinePlugin
+from unit.runtime.inline_plugin import NO_SLOT, InlineNetwork, InlinePlugin
 
 X = np.array([1, 2, 3], np.float32)
 WAIT_S = 20.0  # a bound for what must happen; never slept through
@@ -533,3 +533,85 @@ def test_a_caller_that_blocks_does_not_compute_beside_a_busy_worker(
     monkeypatch.setattr(type(network.streams), "is_idle", property(lambda _: False))
     network.create_infer_request().infer_sync({"x": X})
     assert threading.get_ident() not in seen.threads
+
+
+@pytest.fixture
+def short(network: InlineNetwork) -> InlineNetwork:
+    """A network whose runs without a request need no slot."""
+    network.shorten()
+    return network
+
+
+async def test_a_run_without_a_request_can_do_without_a_slot(short: InlineNetwork) -> None:
+    idle: list[int] = []
+    seen = Seen(short)
+    short.compute = lambda slot, lane: (  # type: ignore[assignment,func-returns-value]
+        seen(slot, lane),
+        idle.append(short._admission.idle_slot_count),
+    )
+    np.testing.assert_array_equal((await short.infer(X))["y"], 2 * X)
+    assert (seen.threads, seen.lanes, idle) == ([threading.get_ident()], ["INLINE.caller"], [2])
+    statistics = short.statistics()
+    assert statistics.finished_request_count == 1
+    assert [(stage.stage, stage.count) for stage in statistics.stages] == [("alone", 1)]
+    assert [span.lane for span in short.trace()] == ["INLINE.caller"]
+
+
+async def test_a_request_keeps_its_slot(short: InlineNetwork) -> None:
+    slots: list[Slot] = []
+    short.compute = lambda slot, lane: slots.append(slot)
+    await short.create_infer_request().infer(X)
+    await short.infer(X)
+    assert [slot is NO_SLOT for slot in slots] == [False, True]
+
+
+async def test_an_error_without_a_slot_is_raised_and_counted(short: InlineNetwork) -> None:
+    def fail(_slot: Slot, _lane: Lane) -> None:
+        raise ValueError("broken")
+
+    short.compute = fail
+    with pytest.raises(ValueError, match="broken"):
+        await short.infer(X)
+    short.compute = lambda slot, lane: None
+    await short.infer(X)
+    statistics = short.statistics()
+    assert (statistics.failed_request_count, statistics.finished_request_count) == (1, 1)
+
+
+async def test_without_a_slot_it_does_not_overtake_who_waits(short: InlineNetwork) -> None:
+    gate = threading.Event()
+    short.compute = lambda slot, lane: gate.wait(WAIT_S)  # type: ignore[assignment,return-value]
+    requests = [short.create_infer_request() for _ in range(4)]
+    for request in requests:
+        request.start_async(X)
+    seen = Seen(short)
+    task = asyncio.create_task(short.infer(X))
+    await asyncio.sleep(0)
+    assert seen.threads == []
+    gate.set()
+    await task
+    assert threading.get_ident() not in seen.threads
+    for request in requests:
+        request.wait(WAIT_S)
+
+
+def test_closing_waits_for_a_run_without_a_slot(short: InlineNetwork) -> None:
+    inside, gate = threading.Event(), threading.Event()
+
+    def wait(_slot: Slot, _lane: Lane) -> None:
+        inside.set()
+        assert gate.wait(WAIT_S)
+
+    short.compute = wait
+    with ThreadPoolExecutor(2) as pool:
+        running = pool.submit(asyncio.run, short.infer(X))
+        assert inside.wait(WAIT_S)
+        closing = pool.submit(short.close)
+        while not short.is_closed:
+            pass
+        assert not closing.done()
+        gate.set()
+        np.testing.assert_array_equal(running.result(WAIT_S)["y"], 2 * X)
+        closing.result(WAIT_S)
+    with pytest.raises(ClosedError):
+        asyncio.run(short.infer(X))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import numpy as np
@@ -10,7 +11,11 @@ import pytest
 import aioinfer
 from aioinfer.errors import TensorError
 from aioinfer.executors import NOW, Lane, ManualExecutor
+from aioinfer.runtime.admission import Ticket
+from aioinfer.runtime.bindings import Bindings
+from aioinfer.runtime.graph import DType, TensorType
 from aioinfer.runtime.pipeline import Stage
+from aioinfer.runtime.tensor import Port
 from aioinfer.runtime.tracing import Span, SpanRecorder
 from aioinfer.testing import MockDevices
 from unit.runtime.models import tiny_model
@@ -36,6 +41,32 @@ def test_a_span_says_what_ran_where_and_when() -> None:
     assert span == Span(
         7, "compute", "CPU", "CPU.1", 100, 110, 150, device="CPU.0", age=31, arrived_ns=90
     )
+
+
+@pytest.mark.parametrize("shape", [(4, 3), ("n", 3)])
+def test_what_counts_runs_and_spans_never_brings_the_garbage_collector(
+    shape: tuple[int | str, ...],
+) -> None:
+    recorder, brought = SpanRecorder(capacity=100), []
+    recorder.count_batches_of([Port("x", TensorType(DType.FLOAT32, shape))])
+    bindings, lane = Bindings({"x": X}, Ticket(0, 1)), Lane("CPU.0")
+
+    def record(count: int) -> None:
+        for _ in range(count):
+            recorder.arrive(bindings)
+            recorder.record((0, 0, 0), STAGE, lane, 1, 3, 8)
+
+    def note(phase: str, _info: dict[str, int]) -> None:
+        brought.append(phase)
+
+    record(3000)  # from here on the ring lets go of as many as it takes in
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        record(3000)
+    finally:
+        gc.callbacks.remove(note)
+    assert brought == []
 
 
 def test_lanes_are_counted_per_executor() -> None:

@@ -1,0 +1,67 @@
+"""Element types in OpenCL C: how they lie in memory, and what is computed with them.
+
+Float16 is loaded and stored as such by every device, and computed as float32, so that a device
+without arithmetic in half precision runs it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...runtime.graph import DType
+
+__all__ = ["C_TYPES", "ELEMENT_WORDS", "FLOATS", "INTEGERS", "CType", "literal"]
+
+
+@dataclass(frozen=True)
+class CType:
+    """``memory`` is what pointers point to, ``register`` what is computed with."""
+
+    memory: str
+    register: str
+
+    def load(self, pointer: str, index: str) -> str:
+        """Write the expression that reads an element."""
+        return f"vload_half({index}, {pointer})" if self._is_half else f"{pointer}[{index}]"
+
+    def store(self, value: str, pointer: str, index: str) -> str:
+        """Write the statement that writes an element."""
+        if self._is_half:
+            return f"vstore_half({value}, {index}, {pointer});"
+        return f"{pointer}[{index}] = {value};"
+
+    @property
+    def _is_half(self) -> bool:
+        return self.memory == "half"
+
+
+C_TYPES: Mapping[DType, CType] = {
+    DType.FLOAT32: CType("float", "float"),
+    DType.FLOAT16: CType("half", "float"),
+    DType.BOOL: CType("uchar", "uchar"),
+    DType.INT8: CType("char", "char"),
+    DType.INT16: CType("short", "short"),
+    DType.INT32: CType("int", "int"),
+    DType.INT64: CType("long", "long"),
+    DType.UINT8: CType("uchar", "uchar"),
+    DType.UINT16: CType("ushort", "ushort"),
+    DType.UINT32: CType("uint", "uint"),
+    DType.UINT64: CType("ulong", "ulong"),
+}
+"""What kernels compute in."""
+
+FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16})
+INTEGERS = frozenset(dtype for dtype in C_TYPES if dtype not in (*FLOATS, DType.BOOL))
+
+ELEMENT_WORDS: Mapping[int, str] = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
+"""By size, the C type in which elements of any type are moved."""
+
+
+def literal(number: float) -> str:
+    """Write a float constant, exactly."""
+    if number != number:
+        return "NAN"
+    if number in (float("inf"), float("-inf")):
+        return "INFINITY" if number > 0 else "(-INFINITY)"
+    return f"({float(number).hex()}f)"

@@ -1,0 +1,45 @@
+"""One kernel for a chain: each work-item computes one element of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from .c_types import C_TYPES
+from .chain import ChainStep
+from .chain_source import chain_code
+from .kernel_source import KernelSource
+from .operand import Operand
+
+if TYPE_CHECKING:
+    from .plan_builder import PlanBuilder
+
+__all__ = ["chain_launch", "line_groups"]
+
+_GROUP = 64
+
+
+def line_groups(builder: PlanBuilder, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Choose the global and local size of a kernel with a work-item for each of ``count``."""
+    return (count,), (min(_GROUP, builder.work_group_size),)
+
+
+def chain_launch(
+    builder: PlanBuilder,
+    steps: Sequence[ChainStep],
+    operands: Mapping[str, Operand | float],
+    result: Operand,
+) -> None:
+    """Launch steps whose operands broadcast to the result."""
+    code = chain_code(steps, operands, result.shape, "i")
+    kind = C_TYPES[result.dtype]
+    parameters = [*code.parameters, f"__global {kind.memory} *y", "const int count"]
+    lines = [*code.lines, kind.store(code.result, "y", "i")]
+    text = (
+        f"__kernel void $name({', '.join(parameters)}) {{\n"
+        "    const int i = get_global_id(0);\n"
+        "    if (i >= count) return;\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
+    )
+    source = KernelSource.of("chain", text)
+    arguments = [*code.arguments, result, result.count]
+    builder.launch(source, arguments, *line_groups(builder, result.count))

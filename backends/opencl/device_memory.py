@@ -1,0 +1,55 @@
+"""The memory of one device: what this process has taken, and a refusal before it is too much."""
+
+from __future__ import annotations
+
+import threading
+
+from ...errors import DeviceError
+from .device_health import DeviceHealth
+from .driver import Context, DriverError, Memory
+
+__all__ = ["DeviceMemory"]
+
+
+class DeviceMemory:
+    """Buffers of one device, counted. Thread-safe."""
+
+    def __init__(self, device: str, context: Context, health: DeviceHealth) -> None:
+        self._device, self._context, self._health = device, context, health
+        self._lock = threading.Lock()
+        self.taken_bytes = 0
+        """The buffers that are alive, together."""
+
+    def check_room(self, what: str, sizes: list[int]) -> None:
+        """Raise DeviceError if buffers of these sizes cannot be made; makes none."""
+        facts, needed = self._context.facts, sum(sizes)
+        largest = max(sizes, default=0)
+        if largest > facts.largest_buffer_bytes:
+            raise DeviceError(
+                f"{what} needs one buffer of {largest >> 20} MiB, and {self._device} makes none "
+                f"above {facts.largest_buffer_bytes >> 20} MiB; use smaller inputs, or cut the "
+                f"model by 'HETERO:{self._device},CPU'"
+            )
+        if self.taken_bytes + needed > facts.memory_bytes:
+            raise DeviceError(
+                f"{what} needs {needed >> 20} MiB on {self._device}, which has "
+                f"{facts.memory_bytes >> 20} MiB, {self.taken_bytes >> 20} MiB of them taken; "
+                f"close other networks, or use smaller inputs or another device"
+            )
+
+    def buffer(self, size_bytes: int, what: str) -> Memory:
+        """Make a buffer; raises DeviceError where there is no room, naming ``what`` it is for."""
+        self.check_room(what, [size_bytes])
+        try:
+            memory = self._context.buffer(size_bytes)
+        except DriverError as error:
+            raise self._health.translate(error, f"taking memory for {what}") from error
+        with self._lock:
+            self.taken_bytes += memory.size_bytes
+        return memory
+
+    def release(self, memory: Memory) -> None:
+        """Give a buffer back that no command uses any more."""
+        with self._lock:
+            self.taken_bytes -= memory.size_bytes
+        memory.release()

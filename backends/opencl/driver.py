@@ -1,0 +1,180 @@
+"""What this backend asks of a driver: devices, memory, in-order queues, programs and events.
+
+Theory of operation. Everything here is a contract; ``pyopencl_driver.py`` keeps it with the real
+thing, and a test's fake may stand in for it. Nothing waits but ``Event.wait`` and
+``Context.program``. Who enqueues a copy keeps its event, the memory and the host array until the
+event is over: to drop an unfinished copy event blocks, in pyopencl even with the GIL held. A kernel
+object holds its arguments, so each launch of each slot has one of its own.
+
+Any method may raise DriverError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+__all__ = [
+    "Argument",
+    "Context",
+    "DeviceFacts",
+    "Driver",
+    "DriverError",
+    "Event",
+    "HostMemory",
+    "Kernel",
+    "Memory",
+    "Program",
+    "Queue",
+]
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class DriverError(Exception):
+    """A call that the driver refused, or a command that failed; ``code`` is the driver's number."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What a device says of itself; ``index`` is its place in ``Driver.find_devices``."""
+
+    index: int
+    name: str
+    platform: str
+    driver_version: str
+    memory_bytes: int
+    largest_buffer_bytes: int
+    align_bytes: int
+    """A part of a buffer starts at a multiple of this."""
+    local_memory_bytes: int
+    work_group_size: int
+    """The most work-items of one group."""
+    extensions: frozenset[str]
+
+    @property
+    def has_half(self) -> bool:
+        """True if it computes in float16."""
+        return "cl_khr_fp16" in self.extensions
+
+
+class Event(Protocol):
+    """The end of an enqueued command."""
+
+    def wait(self) -> None:
+        """Block until the command has ended, without the GIL; raises DriverError if it failed."""
+
+    @property
+    def is_over(self) -> bool:
+        """True if it has ended or failed; asks the driver, does not block."""
+
+    @property
+    def times_ns(self) -> tuple[int, int]:
+        """When the device began and ended it, by the device's clock; only once it is over."""
+
+
+class Memory(Protocol):
+    """A buffer on the device, or a part of one."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is."""
+
+    def part(self, offset_bytes: int, size_bytes: int) -> Memory:
+        """See a piece of it as a buffer of its own; the offset is a multiple of ``align_bytes``."""
+
+    def release(self) -> None:
+        """Give it back, when no command uses it any more."""
+
+
+class HostMemory(Protocol):
+    """Memory of the host that the device copies from at full speed: pinned, or mapped."""
+
+    @property
+    def array(self) -> Bytes:
+        """Its bytes; not to be touched between the enqueueing of a copy and its event."""
+
+    def release(self) -> None:
+        """Give it back, when no copy uses it any more."""
+
+
+Argument = Memory | int | float
+"""int is passed as a C ``int``, float as ``float``."""
+
+
+class Kernel(Protocol):
+    """One function of a program with its arguments, for one launch at a time."""
+
+    def set_arguments(self, arguments: Sequence[Argument]) -> None:
+        """Set all arguments, in order; the memory has to live as long as the kernel."""
+
+
+class Program(Protocol):
+    """Compiled source."""
+
+    def kernel(self, name: str) -> Kernel:
+        """Make a new kernel object of a function."""
+
+
+class Queue(Protocol):
+    """An in-order queue: what is enqueued only, and runs later. Not on two threads at once."""
+
+    def write(self, target: Memory, source: Bytes) -> Event:
+        """Copy host bytes to the device; ``source`` must stay as it is until the event."""
+
+    def read(self, target: Bytes, source: Memory) -> Event:
+        """Copy device memory to host bytes, which are undefined until the event."""
+
+    def launch(
+        self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
+    ) -> Event:
+        """Run a kernel over a grid of work-items."""
+
+    def wait_for(self, events: Sequence[Event]) -> None:
+        """Let what is enqueued from here on wait for these; it fails if one of them does."""
+
+    def marker(self, events: Sequence[Event]) -> Event:
+        """Enqueue a point that is over when all before it is, and failed if one of ``events`` is.
+
+        The driver is told to begin with everything enqueued so far.
+        """
+
+
+class Context(Protocol):
+    """One opened device."""
+
+    @property
+    def facts(self) -> DeviceFacts:
+        """What the device says of itself."""
+
+    def queue(self, name: str) -> Queue:
+        """Make an in-order queue whose events know their times."""
+
+    def buffer(self, size_bytes: int) -> Memory:
+        """Make device memory of at least one byte, with undefined content."""
+
+    def host_memory(self, size_bytes: int) -> HostMemory:
+        """Make host memory of at least one byte for copies."""
+
+    def program(self, source: str) -> Program:
+        """Compile OpenCL C, or take it from the disk's cache. Blocks, for up to seconds."""
+
+    def close(self) -> None:
+        """Let go of the device, when nothing of it is used any more."""
+
+
+class Driver(Protocol):
+    """Finds the devices of this machine."""
+
+    def find_devices(self) -> list[DeviceFacts]:
+        """List the devices of all platforms; raises DeviceError where there is no driver."""
+
+    def open(self, facts: DeviceFacts) -> Context:
+        """Open a device that ``find_devices`` has listed."""

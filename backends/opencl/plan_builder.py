@@ -1,0 +1,247 @@
+"""PlanBuilder: what kernels lower nodes with; it places values, notes launches, plans the memory.
+
+Theory of operation. Nodes are lowered in topological order. Every value lies dense and row-major in
+one operand; a Reshape defines a value as a view of another one's. A kernel asks for operands, makes
+a result, and notes launches. When all nodes are lowered, lifetimes are known launch by launch, and
+the memory plan gives every buffer its place in a slot's arena. Inputs live there from the first
+launch on, because they are uploaded before it, and outputs to the end, from where they are
+downloaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import GraphError, UnsupportedOpError
+from ...runtime.graph import DType, Graph, Model, Node, TensorType, Value
+from ...runtime.memory_plan import Lifetimes, plan_arena
+from .chain import ChainStep
+from .chain_launch import chain_launch
+from .kernel_source import KernelSource
+from .operand import Buffer, Operand
+from .plan import Launch, LaunchArgument, NodeOrigin, Plan
+from .weight_store import WeightStore
+
+__all__ = ["PlanBuilder"]
+
+Array = np.ndarray[Any, Any]
+
+_INT_LIMIT = 2**31
+"""Kernels count elements in C's int."""
+
+
+class PlanBuilder:
+    """Builds one plan of a specialised graph; not thread-safe.
+
+    ``float_dtype`` is what float32 values are held in between launches: FLOAT32, or FLOAT16.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        weights: WeightStore,
+        *,
+        device: str,
+        align_bytes: int,
+        work_group_size: int,
+        float_dtype: DType = DType.FLOAT32,
+    ) -> None:
+        self.model, self.device, self.float_dtype = model, device, float_dtype
+        self.work_group_size = work_group_size
+        """The most work-items of one group on this device."""
+        self._weights, self._align_bytes = weights, align_bytes
+        self._launches: list[Launch] = []
+        self._operands: dict[Value, Operand] = {}
+        self._constants: dict[Buffer, None] = {}
+        self._node: Node | None = None
+
+    def build(self, lower: Callable[[Node, PlanBuilder], None]) -> Plan:
+        """Lower all nodes and return the plan."""
+        graph = self.model.graph
+        inputs = [self._add_input(value) for value in graph.inputs]
+        for node in graph.nodes:
+            if all(value.is_constant for value in node.outputs):
+                continue
+            self._node = node
+            lower(node, self)
+        self._node = None
+        outputs = [self._in_own_dtype(value) for value in graph.outputs]
+        return self._finish(graph, inputs, outputs)
+
+    def shape(self, value: Value) -> tuple[int, ...]:
+        """Return the lengths of a value; raises GraphError where they depend on data."""
+        kind = value.type
+        if isinstance(kind, TensorType) and kind.shape is not None:
+            dims = tuple(dim for dim in kind.shape if isinstance(dim, int))
+            if len(dims) == len(kind.shape):
+                return dims
+        if value.constant is not None:
+            return tuple(value.constant.shape)
+        raise GraphError(
+            f"{self._place()}the shape of {value.name!r} depends on data; it is "
+            f"{kind or 'unknown'}. Run what computes it on another device, e.g. by HETERO"
+        )
+
+    def dtype(self, value: Value) -> DType:
+        """Return the element type of a value in the graph."""
+        if isinstance(value.type, TensorType):
+            return value.type.dtype
+        if value.constant is not None:
+            return DType.of(value.constant.dtype)
+        raise GraphError(
+            f"{self._place()}the type of {value.name!r} is unknown; declare it in the model's "
+            "value_info"
+        )
+
+    def held_dtype(self, value: Value) -> DType:
+        """Return the element type that a value has in memory between launches."""
+        dtype = self.dtype(value)
+        return self.float_dtype if dtype is DType.FLOAT32 else dtype
+
+    def constant(self, value: Value | None) -> Array | None:
+        """Return the content of a value, if it is known."""
+        return None if value is None else value.constant
+
+    def operand(self, value: Value) -> Operand:
+        """Return where a value lies, in its held type; constants are uploaded for it."""
+        if value.constant is not None and value not in self._operands:
+            self._operands[value] = self._uploaded(value.constant, self.held_dtype(value))
+        if value not in self._operands:
+            raise GraphError(f"value {value.name!r} is used before it is made")
+        found, wanted = self._operands[value], self.held_dtype(value)
+        if found.dtype is not wanted:
+            found = self._operands[value] = self._cast(found, wanted)
+        return found
+
+    def scalar_or_operand(self, value: Value) -> Operand | float:
+        """Return a float constant of one element as a number, anything else as an operand."""
+        array = value.constant
+        is_number = array is not None and array.size == 1 and self.dtype(value) is DType.FLOAT32
+        if is_number and array is not None:
+            return float(array.reshape(-1)[0])
+        return self.operand(value)
+
+    def constant_operand(self, array: Array) -> Operand:
+        """Return the place of an array that a kernel made; it is uploaded as it is."""
+        return self._uploaded(array, DType.of(array.dtype))
+
+    def derived(
+        self,
+        operation: str,
+        sources: Sequence[Array],
+        dtype: DType,
+        compute: Callable[[], Array],
+        shape: Sequence[int],
+    ) -> Operand:
+        """Return the place of what ``compute`` makes of constants, once for all plans.
+
+        ``operation`` says in words what is done, with all its parameters; the shape is the
+        result's.
+        """
+        buffer = self._weights.derived(operation, sources, dtype, compute)
+        self._constants[buffer] = None
+        return Operand(buffer, tuple(shape), dtype)
+
+    def result(self, value: Value) -> Operand:
+        """Make the place of a result: new memory in the arena, in its held type."""
+        made = self.temporary(self.shape(value), self.held_dtype(value))
+        return self.define(value, made)
+
+    def define(self, value: Value, operand: Operand) -> Operand:
+        """Say that a value lies in an operand, which may be another value's, seen anew."""
+        self._operands[value] = operand
+        return operand
+
+    def temporary(self, shape: Sequence[int], dtype: DType) -> Operand:
+        """Make memory that lives from its first to its last launch."""
+        operand = Operand(Buffer("arena", 0), tuple(shape), dtype)
+        if operand.count >= _INT_LIMIT:
+            node = self._node
+            reason = f"a tensor of {operand.count} elements is more than its kernels can count"
+            if node is None:
+                raise GraphError(f"{self.device}: {reason}")
+            raise UnsupportedOpError(node.name, node.op, self.device, reason)
+        return Operand(Buffer("arena", operand.size_bytes), operand.shape, dtype)
+
+    def launch(
+        self,
+        source: KernelSource,
+        arguments: Sequence[LaunchArgument],
+        global_size: Sequence[int],
+        local_size: Sequence[int],
+    ) -> None:
+        """Note a kernel to run after those noted before; sizes are work-items for each axis.
+
+        The global size is rounded up to whole groups, so the kernel has to check its bounds.
+        """
+        rounded = [
+            -(-size // group) * group for size, group in zip(global_size, local_size, strict=True)
+        ]
+        if 0 in rounded:
+            return
+        self._launches.append(
+            Launch(self._origin(), source, tuple(arguments), tuple(rounded), tuple(local_size))
+        )
+
+    def _uploaded(self, array: Array, dtype: DType) -> Operand:
+        buffer = self._weights.constant(array, dtype)
+        self._constants[buffer] = None
+        return Operand(buffer, array.shape, dtype)
+
+    def _add_input(self, value: Value) -> Operand:
+        return self.define(value, self.temporary(self.shape(value), self.dtype(value)))
+
+    def _in_own_dtype(self, value: Value) -> Operand:
+        """Return an output of the graph in the type that the caller gets."""
+        found, wanted = self.operand(value), self.dtype(value)
+        return found if found.dtype is wanted else self._cast(found, wanted)
+
+    def _cast(self, source: Operand, dtype: DType) -> Operand:
+        made = self.temporary(source.shape, dtype)
+        chain_launch(self, (ChainStep("Cast", ("i0",), dtype),), {"i0": source}, made)
+        return made
+
+    def _place(self) -> str:
+        node = self._node
+        return (
+            "" if node is None else f"{node.op} (node {node.name!r}) cannot run on {self.device}: "
+        )
+
+    def _origin(self) -> NodeOrigin:
+        node = self._node
+        if node is None:
+            return NodeOrigin("outputs", "Output", ())
+        return NodeOrigin(node.name, node.op, node.fused_from)
+
+    def _finish(self, graph: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> Plan:
+        lifetimes, numbers = Lifetimes(), dict[Buffer, int]()
+
+        def use(operand: Operand, step: int) -> None:
+            buffer = operand.buffer
+            if buffer.kind == "arena":
+                if buffer not in numbers:
+                    numbers[buffer] = lifetimes.new(buffer.size_bytes)
+                lifetimes.use(numbers[buffer], step)
+
+        # Step 0 is the upload and the last one the download; launches stand in between.
+        for operand in inputs:
+            use(operand, 0)
+        for step, launch in enumerate(self._launches, 1):
+            for operand in launch.operands:
+                use(operand, step)
+        for operand in outputs:
+            use(operand, len(self._launches) + 1)
+        arena = plan_arena(lifetimes.resolve(), self._align_bytes)
+        offsets = {buffer: arena.offsets[number] for buffer, number in numbers.items()}
+        return Plan(
+            graph,
+            tuple(self._launches),
+            tuple(inputs),
+            tuple(outputs),
+            offsets,
+            arena.size_bytes,
+            tuple(self._constants),
+        )

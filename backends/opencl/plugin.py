@@ -1,0 +1,198 @@
+"""The OPENCL plugin: every device that an OpenCL driver of this machine offers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ...errors import DeviceError, PropertyError, UnsupportedOpError
+from ...runtime.executable_network import ExecutableNetwork
+from ...runtime.graph import DType, Model
+from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
+from ...runtime.plugin import CoreHandle, Plugin
+from ...runtime.properties import (
+    AUTO,
+    DEVICE_ID,
+    INFERENCE_PRECISION_HINT,
+    NUM_STREAMS,
+    Configuration,
+    Metric,
+    Property,
+    property_keys,
+)
+from .driver import DeviceFacts, Driver, DriverError
+from .executable_network import OpenClNetwork
+from .kernels.registry import find_refusal, find_unknown, find_unsupported
+from .opened_device import OpenedDevice
+from .passes import shared_passes
+from .properties import OPENCL_PLATFORM
+from .pyopencl_driver import PyOpenClDriver
+
+__all__ = ["OpenClPlugin"]
+
+_SMALLEST_GROUP = 64
+"""Work-items of one group that kernels with local memory count on."""
+
+
+class OpenClPlugin(Plugin):
+    """Compiles a model for each shape into kernels that are launched on a device's own queues.
+
+    Devices are numbered over all platforms, in the loader's order. A device is opened by its first
+    network and stays open as long as the plugin. ``driver`` is pyopencl's unless a test gives one.
+    """
+
+    properties: ClassVar[tuple[Property[Any], ...]] = (OPENCL_PLATFORM,)
+
+    def __init__(self, core: CoreHandle, name: str, driver: Driver | None = None) -> None:
+        super().__init__(core, name)
+        self._driver: Driver = PyOpenClDriver() if driver is None else driver
+        self._facts = self._driver.find_devices()
+        self._opened: dict[int, OpenedDevice] = {}
+        self._opening = threading.Lock()
+
+    def device_ids(self) -> list[str]:
+        of_all: Mapping[str, Any] = self._settings.get("", {})
+        return self._ids_on(str(of_all.get(OPENCL_PLATFORM.key, "")))
+
+    def full_device_name(self, device_id: str) -> str:
+        facts = self._facts_of(device_id)
+        return f"{facts.name} ({facts.platform})"
+
+    def capabilities(self) -> list[str]:
+        halves = ["FP16"] if any(facts.has_half for facts in self._facts) else []
+        return ["FP32", *halves, "DYNAMIC"]
+
+    def metrics(self) -> Sequence[Metric]:
+        return (
+            Metric(
+                "DRIVER_VERSION",
+                lambda options: self._facts_of(self._id_of(options)).driver_version,
+                "The version of the device's OpenCL driver.",
+            ),
+            Metric(
+                "DEVICE_TOTAL_MEM_SIZE",
+                lambda options: self._facts_of(self._id_of(options)).memory_bytes,
+                "The device's memory, in bytes.",
+            ),
+            Metric(
+                "OPENCL_PLATFORM_NAME",
+                lambda options: self._facts_of(self._id_of(options)).platform,
+                "The platform that the device belongs to.",
+            ),
+        )
+
+    def configuration(
+        self, device_id: str | None, given: Mapping[Any, Any] | None = None
+    ) -> Configuration:
+        """Resolve all properties; a platform that is given chooses the default device."""
+        values = property_keys(given, self.name)
+        if OPENCL_PLATFORM.key in values and device_id is None and not values.get(DEVICE_ID.key):
+            wanted = OPENCL_PLATFORM.value_of(values[OPENCL_PLATFORM.key], self.name)
+            values[DEVICE_ID.key] = self._first_on(wanted)
+        return super().configuration(device_id, values)
+
+    def check_values(self, config: Configuration) -> None:
+        self._check_platform(config)
+        if config[NUM_STREAMS] not in (AUTO, 1):
+            raise PropertyError(
+                f"{self.name} has one compute queue for each device; leave NUM_STREAMS at AUTO "
+                f"(given: {config[NUM_STREAMS]})",
+                NUM_STREAMS.key,
+                self.name,
+            )
+        if config["INFERENCE_NUM_THREADS"]:
+            raise PropertyError(
+                f"{self.name} leaves threads to the driver; leave INFERENCE_NUM_THREADS at 0 "
+                f"(given: {config['INFERENCE_NUM_THREADS']})",
+                "INFERENCE_NUM_THREADS",
+                self.name,
+            )
+        hint = config[INFERENCE_PRECISION_HINT]
+        has_half = self._facts_of(config[DEVICE_ID]).has_half
+        if hint != "f32" and not (hint == "f16" and has_half):
+            raise PropertyError(
+                f"{config.device} cannot honour INFERENCE_PRECISION_HINT={hint!r}; it has "
+                f"{'f32 and f16' if has_half else 'f32'}",
+                INFERENCE_PRECISION_HINT.key,
+                self.name,
+            )
+
+    def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
+        copied = model.copy()
+        return copied, run_passes(copied, (*default_passes(), *shared_passes(), DeadCode()))
+
+    def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
+        asked = ((node.name, find_unsupported(node)) for node in model.graph.nodes)
+        return {name: reason for name, reason in asked if reason is not None}
+
+    def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        for node in model.graph.nodes:
+            reason = find_refusal(node) or find_unknown(node, of_a_piece=True)
+            if reason is not None:
+                raise UnsupportedOpError(node.name, node.op, config.device, reason)
+        opened = self._open(config[DEVICE_ID])
+        opened.health.refuse_if_lost()
+        config = config.with_defaults({NUM_STREAMS: 1})
+        is_half = config[INFERENCE_PRECISION_HINT] == "f16"
+        float_dtype = DType.FLOAT16 if is_half else DType.FLOAT32
+        return OpenClNetwork(model, opened, float_dtype, config, self.core)
+
+    def close(self) -> None:
+        for opened in self._opened.values():
+            opened.close()
+        self._opened.clear()
+
+    def _open(self, device_id: str) -> OpenedDevice:
+        facts = self._facts_of(device_id)
+        name = f"{self.name}.{facts.index}"
+        if facts.work_group_size < _SMALLEST_GROUP:
+            raise DeviceError(
+                f"{name} ({facts.name}) runs groups of {facts.work_group_size} work-items, and "
+                f"kernels need {_SMALLEST_GROUP}; use another platform, by OPENCL_PLATFORM"
+            )
+        with self._opening:
+            if facts.index not in self._opened:
+                try:
+                    self._opened[facts.index] = OpenedDevice(name, self._driver.open(facts))
+                except DriverError as error:
+                    raise DeviceError(
+                        f"{name} ({facts.name}) cannot be opened: {error.text}; see whether "
+                        "another program holds it, or use another device"
+                    ) from error
+            return self._opened[facts.index]
+
+    def _facts_of(self, device_id: str) -> DeviceFacts:
+        return self._facts[int(device_id or self.device_ids()[0])]
+
+    def _ids_on(self, platform: str) -> list[str]:
+        wanted = platform.lower()
+        return [str(facts.index) for facts in self._facts if wanted in facts.platform.lower()]
+
+    def _first_on(self, platform: str) -> str:
+        ids = self._ids_on(platform)
+        if not ids:
+            raise self._no_platform(platform)
+        return ids[0]
+
+    def _check_platform(self, config: Configuration) -> None:
+        wanted = str(config[OPENCL_PLATFORM])
+        facts = self._facts_of(config[DEVICE_ID])
+        if wanted.lower() not in facts.platform.lower():
+            ids = self._ids_on(wanted)
+            if not ids:
+                raise self._no_platform(wanted)
+            raise PropertyError(
+                f"{self.name}.{facts.index} is on platform {facts.platform!r}, not on "
+                f"{wanted!r}, whose devices are {', '.join(f'{self.name}.{i}' for i in ids)}",
+                OPENCL_PLATFORM.key,
+                self.name,
+            )
+
+    def _no_platform(self, wanted: str) -> PropertyError:
+        there = ", ".join(sorted({repr(facts.platform) for facts in self._facts}))
+        return PropertyError(
+            f"{self.name}: no platform with a device is called like {wanted!r}; there are {there}",
+            OPENCL_PLATFORM.key,
+            self.name,
+        )

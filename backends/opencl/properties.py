@@ -1,0 +1,15 @@
+"""The property of OPENCL beyond the standard ones."""
+
+from __future__ import annotations
+
+from ...runtime.properties import Property
+from ...runtime.property_parsers import parse_text
+
+__all__ = ["OPENCL_PLATFORM"]
+
+OPENCL_PLATFORM = Property(
+    "OPENCL_PLATFORM",
+    parse_text,
+    "",
+    "A part of the name of the platform to take devices from, such as 'NVIDIA'; '' takes all.",
+)

@@ -1,0 +1,28 @@
+"""Skips what needs a device where there is none."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aioinfer import Core
+from unit.backends.opencl.comparing import missing_reason
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mine = [item for item in items if _HERE in item.path.parents and _needs_device(item)]
+    reason = missing_reason() if mine else None
+    for item in mine if reason is not None else ():
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _needs_device(item: pytest.Item) -> bool:
+    return "core" in getattr(item, "fixturenames", ())
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[Core]:
+    with Core() as core:
+        yield core

@@ -1,0 +1,154 @@
+import ml_dtypes
+import numpy as np
+import pytest
+
+from aioinfer.runtime.graph import DType
+from aioinfer.runtime.passes import run_passes, weight_folding
+from aioinfer.runtime.passes.scale_shift_folding import ScaleShiftFolding
+from unit.backends.cpu.passes.fused_models import fuse_by, parse_typed
+from unit.runtime.passes.small_models import constants, value_of
+
+CONV = """g (float[n,1,h,w] x) => (float[n,2,h,w] y)
+<float[2,1,1,1] k = {{1, 2}}, float[2,1,1] c = {{10, 20}}, float[1,2,1,1] d = {{10, 20}},
+ float[1] one = {{4}}, float s = {{4}}> {{
+    u = Conv(x, k)
+    {nodes}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "weights", "bias"),
+    [
+        ("y = Mul(u, c)", [10, 40], None),
+        ("y = Mul(s, u)", [4, 8], None),
+        ("y = Div(u, one)", [0.25, 0.5], None),
+        ("y = Add(d, u)", [1, 2], [10, 20]),
+        ("y = Sub(u, s)", [1, 2], [-4, -4]),
+        ("y = Sub(c, u)", [-1, -2], [10, 20]),
+        ("v = Mul(u, s) y = Add(v, c)", [4, 8], [10, 20]),
+        ("v = Add(u, c) y = Mul(v, s)", [4, 8], [40, 80]),
+    ],
+)
+def test_numbers_for_channels_go_into_a_conv(
+    nodes: str, weights: list[float], bias: list[float] | None
+) -> None:
+    model = parse_typed(CONV.format(nodes=nodes))
+    fuse_by(model, ScaleShiftFolding())
+    (conv,) = model.graph.nodes
+    found = [value.constant for value in conv.inputs[1:]]
+    assert found[0].reshape(-1).tolist() == weights
+    assert [array.tolist() for array in found[1:]] == ([] if bias is None else [bias])
+    assert [value.name for value in model.outputs] == ["y"]
+
+
+def test_the_node_stands_for_all_that_went_into_it() -> None:
+    model = parse_typed(CONV.format(nodes="v = Mul(u, s) y = Add(v, c)"))
+    assert fuse_by(model, ScaleShiftFolding()) == [
+        "y = Conv(x, k_1, Conv_0_bias)  # Conv_0 Mul_0 Add_0"
+    ]
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "y = Mul(u, along)",
+        "y = Mul(u, wide)",
+        "y = Mul(u, u)",
+        "y = Div(s, u)",
+        "y = Div(u, none)",
+        "y = Mul(u, z)",
+    ],
+)
+def test_other_operands_stay(nodes: str) -> None:
+    text = CONV.format(nodes=nodes).replace("float[n,1,h,w] x)", "float[2,1,2,2] x, float z)")
+    more = "float[2] along = {1, 2}, float[1,1,2,1,1] wide = {1, 2}, float none = {0}, float s ="
+    model = parse_typed(text.replace("float s =", more).replace("float[n,2,h,w] y", "float y"))
+    assert run_passes(model, [ScaleShiftFolding()]).patch_count == 0
+
+
+@pytest.mark.parametrize("nodes", ["y = Mul(u, s) z = Relu(u)", "z = Mul(u, s) y = Mul(u, c)"])
+def test_a_result_with_two_users_stays(nodes: str) -> None:
+    text = CONV.format(nodes=nodes).replace(" y)", " y, float[n,2,h,w] z)")
+    assert run_passes(parse_typed(text), [ScaleShiftFolding()]).patch_count == 0
+
+
+def test_a_matmul_is_scaled_and_keeps_its_bias_behind_it() -> None:
+    model = parse_typed(
+        """g (float[a,b,2] x) => (float[a,b,2] y)
+        <float[2,2] k = {1, 2, 3, 4}, float[2] c = {10, 20}> {
+            u = MatMul(x, k) v = Mul(u, c) y = Add(v, c)
+        }"""
+    )
+    assert fuse_by(model, ScaleShiftFolding()) == [
+        "v = MatMul(x, k_1)  # MatMul_0 Mul_0",
+        "y = Add(v, c)  # Add_0",
+    ]
+    assert constants(model)["k_1"] == [[10, 40], [30, 80]]
+
+
+def test_a_gemm_takes_scale_and_shift() -> None:
+    model = parse_typed(
+        """g (float[n,2] x) => (float[n,2] y)
+        <float[2,2] k = {1, 2, 3, 4}, float[2] c = {10, 20}> {
+            u = Gemm<transB=1>(x, k) v = Mul(u, c) y = Add(v, c)
+        }"""
+    )
+    assert fuse_by(model, ScaleShiftFolding()) == [
+        "y = Gemm(x, k_1, Gemm_0_bias)  # Gemm_0 Mul_0 Add_0"
+    ]
+    assert constants(model) == {"k_1": [[10, 20], [60, 80]], "Gemm_0_bias": [10, 20]}
+
+
+def test_groups_of_a_transposed_conv_have_channels_of_their_own() -> None:
+    model = parse_typed(
+        """g (float[1,2,2,2] x) => (float[1,4,2,2] y)
+        <float[2,2,1,1] k = {1, 2, 3, 4}, float[4,1,1] c = {10, 20, 30, 40}> {
+            u = ConvTranspose<group=2>(x, k) y = Mul(u, c)
+        }"""
+    )
+    fuse_by(model, ScaleShiftFolding())
+    assert value_of(model, "k_1").constant.reshape(-1).tolist() == [10, 40, 90, 160]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+def test_products_are_rounded_once_to_the_type_of_the_weights(dtype: type) -> None:
+    to = DType.of(np.dtype(dtype)).value
+    names = {"float16": "float16", "float32": "float", "float64": "double"}
+    name = names.get(np.dtype(dtype).name, "bfloat16")
+    model = parse_typed(
+        f"""g ({name}[1,1,2,2] x) => ({name}[1,1,2,2] y)
+        <double[1,1,1,1] weights = {{0.1}}, double scale = {{0.3}}> {{
+            k = Cast<to={to}>(weights) s = Cast<to={to}>(scale)
+            u = Conv(x, k) y = Mul(u, s)
+        }}"""
+    )
+    weights, scale = (value_of(model, key).constant.astype(np.float64) for key in "ks")
+    fuse_by(model, ScaleShiftFolding())
+    found = value_of(model, "k_1").constant
+    assert found.dtype == dtype
+    assert not found.flags.writeable
+    assert found.tolist() == (weights * scale).astype(dtype).tolist()
+
+
+def test_integers_stay() -> None:
+    model = parse_typed(
+        """g (int32[1,2] x) => (int32[1,2] y) <int32[2,2] k = {1, 2, 3, 4}, int32 s = {3}> {
+            u = Gemm(x, k) y = Mul(u, s)
+        }"""
+    )
+    assert run_passes(model, [ScaleShiftFolding()]).patch_count == 0
+
+
+def test_large_weights_that_are_shared_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = CONV.format(nodes="y = Mul(u, s) z = Conv(x, k)")
+    text = text.replace(" y)", " y, float[n,2,h,w] z)")
+    assert run_passes(parse_typed(text), [ScaleShiftFolding()]).patch_count == 1
+    monkeypatch.setattr(weight_folding, "SHARED_LIMIT_BYTES", 4)
+    assert run_passes(parse_typed(text), [ScaleShiftFolding()]).patch_count == 0
+
+
+def test_weights_that_are_only_shifted_stay_the_same_constant() -> None:
+    model = parse_typed(CONV.format(nodes="y = Add(u, c)"))
+    weights = value_of(model, "k")
+    assert fuse_by(model, ScaleShiftFolding()) == ["y = Conv(x, k, Conv_0_bias)  # Conv_0 Add_0"]
+    assert value_of(model, "k") is weights
