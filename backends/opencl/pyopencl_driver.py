@@ -33,6 +33,10 @@ _WAY_OUT = (
     "install one with 'pip install aioinfer[opencl]', which brings PoCL for CPUs, or install the "
     "OpenCL driver of your device"
 )
+_NEWER = (
+    "install a newer driver, such as the system's PoCL (Debian: pocl-opencl-icd) or Intel's for "
+    "CPUs (pip: intel-opencl-rt)"
+)
 
 
 def _library() -> Any:
@@ -72,8 +76,9 @@ class PyOpenClDriver:
         if not self._devices:
             names = ", ".join(platform.name.strip() for platform in platforms) or "none"
             why = "".join(f"; {device.name.strip()}: {refusals[device]}" for device in found)
+            way_out = _NEWER if found else _WAY_OUT
             raise DeviceError(
-                f"no OpenCL platform has a device that works (platforms: {names}{why}); {_WAY_OUT}"
+                f"no OpenCL platform has a device that works (platforms: {names}{why}); {way_out}"
             )
         return [_facts(index, device) for index, device in enumerate(self._devices)]
 
@@ -99,7 +104,7 @@ def _refusal(cl: Any, device: Any) -> str | None:
         cl.Program(cl.Context([device]), "__kernel void probe() {}").build(["-w"])
     except cl.Error as error:
         lines = [line for line in str(error).splitlines() if "error:" in line]
-        return f"it cannot compile ({' '.join(lines) or error}); install a newer driver"
+        return f"it cannot compile ({' '.join(lines) or error})"
     return None
 
 

@@ -1,7 +1,8 @@
 """An in-order queue of the driver as an executor sees it, and the keeper of unfinished copies.
 
-Theory of operation. What a stage enqueues is noted until the next event is recorded, and that event
-waits for all of it, so that an error of any command reaches whoever waits for the event. The
+Theory of operation. What a stage enqueues, and what it waits for, is noted until the next event is
+recorded. That event waits for all of it, so that an error of any command, of earlier stages too,
+reaches whoever waits for the event: a queue goes on after a command that has failed. The
 commands' own events, which keep host arrays alive, belong to the stream until the device has passed
 them: to drop an unfinished copy event blocks with the GIL held, and a run that was cancelled drops
 all that it has.
@@ -54,6 +55,7 @@ class QueueStream(DeviceStream):
         self._queue, self._health, self._watch = queue, health, watch
         self._lock = threading.Lock()
         self._fresh: list[Event] = []
+        self._awaited: list[Event] = []
         self._unfinished: deque[tuple[Event | None, list[Event]]] = deque()
 
     def write(self, target: Memory, source: Bytes) -> Event:
@@ -76,13 +78,15 @@ class QueueStream(DeviceStream):
         assert isinstance(event, QueueEvent)
         try:
             self._queue.wait_for([event.marker])
+            self._awaited.append(event.marker)
         except DriverError as error:
             raise self._health.translate(error, f"enqueueing on {self.name}") from error
 
     def record_event(self) -> QueueEvent:
         fresh, self._fresh = self._fresh, []
+        awaited, self._awaited = self._awaited, []
         try:
-            marker = self._queue.marker(fresh)
+            marker = self._queue.marker([*awaited, *fresh])
         except DriverError as error:
             self._keep(None, fresh)  # nobody can tell when they are over
             raise self._health.translate(error, f"enqueueing on {self.name}") from error

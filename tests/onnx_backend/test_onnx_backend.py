@@ -61,6 +61,7 @@ def test_the_list_names_only_cases_that_exist() -> None:
         ("REFERENCE", 1817),
         ("CPU", 1210),
         ("ONNXRUNTIME", 1727),
+        ("OPENCL", 545),
         ("HETERO:REFERENCE,ONNXRUNTIME", 1817),
         ("HETERO:ONNXRUNTIME,REFERENCE", 1780),
         ("HETERO:CPU,REFERENCE", 1817),

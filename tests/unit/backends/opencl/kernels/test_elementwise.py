@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
@@ -130,7 +130,7 @@ def broadcasting_shapes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ..
     return sides[0], sides[1]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(broadcasting_shapes())
 def test_any_two_shapes_that_broadcast_do(
     core: Core, shapes: tuple[tuple[int, ...], tuple[int, ...]]

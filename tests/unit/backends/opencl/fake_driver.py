@@ -1,0 +1,243 @@
+"""A driver without hardware, which does what is enqueued in any order that a device might choose.
+
+Queues are in order, and nothing but events orders one against another: ``advance`` does one command
+of a queue drawn from the seed. Memory is undefined, full of 0xFF, until a command has written it,
+and again once it is released. What a copy reads is read when the device gets to it, and what it
+writes is spoilt until then. Kernels are Python functions, by the name of the kernel's label.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from aioinfer.backends.opencl.driver import DeviceFacts, DriverError
+
+SPOILT = 0xFF
+WAIT_S = 20.0
+FACTS = DeviceFacts(
+    index=0,
+    name="a fake",
+    platform="Fake Platform",
+    driver_version="1.0",
+    memory_bytes=1 << 20,
+    largest_buffer_bytes=1 << 19,
+    align_bytes=64,
+    local_memory_bytes=1 << 15,
+    work_group_size=256,
+    extensions=frozenset(),
+)
+
+
+class FakeMemory:
+    """Device memory, or a part of it."""
+
+    def __init__(self, data: np.ndarray, base: FakeMemory | None = None) -> None:
+        self.data, self.base = data, base
+        self.is_released = False
+
+    @property
+    def size_bytes(self) -> int:
+        return self.data.size
+
+    def part(self, offset_bytes: int, size_bytes: int) -> FakeMemory:
+        assert offset_bytes % FACTS.align_bytes == 0
+        assert offset_bytes + size_bytes <= self.data.size
+        return FakeMemory(self.data[offset_bytes : offset_bytes + size_bytes], self)
+
+    def release(self) -> None:
+        self.is_released = True
+        self.data[:] = SPOILT
+
+    def use(self) -> np.ndarray:
+        owner = self.base or self
+        assert not owner.is_released, "a command uses memory that was released"
+        return self.data
+
+
+class FakeHostMemory:
+    def __init__(self, size_bytes: int) -> None:
+        self.array = np.full(size_bytes, SPOILT, np.uint8)
+
+    def release(self) -> None:
+        self.array = np.empty(0, np.uint8)
+
+
+@dataclass
+class FakeEvent:
+    """The end of a command; ``is_over`` once the device has come to it."""
+
+    label: str
+    needs: Sequence[FakeEvent] = ()
+    action: Callable[[], None] = lambda: None
+    error: DriverError | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def wait(self) -> None:
+        assert self.ended.wait(WAIT_S), f"{self.label} never ended"
+        if self.error is not None:
+            raise self.error
+
+    @property
+    def is_over(self) -> bool:
+        return self.ended.is_set()
+
+    @property
+    def times_ns(self) -> tuple[int, int]:
+        assert self.is_over
+        return 0, 1
+
+    def __del__(self) -> None:
+        if not self.is_over and self.label in ("write", "read"):
+            FakeContext.dropped.append(self.label)
+
+
+class FakeQueue:
+    def __init__(self, name: str, context: FakeContext) -> None:
+        self.name, self._context = name, context
+        self.commands: deque[FakeEvent] = deque()
+
+    def write(self, target: FakeMemory, source: np.ndarray) -> FakeEvent:
+        def copy() -> None:
+            target.use()[: source.size] = source
+
+        return self._add(FakeEvent("write", action=copy))
+
+    def read(self, target: np.ndarray, source: FakeMemory) -> FakeEvent:
+        target[:] = SPOILT
+
+        def copy() -> None:
+            target[:] = source.use()[: target.size]
+
+        return self._add(FakeEvent("read", action=copy))
+
+    def launch(
+        self, kernel: FakeKernel, global_size: Sequence[int], local_size: Sequence[int]
+    ) -> FakeEvent:
+        assert len(global_size) == len(local_size)
+        arguments = list(kernel.arguments)
+        return self._add(FakeEvent("launch", action=lambda: kernel.function(*arguments)))
+
+    def wait_for(self, events: Sequence[FakeEvent]) -> None:
+        self._add(FakeEvent("wait", needs=tuple(events)))
+
+    def marker(self, events: Sequence[FakeEvent]) -> FakeEvent:
+        return self._add(FakeEvent("marker", needs=tuple(events)))
+
+    def _add(self, event: FakeEvent) -> FakeEvent:
+        return self._context.add(self, event)
+
+
+class FakeKernel:
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function, self.arguments = function, ()
+
+    def set_arguments(self, arguments: Sequence[Any]) -> None:
+        self.arguments = tuple(arguments)
+
+
+class FakeProgram:
+    def __init__(self, functions: dict[str, Callable[..., None]]) -> None:
+        self._functions = functions
+
+    def kernel(self, name: str) -> FakeKernel:
+        return FakeKernel(self._functions[name.rsplit("_", 1)[0]])
+
+
+class FakeContext:
+    """One opened fake device. ``fails`` gives commands that are to fail, by label and error."""
+
+    dropped: list[str] = []
+    """Copy events that somebody let go of before they were over."""
+
+    def __init__(self, facts: DeviceFacts, driver: FakeDriver) -> None:
+        self.facts, self.driver = facts, driver
+        self.queues: list[FakeQueue] = []
+        self.buffers: list[FakeMemory] = []
+        self.done: list[str] = []
+        self._lock = threading.RLock()
+        self._broken: dict[FakeQueue, DriverError] = {}
+
+    def queue(self, name: str) -> FakeQueue:
+        queue = FakeQueue(name, self)
+        self.queues.append(queue)
+        return queue
+
+    def buffer(self, size_bytes: int) -> FakeMemory:
+        memory = FakeMemory(np.full(size_bytes, SPOILT, np.uint8))
+        self.buffers.append(memory)
+        return memory
+
+    def host_memory(self, size_bytes: int) -> FakeHostMemory:
+        return FakeHostMemory(size_bytes)
+
+    def program(self, source: str) -> FakeProgram:
+        if self.driver.build_error is not None:
+            raise self.driver.build_error
+        return FakeProgram(self.driver.functions)
+
+    def close(self) -> None:
+        return
+
+    def add(self, queue: FakeQueue, event: FakeEvent) -> FakeEvent:
+        with self._lock:
+            queue.commands.append(event)
+            if queue.name.endswith("setup") or self.driver.is_eager:
+                self.run_all()
+        return event
+
+    def advance(self, order: random.Random) -> bool:
+        """Do one command of a queue that can go on; False if none can."""
+        with self._lock:
+            ready = [queue for queue in self.queues if self._can_go_on(queue)]
+            if not ready:
+                return False
+            queue = order.choice(ready)
+            self._do(queue, queue.commands.popleft())
+            return True
+
+    def run_all(self, order: random.Random | None = None) -> None:
+        """Do all that can be done."""
+        order = order or random.Random(0)
+        while self.advance(order):
+            pass
+
+    def _can_go_on(self, queue: FakeQueue) -> bool:
+        return bool(queue.commands) and all(need.is_over for need in queue.commands[0].needs)
+
+    def _do(self, queue: FakeQueue, event: FakeEvent) -> None:
+        self.done.append(f"{queue.name.rsplit(' ', 1)[-1]}: {event.label}")
+        error = next((need.error for need in event.needs if need.error is not None), None)
+        error = error or self.driver.fails.pop(self.done[-1], None)
+        if error is None:
+            event.action()
+        event.error = error
+        event.action, event.needs = lambda: None, ()
+        event.ended.set()
+
+
+class FakeDriver:
+    """``functions`` compute kernels, by label; ``is_eager`` does commands as they are enqueued."""
+
+    def __init__(self, *facts: DeviceFacts, is_eager: bool = True) -> None:
+        given = facts or (FACTS,)
+        self.facts = [replace(item, index=index) for index, item in enumerate(given)]
+        self.is_eager = is_eager
+        self.functions: dict[str, Callable[..., None]] = {}
+        self.fails: dict[str, DriverError] = {}
+        self.build_error: DriverError | None = None
+        self.contexts: list[FakeContext] = []
+
+    def find_devices(self) -> list[DeviceFacts]:
+        return self.facts
+
+    def open(self, facts: DeviceFacts) -> FakeContext:
+        context = FakeContext(facts, self)
+        self.contexts.append(context)
+        return context

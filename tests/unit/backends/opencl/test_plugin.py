@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from aioinfer import Core
+from aioinfer.backends.opencl import pyopencl_driver
+from aioinfer.backends.opencl.driver import DeviceFacts
+from aioinfer.backends.opencl.plugin import OpenClPlugin
+from aioinfer.errors import DeviceError, PropertyError
+from unit.backends.opencl.comparing import model_of, operator
+from unit.backends.opencl.fake_driver import FACTS, FakeDriver
+
+X = {"x": np.zeros(4, np.float32)}
+
+
+def fake_core(*facts: DeviceFacts) -> Core:
+    core = Core()
+    driver = FakeDriver(*facts)
+    driver.functions["chain"] = lambda x, y, count: None
+    core.register_plugin("FAKE", lambda handle, name: OpenClPlugin(handle, name, driver))
+    return core
+
+
+TWO = (replace(FACTS, platform="One"), replace(FACTS, platform="Other", name="second"))
+
+
+def test_devices_are_numbered_over_all_platforms() -> None:
+    with fake_core(*TWO) as core:
+        assert [name for name in core.available_devices if "FAKE" in name] == ["FAKE.0", "FAKE.1"]
+        assert core.get_metric("FAKE.1", "FULL_DEVICE_NAME") == "second (Other)"
+        assert core.get_metric("FAKE.1", "OPENCL_PLATFORM_NAME") == "Other"
+        assert core.get_metric("FAKE", "DEVICE_TOTAL_MEM_SIZE") == FACTS.memory_bytes
+        assert core.get_metric("FAKE", "DRIVER_VERSION") == "1.0"
+
+
+def test_a_part_of_its_name_chooses_the_platform() -> None:
+    with fake_core(*TWO) as core:
+        config = {"OPENCL_PLATFORM": "other"}
+        with core.load_network(model_of([operator("Neg", "x")], X), "FAKE", config) as network:
+            assert network.device == "FAKE.1"
+        core.set_config("FAKE", config)
+        assert [name for name in core.available_devices if "FAKE" in name] == ["FAKE"]
+        with core.load_network(model_of([operator("Neg", "x")], X), "FAKE") as network:
+            assert network.device == "FAKE.1"
+
+
+def test_a_platform_that_is_not_there_is_refused() -> None:
+    with fake_core(*TWO) as core, pytest.raises(PropertyError, match="there are 'One', 'Other'"):
+        core.load_network(model_of([operator("Neg", "x")], X), "FAKE", {"OPENCL_PLATFORM": "Mine"})
+
+
+def test_a_device_of_another_platform_is_refused() -> None:
+    with fake_core(*TWO) as core, pytest.raises(PropertyError, match=r"whose devices are FAKE\.1"):
+        core.load_network(
+            model_of([operator("Neg", "x")], X), "FAKE.0", {"OPENCL_PLATFORM": "Other"}
+        )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("NUM_STREAMS", 2),
+        ("INFERENCE_NUM_THREADS", 3),
+        ("INFERENCE_PRECISION_HINT", "f16"),
+        ("INFERENCE_PRECISION_HINT", "bf16"),
+    ],
+)
+def test_what_the_device_cannot_honour_is_refused(key: str, value: object) -> None:
+    with fake_core() as core, pytest.raises(PropertyError, match=key):
+        core.load_network(model_of([operator("Neg", "x")], X), "FAKE", {key: value})
+
+
+def test_float16_is_a_capability_of_devices_that_compute_in_it() -> None:
+    half = replace(FACTS, extensions=frozenset({"cl_khr_fp16"}))
+    with fake_core(half) as core:
+        assert "FP16" in core.get_metric("FAKE", "OPTIMIZATION_CAPABILITIES")
+        config = {"INFERENCE_PRECISION_HINT": "f16"}
+        core.load_network(model_of([operator("Neg", "x")], X), "FAKE", config).close()
+    with fake_core() as core:
+        assert "FP16" not in core.get_metric("FAKE", "OPTIMIZATION_CAPABILITIES")
+
+
+def test_a_device_with_small_groups_says_what_to_do() -> None:
+    with (
+        fake_core(replace(FACTS, work_group_size=1)) as core,
+        pytest.raises(DeviceError, match="use another platform"),
+    ):
+        core.load_network(model_of([operator("Neg", "x")], X), "FAKE")
+
+
+def test_without_pyopencl_the_device_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(f"no {name}")
+
+    monkeypatch.setattr(pyopencl_driver.importlib, "import_module", missing)
+    with pytest.raises(DeviceError, match=r"pip install aioinfer\[opencl\]"):
+        pyopencl_driver.PyOpenClDriver()
+
+
+def test_a_query_says_what_there_is_no_kernel_for(core: Core) -> None:
+    answers = core.query_network(model_of([operator("NonZero", "x")], X), "OPENCL")
+    assert answers["NonZero"].reason == "OPENCL has no kernel for NonZero"
