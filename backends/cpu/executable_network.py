@@ -25,7 +25,7 @@ from .node_facts import NodeFacts, described_graph, node_facts
 from .node_times import node_times
 from .onednn import version_text
 from .plan import Plan
-from .run_arrays import as_buffer, has_buffer, input_arrays, output_arrays
+from .run_arrays import as_buffer, has_buffer, input_arrays, is_plain, output_arrays
 
 __all__ = ["CpuNetwork"]
 
@@ -85,7 +85,8 @@ class CpuNetwork(ExecutableNetwork):
         self._provide_slots([_CpuSlot(self) for _ in range(slot_count)])
         plan, route = self.only_plan, self.inline_route
         if plan is not None and route is not None:
-            compute = partial(self._infer_alone, plan)
+            compute = self._infer_one if self._is_one_to_one(plan) else self._infer_alone
+            compute = partial(compute, plan)
             route.shorten(Stage("compute", self._streams, _in_a_slot, lambda: plan.id), compute)
 
     def _has_one_plan(self, plans: Sequence[Plan]) -> bool:
@@ -119,6 +120,21 @@ class CpuNetwork(ExecutableNetwork):
         """Say who computes each node of the latest plan, and how it lies in memory, by name."""
         plan = self._compiler.latest
         return {} if plan is None else node_facts(plan)
+
+    def _is_one_to_one(self, plan: Plan) -> bool:
+        """True if runs have one input and one small output, of plain types."""
+        counts = len(self.input_names), len(self.output_names)
+        return counts == (1, 1) and self._has_buffers and not plan.has_large_outputs
+
+    def _infer_one(self, plan: Plan, given: dict[str, Any], lane: Lane) -> dict[str, Any]:
+        """Do what ``_infer_alone`` does for one input and one output, in half the time."""
+        (array,) = given.values()
+        if not is_plain(array):
+            return self._infer_alone(plan, given, lane)
+        shape, dtype = plan.output_forms[0]
+        output = np.empty(shape, dtype)
+        self._programs.program(plan, lane).run((array, output))
+        return {self.output_names[0]: output}
 
     def _infer_alone(self, plan: Plan, given: dict[str, Any], lane: Lane) -> dict[str, Any]:
         """Compute a run that has no slot; as ``_CpuSlot._compute``."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .fallback_elementwise import ELEMENTWISE_KERNELS
+from .fallback_products import PRODUCT_KERNELS
 from .fallback_rows import ROW_KERNELS
 from .native import (
     KIND_END,
@@ -99,6 +100,7 @@ KERNELS: dict[str, Callable[[Sequence[int], Sequence[int]], None]] = {
     "sample_grid": sample_grid,
     **ELEMENTWISE_KERNELS,
     **ROW_KERNELS,
+    **PRODUCT_KERNELS,
 }
 
 

@@ -81,7 +81,8 @@ class LanePrograms:
         programs, arena = held.programs, held.arena
         program = programs.get(plan)
         if program is not None and program.arena is arena.memory:
-            programs.move_to_end(plan)
+            if len(programs) > 1:
+                programs.move_to_end(plan)
             return program
         plan.pack()
         if plan.arena_bytes > arena.memory.nbytes:

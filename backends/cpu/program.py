@@ -59,6 +59,9 @@ class Program:
         self._binding_count = 0
         self._arguments: list[Any] = []
         self._parts = self._split(plan.steps)
+        only = self._parts[0] if len(self._parts) == 1 else None
+        self._only_table = only.table if isinstance(only, _Segment) else None
+        self._run_table, self._thread_count = runner.run, plan.thread_count
 
     def run(self, buffers: tuple[Array, ...], times: Array | None = None) -> None:
         """Run all steps. Raises TensorError or DeviceError, which name the node.
@@ -67,6 +70,12 @@ class Program:
         ``buffers`` are the inputs, then the outputs, as C-contiguous arrays of plain types.
         ``times`` (int64, one more than steps) receives clock readings in nanoseconds.
         """
+        table = self._only_table
+        if table is not None and times is None:
+            failure = self._run_table(table, buffers, self._thread_count)
+            if failure is not None:
+                raise self._error(*failure)
+            return
         for part in self._parts:
             if isinstance(part, _Call):
                 self._call(part, buffers, times)
@@ -74,11 +83,15 @@ class Program:
             readings = None
             if times is not None:
                 readings = times[part.first_step : part.first_step + part.step_count + 1]
-            failure = self._runner.run(part.table, buffers, self.plan.thread_count, readings)
+            failure = self._run_table(part.table, buffers, self._thread_count, readings)
             if failure is not None:
                 status, index = failure
-                origin, text = self.plan.steps[part.first_step + index].origin, failure_text(status)
-                raise _bad_index(origin, text) if status == STATUS_INDEX else _failed(origin, text)
+                raise self._error(status, part.first_step + index)
+
+    def _error(self, status: int, step: int) -> TensorError | DeviceError:
+        """Name the node whose step has failed."""
+        origin, text = self.plan.steps[step].origin, failure_text(status)
+        return _bad_index(origin, text) if status == STATUS_INDEX else _failed(origin, text)
 
     def _call(self, part: _Call, buffers: Sequence[Array], times: Array | None) -> None:
         origin = self.plan.steps[part.first_step].origin

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import TensorError
 from .plan import Form
 
-__all__ = ["as_buffer", "has_buffer", "input_array", "input_arrays", "output_arrays"]
+__all__ = ["as_buffer", "has_buffer", "input_array", "input_arrays", "is_plain", "output_arrays"]
 
 Array = np.ndarray[Any, Any]
 
@@ -29,11 +29,16 @@ def input_array(name: str, array: Any) -> Array:
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 
 
+def is_plain(array: Any) -> bool:
+    """True for an array that a plan reads as it is."""
+    return type(array) is np.ndarray and array.flags.num & _PLAIN_FLAGS == _PLAIN_FLAGS
+
+
 def input_arrays(names: Sequence[str], given: Mapping[str, Any]) -> list[Array]:
     """Give all inputs as ``input_array`` does each; quick where they are plain already."""
     arrays = [given[name] for name in names]
     for array in arrays:
-        if type(array) is not np.ndarray or array.flags.num & _PLAIN_FLAGS != _PLAIN_FLAGS:
+        if not is_plain(array):
             return [input_array(name, given[name]) for name in names]
     return arrays
 

@@ -29,6 +29,7 @@ extern const struct named_kernel movement_kernels[];
 extern const struct named_kernel elementwise_kernels[];
 extern const struct named_kernel reduction_kernels[];
 extern const struct named_kernel row_kernels[];
+extern const struct named_kernel product_kernels[];
 
 /* Work below this many elements is not worth waking a team for. */
 #define PARALLEL_ELEMENTS 16384

@@ -23,6 +23,7 @@ from ..post_ops import CPU_DOMAIN, PostOp, parse_post_ops
 from ..strides import reshaped_strides
 from .epilogue import Epilogue
 from .registry import kernel
+from .small_product import is_small, lower_small_product
 
 __all__ = ["as_matrices", "product"]
 
@@ -117,6 +118,14 @@ def _lower(
     if 0 in sides.result:
         builder.result(result, Layout.plain(builder.shape(result), held))
         return
+    lengths = (sides.left, sides.right, sides.result)
+    if right.constant is not None and 0 not in sides.left and is_small(lengths, held, post_ops):
+        a = _matrices(builder, left, sides.left, held, is_turned[0])
+        weights = _lying_as(builder, right.constant, sides.right, is_turned[1])
+        is_row = bias is None or math.prod(builder.shape(bias)) == sides.right[1]
+        if a.layout.is_row_major and weights.dtype == np.float32 and is_row:
+            lower_small_product(builder, result, a, weights, bias, post_ops)
+            return
     epilogue = Epilogue(node, builder, lambda dims: _fit(dims, sides), post_ops)
     if sides.left[-1] == 0:  # an empty sum: zeros, and what is added to them
         a = _zeros(builder, (*sides.left[:-1], 1), held)
@@ -221,6 +230,14 @@ def _turned(shape: Dims, is_turned: bool) -> tuple[int, int]:
 
 def _zeros(builder: PlanBuilder, dims: Dims, dtype: DType) -> Operand:
     return builder.constant_operand(np.zeros(dims, dtype.numpy))
+
+
+def _lying_as(builder: PlanBuilder, array: Array, dims: Dims, is_turned: bool) -> Array:
+    """Give a constant as a row-major matrix, once for all plans."""
+    if not is_turned and array.flags.c_contiguous and array.shape == dims:
+        return array
+    turned = array.T if is_turned else array.reshape(dims)
+    return builder.derived("matrix", [array], lambda: np.ascontiguousarray(turned))
 
 
 def _packed(builder: PlanBuilder, array: Array, dims: Dims, is_turned: bool, desc: Desc) -> Operand:

@@ -4,41 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ....runtime.graph import DType, Node, TensorType, Value
+from ....runtime.resampling import Taps
+from ....runtime.resize_node import (
+    find_unknown_setting,
+    indices_of,
+    is_cropping,
+    mode_of,
+    resamplings,
+    taps_of,
+)
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
-from ..resampling import COORDINATES, NEAREST, Resampling, Taps, nearest_indices, weighted_taps
 from ..strides import memory_order
-from .constants import integers_of
 from .registry import kernel
 from .views import permuted
 
 Array = np.ndarray[Any, Any]
 
-_MODES = ("nearest", "linear", "cubic")
-_POLICIES = ("stretch", "not_larger", "not_smaller")
-
 
 def _refuses(node: Node) -> str | None:
-    mode, coordinates = _text(node, "mode"), _text(node, "coordinate_transformation_mode")
-    for name, known in (
-        ("mode", _MODES),
-        ("coordinate_transformation_mode", tuple(COORDINATES)),
-        ("nearest_mode", tuple(NEAREST)),
-        ("keep_aspect_ratio_policy", _POLICIES),
-    ):
-        if _text(node, name) not in known:
-            return f"CPU has Resize with {name} in {list(known)}, not {_text(node, name)!r}"
+    unknown = find_unknown_setting(node)
+    if unknown is not None:
+        return unknown
     kind = node.inputs[0].type if node.inputs[0] is not None else None
     is_float = isinstance(kind, TensorType) and kind.dtype is DType.FLOAT32
-    if mode == "nearest" and node.attributes.get("antialias"):
-        return "nearest neighbours have no antialiasing"
-    if not is_float and (mode != "nearest" or coordinates == "tf_crop_and_resize"):
+    if not is_float and (mode_of(node) != "nearest" or is_cropping(node)):
         return "CPU interpolates float32 only; other types with mode nearest, without cropping"
     return None
 
@@ -53,19 +48,19 @@ def lower_resize(node: Node, builder: PlanBuilder) -> None:
     if 0 in shape or 0 in wanted:
         builder.result(result, Layout.plain(wanted, builder.held_dtype(result)))
         return
-    axes = _resamplings(node, shape, wanted)
-    repeats = _text(node, "mode") == "nearest" and not _is_cropping(node)
+    axes = resamplings(node, shape, wanted)
+    repeats = mode_of(node) == "nearest" and not is_cropping(node)
     operand = _dense(source, builder, None if repeats else DType.FLOAT32)
     assert operand.layout.strides is not None
     order = memory_order(operand.layout.strides)
     moved = permuted(operand, order, builder)
     if repeats:
-        tables = {axis: _indices(node, item) for axis, item in axes.items()}
+        tables = {axis: indices_of(node, item) for axis, item in axes.items()}
         steps = _pairs(
             [order.index(axis) for axis, table in tables.items() if not _is_own(table, shape[axis])]
         )
     else:
-        taps = {axis: _taps(node, item) for axis, item in axes.items()}
+        taps = {axis: taps_of(node, item) for axis, item in axes.items()}
         steps = [
             [order.index(axis)] for axis, item in taps.items() if not item.is_identity(shape[axis])
         ]
@@ -106,52 +101,6 @@ class _Place:
             [layout.strides[axis] for axis in self._back],
         )
         return self._builder.result(self._result, seen).viewed(layout)
-
-
-def _resamplings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> dict[int, Resampling]:
-    """Say for each axis that the node names how it is resized."""
-    rank = len(shape)
-    axes = [int(axis) % rank for axis in node.attributes.get("axes") or range(rank)]
-    scales = _scales(node, [shape[axis] for axis in axes])
-    coordinates = _text(node, "coordinate_transformation_mode")
-    found = {
-        axis: Resampling(shape[axis], wanted[axis], scale, coordinates)
-        for axis, scale in zip(axes, scales, strict=True)
-    }
-    roi = _floats(node, 1)
-    if _is_cropping(node) and roi is not None:
-        for index, axis in enumerate(axes):
-            start, end = float(roi[index]), float(roi[len(axes) + index])
-            found[axis] = replace(found[axis], start=start, end=end)
-    return found
-
-
-def _scales(node: Node, lengths: Sequence[int]) -> list[np.floating[Any]]:
-    given = _floats(node, 2)
-    if given is not None:
-        return list(given)
-    sizes = integers_of(node, 3) or []
-    scales = [np.float64(size / length) for size, length in zip(sizes, lengths, strict=True)]
-    policy = _text(node, "keep_aspect_ratio_policy")
-    if policy == "stretch":
-        return list(scales)
-    return [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
-
-
-def _indices(node: Node, axis: Resampling) -> Array:
-    return nearest_indices(axis, _text(node, "nearest_mode"))
-
-
-def _taps(node: Node, axis: Resampling) -> Taps:
-    return weighted_taps(
-        axis,
-        _text(node, "mode"),
-        rounding=_text(node, "nearest_mode"),
-        cubic=float(node.attributes.get("cubic_coeff_a", -0.75)),
-        is_antialiased=bool(node.attributes.get("antialias", 0)),
-        excludes_outside=bool(node.attributes.get("exclude_outside", 0)),
-        outside=float(node.attributes.get("extrapolation_value", 0.0)),
-    )
 
 
 def _is_own(table: Array, length: int) -> bool:
@@ -220,28 +169,3 @@ def _dense(value: Value, builder: PlanBuilder, dtype: DType | None) -> Operand:
         if permuted(operand, order, builder).layout.is_row_major:
             return operand
     return builder.plain(value, dtype or operand.dtype)
-
-
-def _is_cropping(node: Node) -> bool:
-    return _text(node, "coordinate_transformation_mode") == "tf_crop_and_resize"
-
-
-_DEFAULTS = {
-    "coordinate_transformation_mode": "half_pixel",
-    "keep_aspect_ratio_policy": "stretch",
-    "mode": "nearest",
-    "nearest_mode": "round_prefer_floor",
-}
-
-
-def _text(node: Node, name: str) -> str:
-    value = node.attributes.get(name, _DEFAULTS[name])
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _floats(node: Node, index: int) -> Array | None:
-    """Read a constant input; None for one that is not given or empty."""
-    value = node.inputs[index] if index < len(node.inputs) else None
-    if value is None or value.constant is None or not value.constant.size:
-        return None
-    return value.constant.reshape(-1)

@@ -20,7 +20,8 @@ from aioinfer.runtime.plan_cache import PLAN_COUNT
 from unit.backends.cpu.comparing import model_of
 from unit.backends.cpu.plans import compiler_of
 
-WEIGHTS = np.random.default_rng(1).standard_normal((8, 8)).astype(np.float32)
+WIDTH = 80  # wide enough for oneDNN, which packs
+WEIGHTS = np.random.default_rng(1).standard_normal((WIDTH, WIDTH)).astype(np.float32)
 
 
 def compiler(core: Core) -> Compiler:
@@ -30,13 +31,13 @@ def compiler(core: Core) -> Compiler:
         helper.make_node("Softmax", ["a"], ["b"]),
         helper.make_node("MatMul", ["b", "w"], ["y"]),
     ]
-    x = np.zeros((1, 8), np.float32)
+    x = np.zeros((1, WIDTH), np.float32)
     model = model_of(nodes, {"x": x}, constants={"w": WEIGHTS}, dynamic=True)
     return compiler_of(core, model)
 
 
 def plan(of: Compiler, rows: int) -> Plan:
-    return of.compile({"x": (rows, 8)}, {})
+    return of.compile({"x": (rows, WIDTH)}, {})
 
 
 def programs() -> LanePrograms:
@@ -150,12 +151,12 @@ def test_the_arena_goes_with_the_last_network(core: Core) -> None:
 def test_streams_bind_and_pack_side_by_side(core: Core) -> None:
     made, known = programs(), plan(compiler(core), 4)
     barrier, results, errors = threading.Barrier(4), [], []
-    x = np.ones((4, 8), np.float32)
+    x = np.ones((4, WIDTH), np.float32)
 
     def work(lane: Lane) -> None:
         try:
             barrier.wait(30)
-            y = np.empty((4, 8), np.float32)
+            y = np.empty((4, WIDTH), np.float32)
             for _ in range(50):
                 made.program(known, lane).run((x, y))
             results.append(y)

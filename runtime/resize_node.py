@@ -1,0 +1,112 @@
+"""What a Resize node says about each axis that it resizes. Pure; needs the shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .graph import Node
+from .resampling import COORDINATES, NEAREST, Resampling, Taps, nearest_indices, weighted_taps
+
+__all__ = ["find_unknown_setting", "indices_of", "is_cropping", "mode_of", "resamplings", "taps_of"]
+
+Array = np.ndarray[Any, Any]
+
+_KNOWN = {
+    "mode": ("nearest", "linear", "cubic"),
+    "coordinate_transformation_mode": tuple(COORDINATES),
+    "nearest_mode": tuple(NEAREST),
+    "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
+}
+
+_DEFAULTS = {
+    "coordinate_transformation_mode": "half_pixel",
+    "keep_aspect_ratio_policy": "stretch",
+    "mode": "nearest",
+    "nearest_mode": "round_prefer_floor",
+}
+
+
+def find_unknown_setting(node: Node) -> str | None:
+    """Say which attribute has a value, or company, that there is no meaning for, or None."""
+    for name, known in _KNOWN.items():
+        if _text(node, name) not in known:
+            return f"Resize has {name} in {list(known)}, not {_text(node, name)!r}"
+    if mode_of(node) == "nearest" and node.attributes.get("antialias"):
+        return "nearest neighbours have no antialiasing"
+    return None
+
+
+def mode_of(node: Node) -> str:
+    """Return ``nearest``, ``linear`` or ``cubic``."""
+    return _text(node, "mode")
+
+
+def is_cropping(node: Node) -> bool:
+    """True if it resizes a part that may reach beyond the input, where a number stands."""
+    return _text(node, "coordinate_transformation_mode") == "tf_crop_and_resize"
+
+
+def resamplings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> dict[int, Resampling]:
+    """Say for each axis that the node names how it is resized."""
+    rank = len(shape)
+    axes = [int(axis) % rank for axis in node.attributes.get("axes") or range(rank)]
+    scales = _scales(node, [shape[axis] for axis in axes])
+    coordinates = _text(node, "coordinate_transformation_mode")
+    found = {
+        axis: Resampling(shape[axis], wanted[axis], scale, coordinates)
+        for axis, scale in zip(axes, scales, strict=True)
+    }
+    roi = _numbers(node, 1)
+    if is_cropping(node) and roi is not None:
+        for index, axis in enumerate(axes):
+            start, end = float(roi[index]), float(roi[len(axes) + index])
+            found[axis] = replace(found[axis], start=start, end=end)
+    return found
+
+
+def indices_of(node: Node, axis: Resampling) -> Array:
+    """Give the element that each element of the resized axis repeats, in mode nearest; int32."""
+    return nearest_indices(axis, _text(node, "nearest_mode"))
+
+
+def taps_of(node: Node, axis: Resampling) -> Taps:
+    """Give the elements and weights of each element of the resized axis, in any mode."""
+    return weighted_taps(
+        axis,
+        mode_of(node),
+        rounding=_text(node, "nearest_mode"),
+        cubic=float(node.attributes.get("cubic_coeff_a", -0.75)),
+        is_antialiased=bool(node.attributes.get("antialias", 0)),
+        excludes_outside=bool(node.attributes.get("exclude_outside", 0)),
+        outside=float(node.attributes.get("extrapolation_value", 0.0)),
+    )
+
+
+def _scales(node: Node, lengths: Sequence[int]) -> list[np.floating[Any]]:
+    given = _numbers(node, 2)
+    if given is not None:
+        return list(given)
+    sizes = _numbers(node, 3)
+    sizes = np.zeros(0) if sizes is None else sizes
+    scales = [np.float64(size / length) for size, length in zip(sizes, lengths, strict=True)]
+    policy = _text(node, "keep_aspect_ratio_policy")
+    if policy == "stretch":
+        return list(scales)
+    return [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
+
+
+def _text(node: Node, name: str) -> str:
+    value = node.attributes.get(name, _DEFAULTS[name])
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _numbers(node: Node, index: int) -> Array | None:
+    """Read a constant input; None for one that is not given or empty."""
+    value = node.inputs[index] if index < len(node.inputs) else None
+    if value is None or value.constant is None or not value.constant.size:
+        return None
+    return value.constant.reshape(-1)
