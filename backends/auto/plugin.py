@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -19,6 +19,9 @@ __all__ = ["AutoPlugin"]
 
 DEFAULT_ORDER = ("CUDA", "CPU", "OPENCL", "ONNXRUNTIME", "REFERENCE")
 """Fastest first; without a list, the devices that are there are tried in this order."""
+
+AFTER_AS_PROCESSOR = {"OPENCL": "ONNXRUNTIME"}
+"""Devices that may drive accelerators, and after whom they come where they only drive the CPU."""
 
 LISTED_NODES = 3
 """How many refused nodes of one device an error names."""
@@ -73,8 +76,8 @@ class AutoPlugin(VirtualPlugin):
             else:
                 yield device
 
-    def _candidates(self, config: Configuration) -> list[str]:
-        """List the devices to try; raises DeviceError for a listed one that nobody has heard of."""
+    def _candidates(self, config: Configuration) -> Iterable[str]:
+        """Name the devices to try; raises DeviceError for a listed one that nobody has heard of."""
         listed = self.devices_without_counts(config)
         known = self.core.plugin_names
         for device in listed:
@@ -82,7 +85,32 @@ class AutoPlugin(VirtualPlugin):
                 self.core.resolve_device(device)
         devices = listed or [name for name in DEFAULT_ORDER if name in known]
         self.check_device_properties(config, devices)
-        return devices
+        return devices if listed else default_turns(devices, self._is_processor)
+
+    def _is_processor(self, device: str) -> bool:
+        """Ask a device; one that is not there, or does not say what it is, counts as none."""
+        key = "DEVICE_TYPE"
+        try:
+            says_it = key in self.core.get_metric(device, "SUPPORTED_METRICS")
+            return says_it and self.core.get_metric(device, key) == "cpu"
+        except DeviceError:
+            return False
+
+
+def default_turns(devices: Sequence[str], is_processor: Callable[[str], bool]) -> Iterator[str]:
+    """Name devices, which stand in DEFAULT_ORDER, in the order of their turns.
+
+    What a device is, is asked only when its turn comes: a device is opened for the answer.
+    """
+    waiting: dict[str, str] = {}
+    for device in devices:
+        other = AFTER_AS_PROCESSOR.get(device)
+        if other is not None and other in devices and is_processor(device):
+            waiting[other] = device
+            continue
+        yield device
+        if device in waiting:
+            yield waiting[device]
 
 
 @dataclass

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...runtime.graph import DType
 
-__all__ = ["C_TYPES", "ELEMENT_WORDS", "FLOATS", "INTEGERS", "CType", "literal"]
+__all__ = ["C_TYPES", "ELEMENT_WORDS", "FLOATS", "INTEGERS", "CType", "extremes", "literal"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,23 @@ INTEGERS = frozenset(dtype for dtype in C_TYPES if dtype not in (*FLOATS, DType.
 
 ELEMENT_WORDS: Mapping[int, str] = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
 """By size, the C type in which elements of any type are moved."""
+
+_LIMITS: Mapping[DType, tuple[str, str]] = {
+    DType.BOOL: ("0", "1"),
+    DType.INT8: ("CHAR_MIN", "CHAR_MAX"),
+    DType.INT16: ("SHRT_MIN", "SHRT_MAX"),
+    DType.INT32: ("INT_MIN", "INT_MAX"),
+    DType.INT64: ("LONG_MIN", "LONG_MAX"),
+    DType.UINT8: ("0", "UCHAR_MAX"),
+    DType.UINT16: ("0", "USHRT_MAX"),
+    DType.UINT32: ("0", "UINT_MAX"),
+    DType.UINT64: ("0", "ULONG_MAX"),
+}
+
+
+def extremes(dtype: DType) -> tuple[str, str]:
+    """Write the least and the greatest value of a type; those of floats are infinite."""
+    return ("(-INFINITY)", "INFINITY") if dtype in FLOATS else _LIMITS[dtype]
 
 
 def literal(number: float) -> str:

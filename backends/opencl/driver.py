@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class DeviceFacts:
     name: str
     platform: str
     driver_version: str
+    kind: Literal["cpu", "integrated", "discrete"]
+    """The host's processor, or another that shares the host's memory, or has its own."""
     memory_bytes: int
     largest_buffer_bytes: int
     align_bytes: int

@@ -16,6 +16,7 @@ import numpy as np
 from ...executors import NOW, DeviceLane, HostReady, ImmediateExecutor, Lane, Ready, StreamsConfig
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.graph import DType, Graph, Model, copy_graph, is_static
+from ...runtime.output_pool import OutputPool
 from ...runtime.pipeline import Stage
 from ...runtime.plan_cache import PendingPlan
 from ...runtime.plugin import CoreHandle
@@ -78,6 +79,7 @@ class OpenClNetwork(ExecutableNetwork):
         self._memories = [
             SlotMemory(device, self._compiler.weights, model.name) for _ in range(count)
         ]
+        self.pool = OutputPool(most_free=count)
         try:
             self.only_plan = self._compile_ahead()
         except BaseException:
@@ -212,7 +214,8 @@ class _Slot(Slot):
         late: list[tuple[str, np.ndarray[Any, Any]]] = []
         for port, place in zip(self._network.outputs, self._plan().outputs, strict=True):
             operand, given = place.operand, bindings.bound.get(port.name)
-            array = output_array(port.name, given, operand.shape, operand.dtype.numpy)
+            form = operand.shape, operand.dtype.numpy
+            array = output_array(port.name, given, *form, self._network.pool.empty)
             if array.nbytes:
                 stream.read(bytes_of(array), place.memory)
             if given is None or given is array:

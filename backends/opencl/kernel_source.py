@@ -25,8 +25,8 @@ class KernelSource:
 
 
 _PRELUDE = """
-static float greatest(float a, float b) { return a > b || isnan(a) ? a : b; }
-static float least(float a, float b) { return a < b || isnan(a) ? a : b; }
+static float greatest(float a, float b) { return a > b || a != a ? a : b; }
+static float least(float a, float b) { return a < b || a != a ? a : b; }
 """
 
 

@@ -66,6 +66,11 @@ class OpenClPlugin(Plugin):
     def metrics(self) -> Sequence[Metric]:
         return (
             Metric(
+                "DEVICE_TYPE",
+                lambda options: self._facts_of(self._id_of(options)).kind,
+                "'cpu', or an accelerator: 'integrated' in the host's memory, or 'discrete'.",
+            ),
+            Metric(
                 "DRIVER_VERSION",
                 lambda options: self._facts_of(self._id_of(options)).driver_version,
                 "The version of the device's OpenCL driver.",

@@ -80,7 +80,7 @@ class PyOpenClDriver:
             raise DeviceError(
                 f"no OpenCL platform has a device that works (platforms: {names}{why}); {way_out}"
             )
-        return [_facts(index, device) for index, device in enumerate(self._devices)]
+        return [_facts(cl, index, device) for index, device in enumerate(self._devices)]
 
     def open(self, facts: DeviceFacts) -> Context:
         return _Context(self._cl, self._devices[facts.index], facts)
@@ -108,12 +108,14 @@ def _refusal(cl: Any, device: Any) -> str | None:
     return None
 
 
-def _facts(index: int, device: Any) -> DeviceFacts:
+def _facts(cl: Any, index: int, device: Any) -> DeviceFacts:
+    is_processor = bool(device.type & cl.device_type.CPU)
     return DeviceFacts(
         index=index,
         name=device.name.strip(),
         platform=device.platform.name.strip(),
         driver_version=device.driver_version.strip(),
+        kind="cpu" if is_processor else "integrated" if device.host_unified_memory else "discrete",
         memory_bytes=int(device.global_mem_size),
         largest_buffer_bytes=int(device.max_mem_alloc_size),
         align_bytes=max(64, int(device.mem_base_addr_align) // 8),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,19 +25,26 @@ def stage_input(name: str, given: Any, staged: Array) -> None:
     np.copyto(staged, given, casting="no")
 
 
-def output_array(name: str, bound: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:
+def output_array(
+    name: str,
+    bound: Array | None,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty,
+) -> Array:
     """Choose where the device writes an output: the caller's memory if it can, else a new array.
 
-    Raises TensorError if memory that the caller has bound does not fit the result.
+    ``empty`` makes new arrays. Raises TensorError if memory that the caller has bound does not fit
+    the result.
     """
     if bound is None:
-        return np.empty(shape, dtype)
+        return empty(shape, dtype)
     if bound.shape != shape:
         raise TensorError(
             f"output {name!r} is {shape_text(shape)} in this run, and the tensor bound to it is "
             f"{shape_text(bound.shape)}; bind one that fits, or none"
         )
-    return bound if is_writable_in_place(bound) else np.empty(shape, dtype)
+    return bound if is_writable_in_place(bound) else empty(shape, dtype)
 
 
 def is_writable_in_place(array: Array) -> bool:

@@ -13,22 +13,16 @@ from collections.abc import Iterator
 import pytest
 
 import aioinfer
-from aioinfer.errors import DeviceError
 from aioinfer.testing import ConformanceCase, conformance_cases
+from presence import skip_if_missing
 
 DEVICE = os.environ.get("AIOINFER_CONFORMANCE_DEVICE", "REFERENCE")
-IS_REQUIRED = os.environ.get("AIOINFER_REQUIRE_DEVICE", "0") not in ("", "0")
 
 
 @pytest.fixture(scope="module")
 def core() -> Iterator[aioinfer.Core]:
     with aioinfer.Core() as made:
-        try:
-            made.resolve_device(DEVICE)
-        except DeviceError as error:
-            if IS_REQUIRED:
-                pytest.fail(f"{DEVICE} should be here, and is not: {error}")
-            pytest.skip(str(error))
+        skip_if_missing(made, DEVICE)
         yield made
 
 

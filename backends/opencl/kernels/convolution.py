@@ -16,11 +16,20 @@ from ..plan_builder import PlanBuilder
 from ..product import Matrices, launch_product
 from .epilogue import EpilogueCode, epilogue_code
 from .registry import kernel
+from .window_code import (
+    lengths_of,
+    nested_index,
+    parameters_of,
+    place_lines,
+    weight_place,
+    window_loops,
+)
 from .windows import Window, window_of
 
+__all__ = ["GROUP", "bias_operands", "bias_steps", "channel_block"]
+
+GROUP = 64
 _BLOCK = 4
-"""Output channels that one work-item computes, so that it reads each input once for all."""
-_GROUP = 64
 
 _TEXT = """
 __kernel void $name(__global const {memory} *x, __global const {memory} *w, __global {memory} *y,
@@ -61,9 +70,14 @@ def lower_conv(node: Node, builder: PlanBuilder) -> None:
     made = builder.result(node.outputs[0])
     window = window_of(node.attributes, filters.shape[2:], image.shape[2:])
     groups = int(node.attributes.get("group", 1))
-    bias = _bias(node, builder)
-    first = [ChainStep("Add", ("acc", "i2"), DType.FLOAT32)] if bias else []
-    epilogue = partial(epilogue_code, node, builder, made, first=first, operands=bias)
+    epilogue = partial(
+        epilogue_code,
+        node,
+        builder,
+        made,
+        first=bias_steps(node),
+        operands=bias_operands(node, builder),
+    )
     if window.is_single and groups == 1:
         batch, channels, outputs = image.shape[0], image.shape[1], filters.shape[0]
         pixels = math.prod(image.shape[2:])
@@ -80,7 +94,14 @@ def lower_conv(node: Node, builder: PlanBuilder) -> None:
     _launch(builder, image, filters, made, window, groups, epilogue("acc", "o"))
 
 
-def _bias(node: Node, builder: PlanBuilder) -> Mapping[str, Operand | float]:
+def bias_steps(node: Node) -> list[ChainStep]:
+    """Write what adds a convolution's bias, if it has one, before its other steps."""
+    has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
+    return [ChainStep("Add", ("acc", "i2"), DType.FLOAT32)] if has_bias else []
+
+
+def bias_operands(node: Node, builder: PlanBuilder) -> Mapping[str, Operand | float]:
+    """Give what ``bias_steps`` read, as one number a channel."""
     value = node.inputs[2] if len(node.inputs) > 2 else None
     if value is None:
         return {}
@@ -88,6 +109,14 @@ def _bias(node: Node, builder: PlanBuilder) -> Mapping[str, Operand | float]:
     weights = node.inputs[1]
     assert weights is not None
     return {"i2": bias.viewed((bias.count, *[1] * (len(builder.shape(weights)) - 2)))}
+
+
+def channel_block(channels: int) -> int:
+    """Choose how many of a group's output channels one work-item computes.
+
+    It reads each input once for all of them.
+    """
+    return _BLOCK if channels % _BLOCK == 0 else 1
 
 
 def _launch(
@@ -100,59 +129,24 @@ def _launch(
     end: EpilogueCode,
 ) -> None:
     outputs, channels = filters.shape[:2]
-    block = _BLOCK if outputs // groups % _BLOCK == 0 else 1
-    rank = len(window.kernel)
-    lengths = [(f"x{axis}", image.shape[2 + axis]) for axis in range(rank)]
-    lengths += [(f"y{axis}", made.shape[2 + axis]) for axis in range(1, rank)]
-    lengths += [(f"p{axis}", window.begins[axis]) for axis in range(rank)]
-    kind = C_TYPES[made.dtype]
+    block, rank = channel_block(outputs // groups), len(window.kernel)
+    named = lengths_of(image.shape[2:], made.shape[2:], window.begins)
+    kind, count = C_TYPES[made.dtype], math.prod(window.kernel)
+    weight = f"(filter + j * channels) * {count} + {weight_place(window)}"
     text = _TEXT.format(
         memory=kind.memory,
-        parameters="".join(f", const int {name}" for name, _ in lengths) + end.parameters,
-        places=" ".join(_places(rank)),
+        parameters=parameters_of(named) + end.parameters,
+        places=place_lines(rank),
         block=block,
-        loops="\n        ".join(_loops(window)),
+        loops=window_loops(window),
         ends="}" * rank,
-        load_x=kind.load("x", _nested("plane", [f"a{axis}" for axis in range(rank)], "x")),
-        load_w=kind.load("w", _weight_index(window)),
+        load_x=kind.load("x", nested_index("plane", range(rank))),
+        load_w=kind.load("w", weight),
         epilogue=end.text,
     )
     pixels, blocks = math.prod(made.shape[2:]), outputs // block
     arguments: list[LaunchArgument] = [image, filters, made, pixels, blocks, blocks // groups]
-    arguments += [channels, groups, *(number for _, number in lengths), *end.arguments]
-    group = min(_GROUP, builder.work_group_size)
+    arguments += [channels, groups, *(number for _, number in named), *end.arguments]
+    group = min(GROUP, builder.work_group_size)
     sizes = (pixels, made.shape[0] * blocks), (group, 1)
     builder.launch(KernelSource.of("conv", text), arguments, *sizes)
-
-
-def _places(rank: int) -> list[str]:
-    """Take a pixel's number apart, from the last axis to the first."""
-    lines = []
-    for axis in reversed(range(1, rank)):
-        lines.append(f"const int o{axis} = rest % y{axis}; rest /= y{axis};")
-    return [*lines, "const int o0 = rest;"]
-
-
-def _loops(window: Window) -> list[str]:
-    lines = []
-    for axis, length in enumerate(window.kernel):
-        place = f"o{axis} * {window.strides[axis]} - p{axis} + k{axis} * {window.dilations[axis]}"
-        lines.append(
-            f"for (int k{axis} = 0; k{axis} < {length}; k{axis}++) {{ const int a{axis} = {place}; "
-            f"if (a{axis} < 0 || a{axis} >= x{axis}) continue;"
-        )
-    return lines
-
-
-def _nested(start: str, places: list[str], lengths: str) -> str:
-    text = start
-    for axis, place in enumerate(places):
-        text = f"({text} * {lengths}{axis} + {place})"
-    return text
-
-
-def _weight_index(window: Window) -> str:
-    text = "(filter + j * channels)"
-    for axis, length in enumerate(window.kernel):
-        text = f"({text} * {length} + k{axis})"
-    return text

@@ -42,10 +42,18 @@ STANDARD_DOMAINS = ("", "ai.onnx")
 FAMILIES = (
     "convolution",
     "elementwise",
+    "gathering",
     "matmul",
     "movement",
+    "normalization",
+    "pad",
+    "pooling",
+    "reductions",
+    "resize",
+    "scans",
     "shapes",
     "softmax",
+    "transposed_convolution",
     "views",
 )
 """The modules of this package that register kernels."""

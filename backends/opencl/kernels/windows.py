@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Window", "window_of"]
+__all__ = ["Window", "auto_pad_of", "window_of"]
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ def window_of(
     dilations = _numbers(attributes, "dilations", rank)
     pads = [int(number) for number in attributes.get("pads") or [0] * (2 * rank)]
     begins, ends = pads[:rank], pads[rank:]
-    given = attributes.get("auto_pad", "NOTSET")
-    auto_pad = given.decode() if isinstance(given, bytes) else str(given)
+    auto_pad = auto_pad_of(attributes)
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         for axis, length in enumerate(lengths):
             reach = (kernel[axis] - 1) * dilations[axis] + 1
@@ -49,6 +48,12 @@ def window_of(
     elif auto_pad == "VALID":
         begins, ends = [0] * rank, [0] * rank
     return Window(tuple(kernel), strides, dilations, tuple(begins), tuple(ends))
+
+
+def auto_pad_of(attributes: Mapping[str, Any]) -> str:
+    """Return the attribute ``auto_pad``."""
+    given = attributes.get("auto_pad", "NOTSET")
+    return given.decode() if isinstance(given, bytes) else str(given)
 
 
 def _numbers(attributes: Mapping[str, Any], name: str, rank: int) -> tuple[int, ...]:

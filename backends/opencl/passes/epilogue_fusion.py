@@ -18,11 +18,11 @@ from .chain_fusion import is_elementwise
 
 __all__ = ["EpilogueFusion"]
 
-_BASES = ("Conv", "Gemm", "MatMul")
+_BASES = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 class EpilogueFusion(Pass):
-    """Append a Chain, or one elementwise node, that alone uses the result of Conv, Gemm, MatMul.
+    """Append a Chain, or one elementwise node, that alone uses a product's or convolution's result.
 
     Floats only, and only what leaves shape and type as they are. Where two results meet, the later
     node takes the work.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 import aioinfer
-from aioinfer.backends.auto.plugin import DEFAULT_ORDER
+from aioinfer.backends.auto.plugin import DEFAULT_ORDER, default_turns
 from aioinfer.errors import DeviceError, NotSupportedError, PropertyError
 from aioinfer.runtime.executable_network import ExecutableNetwork
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.plugin import CoreHandle, Plugin
-from aioinfer.runtime.properties import Configuration
+from aioinfer.runtime.properties import Configuration, Metric
 from aioinfer.testing import MockDevices, MockPlugin
 from unit.backends.hetero.small_graphs import graph
 
@@ -35,6 +35,44 @@ def test_without_a_list_the_default_order_decides(core: aioinfer.Core) -> None:
     devices = MockDevices(1)
     core.register_plugin("CPU", devices.make_plugin)
     assert core.load_network(MODEL).device == "MOCK.0"
+
+
+@pytest.mark.parametrize(
+    ("there", "processors", "turns"),
+    [
+        (DEFAULT_ORDER, (), DEFAULT_ORDER),
+        (DEFAULT_ORDER, ("OPENCL",), ("CUDA", "CPU", "ONNXRUNTIME", "OPENCL", "REFERENCE")),
+        (("OPENCL", "REFERENCE"), ("OPENCL",), ("OPENCL", "REFERENCE")),
+    ],
+)
+def test_opencl_on_the_processor_comes_after_onnxruntime(
+    there: tuple[str, ...], processors: tuple[str, ...], turns: tuple[str, ...]
+) -> None:
+    assert tuple(default_turns(there, processors.__contains__)) == turns
+
+
+def test_what_a_device_is_is_not_asked_before_its_turn() -> None:
+    asked: list[str] = []
+    turns = default_turns(DEFAULT_ORDER, lambda device: bool(asked.append(device)))
+    assert [next(turns), next(turns)] == ["CUDA", "CPU"]
+    assert not asked
+    next(turns)
+    assert asked == ["OPENCL"]
+
+
+@pytest.mark.parametrize(("kind", "chosen"), [("cpu", 1), ("discrete", 0)])
+def test_a_device_is_asked_what_hardware_it_is(
+    kind: str, chosen: int, core: aioinfer.Core, mock: MockDevices
+) -> None:
+    class Typed(MockPlugin):
+        def metrics(self) -> Sequence[Metric]:
+            return (Metric("DEVICE_TYPE", lambda _: kind, "What it is."),)
+
+    core.register_plugin("OPENCL", lambda handle, name: Typed(handle, name, mock.devices[:1]))
+    core.register_plugin(
+        "ONNXRUNTIME", lambda handle, name: MockPlugin(handle, name, mock.devices[1:])
+    )
+    assert core.load_network(MODEL).device == f"MOCK.{chosen}"
 
 
 def test_a_device_that_refuses_a_node_is_passed_over(

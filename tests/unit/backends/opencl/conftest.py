@@ -1,5 +1,6 @@
-"""Skips what needs a device where there is none."""
+"""Skips what needs a device where there is none; makes the benchmarks' networks importable."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from aioinfer import Core
 from unit.backends.opencl.comparing import missing_reason
 
 _HERE = Path(__file__).parent
+_BENCHMARKS = str(Path(__file__).resolve().parents[4] / "benchmarks")
+if _BENCHMARKS not in sys.path:
+    sys.path.append(_BENCHMARKS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

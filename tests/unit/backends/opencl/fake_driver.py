@@ -26,6 +26,7 @@ FACTS = DeviceFacts(
     name="a fake",
     platform="Fake Platform",
     driver_version="1.0",
+    kind="discrete",
     memory_bytes=1 << 20,
     largest_buffer_bytes=1 << 19,
     align_bytes=64,

@@ -157,6 +157,20 @@ def test_inputs_and_outputs_in_any_memory_order(core: Core) -> None:
         assert request.results["y"] is memory
 
 
+def test_a_large_result_that_is_gone_leaves_its_memory_to_a_later_one(core: Core) -> None:
+    with core.load_network(negating(dynamic=True), "OPENCL") as network:
+        request, given = network.create_infer_request(), np.ones((1000, 100), np.float32)
+        first = request.infer_sync(given)["y"]
+        address = first.ctypes.data
+        second = request.infer_sync(2 * given)["y"]
+        assert second.ctypes.data != address
+        np.testing.assert_array_equal(first, -given)
+        del first
+        later = [request.infer_sync(given * k)["y"] for k in (3, 4)]
+        assert address in [array.ctypes.data for array in later]
+        np.testing.assert_array_equal(second, -2 * given)
+
+
 def test_memory_that_does_not_fit_is_refused(core: Core) -> None:
     with core.load_network(negating(dynamic=True), "OPENCL") as network:
         request = network.create_infer_request()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -34,6 +35,14 @@ def test_devices_are_numbered_over_all_platforms() -> None:
         assert core.get_metric("FAKE.1", "OPENCL_PLATFORM_NAME") == "Other"
         assert core.get_metric("FAKE", "DEVICE_TOTAL_MEM_SIZE") == FACTS.memory_bytes
         assert core.get_metric("FAKE", "DRIVER_VERSION") == "1.0"
+
+
+@pytest.mark.parametrize("kind", ["cpu", "integrated", "discrete"])
+def test_a_device_says_what_kind_of_hardware_it_is(
+    kind: Literal["cpu", "integrated", "discrete"],
+) -> None:
+    with fake_core(replace(FACTS, kind=kind)) as core:
+        assert core.get_metric("FAKE", "DEVICE_TYPE") == kind
 
 
 def test_a_part_of_its_name_chooses_the_platform() -> None:

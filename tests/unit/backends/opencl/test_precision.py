@@ -58,3 +58,26 @@ def test_half_of_the_memory_is_taken_for_weights(half_core: Core) -> None:
         with half_core.load_network(model, "HALF", config) as network:
             sizes.append(network.get_metric("WEIGHTS_BYTES"))
     assert sizes == [64 * 64 * 4, 64 * 64 * 2]
+
+
+def test_sums_of_float16_are_float32(half_core: Core) -> None:
+    random = np.random.default_rng(3)
+    inputs = {"x": random.standard_normal((1, 8, 48, 48)).astype(np.float32) + np.float32(4)}
+    constants = {
+        "w": random.standard_normal((8, 4, 2, 2)).astype(np.float32),
+        "g": random.standard_normal(48).astype(np.float32),
+        "a": np.array([3]),
+    }
+    nodes = [
+        operator("GlobalAveragePool", "x", outputs=["mean"]),
+        operator("AveragePool", "x", outputs=["pool"], kernel_shape=[9, 9], strides=[9, 9]),
+        operator("ReduceL1", "x", "a", outputs=["norm"]),
+        operator("LayerNormalization", "x", "g", outputs=["rows"]),
+        operator("ConvTranspose", "x", "w", outputs=["spread"], group=2, strides=[2, 2]),
+    ]
+    outputs = ("mean", "pool", "norm", "rows", "spread")
+    model = model_of(nodes, inputs, outputs, constants)
+    wanted = run(half_core, model, "REFERENCE", inputs)
+    got = run(half_core, model, "HALF", inputs, **HALF)
+    for name in wanted:
+        assert_close(name, got[name], wanted[name], F16_BOUND)
