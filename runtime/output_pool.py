@@ -10,7 +10,6 @@ looks at reference counts, so whatever holds a view, numpy, a memoryview or DLPa
 from __future__ import annotations
 
 import math
-import threading
 from collections import deque
 from typing import Any
 
@@ -37,31 +36,33 @@ class _Lease:
 
 
 class OutputPool:
-    """Blocks of memory by size, for the results of one network. Thread-safe.
+    """Blocks of memory for the results of one network. Thread-safe.
 
-    ``most_free`` blocks of each size are kept at most while nobody has them.
+    ``most_free`` blocks are kept at most while nobody has them, of whatever sizes; the one that has
+    been free for longest goes first.
     """
 
     def __init__(self, most_free: int) -> None:
-        self._most_free = most_free
-        self._lock = threading.Lock()
-        self._free: dict[int, deque[Array]] = {}
+        self._free: deque[Array] = deque(maxlen=most_free)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Make an array, content undefined, of the caller's own until its last view is gone."""
         size_bytes = math.prod(shape) * dtype.itemsize
         if size_bytes < POOLED_BYTES or dtype.hasobject:
             return np.empty(shape, dtype)
-        free = self._blocks(size_bytes)
-        try:
-            block = free.pop()
-        except IndexError:
+        block = self._take(size_bytes)
+        if block is None:
             block = np.empty(size_bytes, np.uint8)
-        return np.asarray(_Lease(block, size_bytes, free)).view(dtype).reshape(shape)
+        return np.asarray(_Lease(block, size_bytes, self._free)).view(dtype).reshape(shape)
 
-    def _blocks(self, size_bytes: int) -> deque[Array]:
-        blocks = self._free.get(size_bytes)
-        if blocks is None:
-            with self._lock:
-                blocks = self._free.setdefault(size_bytes, deque(maxlen=self._most_free))
-        return blocks
+    def _take(self, size_bytes: int) -> Array | None:
+        """Take a free block of this size. Each step is atomic: leases end at any moment."""
+        for _ in range(len(self._free)):
+            try:
+                block = self._free.popleft()
+            except IndexError:
+                return None
+            if block.nbytes == size_bytes:
+                return block
+            self._free.append(block)
+        return None

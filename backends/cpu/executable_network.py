@@ -80,7 +80,7 @@ class CpuNetwork(ExecutableNetwork):
         )
         """True if no run opens a team of threads, so that any thread may compute it."""
         slot_count = 2 * streams.stream_count
-        self.pool = OutputPool(most_free=slot_count)
+        self.pool = OutputPool(most_free=slot_count * max(1, len(self.outputs)))
         # One run computes on each stream, and one more is bound and ready to follow it.
         self._provide_slots([_CpuSlot(self) for _ in range(slot_count)])
         plan, route = self.only_plan, self.inline_route

@@ -79,7 +79,7 @@ class OpenClNetwork(ExecutableNetwork):
         self._memories = [
             SlotMemory(device, self._compiler.weights, model.name) for _ in range(count)
         ]
-        self.pool = OutputPool(most_free=count)
+        self.pool = OutputPool(most_free=count * max(1, len(self.outputs)))
         try:
             self.only_plan = self._compile_ahead()
         except BaseException:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .dtype import DType
 from .graph import Graph
 
 __all__ = ["RELEASED_BYTES", "release_constants"]
@@ -31,5 +32,10 @@ def release_constants(graph: Graph) -> None:
 
 
 def _stand_in(constant: Array) -> Array:
-    content = np.nan if constant.dtype.kind in "fV" else 0
+    content = np.nan if DType.of(constant.dtype) in _HAVE_NAN else 0
     return np.broadcast_to(np.array(content, constant.dtype), constant.shape)
+
+
+_HAVE_NAN = frozenset(
+    item for item in DType if item.is_floating and item is not DType.FLOAT4E2M1
+) | {DType.COMPLEX64, DType.COMPLEX128}

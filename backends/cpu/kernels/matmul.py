@@ -237,7 +237,8 @@ def _lying_as(builder: PlanBuilder, array: Array, dims: Dims, is_turned: bool) -
     if not is_turned and array.flags.c_contiguous and array.shape == dims:
         return array
     turned = array.T if is_turned else array.reshape(dims)
-    return builder.derived("matrix", [array], lambda: np.ascontiguousarray(turned))
+    operation = f"matrix {dims}{' turned' if is_turned else ''}"
+    return builder.derived(operation, [array], lambda: np.ascontiguousarray(turned))
 
 
 def _packed(builder: PlanBuilder, array: Array, dims: Dims, is_turned: bool, desc: Desc) -> Operand:

@@ -58,7 +58,16 @@ def test_only_so_many_free_blocks_are_kept() -> None:
     addresses = {_address(array) for array in arrays}
     assert len(addresses) == 5
     arrays.clear()
-    assert sum(len(blocks) for blocks in pool._free.values()) == 2
+    assert len(pool._free) == 2
+
+
+def test_sizes_that_come_once_are_forgotten() -> None:
+    pool = OutputPool(4)
+    for rows in range(1, 40):
+        pool.empty((rows, COUNT), F32)
+    assert len(pool._free) == 4
+    sizes = [block.nbytes // POOLED_BYTES for block in pool._free]
+    assert sorted(sizes) == [36, 37, 38, 39]
 
 
 def test_small_results_and_texts_are_numpys_own() -> None:

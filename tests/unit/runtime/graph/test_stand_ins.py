@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 
 import numpy as np
+import pytest
 
 from aioinfer.runtime.graph import DType, Graph, TensorType, Value
 from aioinfer.runtime.graph.stand_ins import RELEASED_BYTES, release_constants
@@ -37,6 +38,16 @@ def test_integers_become_zeros() -> None:
     release_constants(graph)
     assert value.constant is not None
     assert not value.constant.any()
+
+
+@pytest.mark.parametrize("dtype", [item for item in DType if item is not DType.STRING])
+def test_every_element_type_has_a_stand_in(dtype: DType) -> None:
+    graph, value = _with(np.ones(RELEASED_BYTES, dtype.numpy))
+    release_constants(graph)
+    assert value.constant is not None
+    assert value.constant.dtype == dtype.numpy
+    first = value.constant[0]
+    assert first != first or first == 0
 
 
 def test_small_constants_and_texts_stay() -> None:

@@ -81,6 +81,21 @@ def test_weights_that_are_an_input_are_onednns(core: Core) -> None:
     assert "native:small_product" not in implementations(core, model, given)
 
 
+def test_one_matrix_lying_otherwise_serves_both_ways_round(core: Core) -> None:
+    x, w = _normal(2, 8), np.asfortranarray(_normal(8, 8))
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["straight"]),
+        helper.make_node("Gemm", ["x", "w"], ["turned"], transB=1),
+    ]
+    model = core.read_model(
+        model_of(nodes, {"x": x}, constants={"w": w}, outputs=["straight", "turned"])
+    )
+    model.graph.initializers["w"].constant = w
+    found = run(core, model, "CPU", {"x": x})
+    np.testing.assert_allclose(found["straight"], x @ w, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found["turned"], x @ w.T, rtol=1e-5, atol=1e-5)
+
+
 def test_nan_is_not_cut_off(core: Core) -> None:
     x, w = np.array([[np.nan, 1], [-1, 0]], np.float32), np.eye(2, dtype=np.float32)
     nodes = [helper.make_node("Gemm", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])]
