@@ -31,7 +31,6 @@ from contextvars import Context
 from typing import Any, Self
 
 from ..errors import AioInferError
-from .threads import call_soon as call_soon
 from .threads import hop as hop
 from .threads import hop_now as hop_now
 from .threads import is_own_thread as is_own_thread
@@ -330,23 +329,13 @@ class TaskExecutor(ABC):
         return f"<{type(self).__name__} {self.name!r}>"
 
 
-def run_here(
-    function: Callable[[Lane], Ready],
-    lane: Lane,
-    then: Then,
-    ended: Callable[[], None] | None = None,
-) -> None:
-    """Call the function on this thread and tell ``then``, the border where BaseException stops.
-
-    ``ended`` is called in between.
-    """
+def run_here(function: Callable[[Lane], Ready], lane: Lane, then: Then) -> None:
+    """Call the function on this thread and tell ``then``, the border where BaseException stops."""
     ready, error = NOW, None
     try:
         ready = checked(function(lane))
     except BaseException as raised:
         error = raised
-    if ended is not None:
-        ended()
     try:
         then(ready, error)
     finally:

@@ -10,9 +10,6 @@ out of the queue is what decides who, so it happens exactly once.
 Work whose token has not fired is parked and counts as accepted. The thread that fires the token
 only puts it into the queue.
 
-A worker with more to do puts off waking event loops (``late_calls.py``); it never waits for work
-before that is done.
-
 Beside the workers' lanes there is one for threads that call functions themselves
 (:meth:`StreamsExecutor.borrow_lane`). It has an index and a context of its own and is lent to one
 thread at a time, and to none that would overtake what is in the queue.
@@ -41,9 +38,7 @@ from .base import (
     run_here,
 )
 from .cpu_allowance import allowed_cpus, cpus_of_stream
-from .late_calls import LateCalls
 from .parking import Parking, tell
-from .threads import take_late_calls
 
 _log = logging.getLogger("aioinfer")
 
@@ -209,30 +204,14 @@ class StreamsExecutor(TaskExecutor):
     def _work(self, lane: Lane) -> None:
         mark_own_thread()
         self._choose_cpus(lane)
-        late = take_late_calls()
-        while (work := self._next(late)) is not None:
+        while (work := self._queue.get()) is not None:
             self._working.add(lane.index)
-            late.job_starts()
             try:
-                run_here(work[0], lane, work[1], late.function_ended)
+                run_here(work[0], lane, work[1])
             except BaseException:
                 _log.exception("a continuation on %r raised; its run may never settle", lane)
             self._working.discard(lane.index)
             del work  # an idle worker keeps nothing alive
-
-    def _next(self, late: LateCalls) -> _Work | None:
-        """Take the next work, and make late calls before waiting for some."""
-        if late.may_wait:
-            try:
-                work = self._queue.get_nowait()
-            except Empty:
-                pass
-            else:
-                if work is None:
-                    late.call_all()
-                return work
-        late.call_all()
-        return self._queue.get()
 
     def _choose_cpus(self, lane: Lane) -> None:
         """Bind this worker to its CPUs, because a thread inherits the binding of its creator.

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..errors import RequestStateError
-from .late_calls import LateCalls
 
 T = TypeVar("T")
 
@@ -22,7 +21,6 @@ class _ThreadState(threading.local):
 
     hops: deque[tuple[Callable[..., Any], tuple[Any, ...]]] | None = None
     is_own = False
-    late: LateCalls | None = None
 
 
 _thread = _ThreadState()
@@ -72,21 +70,6 @@ def _run(function: Callable[..., T], args: tuple[Any, ...]) -> T | None:
     if raised is not None:
         raise raised
     return result
-
-
-def take_late_calls() -> LateCalls:
-    """Let calls on this thread be put off, by a worker that sees to it that they are made."""
-    _thread.late = LateCalls()
-    return _thread.late
-
-
-def call_soon(call: Callable[[], None]) -> None:
-    """Call it on this thread: now, or a little later if it is a worker with more to do."""
-    late = _thread.late
-    if late is not None and late.is_taking:
-        late.add(call)
-    else:
-        call()
 
 
 def mark_own_thread() -> None:

@@ -4,8 +4,7 @@ Theory of operation. A thread that ends a run posts a function to the loop of wh
 Each loop has one :class:`LoopWaker`: a deque and an "awake" flag. The first post wakes the loop, by
 an eventfd that it reads (half the time of asyncio's ``call_soon_threadsafe``, which is there where
 no eventfd is) or by ``TrioToken.run_sync_soon``; the posts that come before the loop gets there
-ride along. A worker that has more to do puts the wake-up off a little.
-A loop that was closed drops the answer, and nothing else.
+ride along. A loop that was closed drops the answer, and nothing else.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
 from weakref import WeakKeyDictionary, finalize, ref
-
-from ..executors import call_soon
 
 __all__ = ["let_loop_turn", "must_end", "on_trio", "until"]
 
@@ -130,7 +127,7 @@ class LoopWaker:
         self._posted.append(call)
         if not self._is_awake:
             self._is_awake = True
-            call_soon(self._wake_or_drop)
+            self._wake_or_drop()
 
     def _wake_or_drop(self) -> None:
         if not self._wake():
@@ -208,15 +205,26 @@ class _TrioWaker(LoopWaker):
         return True
 
 
-_wakers: WeakKeyDictionary[Any, LoopWaker] = WeakKeyDictionary()
-_wakers_lock = threading.Lock()
+class _Process:
+    """The wakers of this process's loops, by loop."""
+
+    wakers: WeakKeyDictionary[Any, LoopWaker] = WeakKeyDictionary()
+    lock = threading.Lock()
+
+
+def _renew_in_child() -> None:
+    _Process.wakers, _Process.lock = WeakKeyDictionary(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_in_child)
 
 
 def _waker_of(loop: Any, make: Callable[[Any], LoopWaker]) -> LoopWaker:
-    waker = _wakers.get(loop)
+    waker = _Process.wakers.get(loop)
     if waker is None:
-        with _wakers_lock:
-            waker = _wakers.get(loop)
+        with _Process.lock:
+            waker = _Process.wakers.get(loop)
             if waker is None:
-                waker = _wakers[loop] = make(loop)
+                waker = _Process.wakers[loop] = make(loop)
     return waker

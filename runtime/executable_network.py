@@ -188,7 +188,13 @@ class ExecutableNetwork(ABC):
         if route is not None and is_plain and not must_end():
             self.refuse_if_closed()
             turn = threads.turn
-            results = route.infer(self.check_inputs(inputs), turn, self.has_perf_count)
+            arrays = self.check_inputs(inputs)
+            try:
+                results = route.infer(arrays, turn, self.has_perf_count)
+            except Exception:  # a task that tries again and again must not keep the loop
+                if turn.is_over:
+                    await turn.give_way()
+                raise
             if results is not None:
                 if turn.is_over:
                     await turn.give_way()
@@ -234,13 +240,16 @@ class ExecutableNetwork(ABC):
         counts for each item from its pull. An item that fails raises at its turn, with its index
         in a note; what the source raises comes last. Whenever a stream ends early, by an error,
         ``aclose`` or cancellation, its runs are cancelled; all but the last wait for their end.
-        A plain ``break`` leaves that to the loop; ``contextlib.aclosing`` does it at once. A full
-        network (MAX_QUEUED_REQUESTS) is waited for while runs of the stream are under way.
+        A plain ``break`` leaves that to the loop; ``contextlib.aclosing`` does it at once. One that
+        is closed before its first result was asked for has not begun, and leaves its source open. A
+        full network (MAX_QUEUED_REQUESTS) is waited for while runs of the stream are under way.
         """
         self.refuse_if_closed()
         if look_ahead is None:
             most_waiting = self.config.value_or_default(MAX_QUEUED_REQUESTS)
             look_ahead = default_look_ahead(self.optimal_request_count, most_waiting)
+        if deadline_s is None:
+            deadline_s = self.default_deadline_s
         stream = ResultStream(self, source, ordered, look_ahead, deadline_s, priority)
         return stream.results()
 
@@ -297,6 +306,11 @@ class ExecutableNetwork(ABC):
     def count_outcome(self, error: BaseException | None) -> None:
         """Count a request that has ended; called by requests."""
         self._admission.count_outcome(error)
+
+    @property
+    def is_full(self) -> bool:
+        """True if a request that starts now would be refused, for MAX_QUEUED_REQUESTS; a guess."""
+        return self._admission.is_full
 
     @property
     def callback_executor(self) -> TaskExecutor:

@@ -128,12 +128,15 @@ class InferRequest:
         self,
         inputs: Any,
         *,
-        deadline_s: float | None = None,
+        deadline_at: float | None = None,
         priority: int = 0,
         turn: InlineTurn | None = None,
     ) -> RequestRun:
-        """Start a run without a callback and return it; ``turn`` lets it stay on this thread."""
-        return self._start(inputs, self._deadline_at(deadline_s), priority, None, turn=turn)
+        """Start a run without a callback and return it; ``turn`` lets it stay on this thread.
+
+        ``deadline_at`` is a time of the network's clock; None: no deadline, not the default one.
+        """
+        return self._start(inputs, deadline_at, priority, None, turn=turn)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Block until the last run has ended and its callback is over; False on timeout.

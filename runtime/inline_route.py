@@ -112,7 +112,7 @@ class InlineRoute:
     ) -> dict[str, Any] | None:
         """Return the results of a run without a request, or raise its error; None: not this way.
 
-        ``inputs``: as checked. The time is put down to ``turn``.
+        ``inputs``: as checked. The time is put down to ``turn``, whatever the outcome.
         """
         time = self._gate.time_of(inputs)
         if not time.is_short:
@@ -165,11 +165,11 @@ class InlineRoute:
             finally:
                 ended_ns = perf_counter_ns()
                 self._record(self._mark, self._stage, lane, started_ns, started_ns, ended_ns)
+                time.note_inline(ended_ns - started_ns)
+                turn.used_ns += ended_ns - started_ns
             admission.lone_run_count += 1
         finally:
             executor.return_lane(lane)
-        time.note_inline(ended_ns - started_ns)
-        turn.used_ns += ended_ns - started_ns
         return results
 
     def carry(self, run: CarriedRun, turn: InlineTurn) -> bool:

@@ -10,6 +10,7 @@ is no task per item. Whoever ends a stream early ends its runs, closes its sourc
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -27,12 +28,15 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..errors import OverloadedError, PropertyError, RequestCancelledError, TensorError
 from .completion import let_loop_turn, must_end, until
+from .deadlines import deadline_from_now
 from .inline_turn import threads
 from .request_run import RequestRun
 from .side_task import Bell, SideTask, start_side_task
 
 if TYPE_CHECKING:
     from .executable_network import ExecutableNetwork
+
+_log = logging.getLogger("aioinfer")
 
 __all__ = ["ResultStream", "Results", "Source", "StreamOptions", "default_look_ahead"]
 
@@ -60,12 +64,13 @@ def default_look_ahead(optimal_request_count: int, most_waiting: int) -> int:
 
 
 class _Item:
-    """An input on its way, or the reason why it never started."""
+    """An input that was pulled: its run, or the reason why it never started."""
 
-    __slots__ = ("error", "index", "run", "was_inline")
+    __slots__ = ("deadline_at", "error", "index", "inputs", "run", "was_inline")
 
-    def __init__(self, index: int) -> None:
-        self.index = index
+    def __init__(self, index: int, inputs: Any) -> None:
+        self.index, self.inputs = index, inputs
+        self.deadline_at: float | None = None
         self.run: RequestRun | None = None
         self.error: Exception | None = None
         self.was_inline = False
@@ -104,7 +109,7 @@ class ResultStream:
         self._look_ahead = _checked_look_ahead(look_ahead)
         self._deadline_s, self._priority = deadline_s, priority
         self._source, self._async_source = _iterators_of(source)
-        self._pending: Any = _NOTHING
+        self._pending: _Item | None = None
         """What was pulled and has not started, because the network had no room."""
         self._puller: SideTask | None = None
         self._on_way: dict[int, _Item] = {}
@@ -124,15 +129,35 @@ class ResultStream:
                 self._puller = start_side_task(self._pull, self._close_async_source)
             while await self._has_next():
                 yield self._hand_over()
-        except (Exception, GeneratorExit):
-            await self._close()
-            for item in self._on_way.values():
-                if item.run is not None:
-                    await until(item.run.when_ended, lambda: None)
-            raise
-        except BaseException:  # the consumer was cancelled, which must not take long
-            await self._close()
-            raise
+        except BaseException as reason:
+            error = await self._close()
+            try:
+                if isinstance(reason, Exception | GeneratorExit):
+                    await self._wait_for_runs()
+                # else the consumer was cancelled, which must not take long
+                if error is not None:
+                    self._tell(error, reason)
+                raise
+            finally:
+                del error  # the traceback keeps this frame, which must not keep it
+
+    async def _wait_for_runs(self) -> None:
+        for item in self._on_way.values():
+            if item.run is not None:
+                await until(item.run.when_ended, lambda: None)
+
+    def _tell(self, error: Exception, reason: BaseException) -> None:
+        """Raise what closing the source raised, unless that hid why the stream ends."""
+        if isinstance(reason, GeneratorExit):
+            raise error
+        if isinstance(reason, Exception):
+            reason.add_note(f"closing the source then raised {error!r}")
+        else:
+            _log.warning(
+                "closing the source of a cancelled stream over network %r raised",
+                self._network.name,
+                exc_info=error,
+            )
 
     @property
     def _has_room(self) -> bool:
@@ -184,20 +209,21 @@ class ResultStream:
     async def _fill(self) -> None:
         """Pull a sync source and start runs, as far as there is room."""
         while self._has_room:
-            if self._pending is _NOTHING:
+            item = self._pending
+            if item is None:
+                inputs = _NOTHING
                 try:
-                    self._pending = next(self._source, _NOTHING)
+                    inputs = next(self._source, _NOTHING)
                 except Exception as error:
                     self._source_error = error
-                if self._pending is _NOTHING:
+                if inputs is _NOTHING:
                     self._is_over = True
                     return
-            item = self._start(self._pending)
-            if item is not None:
-                self._pending = _NOTHING
-                if item.was_inline:  # nothing is gained by having more of them
-                    await _give_way()
-                    return
+                item = self._pulled(inputs)
+            self._start(item)
+            if item.was_inline:  # nothing is gained by having more of them
+                await _give_way()
+                return
 
     async def _pull(self) -> None:
         """Pull an async source and start runs, whenever there is room: the side task."""
@@ -208,13 +234,14 @@ class ResultStream:
                     if self._is_over:
                         return
                     await self._room.wait()
-                if self._pending is _NOTHING:
-                    self._pending = await anext(self._async_source, _NOTHING)
-                    if self._pending is _NOTHING:
+                item = self._pending
+                if item is None:
+                    inputs = await anext(self._async_source, _NOTHING)
+                    if inputs is _NOTHING:
                         return
-                item = self._start(self._pending)
-                if item is not None:
-                    self._pending = _NOTHING
+                    item = self._pulled(inputs)
+                self._start(item)
+                if item is not self._pending:
                     if item.index == self._next_index:  # else the consumer waits for another one
                         self._changed.ring()
                     if item.was_inline:
@@ -222,36 +249,60 @@ class ResultStream:
         except Exception as error:
             self._source_error = error
         except BaseException as error:
-            if not self._is_over:  # somebody else's doing; a stream must not end as if it were done
-                self._source_error = RequestCancelledError(
-                    f"the task that reads the source of a stream over network "
-                    f"{self._network.name!r} was cancelled"
-                )
-                self._source_error.__cause__ = error
+            self._end_cancelled(error)
             raise
         finally:
             self._is_over = True
             self._changed.ring()
 
-    def _start(self, inputs: Any) -> _Item | None:
-        """Send an item on its way; None if the network has no room before one of ours is over."""
-        item = _Item(self._pulled_count)
+    def _end_cancelled(self, cause: BaseException | None) -> None:
+        """Say that the puller was cancelled by somebody else: a stream must not end as if done."""
+        if not self._is_over:
+            self._is_over = True
+            self._source_error = RequestCancelledError(
+                f"the task that reads the source of a stream over network "
+                f"{self._network.name!r} was cancelled"
+            )
+            self._source_error.__cause__ = cause
+            self._changed.ring()
+
+    def _pulled(self, inputs: Any) -> _Item:
+        """Make an item of what the source gave; its deadline counts from now."""
+        item = _Item(self._pulled_count, inputs)
+        self._pulled_count += 1
+        if self._deadline_s is not None:
+            try:
+                item.deadline_at = deadline_from_now(self._network.clock, self._deadline_s)
+            except Exception as error:
+                item.error = error
+        return item
+
+    def _start(self, item: _Item) -> None:
+        """Send an item on its way, or keep it until the network has room.
+
+        That waits for one of ours to be over, so without one the network refuses the item.
+        """
+        self._pending = item
         try:
-            self._run(item, inputs)
+            if item.error is not None:
+                raise item.error
+            if self._on_way and self._network.is_full:  # asked first, as refusals are counted
+                self._was_refused = True
+                return
+            self._run(item)
         except Exception as error:
             if isinstance(error, OverloadedError) and self._on_way:
                 self._was_refused = True
-                return None
+                return
             item.error = error
             self._is_over = True  # nobody would get to see what comes after it
-        self._pulled_count += 1
+        self._pending = item.inputs = None
         self._on_way[item.index] = item
         if not self._is_ordered:
             on_answer = partial(self._on_answer, item)
             on_answer() if item.run is None else item.run.when_answered(on_answer)
-        return item
 
-    def _run(self, item: _Item, inputs: Any) -> None:
+    def _run(self, item: _Item) -> None:
         network = self._network
         turn = None
         if network.inline_route is not None and not must_end():
@@ -259,7 +310,7 @@ class ResultStream:
         request = network.take_request()
         try:
             item.run = request.start(
-                inputs, deadline_s=self._deadline_s, priority=self._priority, turn=turn
+                item.inputs, deadline_at=item.deadline_at, priority=self._priority, turn=turn
             )
         finally:
             request.when_idle(network.give_back)
@@ -269,20 +320,28 @@ class ResultStream:
         self._answered.append(item)
         self._changed.ring()
 
-    async def _close(self) -> None:
-        """Cancel what is on its way, and close the source; a run ends when its device is done."""
+    async def _close(self) -> Exception | None:
+        """Cancel what is on its way, and close the source; a run ends when its device is done.
+
+        Returns what closing the source raised.
+        """
         self._is_over = True
         for item in self._on_way.values():
             if item.run is not None:
                 item.run.disregard()
                 item.run.cancel()
-        if self._puller is not None:
-            self._puller.cancel()
-            await self._puller.wait_until_ended()
-        elif isinstance(self._source, Generator):
-            self._source.close()
+        try:
+            if self._puller is not None:
+                self._puller.cancel()
+                await self._puller.wait_until_ended()
+            elif isinstance(self._source, Generator):
+                self._source.close()
+        except Exception as error:
+            return error
+        return None
 
     async def _close_async_source(self) -> None:
+        self._end_cancelled(None)  # if the pulling has not even begun
         if isinstance(self._async_source, AsyncGenerator):
             await self._async_source.aclose()
 

@@ -169,6 +169,11 @@ class RunAdmission:
         return self._queue.waiting_count
 
     @property
+    def is_full(self) -> bool:
+        """True if a run that comes now and may be refused is; out of date as soon as it is read."""
+        return self._queue.is_full
+
+    @property
     def idle_slot_count(self) -> int:
         """How many slots no run has."""
         return self._queue.idle_count

@@ -53,6 +53,7 @@ class Bell:
 class SideTask:
     """A task that does ``work``, which may be cancelled, and then ``clean_up``, which is not.
 
+    One that is cancelled before it begins does the clean-up alone.
     Not thread-safe: all calls come from the loop that it belongs to.
     """
 
@@ -111,6 +112,16 @@ class _AsyncioTask(SideTask):
         import asyncio
 
         self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._make_sure)
+
+    def _make_sure(self, _task: Any) -> None:
+        """Begin again, for the clean-up, if it was cancelled before its first step.
+
+        asyncio ends such a task without running it; only others do so, like the end of a loop.
+        """
+        if not self._has_ended:
+            self._is_cancelled = True
+            self.start()
 
     def _interrupt(self) -> None:
         self._task.cancel()

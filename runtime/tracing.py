@@ -30,6 +30,7 @@ RunMark = tuple[int, int, int]
 each run makes one."""
 
 COUNT_AT_SPANS = 1024  # a fifth of a millisecond's work, and 150 KB
+EXACT_BATCH_SIZES = 1024  # that many are counted each by itself
 RING_SPANS = 65_536  # about 10 MB when full: a minute of a thousand requests/s
 
 
@@ -152,7 +153,10 @@ class SpanRecorder:
 
     def _count_arrived(self) -> None:
         shapes = [self._arrived_shapes.popleft() for _ in range(len(self._arrived_shapes))]
-        self._batch_sizes.update([shape[0] for shape in shapes if shape])
+        sizes = self._batch_sizes
+        for size, count in Counter([shape[0] for shape in shapes if shape]).items():
+            is_exact = size in sizes or len(sizes) < EXACT_BATCH_SIZES
+            sizes[size if is_exact else _rounded_down(size)] += count
 
     def spans(self, device: str = "") -> list[Span]:
         """Copy the ring, oldest first; ``device`` is whose network this is."""
@@ -187,10 +191,17 @@ class SpanRecorder:
             ]
 
     def batch_sizes(self) -> dict[int, int]:
-        """Say how many runs came with which batch size, smallest first."""
+        """Say how many runs came with which batch size, smallest first.
+
+        With EXACT_BATCH_SIZES of them, further ones count as the power of two below.
+        """
         with self._lock:
             self._count_arrived()
             return dict(sorted(self._batch_sizes.items()))
+
+
+def _rounded_down(size: int) -> int:
+    return 1 << (size.bit_length() - 1) if size else 0
 
 
 def busy_shares(

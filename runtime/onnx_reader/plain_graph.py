@@ -107,8 +107,9 @@ class _Builder:
         while len(plain.outputs) > 1 and not plain.outputs[-1]:
             plain.outputs.pop()
         if plain.op_type == "Constant":
-            [output] = plain.outputs
-            self._add_constant(output, constant_array(name, plain.attributes))
+            if len(plain.outputs) != 1 or plain.inputs:
+                raise NotPlainError(f"Constant {name!r} has inputs, or not one output")
+            self._add_constant(plain.outputs[0], constant_array(name, plain.attributes))
             return
 
         def add_constant(array: Array) -> str:

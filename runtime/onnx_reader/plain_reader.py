@@ -30,19 +30,21 @@ def read_plain_file(path: Path, *, is_mapped: bool = False) -> Model | None:
     """Read a model file; None if it is not plain, is damaged or is not there.
 
     With ``is_mapped`` large constants stay in the file (``MappedFile``). Where None is given ask
-    onnx: it reads more, and says what is wrong. Blocks; any thread.
+    onnx: it reads more, and says what is wrong. Blocks; any thread. Raises nothing but MemoryError:
+    onnx would need still more memory.
     """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # to open a FIFO would wait for its writer
+            return None
         with path.open("rb", buffering=0) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or not status.st_size:
+            if not os.fstat(file.fileno()).st_size:
                 return None
             data = MappedFile.of(file)
             model = _read(data, _part_reader(file, data if is_mapped else None), path)
             if model is not None:
                 model.is_mapped = is_mapped
             return model
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a path that no file can have
         return None
 
 
@@ -83,5 +85,14 @@ def _read(data: bytes | MappedFile, read: ReadRaw, path: Path | None) -> Model |
     try:
         return build_model(decode_model(data, read), path)
     except NotPlainError as reason:
-        _log.debug("onnx reads %s, because %s", path or "a model given as bytes", reason)
-        return None
+        _log.debug("onnx reads %s, because %s", _label(path), reason)
+    except MemoryError:
+        raise
+    # Of a file that nobody has checked only onnx says what is wrong.
+    except Exception:
+        _log.debug("onnx reads %s, which we fail at", _label(path), exc_info=True)
+    return None
+
+
+def _label(path: Path | None) -> str:
+    return "a model given as bytes" if path is None else repr(str(path))

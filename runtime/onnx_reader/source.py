@@ -71,7 +71,7 @@ def load_source(source: ModelSource) -> Source:
 
 def _load_file(path: Path) -> Source:
     try:
-        mode = path.stat().st_mode
+        mode = _mode(path)
         if stat.S_ISDIR(mode):
             raise ModelError("is a directory; give the .onnx file inside it")
         if not stat.S_ISREG(mode):
@@ -83,6 +83,13 @@ def _load_file(path: Path) -> Source:
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror or error}") from error
     return _checked(_parse(content), path, skimmed)
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except ValueError as error:
+        raise ModelError(f"cannot be read: no file has such a path ({error})") from error
 
 
 def _parse(content: bytes) -> onnx.ModelProto:

@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_ALL_BITS = (1 << 64) - 1
 
 
 class Field(NamedTuple):
@@ -70,14 +71,14 @@ def fields(data: bytes | mmap.mmap, start: int, end: int) -> Iterator[Field]:
 
 
 def read_varint(data: bytes | mmap.mmap, place: int) -> tuple[int, int]:
-    """Read a number, unsigned, and the place behind it."""
+    """Read a number, unsigned, and the place behind it; as protobuf, drops bits above the 64th."""
     number = shift = 0
     while True:
         byte = data[place]
         place += 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return number, place
+            return number & _ALL_BITS, place
         shift += 7
         if shift > 63:
             raise ValueError("a number has more than 64 bits")

@@ -89,13 +89,17 @@ def concat(first: Array, *others: Array, axis: int) -> Array:
 def slice_axes(
     x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None
 ) -> Array:
-    """View a range of each axis named, or of the first ones; bounds beyond an axis are its ends."""
+    """View a range of each axis named, or of the first ones; bounds beyond an axis are its ends.
+
+    As numpy, but with a negative step a start before the first element counts as the first.
+    """
     begins = _integers(starts)
     places = range(len(begins)) if axes is None else _integers(axes)
     strides = [1] * len(begins) if steps is None else _integers(steps)
     ranges = [slice(None)] * x.ndim
     for begin, end, place, stride in zip(begins, _integers(ends), places, strides, strict=True):
-        ranges[place] = slice(begin, end, stride)
+        is_before = stride < 0 and begin < -x.shape[place]
+        ranges[place] = slice(0 if is_before else begin, end, stride)
     return np.asarray(x[tuple(ranges)])
 
 
@@ -114,6 +118,10 @@ def split(
         edges = [part * -(-x.shape[axis] // count) for part in range(count)] + [x.shape[axis]]
     else:
         edges = [0, *np.cumsum(split).tolist()]
+        if edges[-1] != x.shape[axis] or edges != sorted(edges):
+            raise ValueError(
+                f"parts of {split.tolist()} do not make up an axis of length {x.shape[axis]}"
+            )
     ranges = [slice(None)] * x.ndim
     parts = []
     for start, stop in itertools.pairwise(edges):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ..graph import DType, Graph, Model, Node, TensorType
+from ..graph import DType, Graph, Model, Node, TensorType, ValueType
 from ..type_inference import ShapeContent
 from .graph_patch import GraphPatch
 from .node_traits import has_only_tensors, is_random
@@ -61,7 +61,9 @@ class ConstantFolding(Pass):
                 yield _patch(node, arrays)
 
     def _shape_array(self, node: Node, array: np.ndarray | None) -> list[np.ndarray] | None:
-        return None if array is None or node.op in self._keep_ops else [array]
+        if array is None or node.op in self._keep_ops or not _fits(array, node.outputs[0].type):
+            return None
+        return [array]
 
     def _may_fold(self, node: Node) -> bool:
         if node in self._failed or node.op in self._keep_ops:
@@ -108,10 +110,23 @@ def _as_constants(node: Node, outputs: Sequence[object]) -> list[np.ndarray] | N
     for value, output in zip(node.outputs, outputs, strict=False):
         if not isinstance(output, np.ndarray):
             return None
-        expected = value.type if node.op != "Constant" else None
-        if isinstance(expected, TensorType) and DType.of(output.dtype) is not expected.dtype:
+        if node.op != "Constant" and not _fits(output, value.type):
             return None
         array = np.asarray(output, order="C").view()
         array.flags.writeable = False
         arrays.append(array)
     return arrays
+
+
+def _fits(array: np.ndarray, expected: ValueType | None) -> bool:
+    """True if an array is what the graph expects of a value, as far as that is known."""
+    if not isinstance(expected, TensorType):
+        return True
+    if DType.of(array.dtype) is not expected.dtype:
+        return False
+    if expected.shape is None:
+        return True
+    if len(array.shape) != len(expected.shape):
+        return False
+    pairs = zip(array.shape, expected.shape, strict=True)
+    return all(length == dim for length, dim in pairs if isinstance(dim, int))

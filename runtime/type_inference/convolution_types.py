@@ -37,6 +37,8 @@ def _window(node: Node, count: int, kernel: Sequence[int] | None) -> _Window | N
     padding = node.attributes.get("auto_pad", "NOTSET")
     if kernel is None or strides is None or dilations is None or pads is None:
         return None
+    if not isinstance(padding, str):
+        return None
     if padding != "NOTSET" and (padding not in (*_SAME, "VALID") or "pads" in node.attributes):
         return None
     pairs = zip(kernel, dilations, strict=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from ..graph import Dim, DType, Shape
 
 __all__ = [
+    "MOST_LENGTH",
     "agree",
     "axes_of",
     "axis_of",
@@ -25,11 +26,14 @@ __all__ = [
     "with_dims",
 ]
 
+MOST_LENGTH = 2**63 - 1
+"""The greatest length that a shape can have in ONNX."""
+
 
 def dtype_numbered(number: object) -> DType | None:
     """Find the element type of an attribute such as Cast's ``to``; None if it names none."""
     try:
-        return DType(number)
+        return DType(number) if isinstance(number, int) else None
     except ValueError:
         return None
 

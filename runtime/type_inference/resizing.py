@@ -8,19 +8,27 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..graph import Dim, Shape
+from .dims import MOST_LENGTH
 
 __all__ = ["resized_by_scales", "resized_to_sizes"]
 
 
-def resized_by_scales(dims: Shape, scales: Sequence[float]) -> Shape:
-    """Multiply each length by its scale, in float32, and round down."""
-    return tuple(map(_scaled, dims, scales))
+def resized_by_scales(dims: Shape, scales: Sequence[float]) -> Shape | None:
+    """Multiply each length by its scale, in float32, and round down.
 
-
-def _scaled(dim: Dim, scale: float) -> Dim:
-    if isinstance(dim, int):
-        return math.floor(np.float32(dim) * np.float32(scale))
-    return dim if scale == 1 else None
+    None if a product is larger than any length, or is no number.
+    """
+    found: list[Dim] = []
+    for dim, scale in zip(dims, scales, strict=True):
+        if isinstance(dim, int):
+            with np.errstate(over="ignore", invalid="ignore"):
+                length = np.float32(dim) * np.float32(scale)
+            if not length < MOST_LENGTH:
+                return None
+            found.append(math.floor(length))
+        else:
+            found.append(dim if scale == 1 else None)
+    return tuple(found)
 
 
 def resized_to_sizes(dims: Shape, sizes: Shape, policy: str) -> Shape | None:

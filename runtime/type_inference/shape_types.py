@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..graph import DType, Node, TensorType
-from .dims import ceil_divide, dtype_numbered
+from .dims import MOST_LENGTH, ceil_divide, dtype_numbered
 from .operands import integer, operand
 from .rules import type_rule
 from .shape_content import ShapeContent
@@ -58,7 +58,8 @@ def _range(node: Node, contents: ShapeContent) -> Types:
     if first is None or delta == 0:
         return None
     if start is not None and limit is not None and delta is not None:
-        return (TensorType(first.dtype, (_count(start, limit, delta),)),)
+        length = _count(start, limit, delta)
+        return None if length is None else (TensorType(first.dtype, (length,)),)
     if None in bounds:
         return None
     end = contents.dims(node, 1)
@@ -66,10 +67,13 @@ def _range(node: Node, contents: ShapeContent) -> Types:
     return (TensorType(first.dtype, (count,)),)
 
 
-def _count(start: float, limit: float, delta: float) -> int:
+def _count(start: float, limit: float, delta: float) -> int | None:
+    """Count the steps from start to limit; None if there are more than a length can be."""
     if isinstance(start, int) and isinstance(limit, int) and isinstance(delta, int):
-        return max(ceil_divide(limit - start, delta), 0)
-    return max(math.ceil((limit - start) / delta), 0)
+        steps: float = ceil_divide(limit - start, delta)
+    else:
+        steps = (limit - start) / delta
+    return max(math.ceil(steps), 0) if -math.inf < steps <= MOST_LENGTH else None
 
 
 @type_rule("EyeLike")

@@ -97,7 +97,7 @@ def lower_slice(node: Node, builder: PlanBuilder) -> None:
     for start, axis, stride in zip(starts, axes, steps, strict=True):
         axis %= len(shape)
         length = shape[axis]
-        low, high = (0, length) if stride > 0 else (-1, length - 1)
+        low, high = (0, length) if stride > 0 else (0, length - 1)
         begin[axis] = min(max(start + length if start < 0 else start, low), high)
         step[axis] = stride
     builder.define(result, sliced(source, builder, begin, builder.shape(result), step))

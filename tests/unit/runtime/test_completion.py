@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -16,14 +17,17 @@ import trio
 import trio.testing
 
 import aioinfer
+from aioinfer.executors import NOW, Lane, Ready, StreamsConfig, StreamsExecutor
 from aioinfer.runtime import completion
 from aioinfer.runtime.completion import until
 from aioinfer.testing import MockDevices
+from unit.executors.test_fork_and_exit import FORK, run_script
 from unit.runtime.models import expected, tiny_model
 
 uvloop = pytest.importorskip("uvloop")
 
 X = np.array([[-1, 2, 3]], np.float32)
+WAIT_S = 20.0  # a bound for what must happen; never slept through
 Wake = Callable[[], None]
 Main = Callable[[], Awaitable[None]]
 
@@ -256,7 +260,7 @@ def test_a_closed_loop_drops_the_answer_and_never_the_slot(
     loop = asyncio.new_event_loop()
     tasks = [loop.create_task(request.infer(X)) for request in requests]
     loop.run_until_complete(asyncio.sleep(0))
-    waker = completion._wakers[loop]
+    waker = completion._Process.wakers[loop]
     loop.close()
     while held[0].held.waiting_count:
         held[0].held.release()
@@ -276,16 +280,16 @@ def test_a_waker_does_not_keep_its_loop_alive() -> None:
         await until(lambda wake: in_thread(wake), nothing)
 
     gc.collect()
-    count = len(completion._wakers)
+    count = len(completion._Process.wakers)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(main())
-    assert len(completion._wakers) == count + 1
+    assert len(completion._Process.wakers) == count + 1
     alive = ref(loop)
     loop.close()
     del loop
     gc.collect()
     assert alive() is None
-    assert len(completion._wakers) == count
+    assert len(completion._Process.wakers) == count
 
 
 @pytest.mark.parametrize("order", ["cancelled, then drained", "drained, then cancelled"])
@@ -336,3 +340,67 @@ def test_cancel_while_the_answer_is_on_its_way_to_trio(
         assert "idle" in repr(request)
 
     trio.run(main)
+
+
+@FORK
+def test_a_child_that_was_forked_while_a_waker_was_made_has_wakers_of_its_own(
+    tmp_path: Path,
+) -> None:
+    run_script(
+        """
+        import asyncio
+        from aioinfer.runtime import completion
+
+        async def main():
+            await completion.until(
+                lambda wake: threading.Thread(target=wake).start(), lambda: None
+            )
+
+        held, forked = threading.Event(), threading.Event()
+
+        def hold():
+            with completion._Process.lock:
+                held.set()
+                assert forked.wait(20)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert held.wait(20)
+        in_child(lambda: asyncio.run(asyncio.wait_for(main(), 20)))
+        forked.set()
+        thread.join()
+        """,
+        tmp_path,
+    )
+
+
+async def test_no_answer_waits_for_the_long_job_that_a_worker_takes_next() -> None:
+    is_running, gate, ended = threading.Event(), threading.Event(), threading.Event()
+
+    async def ask(executor: StreamsExecutor, work: Callable[[Lane], Ready]) -> None:
+        await until(lambda wake: executor.run(work, NOW, lambda _ready, _error: wake()), nothing)
+
+    def short(_lane: Lane) -> Ready:
+        return NOW
+
+    def long(_lane: Lane) -> Ready:
+        is_running.set()
+        assert gate.wait(WAIT_S)
+        return NOW
+
+    def short_before_others(_lane: Lane) -> Ready:
+        busy.run(short, NOW, lambda _ready, _error: None)
+        busy.run(long, NOW, lambda _ready, _error: ended.set())
+        return NOW
+
+    busy, other = StreamsExecutor(StreamsConfig("busy")), StreamsExecutor(StreamsConfig("other"))
+    with busy, other:
+        for _ in range(100):  # a worker might take jobs for short that have long been so
+            await ask(busy, short)
+        try:
+            await asyncio.wait_for(ask(busy, short_before_others), WAIT_S)
+            assert is_running.wait(WAIT_S)
+            await asyncio.wait_for(ask(other, short), WAIT_S)
+            assert not ended.is_set()
+        finally:
+            gate.set()

@@ -578,12 +578,37 @@ async def test_an_error_without_a_slot_is_raised_and_counted(short: InlineNetwor
     assert (statistics.failed_request_count, statistics.finished_request_count) == (1, 1)
 
 
+async def test_failing_without_a_slot_counts_as_inline_work_and_lets_the_loop_turn(
+    short: InlineNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_slot: Slot, _lane: Lane) -> None:
+        raise ValueError("broken")
+
+    short.compute = fail
+    with pytest.raises(ValueError, match="broken"):
+        await short.infer(X)
+    assert threads.turn.used_ns > 0
+    monkeypatch.setattr("aioinfer.runtime.inline_turn.TURN_NS", 1)
+    turns: list[str] = []
+    asyncio.get_running_loop().call_soon(turns.append, "of the loop")
+    with pytest.raises(ValueError, match="broken"):
+        await short.infer(X)
+    assert turns == ["of the loop"]
+    assert threads.turn.used_ns == 0
+
+
 async def test_without_a_slot_it_does_not_overtake_who_waits(short: InlineNetwork) -> None:
-    gate = threading.Event()
-    short.compute = lambda slot, lane: gate.wait(WAIT_S)  # type: ignore[assignment,return-value]
+    inside, gate = threading.Event(), threading.Event()
+
+    def wait(_slot: Slot, _lane: Lane) -> None:
+        inside.set()
+        assert gate.wait(WAIT_S)
+
+    short.compute = wait
     requests = [short.create_infer_request() for _ in range(4)]
     for request in requests:
         request.start_async(X)
+    assert inside.wait(WAIT_S)
     seen = Seen(short)
     task = asyncio.create_task(short.infer(X))
     await asyncio.sleep(0)

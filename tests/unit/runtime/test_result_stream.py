@@ -236,6 +236,39 @@ async def test_each_item_has_the_deadline_counted_from_its_pull(
     assert caught.value.__notes__ == ["in item 2 of a stream over network 'tiny'"]
 
 
+@BOTH_KINDS
+async def test_the_deadline_goes_on_while_a_full_network_is_waited_for(
+    core: aioinfer.Core, held: MockDevices, kind: str
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0", {"MAX_QUEUED_REQUESTS": 1})
+    clock = network.clock = VirtualTimer()
+    stream = network.stream(Source(4).of(kind), look_ahead=4, deadline_s=2.0)
+    task = asyncio.create_task(anext(stream))
+    await settle()
+    assert network._admission.run_count == 3, "the fourth was pulled and cannot start"
+    clock.advance(1.5)
+    held[0].held.release(2)
+    await task
+    await anext(stream)
+    task = asyncio.create_task(anext(stream))
+    await settle()
+    held[0].held.release(1)
+    await task
+    clock.advance(1.0)
+    task = asyncio.create_task(anext(stream))
+    await finish(held)
+    with pytest.raises(DeadlineExceededError) as caught:
+        await task
+    assert caught.value.__notes__ == ["in item 3 of a stream over network 'tiny'"]
+
+
+async def test_a_deadline_that_is_no_time_raises_at_the_first_item(
+    network: aioinfer.ExecutableNetwork,
+) -> None:
+    with pytest.raises(PropertyError, match="deadline_s is nan"):
+        await anext(network.stream([X], deadline_s=float("nan")))
+
+
 async def test_a_priority_goes_with_every_item(
     held: MockDevices, network: aioinfer.ExecutableNetwork
 ) -> None:
@@ -265,10 +298,10 @@ async def test_a_full_network_is_waited_for_while_runs_of_the_stream_are_under_w
 
     task = asyncio.create_task(consume())
     await settle()
-    assert network.statistics().refused_request_count == 1
     assert network._admission.run_count == 3
     await finish(held)
     await task
+    assert network.statistics().refused_request_count == 0, "the stream only waited"
     np.testing.assert_array_equal(got, [expected(X + number) for number in range(8)])
 
 

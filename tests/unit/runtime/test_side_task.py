@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from aioinfer.runtime import side_task
 from aioinfer.runtime.side_task import Bell, start_side_task
 from unit.runtime.loops import EVERY_LOOP, Run, settle
+
+WAIT_S = 20.0  # a bound for what must happen; never slept through
 
 
 class PlantedError(Exception):
@@ -110,3 +114,26 @@ def test_an_error_is_raised_to_who_waits(run: Run, where: str) -> None:
 
     run(main)
     assert cleaned == [1]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_one_that_others_cancel_before_it_begins_does_the_clean_up_and_ends(
+    count: int,
+) -> None:
+    done: list[str] = []
+
+    async def work() -> None:
+        done.append("work")
+
+    async def clean_up() -> None:
+        await settle()
+        done.append("clean-up")
+
+    task = start_side_task(work, clean_up)
+    for _ in range(count):  # who takes its place may meet with the same
+        for other in asyncio.all_tasks() - {asyncio.current_task()}:
+            other.cancel()
+        await settle(1)
+    await asyncio.wait_for(task.wait_until_ended(), WAIT_S)
+    assert done == ["clean-up"]
+    assert not side_task._running

@@ -20,7 +20,7 @@ from aioinfer.runtime.admission import Ticket
 from aioinfer.runtime.bindings import Bindings
 from aioinfer.runtime.graph import DType, TensorType
 from aioinfer.runtime.tensor import Port
-from aioinfer.runtime.tracing import SpanRecorder, StageTally, busy_shares
+from aioinfer.runtime.tracing import EXACT_BATCH_SIZES, SpanRecorder, StageTally, busy_shares
 from aioinfer.testing import MockDevices, VirtualTimer
 from unit.runtime.models import tiny_model
 
@@ -174,6 +174,17 @@ def test_more_runs_than_are_counted_at_once_are_all_counted() -> None:
         recorder.arrive(bindings)
     assert len(recorder._arrived_shapes) < 1024
     assert recorder.batch_sizes() == {1: 3000}
+
+
+def test_any_number_of_batch_sizes_takes_bounded_room() -> None:
+    recorder = SpanRecorder()
+    recorder.count_batches_of([Port("x", TensorType(DType.FLOAT32, ("n",)))])
+    exact = range(2, 2 + EXACT_BATCH_SIZES)
+    for size in (*exact, 0, 1, 5000, 5001, 4096, 3):
+        recorder.arrive(Bindings({"x": np.zeros(size, np.int8)}, Ticket(0, 1)))
+    sizes = recorder.batch_sizes()
+    assert [size for size in sizes if size not in exact] == [0, 1, 4096]
+    assert (sizes[0], sizes[1], sizes[2], sizes[3], sizes[4096]) == (1, 1, 1, 2, 3)
 
 
 @pytest.mark.parametrize(

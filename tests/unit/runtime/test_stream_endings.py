@@ -433,3 +433,104 @@ def test_an_error_of_a_source_that_is_closed_reaches_who_closes(
 
     run(main)
     check_nothing_left(network)
+
+
+async def test_a_source_whose_task_was_cancelled_before_it_began_is_closed(
+    network: aioinfer.ExecutableNetwork,
+) -> None:
+    source = Source([X, X + 1], "async")
+    items = source.open()
+    await anext(items)
+    consumer = asyncio.create_task(anext(network.stream(items)))
+    before = asyncio.all_tasks()
+    asyncio.get_running_loop().call_soon(
+        lambda: [task.cancel() for task in asyncio.all_tasks() - before]
+    )
+    with pytest.raises(RequestCancelledError, match="reads the source of a stream"):
+        await asyncio.wait_for(consumer, 20)
+    source.check_closed()
+    check_nothing_left(network)
+
+
+def failing_source() -> Iterator[Any]:
+    """Give what runs, what does not, and an error when it is closed."""
+    try:
+        yield X
+        yield BAD
+    finally:
+        raise PlantedError("on the way out")
+
+
+@EVERY_LOOP
+def test_what_closing_a_sync_source_raises_hides_neither_the_items_error_nor_the_runs(
+    held: MockDevices, network: aioinfer.ExecutableNetwork, run: Run
+) -> None:
+    stream = network.stream(failing_source(), False)
+    ended: list[str] = []
+
+    async def consume() -> None:
+        with pytest.raises(TensorError) as caught:
+            await anext(stream)
+        assert caught.value.__notes__ == [
+            "in item 1 of a stream over network 'tiny'",
+            "closing the source then raised PlantedError('on the way out')",
+        ]
+        ended.append("consumer")
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(consume)
+            await settle()
+            assert ended == [], "a run is under way"
+            await finish(held)
+
+    run(main)
+    check_nothing_left(network)
+
+
+@EVERY_LOOP
+def test_aclose_waits_for_the_runs_before_it_raises_what_a_sync_source_raised(
+    held: MockDevices, network: aioinfer.ExecutableNetwork, run: Run
+) -> None:
+    def source() -> Iterator[Any]:
+        try:
+            while True:
+                yield X
+        finally:
+            raise PlantedError("on the way out")
+
+    async def consume() -> None:
+        stream = network.stream(source(), look_ahead=2)
+        await anext(stream)
+        with pytest.raises(PlantedError, match="on the way out"):
+            await stream.aclose()
+        check_nothing_left(network)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(consume)
+            await settle()
+            held[0].held.release()
+            await finish(held)
+
+    run(main)
+
+
+async def test_a_cancelled_consumer_stays_cancelled_whatever_its_source_raises(
+    held: MockDevices, network: aioinfer.ExecutableNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    def source() -> Iterator[Any]:
+        try:
+            while True:
+                yield X
+        finally:
+            raise PlantedError("on the way out")
+
+    consumer = asyncio.create_task(anext(network.stream(source())))
+    await settle()
+    consumer.cancel()
+    with caplog.at_level(logging.WARNING, "aioinfer"), pytest.raises(asyncio.CancelledError):
+        await consumer
+    assert "on the way out" in caplog.text
+    await finish(held)
+    check_nothing_left(network)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +203,11 @@ def _with_body() -> bytes:
     return _model([node], initializer=[flag])
 
 
+def _with_constant(outputs: Sequence[str] = ("c",), **value: Any) -> bytes:
+    constant = helper.make_node("Constant", [], list(outputs), "constant", **value)
+    return _model([constant, _node("Mul", "x", "c")])
+
+
 def _with_external_data() -> bytes:
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3, 3])
     tensor.data_location = TensorProto.EXTERNAL
@@ -225,6 +233,20 @@ NOT_PLAIN = {
     ),
     "a value that nothing makes": _model([_node("Add", "x", "nothing")]),
     "a value that is made twice": _model([_node("Relu", "x"), _node("Neg", "x")]),
+    "axes that are no integers": _model([_node("ReduceMean", "x", axes=[1.5])]),
+    "a constant of another kind": _with_constant(value_int="abc"),
+    "a list of constants of another kind": _with_constant(value_floats=[1, 2]),
+    "a constant that is a list": _with_constant(value_float=[1.5]),
+    "a constant for two outputs": _with_constant(["c", "d"], value_float=1.5),
+    "a resize beyond all lengths": _model(
+        [_node("Resize", "x", "", "s")],
+        initializer=[numpy_helper.from_array(np.array([1, 3e38], np.float32), "s")],
+    ),
+    "a padding that is a tensor": _model(
+        [_node("Conv", "x", "w", auto_pad=numpy_helper.from_array(np.array([1, 2])))],
+        shape=[1, 1, 4],
+        initializer=[numpy_helper.from_array(np.zeros((1, 1, 2), np.float32), "w")],
+    ),
     "functions": _with_function(),
     "bodies": _with_body(),
     "data elsewhere": _with_external_data(),
@@ -245,24 +267,86 @@ def test_what_is_not_plain_is_left_to_onnx(data: bytes, tmp_path: Path) -> None:
     assert read_plain_file(path) is None
 
 
-def test_a_damaged_file_is_never_worse_than_not_plain() -> None:
+def _assert_judged(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Read what is damaged, and have it found not plain, if so, by a check and not by chance."""
+    read_plain_bytes(data)
+    assert not [record.exc_text for record in caplog.records if record.exc_info]
+    caplog.clear()
+
+
+def test_a_damaged_file_is_never_worse_than_not_plain(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "aioinfer")
     weights = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(3, 4), "w")
     bias = helper.make_tensor("b", TensorProto.FLOAT, [4], [1.0, 2.0, 3.0, 4.0])
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["m"], "product"),
         helper.make_node("Concat", ["m", "m"], ["c"], "both", axis=1),
-        helper.make_node("Add", ["m", "b"], ["y"], "sum"),
+        helper.make_node("Add", ["m", "b"], ["s"], "sum"),
+        helper.make_node("Constant", [], ["k"], "number", value_ints=[-1, 4]),
+        helper.make_node("Reshape", ["s", "k"], ["r"], "reshaped"),
+        helper.make_node("ReduceMean", ["r"], ["n"], "mean", axes=[-1]),
+        helper.make_node("Resize", ["n", "", "scales"], ["z"], "resized"),
+        helper.make_node("Squeeze", ["z", "i"], ["y"], "squeezed"),
     ]
-    data = _model(nodes, initializer=[weights, bias])
+    scales = numpy_helper.from_array(np.array([2, 1], np.float32), "scales")
+    axis = helper.make_tensor("i", TensorProto.INT64, [1], [-1])
+    data = _model(nodes, initializer=[weights, bias, scales, axis])
     assert read_plain_bytes(data) is not None
     chance = np.random.default_rng(0)
     for _ in range(3000):
         damaged = bytearray(data)
         for _ in range(int(chance.integers(1, 4))):
             damaged[chance.integers(len(data))] ^= 1 << int(chance.integers(8))
-        read_plain_bytes(bytes(damaged))
+        _assert_judged(bytes(damaged), caplog)
     for length in range(len(data)):
-        read_plain_bytes(data[:length])
+        _assert_judged(data[:length], caplog)
+
+
+def test_numbers_of_more_than_64_bits_are_cut_as_protobuf_cuts_them() -> None:
+    axis = helper.make_tensor("i", TensorProto.INT64, [1], [-1])
+    data = _model([_node("Unsqueeze", "x", "i")], initializer=[axis])
+    least = b"\xff" * 9
+    place = data.index(least + b"\x01") + len(least)
+    longer = data[:place] + b"\x03" + data[place + 1 :]
+    ours = read_plain_bytes(longer)
+    assert ours is not None
+    _assert_same(ours, read_any_model(longer))
+
+
+def test_what_we_fail_at_is_left_to_onnx(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> Model:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr("aioinfer.runtime.onnx_reader.plain_reader.build_model", fail)
+    with caplog.at_level(logging.DEBUG, "aioinfer"):
+        assert read_plain_bytes(_model([_node("Relu", "x")])) is None
+    assert "too large" in caplog.text
+
+
+def test_a_lack_of_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Model:
+        raise MemoryError
+
+    monkeypatch.setattr("aioinfer.runtime.onnx_reader.plain_reader.build_model", fail)
+    with pytest.raises(MemoryError):
+        read_plain_bytes(_model([_node("Relu", "x")]))
+
+
+@pytest.mark.parametrize("path", ["a\0b.onnx", "a\ud800.onnx"])
+def test_a_path_that_no_file_can_have_is_left_to_onnx(path: str) -> None:
+    assert read_plain_file(Path(path)) is None
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    found: list[Model | None] = []
+    reader = threading.Thread(target=lambda: found.append(read_plain_file(path)), daemon=True)
+    reader.start()
+    reader.join(10)
+    assert found == [None]
 
 
 def test_why_a_model_is_not_plain_is_told_to_who_debugs(caplog: pytest.LogCaptureFixture) -> None:

@@ -121,3 +121,9 @@ def assert_refused_or_valid(content: bytes) -> None:
     except ModelError:
         return
     check_graph(model.graph)
+
+
+@pytest.mark.parametrize("path", ["a\0b.onnx", "a\ud800.onnx"])
+def test_a_path_that_no_file_can_have_is_refused(path: str) -> None:
+    with pytest.raises(ModelError, match="no file has such a path"):
+        read_model(path)

@@ -254,6 +254,23 @@ def test_slices(starts, ends, axes, steps, dtype) -> None:
 
 
 @pytest.mark.parametrize(
+    ("start", "end", "step", "expected"),
+    [(-10, -(2**63), -1, [0]), (-10, -9, -2, [0]), (-10, 0, -1, []), (-4, -(2**63), -1, [0])],
+)
+def test_a_slice_backwards_starts_at_the_first_element_at_least(start, end, step, expected) -> None:
+    # onnx.reference slices as numpy, which finds nothing; ONNX clamps start to [0, length - 1]
+    bounds = [np.array([item]) for item in (start, end, 0, step)]
+    assert evaluate("Slice", np.arange(4), *bounds)[0].tolist() == expected
+    assert evaluate("Slice", np.arange(0), *bounds)[0].tolist() == []
+
+
+@pytest.mark.parametrize("sizes", [[1, 1], [3, 3], [5, -1], [-1, 5]])
+def test_parts_that_do_not_make_up_the_axis_are_refused(sizes) -> None:
+    with pytest.raises(ValueError, match="length 4"):
+        evaluate("Split", np.arange(4), np.array(sizes), output_count=2)
+
+
+@pytest.mark.parametrize(
     ("output_count", "sizes", "attributes"),
     [
         (2, None, {}),

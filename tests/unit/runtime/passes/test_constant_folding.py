@@ -262,6 +262,24 @@ def test_a_result_of_another_type_than_the_graph_expects_is_not_taken() -> None:
     assert fold(model).patch_count == 0
 
 
+@pytest.mark.parametrize("op_type", ["Neg", "Exp"])
+@pytest.mark.parametrize("shape", [(3,), (1, 2), ()])
+def test_a_result_of_another_shape_than_the_graph_expects_is_not_taken(
+    shape: tuple[int], op_type: str
+) -> None:
+    model = parse(f"g () => (float[2] y) <float[2] w = {{1, 2}}> {{ y = {op_type}(w) }}")
+    model.outputs[0].type = TensorType(DType.FLOAT32, shape)
+    assert fold(model).patch_count == 0
+
+
+@pytest.mark.parametrize("shape", [None, ("n",), (None,)])
+def test_a_result_of_a_shape_that_was_open_is_taken(shape: tuple[str | None] | None) -> None:
+    model = parse("g () => (float[2] y) <float[2] w = {1, 2}> { y = Neg(w) }")
+    model.outputs[0].type = TensorType(DType.FLOAT32, shape)
+    fold(model)
+    assert constants(model) == {"y": [-1.0, -2.0]}
+
+
 def test_operators_to_keep_are_kept() -> None:
     model = parse(
         """g (float[2] x) => (float[2] y) <uint8[2] w = {1, 2}, float scale = {0.5}> {

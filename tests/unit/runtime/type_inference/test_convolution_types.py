@@ -60,6 +60,7 @@ IMPOSSIBLE_CONVOLUTIONS: list[tuple[list[Given], dict[str, Any]]] = [
     ([X, W], {"pads": [1, 1]}),
     ([X, W], {"pads": [-1, 0, 0, 0]}),
     ([X, W], {"auto_pad": "SAME"}),
+    ([X, W], {"auto_pad": np.array([1, 2])}),
     ([X, W], ONES | {"auto_pad": "SAME_UPPER"}),
     ([X], {}),
     ([X, None, "float32[6]"], {}),

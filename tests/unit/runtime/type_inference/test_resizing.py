@@ -18,6 +18,11 @@ def test_scales_multiply_in_float32() -> None:
     assert resized_by_scales((10,), [scale]) == (7,)
 
 
+@pytest.mark.parametrize("scale", [3e38, 1e30, float("inf"), float("nan")])
+def test_a_scale_that_makes_no_length_has_no_result(scale: float) -> None:
+    assert resized_by_scales((4, 4), [1.0, scale]) is None
+
+
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [("stretch", (7, 8)), ("not_larger", (7, 4)), ("not_smaller", (16, 8)), ("sideways", None)],

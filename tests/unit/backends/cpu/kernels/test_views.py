@@ -201,3 +201,16 @@ def test_random_chains_of_views(core: Core, data: st.DataObject) -> None:
     name = f"v{len(nodes) - 1}"
     model = model_of(nodes, {"x": x}, [name], constants)
     np.testing.assert_array_equal(run(core, model, "CPU", {"x": x})[name], current)
+
+
+@pytest.mark.parametrize(("start", "end"), [(-10, -20), (-10, -2), (9, 0), (-3, -100)])
+def test_a_slice_backwards_begins_within_its_axis(core: Core, start: int, end: int) -> None:
+    x = np.arange(1, 5, dtype=np.float32)
+    constants = {
+        name: np.array([number], np.int64)
+        for name, number in {"starts": start, "ends": end, "axes": 0, "steps": -1}.items()
+    }
+    node = helper.make_node("Slice", ["x", *constants], ["y"])
+    model = model_of([node], {"x": x}, constants=constants)
+    found = run(core, model, "CPU", {"x": x})["y"]
+    np.testing.assert_array_equal(found, run(core, model, "REFERENCE", {"x": x})["y"])
