@@ -146,6 +146,7 @@ class InlineRoute:
         self, compute: Compute, inputs: dict[str, Any], time: ServiceTime, turn: InlineTurn
     ) -> dict[str, Any] | None:
         """Compute without a slot: the lane is the run's alone, and its place in the network too."""
+        began_ns = perf_counter_ns()
         executor, admission = self._executor, self._admission
         lane = executor.borrow_lane()
         if lane is None:
@@ -166,10 +167,10 @@ class InlineRoute:
                 ended_ns = perf_counter_ns()
                 self._record(self._mark, self._stage, lane, started_ns, started_ns, ended_ns)
                 time.note_inline(ended_ns - started_ns)
-                turn.used_ns += ended_ns - started_ns
             admission.lone_run_count += 1
         finally:
             executor.return_lane(lane)
+            turn.used_ns += perf_counter_ns() - began_ns  # the way there and back is most of it
         return results
 
     def carry(self, run: CarriedRun, turn: InlineTurn) -> bool:

@@ -16,10 +16,10 @@ __all__ = ["ROUND_NS", "TURN_NS", "InlineTurn", "threads"]
 
 TURN_NS = 200_000
 """How long one task may go on."""
-ROUND_NS = 700_000
+ROUND_NS = 500_000
 """How long all tasks together may, but for one run of each. A task that sleeps waits for up to
-three such rounds (the rest of one, one until it is woken, one until it is called), half as much
-again for the Python around the runs, and 1 ms by which asyncio rounds: it is to stay under 5 ms."""
+three such rounds (the rest of one, one until it is woken, one until it is called), for what of the
+way there and back is not counted, and 1 ms by which asyncio rounds: it is to stay under 5 ms."""
 
 
 class InlineTurn:
