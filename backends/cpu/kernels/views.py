@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....runtime.graph import Node, Value
+from ....runtime.slice_node import slice_box
 from ..onednn import OneDnnError
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
 from ..strides import reshaped_strides
-from .constants import integers_of
 from .registry import kernel
 
 __all__ = ["sliced"]
@@ -89,17 +89,7 @@ def lower_slice(node: Node, builder: PlanBuilder) -> None:
     source = node.inputs[0]
     assert source is not None
     (result,) = node.outputs
-    shape = builder.shape(source)
-    starts = integers_of(node, 1) or []
-    axes = integers_of(node, 3) or list(range(len(starts)))
-    steps = integers_of(node, 4) or [1] * len(starts)
-    begin, step = [0] * len(shape), [1] * len(shape)
-    for start, axis, stride in zip(starts, axes, steps, strict=True):
-        axis %= len(shape)
-        length = shape[axis]
-        low, high = (0, length) if stride > 0 else (0, length - 1)
-        begin[axis] = min(max(start + length if start < 0 else start, low), high)
-        step[axis] = stride
+    begin, step = slice_box(node, builder.shape(source))
     builder.define(result, sliced(source, builder, begin, builder.shape(result), step))
 
 

@@ -6,6 +6,7 @@ All of them are strided copies, so they take elements of any type.
 from __future__ import annotations
 
 from ....runtime.graph import Node, Value
+from ....runtime.slice_node import slice_box
 from ..operand import Operand
 from ..plan_builder import PlanBuilder
 from ..strided_copy import strided_copy
@@ -72,17 +73,7 @@ def lower_slice(node: Node, builder: PlanBuilder) -> None:
     """Lower a slice with steps in either direction."""
     source = node.inputs[0]
     assert source is not None
-    shape = builder.shape(source)
-    starts = integers_of(node, 1) or []
-    axes = integers_of(node, 3) or list(range(len(starts)))
-    steps = integers_of(node, 4) or [1] * len(starts)
-    begin, step = [0] * len(shape), [1] * len(shape)
-    for start, axis, stride in zip(starts, axes, steps, strict=True):
-        axis %= len(shape)
-        length = shape[axis]
-        low, high = (0, length) if stride > 0 else (0, length - 1)
-        begin[axis] = min(max(start + length if start < 0 else start, low), high)
-        step[axis] = stride
+    begin, step = slice_box(node, builder.shape(source))
     _take_box(source, node.outputs[0], builder, begin, step)
 
 
