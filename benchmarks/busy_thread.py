@@ -4,14 +4,15 @@ While another Python thread computes, each return from native code to Python can
 interval of the interpreter (5 ms), and so can each hand-over between threads. So an inference
 should be one native call. Every engine runs with one compute thread, alone and beside a thread that
 only counts, in turns of a fraction of a second, so that other work on the machine falls on all
-alike. CPU computes on its stream's thread, and once more on the thread that asks, which
-INLINE_THRESHOLD_US allows. Times are medians over the rounds of a turn's median; slowdowns are
-medians of the rounds' ratios.
+alike. There are two tests: calls that block their thread, where CPU computes on that thread, as
+onnxruntime does; and awaited ones, by a worker of CPU and by onnxruntime in ``run_in_executor``.
+Times are medians over the rounds of a turn's median; slowdowns are medians of the rounds' ratios.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import importlib
 import json
@@ -23,7 +24,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -42,9 +43,11 @@ import aioinfer
 DEFAULT_MODELS = ("resnet50", "mobilenet_v2")
 FEWEST_CALLS = 3  # of a turn, however long they take
 PEER = "onnxruntime"
-ANY_TIME_US = 10_000_000
+BLOCKING, AWAITED = "blocking", "awaited"
 
 Infer = Callable[[], object]
+Engines = dict[tuple[str, str], Infer]
+"""Each inference by its test and its engine."""
 
 
 @dataclass(frozen=True)
@@ -52,27 +55,50 @@ class Row:
     """Milliseconds per inference of one engine, and how much slower it is beside a busy thread."""
 
     model: str
+    test: str
     engine: str
     alone_ms: float
     busy_ms: float
     slowdown: float
     slower_than_peer: float
-    """Its slowdown over onnxruntime's in the same round; 1 is as good."""
+    """Its slowdown over onnxruntime's in the same test and round; 1 is as good."""
 
 
-def use_onnxruntime(file: str, inputs: Inputs) -> Infer:
+def use_onnxruntime(file: str, inputs: Inputs, loop: asyncio.AbstractEventLoop) -> Engines:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(file, options, ["CPUExecutionProvider"])
-    return lambda: session.run(None, inputs)
+
+    def block() -> object:
+        return session.run(None, inputs)
+
+    def wait() -> object:
+        return loop.run_until_complete(loop.run_in_executor(None, block))
+
+    return {(BLOCKING, PEER): block, (AWAITED, PEER): wait}
 
 
-def use_cpu(core: aioinfer.Core, file: str, inputs: Inputs, inline_us: int = 0) -> Infer:
-    """Load on CPU; a run that takes up to ``inline_us`` stays on the thread that asks for it."""
-    config = {"INFERENCE_NUM_THREADS": 1, "INLINE_THRESHOLD_US": inline_us}
-    network = core.load_network(file, "CPU", config)
+def use_cpu(
+    core: aioinfer.Core, file: str, inputs: Inputs, loop: asyncio.AbstractEventLoop
+) -> Engines:
+    network = core.load_network(file, "CPU", {"INFERENCE_NUM_THREADS": 1})
     request = network.create_infer_request()
-    return lambda: request.infer_sync(inputs)
+
+    def block() -> object:
+        return request.infer_sync(inputs)
+
+    def wait() -> object:
+        return loop.run_until_complete(network.infer(inputs))
+
+    return {(BLOCKING, "CPU"): block, (AWAITED, "CPU"): wait}
+
+
+def use_python_steps(core: aioinfer.Core, file: str, inputs: Inputs) -> Engines:
+    """Load on CPU as if the extension had not been built."""
+    with without_extension():
+        network = core.load_network(file, "CPU", {"INFERENCE_NUM_THREADS": 1})
+    request = network.create_infer_request()
+    return {(BLOCKING, "CPU, Python steps"): lambda: request.infer_sync(inputs)}
 
 
 @contextmanager
@@ -128,36 +154,34 @@ def turn_ms(infer: Infer, seconds: float) -> float:
 
 def measure(name: str, round_count: int, seconds: float) -> list[Row]:
     inputs = MODELS[name].inputs(np.random.default_rng(0), 1)
-    alone: dict[str, list[float]] = {}
-    busy: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory() as folder, aioinfer.Core() as core:
+    alone: dict[tuple[str, str], list[float]] = {}
+    busy: dict[tuple[str, str], list[float]] = {}
+    loop = asyncio.new_event_loop()
+    with tempfile.TemporaryDirectory() as folder, aioinfer.Core() as core, closing(loop):
         file = str(Path(folder, f"{name}.onnx"))
         onnx.save(MODELS[name].build(), file)
-        engines = {
-            PEER: use_onnxruntime(file, inputs),
-            "CPU": use_cpu(core, file, inputs),
-            "CPU, caller's thread": use_cpu(core, file, inputs, ANY_TIME_US),
-        }
-        with without_extension():
-            engines["CPU, Python steps"] = use_cpu(core, file, inputs)
+        engines = use_onnxruntime(file, inputs, loop) | use_cpu(core, file, inputs, loop)
+        engines |= use_python_steps(core, file, inputs)
         for infer in engines.values():
             turn_ms(infer, seconds / 2)
         for number in range(round_count):
-            for engine in list(engines) if number % 2 else list(reversed(engines)):
-                alone.setdefault(engine, []).append(turn_ms(engines[engine], seconds))
+            for key in list(engines) if number % 2 else list(reversed(engines)):
+                alone.setdefault(key, []).append(turn_ms(engines[key], seconds))
                 with busy_thread():
-                    busy.setdefault(engine, []).append(turn_ms(engines[engine], seconds))
-    slowdowns = {engine: ratios(busy[engine], alone[engine]) for engine in engines}
+                    busy.setdefault(key, []).append(turn_ms(engines[key], seconds))
+        loop.run_until_complete(loop.shutdown_default_executor())
+    slowdowns = {key: ratios(busy[key], alone[key]) for key in engines}
     return [
         Row(
             name,
+            test,
             engine,
-            median(alone[engine]),
-            median(busy[engine]),
-            median(slowdowns[engine]),
-            median(ratios(slowdowns[engine], slowdowns[PEER])),
+            median(alone[test, engine]),
+            median(busy[test, engine]),
+            median(slowdowns[test, engine]),
+            median(ratios(slowdowns[test, engine], slowdowns[test, PEER])),
         )
-        for engine in engines
+        for test, engine in sorted(engines, key=lambda key: key[0] == AWAITED)
     ]
 
 
@@ -167,13 +191,14 @@ def ratios(ours: list[float], theirs: list[float]) -> list[float]:
 
 def table_of(rows: list[Row]) -> Table:
     table = Table(title="ms per inference, one compute thread", box=SIMPLE)
-    table.add_column("model")
-    table.add_column("engine")
+    for title in ("model", "test", "engine"):
+        table.add_column(title)
     for title in ("alone", "beside a busy thread", "slowdown", f"over {PEER}'s"):
         table.add_column(title, justify="right")
     for row in rows:
         table.add_row(
             row.model,
+            row.test,
             row.engine,
             f"{row.alone_ms:.2f}",
             f"{row.busy_ms:.2f}",

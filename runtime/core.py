@@ -17,6 +17,7 @@ from .blob import read_blob_device
 from .device_name import DeviceName, parse_device
 from .extension import Extension
 from .graph import Model
+from .graph.mapped_file import read_constants
 from .passes import SupportMap
 from .plugin import Plugin
 from .plugin_registry import MakePlugin, PluginRegistry
@@ -99,6 +100,8 @@ class Core:
         wanted = self._read(model, is_mapped=plugin.takes_mapped_constants)
         if wanted is not model:
             wanted.is_disposable = True
+        if wanted.is_mapped and not plugin.takes_mapped_constants:
+            wanted = _in_memory(wanted)
         network = plugin.load_network(wanted, configuration)
         return self._keep(network)
 
@@ -381,6 +384,14 @@ class Core:
 
     def __repr__(self) -> str:
         return f"<Core {'closed' if self._is_closed else 'open'}: {', '.join(self.plugin_names)}>"
+
+
+def _in_memory(model: Model) -> Model:
+    """Bring mapped constants into memory, in the model itself where nobody else needs it."""
+    made = model if model.is_disposable else model.copy()
+    read_constants(made.graph)
+    made.is_mapped, made.is_disposable = False, True
+    return made
 
 
 def _key(key: Any) -> str:

@@ -48,11 +48,9 @@ class AutoPlugin(VirtualPlugin):
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         choice = _Choice(f"{self.name} for model {model.name!r}")
         model.is_disposable = False  # the next device needs it if one cannot load it
-        # Weights that are still in the file are read again, in the way that suits the device.
-        source = model.path if model.is_mapped else model
         for device in self._takers(model, config, choice):
             try:
-                network = self.core.load_network(source, device, self.device_config(device, config))
+                network = self.core.load_network(model, device, self.device_config(device, config))
             except (DeviceError, NotSupportedError) as error:
                 choice.refusals.append(f"{device} cannot load it: {error}")
                 continue

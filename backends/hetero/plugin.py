@@ -80,6 +80,7 @@ class HeteroPlugin(VirtualPlugin):
         for declared in VirtualPlugin.standard_properties
         if declared.key not in ("NUM_STREAMS", "INFERENCE_NUM_THREADS")
     )
+    takes_mapped_constants: ClassVar[bool] = True
     properties: ClassVar[Sequence[Property[Any]]] = (
         *VirtualPlugin.properties,
         AFFINITY,

@@ -12,7 +12,10 @@ from typing import IO, Any
 
 import numpy as np
 
-__all__ = ["MappedFile", "forget_pages", "is_mapped"]
+from .graph import Attribute, Graph
+from .slabs import Slabs
+
+__all__ = ["MappedFile", "forget_pages", "is_mapped", "read_constants"]
 
 Array = np.ndarray[Any, Any]
 
@@ -45,6 +48,51 @@ def forget_pages(array: Array) -> None:
     end = (first + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
     if start < end and array.flags.c_contiguous:
         file.madvise(mmap.MADV_DONTNEED, start, end - start)
+
+
+def read_constants(graph: Graph, slabs: Slabs | None = None) -> None:
+    """Put copies in memory, aligned and read-only, for the mapped constants of a graph.
+
+    Its bodies and attributes are searched, too. Values of one constant share one copy. Raises
+    MemoryError.
+    """
+    _Reader(slabs or Slabs()).read(graph)
+
+
+class _Reader:
+    def __init__(self, slabs: Slabs) -> None:
+        self._slabs = slabs
+        self._copies: dict[tuple[int, str, tuple[int, ...], tuple[int, ...]], Array] = {}
+
+    def read(self, graph: Graph) -> None:
+        for value in graph.initializers.values():
+            if value.constant is not None:
+                value.constant = self._in_memory(value.constant)
+        for node in graph.nodes:
+            for key, item in node.attributes.items():
+                node.attributes[key] = self._attribute(item)
+
+    def _attribute(self, attribute: Attribute) -> Attribute:
+        if isinstance(attribute, Graph):
+            self.read(attribute)
+        elif isinstance(attribute, np.ndarray):
+            return self._in_memory(attribute)
+        elif isinstance(attribute, list):
+            return [self._attribute(item) for item in attribute]
+        return attribute
+
+    def _in_memory(self, array: Array) -> Array:
+        if not is_mapped(array):
+            return array
+        address: int = array.__array_interface__["data"][0]
+        key = address, array.dtype.str, array.shape, array.strides
+        copy = self._copies.get(key)
+        if copy is None:
+            copy = self._slabs.empty(array.nbytes).view(array.dtype).reshape(array.shape)
+            copy[...] = array
+            copy.flags.writeable = False
+            self._copies[key] = copy
+        return copy
 
 
 def _file_of(array: Array) -> MappedFile | None:

@@ -37,7 +37,7 @@ class Model:
         self.is_disposable = False
         """True if nobody needs it once it has been copied; who loads it may then dispose of it."""
         self.is_mapped = False
-        """True if large constants are views into the file at ``path``: not aligned, so slow to
+        """True if large constants may be views into the file at ``path``: not aligned, so slow to
         compute with, and good for who packs them (``mapped_file.py``)."""
 
     def dispose(self) -> None:
@@ -70,18 +70,11 @@ class Model:
 
     def copy(self) -> Model:
         """Copy everything but the bytes of constants, which are shared."""
-        return Model(
-            copy_graph(self.graph),
-            self.opsets,
-            ir_version=self.ir_version,
-            producer=self.producer,
-            metadata=self.metadata,
-            path=self.path,
-        )
+        return self.with_graph(copy_graph(self.graph))
 
     def with_graph(self, graph: Graph) -> Model:
         """Make a model of another graph that follows this one's operator sets and metadata."""
-        return Model(
+        made = Model(
             graph,
             self.opsets,
             ir_version=self.ir_version,
@@ -89,6 +82,8 @@ class Model:
             metadata=self.metadata,
             path=self.path,
         )
+        made.is_mapped = self.is_mapped
+        return made
 
     def __str__(self) -> str:
         from .text import graph_text

@@ -43,7 +43,7 @@ def _infer(network: aioinfer.ExecutableNetwork, ids: list[int]) -> np.ndarray:
     return np.asarray(results["y"])
 
 
-@pytest.mark.parametrize("device", ["CPU", "AUTO:CPU"])
+@pytest.mark.parametrize("device", ["CPU", "AUTO:CPU", "AUTO:REFERENCE", "HETERO:CPU,REFERENCE"])
 def test_any_shape_and_any_address_gives_the_right_answer(
     core: aioinfer.Core, path: Path, device: str
 ) -> None:
@@ -58,6 +58,24 @@ def test_a_model_that_is_read_for_the_caller_is_his_own(core: aioinfer.Core, pat
     for value in model.graph.initializers.values():
         assert value.constant is not None
         assert not is_mapped(value.constant)
+
+
+def test_pieces_of_open_shapes_leave_what_they_pack_in_the_file(
+    core: aioinfer.Core, path: Path
+) -> None:
+    config = {"AFFINITY": {"gather": "REFERENCE", "product": "CPU"}}
+    with core.load_network(path, "HETERO:CPU,REFERENCE", config) as network:
+        for ids in ([1], [5, 999, 0]):
+            np.testing.assert_allclose(_infer(network, ids), TABLE[ids] @ WEIGHTS, rtol=1e-3)
+        gather, product = network.networks  # type: ignore[attr-defined]
+        constants = [
+            {name: value.constant for name, value in part._model.graph.initializers.items()}
+            for part in (gather, product)
+        ]
+        assert [list(found) for found in constants] == [["table"], ["w"]]
+        assert not is_mapped(constants[0]["table"])
+        assert constants[0]["table"].flags.aligned
+        assert is_mapped(constants[1]["w"])
 
 
 def test_what_plans_use_lies_in_memory_of_their_own(core: aioinfer.Core, path: Path) -> None:

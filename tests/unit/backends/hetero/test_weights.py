@@ -53,7 +53,7 @@ def test_a_model_that_nobody_holds_leaves_its_weights_to_the_devices(
 
     monkeypatch.setattr(Slabs, "empty", noted)
     with core.load_network(
-        path, "HETERO:CPU,REFERENCE", {"AFFINITY": {"second": "CPU"}}
+        path.read_bytes(), "HETERO:CPU,REFERENCE", {"AFFINITY": {"second": "CPU"}}
     ) as network:
         gc.collect()
         assert [ref() for ref in kept[:1]] == [None], "the file's copy is packed, and gone"

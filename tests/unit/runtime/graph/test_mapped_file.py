@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aioinfer.runtime.graph.mapped_file import MappedFile, forget_pages, is_mapped
+from aioinfer.runtime.graph import Graph, Node, Value
+from aioinfer.runtime.graph.mapped_file import MappedFile, forget_pages, is_mapped, read_constants
 
 PAGE = mmap.PAGESIZE
 
@@ -83,3 +84,29 @@ def test_the_file_is_unmapped_with_its_last_array(file: Path) -> None:
     assert reference() is not None
     del part
     assert reference() is None
+
+
+def test_constants_come_into_memory_once_each_wherever_they_are(file: Path) -> None:
+    part = _mapped(file).part(1, 1 + 4 * PAGE).view(np.float32)
+    own = np.ones(3, np.float32)
+    body = Graph("body")
+    body.add_initializer(Value("inner", constant=part))
+    graph = Graph("g")
+    for name, array in {"a": part, "b": part[:8], "c": part, "own": own}.items():
+        graph.add_initializer(Value(name, constant=array))
+    attributes = {"then_branch": body, "tensors": [part], "tensor": part}
+    graph.append(Node("If", [], [], attributes, name="if"))
+    read_constants(graph)
+    found = {name: value.constant for name, value in graph.initializers.items()}
+    [node] = graph.nodes
+    assert found["own"] is own
+    for array in (found["a"], found["b"], body.initializers["inner"].constant):
+        assert array is not None
+        assert not is_mapped(array)
+        assert array.flags.aligned
+        assert not array.flags.writeable
+    np.testing.assert_array_equal(found["a"], part)
+    np.testing.assert_array_equal(found["b"], part[:8])
+    shared = [found["c"], body.initializers["inner"].constant]
+    shared += [node.attributes["tensor"], node.attributes["tensors"][0]]  # type: ignore[index]
+    assert all(array is found["a"] for array in shared)
