@@ -83,6 +83,8 @@ class Ready(ABC):
         """
         waiting: dict[Ready, None] = {}
         for token in tokens:
+            if token is NOW:
+                continue
             for part in token.parts:
                 if not part.is_ready or part.error is not None:
                     waiting[part] = None
@@ -333,7 +335,9 @@ def run_here(function: Callable[[Lane], Ready], lane: Lane, then: Then) -> None:
     """Call the function on this thread and tell ``then``, the border where BaseException stops."""
     ready, error = NOW, None
     try:
-        ready = checked(function(lane))
+        ready = function(lane)
+        if ready is not NOW:
+            checked(ready)
     except BaseException as raised:
         error = raised
     try:

@@ -8,36 +8,20 @@ before it touches a lock or a queue.
 from __future__ import annotations
 
 import os
+from weakref import WeakSet
 
 from ..errors import ClosedError
 
 
-class _Forks:
-    """How many forks lie between the process that imported this module and the one it runs in."""
-
-    count = 0
-
-
-def _count_fork() -> None:
-    _Forks.count += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
-
-
 class ProcessMark:
-    """Remembers the process in which it was made. Thread-safe, and cheap enough for every run."""
+    """Remembers the process in which it was made. Thread-safe; every run looks at it."""
 
-    __slots__ = ("_count",)
+    __slots__ = ("__weakref__", "is_current")
 
     def __init__(self) -> None:
-        self._count = _Forks.count
-
-    @property
-    def is_current(self) -> bool:
+        self.is_current = True
         """False in a child that was forked after the mark was made."""
-        return self._count == _Forks.count
+        _marks.add(self)
 
     def error(self, what: str) -> ClosedError:
         """Make the error for an object that came over a fork."""
@@ -45,5 +29,17 @@ class ProcessMark:
 
     def check(self, what: str) -> None:
         """Raise ClosedError in a child that was forked after the mark was made."""
-        if self._count != _Forks.count:
+        if not self.is_current:
             raise self.error(what)
+
+
+_marks: WeakSet[ProcessMark] = WeakSet()
+
+
+def _renew_in_child() -> None:
+    for mark in list(_marks):
+        mark.is_current = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_in_child)

@@ -53,8 +53,10 @@ class Parking:
         self._owner = owner
         self._changed = threading.Condition(threading.Lock())
         self._parked: dict[_Parked, None] = {}
-        self._is_closed = False
-        self._process = ProcessMark()
+        self.is_closed = False
+        """True as soon as close has begun."""
+        self.process = ProcessMark()
+        """Of the process where its owner has threads."""
 
     @property
     def count(self) -> int:
@@ -62,24 +64,19 @@ class Parking:
         return len(self._parked)
 
     @property
-    def is_closed(self) -> bool:
-        """True as soon as close has begun."""
-        return self._is_closed
-
-    @property
     def is_in_its_process(self) -> bool:
         """False in a forked child, where neither the lock nor any thread can be relied on."""
-        return self._process.is_current
+        return self.process.is_current
 
     @property
     def is_open(self) -> bool:
         """True while work is accepted. Takes no lock, so it may be out of date when it returns."""
-        return not self._is_closed and self._process.is_current
+        return not self.is_closed and self.process.is_current
 
     def refusal(self) -> ClosedError:
         """Make the error for work that comes after close, or after a fork."""
-        if not self._process.is_current:
-            return self._process.error(self._owner)
+        if not self.process.is_current:
+            return self.process.error(self._owner)
         return ClosedError(f"{self._owner} is closed and takes no more work; load the network anew")
 
     def park(self, after: Ready, start: Callable[[], None], refuse: Then) -> None:
@@ -90,7 +87,7 @@ class Parking:
         """
         parked = _Parked(after, start, refuse)
         with self._changed:
-            if self._is_closed:
+            if self.is_closed:
                 raise self.refusal()
             self._parked[parked] = None
         try:
@@ -110,7 +107,7 @@ class Parking:
         gets its own token handed on because that has not fired. Twice is fine, also at once.
         """
         with self._changed:
-            self._is_closed = True
+            self.is_closed = True
             claimed = [] if drain else [(item, item.claim()) for item in self._parked]
         for item, held in claimed:
             if held is not None:
@@ -120,7 +117,7 @@ class Parking:
             self._changed.wait_for(lambda: not self._parked)
 
     def _fired(self, parked: _Parked, error: BaseException | None) -> None:
-        if not self._process.is_current:
+        if not self.process.is_current:
             held = parked.claim()
             if held is not None:
                 tell(held[1], NOW, self.refusal())

@@ -108,12 +108,15 @@ class StreamsExecutor(TaskExecutor):
         return self._queue.qsize()
 
     def run(self, function: Callable[[Lane], Ready], after: Ready, then: Then) -> None:
-        if not self._parking.is_open:
-            raise self._parking.refusal()
+        parking = self._parking
+        if parking.is_closed or not parking.process.is_current:
+            raise parking.refusal()
         if not self._has_started:
             self._start()
         if after is NOW or (after.is_ready and after.error is None):
-            self._put(function, then)
+            self._queue.put((function, then))
+            if self._is_ended:
+                self._refuse_queued()
         else:
             self._parking.park(after, partial(self._put, function, then), then)
 

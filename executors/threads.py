@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from ..errors import RequestStateError
@@ -16,10 +17,13 @@ from ..errors import RequestStateError
 T = TypeVar("T")
 
 
+_Hop = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
 class _ThreadState(threading.local):
     """What each thread knows about itself."""
 
-    hops: deque[tuple[Callable[..., Any], tuple[Any, ...]]] | None = None
+    hops: deque[_Hop] | None = None
     is_own = False
 
 
@@ -33,10 +37,20 @@ def hop(function: Callable[..., None], *args: Any) -> None:
     it still run, and then it is raised from the outermost call.
     """
     hops = _thread.hops
-    if hops is None:
-        _run(function, args)
-    else:
+    if hops is not None:
         hops.append((function, args))
+        return
+    hops = _thread.hops = deque()
+    try:
+        function(*args)
+        while hops:
+            following, args = hops.popleft()
+            following(*args)
+    except BaseException:
+        _call_all(hops)
+        raise
+    finally:
+        _thread.hops = None
 
 
 def hop_now(function: Callable[..., T], *args: Any) -> T | None:
@@ -46,30 +60,26 @@ def hop_now(function: Callable[..., T], *args: Any) -> T | None:
     """
     if _thread.hops is not None or _thread.is_own:
         return None
-    return _run(function, args)
-
-
-def _run(function: Callable[..., T], args: tuple[Any, ...]) -> T | None:
-    result: T | None = None
-    hops: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
-    _thread.hops = hops
-    raised: BaseException | None = None
+    hops = _thread.hops = deque()
     try:
-        try:
-            result = function(*args)
-        except BaseException as error:
-            raised = error
+        result = function(*args)
         while hops:
             following, args = hops.popleft()
-            try:
-                following(*args)
-            except BaseException as error:
-                raised = raised or error
+            following(*args)
+    except BaseException:
+        _call_all(hops)
+        raise
     finally:
         _thread.hops = None
-    if raised is not None:
-        raise raised
     return result
+
+
+def _call_all(hops: deque[_Hop]) -> None:
+    """Call them, whatever they raise: an earlier error is on its way."""
+    while hops:
+        following, args = hops.popleft()
+        with suppress(BaseException):
+            following(*args)
 
 
 def mark_own_thread() -> None:

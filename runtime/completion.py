@@ -37,7 +37,9 @@ async def until(register: Register, on_cancel: Callable[[], None]) -> None:
 
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
-    waker = _waker_of(loop, _AsyncioWaker)
+    waker = _thread.waker
+    if waker is None or not waker.is_of(loop):
+        waker = _thread.waker = _waker_of(loop, _AsyncioWaker)
 
     def resolve() -> None:
         if not future.done():
@@ -122,17 +124,18 @@ class LoopWaker:
         self._posted: deque[Callable[[], None]] = deque()
         self._is_awake = False
 
+    def is_of(self, loop: Any) -> bool:
+        """True for the loop that it wakes."""
+        return self._loop() is loop
+
     def post(self, call: Callable[[], None]) -> None:
         """Have the loop call this soon; dropped if the loop is closed."""
         self._posted.append(call)
         if not self._is_awake:
             self._is_awake = True
-            self._wake_or_drop()
-
-    def _wake_or_drop(self) -> None:
-        if not self._wake():
-            self._is_awake = False
-            self._posted.clear()
+            if not self._wake():
+                self._is_awake = False
+                self._posted.clear()
 
     def _wake(self) -> bool:
         """Wake the loop so that it calls ``_drain``; False if it is closed."""
@@ -212,8 +215,18 @@ class _Process:
     lock = threading.Lock()
 
 
+class _Thread(threading.local):
+    """The waker of the loop that this thread ran last."""
+
+    waker: LoopWaker | None = None
+
+
+_thread = _Thread()
+
+
 def _renew_in_child() -> None:
     _Process.wakers, _Process.lock = WeakKeyDictionary(), threading.Lock()
+    _thread.waker = None
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,7 +2,7 @@
 
 Theory of operation. A backend subclasses it and supplies slots: the places where runs live on the
 device, each with its stages. Every run, of a user's request, of the pool's, or of an outer network,
-goes through :meth:`ExecutableNetwork.start_run` into one admission queue (``run_admission.py``).
+goes into one admission queue (``run_admission.py``).
 The file is long because every call of users has its place here; what takes more than a few lines is
 done elsewhere.
 """
@@ -34,6 +34,7 @@ from ..executors import (
 from ..executors.base import refuse_own_thread
 from ..executors.fork import ProcessMark
 from .admission import Ticket
+from .admitted_run import AdmittedRun
 from .bindings import Bindings
 from .completion import must_end
 from .graph import Graph
@@ -52,8 +53,9 @@ from .properties import (
     Metric,
 )
 from .result_stream import Results, ResultStream, Source, StreamOptions, default_look_ahead
-from .run_admission import RunAdmission, Slot
+from .run_admission import RunAdmission
 from .shutdown import close_at_exit
+from .slot import Slot
 from .statistics import NetworkStatistics, statistics_of
 from .tensor import Port
 from .timeline import Trace
@@ -100,17 +102,19 @@ class ExecutableNetwork(ABC):
         """Turns what a caller gave into name -> array, or raises TensorError."""
         self.inline_route: InlineRoute | None = None
         """The way of short runs that stay on their callers' threads; None: all runs go to slots."""
-        self._has_perf_count = bool(config["PERF_COUNT"])
+        self.has_perf_count = bool(config["PERF_COUNT"])
+        """True if node times are recorded."""
         self._core = core
         self._lock = threading.Lock()
         self._plans: ShapePlans[Any] | None = None
         """Set by a backend that compiles per shape; for the statistics."""
-        self._admission = RunAdmission(
+        self.admission = RunAdmission(
             f"{name!r} on {device}",
             self._closed_error,
             config.value_or_default(MAX_QUEUED_REQUESTS),
         )
-        self._admission.recorder.count_batches_of(self.inputs)
+        """The slots and the runs; for requests."""
+        self.admission.recorder.count_batches_of(self.inputs)
         self._closer = threading.RLock()
         self._is_released = False
         self._process = ProcessMark()
@@ -126,17 +130,17 @@ class ExecutableNetwork(ABC):
 
     def _provide_slots(self, slots: Sequence[Slot]) -> None:
         """Say where runs can live; called once by the backend, at the end of its constructor."""
-        self._admission.add_slots(slots)
+        self.admission.add_slots(slots)
         threshold_us = self.config.value_or_default(INLINE_THRESHOLD_US)
         if threshold_us and slots and all(slot.may_run_inline for slot in slots):
-            gate = self._admission.gate = InlineGate(self.inputs, threshold_us)
+            gate = self.admission.gate = InlineGate(self.inputs, threshold_us)
             self.inline_route = InlineRoute(
-                self._admission, gate, slots[0].stages[-1].executor, self._request_ids.__next__
+                self.admission, gate, slots[0].stages[-1].executor, self._request_ids.__next__
             )
 
     def _abandon(self) -> None:
         """Give the device back when the constructor fails; for backends, instead of closing."""
-        self._admission.is_closed = True
+        self.admission.is_closed = True
         self._is_released = True
         self._release_device()
 
@@ -156,13 +160,8 @@ class ExecutableNetwork(ABC):
     @property
     def optimal_request_count(self) -> int:
         """How many requests in flight keep the device busy; at least 1."""
-        count, wanted = self._admission.slot_count, self.config["PERFORMANCE_HINT_NUM_REQUESTS"]
+        count, wanted = self.admission.slot_count, self.config["PERFORMANCE_HINT_NUM_REQUESTS"]
         return max(1, min(count, wanted) if wanted else count)
-
-    @property
-    def has_perf_count(self) -> bool:
-        """True if node times are recorded."""
-        return self._has_perf_count
 
     def create_infer_request(self) -> InferRequest:
         """Make a request of its own; any number of them may be in flight."""
@@ -240,9 +239,9 @@ class ExecutableNetwork(ABC):
         counts for each item from its pull. An item that fails raises at its turn, with its index
         in a note; what the source raises comes last. Whenever a stream ends early, by an error,
         ``aclose`` or cancellation, its runs are cancelled; all but the last wait for their end.
-        A plain ``break`` leaves that to the loop; ``contextlib.aclosing`` does it at once. One that
-        is closed before its first result was asked for has not begun, and leaves its source open. A
-        full network (MAX_QUEUED_REQUESTS) is waited for while runs of the stream are under way.
+        A plain ``break`` leaves that to the loop; ``contextlib.aclosing`` does it at once, even
+        before the first result was asked for. A full network (MAX_QUEUED_REQUESTS) is waited for
+        while runs of the stream are under way.
         """
         self.refuse_if_closed()
         if look_ahead is None:
@@ -273,44 +272,24 @@ class ExecutableNetwork(ABC):
         bindings.arrived_ns = perf_counter_ns()
         return bindings
 
-    def start_run(
-        self,
-        bindings: Bindings,
-        stop: Stop,
-        after: Ready,
-        then: Then,
-        *,
-        may_refuse: bool = False,
-    ) -> None:
+    def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
         """Send a run to the device as soon as a slot is free; like ``TaskExecutor.run``.
 
-        Either raises (ClosedError; with ``may_refuse`` OverloadedError, too) and has kept nothing,
-        or calls ``then`` exactly once. Never blocks. For requests, which may be refused, and for
-        outer networks, whose run was let in already; users call ``infer``.
+        Either raises ClosedError and has kept nothing, or calls ``then`` exactly once. Never
+        blocks. For outer networks, whose run was let in already; users call ``infer``.
         """
         self.refuse_if_closed()
-        self._admission.start(bindings, stop, after, then, may_refuse=may_refuse)
-
-    def enter(self) -> None:
-        """Count a request that has started: close waits until it, and its callback, are over."""
-        self._admission.enter()
-
-    def leave(self) -> None:
-        """Count a request that is over."""
-        self._admission.leave()
+        admission = self.admission
+        admission.admit(AdmittedRun(admission, bindings, stop, after, then))
 
     def place_of(self, bindings: Bindings) -> str:
         """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""
-        return self._admission.place_of(bindings)
-
-    def count_outcome(self, error: BaseException | None) -> None:
-        """Count a request that has ended; called by requests."""
-        self._admission.count_outcome(error)
+        return self.admission.place_of(bindings)
 
     @property
     def is_full(self) -> bool:
         """True if a request that starts now would be refused, for MAX_QUEUED_REQUESTS; a guess."""
-        return self._admission.is_full
+        return self.admission.is_full
 
     @property
     def callback_executor(self) -> TaskExecutor:
@@ -325,10 +304,10 @@ class ExecutableNetwork(ABC):
         """Return a frozen picture of what the network has done so far."""
         self.refuse_after_fork()
         tallies, plans = self._stage_tallies(), self._plans
-        outcomes = self._admission.outcomes()
-        waiting = self._admission.waiting_count
-        running = max(0, self._admission.run_count - waiting)
-        started_ns = self._admission.first_run_ns
+        outcomes = self.admission.outcomes()
+        waiting = self.admission.waiting_count
+        running = max(0, self.admission.run_count - waiting)
+        started_ns = self.admission.first_run_ns
         elapsed_ns = perf_counter_ns() - started_ns if started_ns else 0
         lane_counts = {tally.executor: tally.lane_count for tally in tallies}
         return NetworkStatistics(
@@ -342,14 +321,14 @@ class ExecutableNetwork(ABC):
             elapsed_s=elapsed_ns / 1e9,
             stages=tuple(statistics_of(tally) for tally in tallies),
             busy_shares=busy_shares(tallies, elapsed_ns, lane_counts),
-            batch_sizes=self._admission.recorder.batch_sizes(),
+            batch_sizes=self.admission.recorder.batch_sizes(),
             compiled_plan_count=0 if plans is None else plans.build_count,
             compile_s=0.0 if plans is None else plans.build_s,
             refused_request_count=outcomes["refused"],
         )
 
     def _stage_tallies(self) -> list[StageTally]:
-        return self._admission.recorder.tallies()
+        return self.admission.recorder.tallies()
 
     def trace(self) -> Trace:
         """Return the latest spans, oldest first: which stage of which run ran where and when.
@@ -357,7 +336,7 @@ class ExecutableNetwork(ABC):
         ``trace().save("trace.html")`` makes a page of them, ``.json`` a file for Perfetto.
         """
         self.refuse_after_fork()
-        recorder = self._admission.recorder
+        recorder = self.admission.recorder
         return Trace(self.name, self.device, recorder.spans(self.device), recorder.forgot_until_ns)
 
     def explain(self) -> str:
@@ -387,11 +366,11 @@ class ExecutableNetwork(ABC):
     @property
     def is_closed(self) -> bool:
         """True once close was called, and in a forked child."""
-        return self._admission.is_closed or not self._process.is_current
+        return self.admission.is_closed or not self._process.is_current
 
     def refuse_if_closed(self) -> None:
         """Raise ClosedError if it was closed, or was made before a fork."""
-        if self._admission.is_closed or not self._process.is_current:
+        if self.admission.is_closed or not self._process.is_current:
             raise self._closed_error()
 
     def refuse_after_fork(self) -> None:
@@ -415,8 +394,8 @@ class ExecutableNetwork(ABC):
             return
         if not drain:
             self.abort()
-        self._admission.is_closed = True
-        if not self._admission.wait_until_over(timeout_s):
+        self.admission.is_closed = True
+        if not self.admission.wait_until_over(timeout_s):
             _log.warning("network %r was closed with runs on its device", self.name)
             return
         with self._closer:  # who comes second returns when the first is done
@@ -429,7 +408,7 @@ class ExecutableNetwork(ABC):
     def abort(self) -> None:
         """Refuse new runs, and end those under way with ClosedError; does not wait for them."""
         if self._process.is_current:
-            self._admission.stop_all(lambda: ClosedError(f"network {self.name!r} was closed"))
+            self.admission.stop_all(lambda: ClosedError(f"network {self.name!r} was closed"))
 
     async def aclose(self, *, drain: bool = True) -> None:
         """Close without blocking the event loop."""
@@ -451,5 +430,5 @@ class ExecutableNetwork(ABC):
         await self.aclose()
 
     def __repr__(self) -> str:
-        state = "closed" if self.is_closed else f"{self._admission.run_count} runs"
+        state = "closed" if self.is_closed else f"{self.admission.run_count} runs"
         return f"<{type(self).__name__} {self.name!r} on {self.device}: {state}>"

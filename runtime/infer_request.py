@@ -357,7 +357,7 @@ class InferRequest:
             if route.carry(run, turn):
                 return
         try:
-            run.begin(deadline_at)
+            run.send(deadline_at)
         except OverloadedError:
             with self._lock:
                 if self._run is run:

@@ -27,7 +27,8 @@ from .bindings import Bindings, NodeProfile
 from .inline_gate import InlineGate, ServiceTime
 from .inline_turn import InlineTurn
 from .pipeline import NO_MARK, Stage, Stop
-from .run_admission import CountedRun, RunAdmission, Slot
+from .run_admission import CountedRun, RunAdmission
+from .slot import Slot
 from .tracing import RunMark
 
 __all__ = ["CarriedRun", "Compute", "InlineRoute"]

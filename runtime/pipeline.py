@@ -1,4 +1,4 @@
-"""Runs: a request's stages on their way through executors, in a line or as a graph.
+"""Runs: a request's stages on their way through executors, in a line.
 
 Theory of operation. The thread that finishes a stage hands the next one to its executor together
 with the :class:`Ready` token; no event loop is involved. What ends a run early is its
@@ -12,13 +12,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from time import perf_counter_ns
 
-from ..executors import NO_LANE, NOW, Lane, Ready, TaskExecutor, Then, hop
+from ..executors import NOW, Lane, Ready, TaskExecutor, Then, hop
 from .tracing import RunMark, SpanRecorder
 
-__all__ = ["GraphRun", "PipelineRun", "Stage", "Stop", "nobody"]
+__all__ = ["PipelineRun", "Stage", "Stop", "nobody", "stop_if_interrupted"]
 
 NO_MARK: RunMark = (0, 0, 0)
 
@@ -103,9 +103,9 @@ class PipelineRun:
         "_recorder",
         "_run",
         "_stages",
-        "_stop",
         "_then",
         "service_ns",
+        "stop",
     )
 
     def __init__(
@@ -116,7 +116,7 @@ class PipelineRun:
         recorder: SpanRecorder,
         run: RunMark = NO_MARK,
     ) -> None:
-        self._stages, self._stop, self._then = stages, stop, then
+        self._stages, self.stop, self._then = stages, stop, then
         self._recorder, self._run = recorder, run
         self._index = 0
         self._queued_ns = 0
@@ -136,25 +136,28 @@ class PipelineRun:
         hop(self._step, ready, error)
 
     def _step(self, ready: Ready, error: BaseException | None) -> None:
-        error = error or self._stop.error
+        error = error or self.stop.error
         if error is not None or self._index == len(self._stages):
-            self._end(ready, error)  # the token is handed on unwaited for, after an error too
+            self.ended(ready, error)  # the token is handed on unwaited for, after an error too
             return
         self._queued_ns = perf_counter_ns()
         try:
             self._stages[self._index].executor.run(self._call, ready, self._advance)
         except BaseException as refused:  # a closed executor, on whichever thread
-            _stop_if_interrupted(self._stop, refused)
-            self._end(ready, refused)
+            stop_if_interrupted(self.stop, refused)
+            self.ended(ready, refused)
 
-    def _end(self, ready: Ready, error: BaseException | None) -> None:
+    def ended(self, ready: Ready, error: BaseException | None) -> None:
+        """Tell: no host code of the run is left; device work may be under way until the token."""
         then, self._then = self._then, nobody  # nor does an ended run keep anybody alive
         then(ready, error)
 
     def _call(self, lane: Lane) -> Ready:
         stages = self._stages
+        stop = self.stop
         while True:
-            self._stop.raise_if_set()  # the queue has been waited through: ask again
+            if stop.error is not None:  # the queue has been waited through: ask again
+                raise stop.error
             stage = stages[self._index]
             started_ns = perf_counter_ns()
             try:
@@ -174,7 +177,7 @@ class PipelineRun:
             self._queued_ns = ended_ns
 
 
-def _stop_if_interrupted(stop: Stop, error: BaseException) -> None:
+def stop_if_interrupted(stop: Stop, error: BaseException) -> None:
     """Make sure that a stage does nothing if its executor has it after all.
 
     An executor that raises has kept nothing, but an interrupt (Ctrl-C) may come in between.
@@ -185,97 +188,3 @@ def _stop_if_interrupted(stop: Stop, error: BaseException) -> None:
 
 def nobody(_ready: Ready, _error: BaseException | None) -> None:
     """Stand in for the ``then`` of a run that has ended."""
-
-
-class GraphRun:
-    """One run whose stages depend on each other as a graph; independent ones run side by side.
-
-    ``needs[i]`` lists the stages whose end stage ``i`` waits for. A stage starts when the last of
-    them has been handed over, after the join of their tokens. After an error nothing new starts,
-    and ``then`` comes when nothing is outstanding, with the join of all tokens and the first error.
-    """
-
-    def __init__(
-        self,
-        stages: Sequence[Stage],
-        needs: Sequence[Sequence[int]],
-        stop: Stop,
-        then: Then,
-        recorder: SpanRecorder,
-        run: RunMark = NO_MARK,
-    ) -> None:
-        self._stages, self._needs = stages, needs
-        self._stop, self._then = stop, then
-        self._recorder, self._run = recorder, run
-        self._lock = threading.Lock()
-        self._missing = [len(wanted) for wanted in needs]
-        self._followers: list[list[int]] = [[] for _ in stages]
-        for index, wanted in enumerate(needs):
-            for needed in wanted:
-                self._followers[needed].append(index)
-        self._tokens: list[Ready] = [NOW] * len(stages)
-        self._over: set[int] = set()
-        self._outstanding = 0
-        self._left = len(stages)
-        self._error: BaseException | None = None
-        self._after: Ready = NOW
-
-    @property
-    def place(self) -> str:
-        """How far it is, for messages."""
-        return f"{len(self._stages) - self._left} of {len(self._stages)} stages done"
-
-    def start(self, after: Ready = NOW) -> None:
-        """Begin once ``after`` has fired. Never blocks."""
-        self._after = after
-        roots = [index for index, missing in enumerate(self._missing) if missing == 0]
-        self._outstanding = len(roots)
-        if not roots:
-            hop(self._then, after, self._stop.error)
-        for index in roots:
-            hop(self._begin, index)
-
-    def _begin(self, index: int) -> None:
-        wanted = self._needs[index]
-        after = Ready.join(self._tokens[needed] for needed in wanted) if wanted else self._after
-        queued_ns = perf_counter_ns()
-        ended = partial(self._ended, index)
-        try:
-            self._stop.raise_if_set()
-            self._stages[index].executor.run(partial(self._call, index, queued_ns), after, ended)
-        except BaseException as refused:
-            _stop_if_interrupted(self._stop, refused)
-            ended(after, refused)
-
-    def _call(self, index: int, queued_ns: int, lane: Lane) -> Ready:
-        self._stop.raise_if_set()
-        stage = self._stages[index]
-        started_ns = perf_counter_ns()
-        try:
-            return stage.function(lane)
-        finally:
-            if lane is not NO_LANE:  # binding a sub-request is nobody's work
-                ended_ns = perf_counter_ns()
-                self._recorder.record(self._run, stage, lane, queued_ns, started_ns, ended_ns)
-
-    def _ended(self, index: int, ready: Ready, error: BaseException | None) -> None:
-        startable = []
-        with self._lock:
-            if index in self._over:
-                return
-            self._over.add(index)
-            self._tokens[index] = ready
-            self._error = self._error or error
-            self._left -= 1
-            if self._error is None and self._stop.error is None:
-                for follower in self._followers[index]:
-                    self._missing[follower] -= 1
-                    if self._missing[follower] == 0:
-                        startable.append(follower)
-            self._outstanding += len(startable) - 1
-            is_last = self._outstanding == 0
-        for follower in startable:
-            hop(self._begin, follower)
-        if is_last:
-            error = self._error or (self._stop.error if self._left else None)
-            hop(self._then, Ready.join(self._tokens), error)

@@ -17,9 +17,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DeadlineExceededError, RequestCancelledError
-from ..executors import NOW, Ready, TimerHandle
+from ..executors import NOW, Ready, TimerHandle, hop
+from .admitted_run import AdmittedRun
 from .bindings import Bindings
-from .pipeline import Stop
+from .pipeline import Stop, nobody
 
 if TYPE_CHECKING:
     from .executable_network import ExecutableNetwork
@@ -33,7 +34,7 @@ Callback = Callable[["InferRequest", BaseException | None], None]
 _log = logging.getLogger("aioinfer")
 
 
-class RequestRun:
+class RequestRun(AdmittedRun):
     """One run of a request; made and started by it. Thread-safe."""
 
     # What most runs leave as it is, so that making one is cheap.
@@ -49,7 +50,7 @@ class RequestRun:
     _traceback: TracebackType | None = None
     _is_settled = False
     _is_ending = False
-    _has_entered = False
+    _is_sent = False
     _is_retrieved = False
     _unretrieved: _Unretrieved | None = None
 
@@ -60,8 +61,8 @@ class RequestRun:
         bindings: Bindings,
         callback: Callback | None,
     ) -> None:
+        super().__init__(network.admission, bindings, Stop(self._answer), NOW, nobody)
         self.started_ns = bindings.arrived_ns
-        self.bindings, self.stop = bindings, Stop(self._stopped)
         self._request, self._network = request, network
         self._lock = threading.Lock()
         self._answered: list[Callable[[], None]] = []
@@ -113,7 +114,7 @@ class RequestRun:
                 if call in self._ended:
                     self._ended.remove(call)
 
-    def begin(self, deadline_at_s: float | None) -> None:
+    def send(self, deadline_at_s: float | None) -> None:
         """Send it to the network, with a deadline by the network's clock.
 
         Raises what the network raises; the run has ended then.
@@ -121,9 +122,8 @@ class RequestRun:
         try:
             if deadline_at_s is not None and self._deadline is None:
                 self.set_deadline(deadline_at_s)
-            self._network.enter()
-            self._has_entered = True
-            self._network.start_run(self.bindings, self.stop, NOW, self._then, may_refuse=True)
+            self._is_sent = True
+            self.admission.admit(self, may_refuse=True)
         except BaseException as error:
             self.disregard()
             self.stop.set(error)  # an interrupt may come when the network has taken it already
@@ -134,8 +134,8 @@ class RequestRun:
 
     @property
     def place(self) -> str:
-        """Where it is, for messages; only asked while it runs inline."""
-        return "running inline"
+        """Where it is, for messages."""
+        return super().place if self._is_sent else "running inline"
 
     def end_inline(self, error: BaseException | None) -> BaseException | None:
         """Settle it after its last stage, on the thread that started it, and return the outcome.
@@ -173,7 +173,7 @@ class RequestRun:
         else:
             self._deadline = clock.call_at(deadline_at_s, expire)
 
-    def _stopped(self) -> None:
+    def _answer(self) -> None:
         """Answer the caller now; the device may still be busy."""
         if self._settle(self.stop.error):
             self._request.on_answered_early(self)
@@ -183,25 +183,33 @@ class RequestRun:
             for call in calls:
                 call()
 
-    def _then(self, ready: Ready, error: BaseException | None) -> None:
+    def dropped(self) -> None:
+        hop(self._finish, self.stop.error)
+
+    def ended(self, ready: Ready, error: BaseException | None) -> None:
         """No host code of the run is left; it has ended when the last token has fired."""
         if ready is NOW:
-            self._end(error)
+            if error is None:
+                self.note_time()
+            self._finish(error)
         else:
-            ready.when_ready(lambda late: self._end(error or late))
+            ready.when_ready(lambda late: self._finish(error or late))
 
-    def _end(self, error: BaseException | None) -> None:
+    def _finish(self, error: BaseException | None) -> None:
         with self._lock:
-            if self._is_ending:
-                return
-            self._is_ending = True
-            if not self._is_settled:
+            is_first, self._is_ending = not self._is_ending, True
+            if is_first and not self._is_settled:
                 self._is_settled = True
-                self._set_error(error)
-        self._network.count_outcome(self.error)
+                if error is not None:
+                    self._set_error(error)
+        if not is_first:  # an interrupt came while it was sent, and its caller knows
+            self.admission.free(self)
+            return
         self._become_idle()
+        self.admission.settle(self, self.error)
         if self._callback is None:
             self.tell()
+            self.admission.leave(self)
             return
         try:
             self._network.callback_executor.run(self._call_back, NOW, self._called_back)
@@ -235,6 +243,7 @@ class RequestRun:
             self._is_retrieved = False
             self._set_error(error)
         self.tell()
+        self.admission.leave(self)
 
     def tell(self) -> None:
         """Let everybody know who waits for its answer or its end."""
@@ -245,8 +254,6 @@ class RequestRun:
                 self._answered, self._ended = [], []
         for call in calls:
             call()
-        if self._has_entered:
-            self._network.leave()
 
     def _settle(self, error: BaseException | None) -> bool:
         with self._lock:

@@ -1,9 +1,10 @@
 """Slots, and the runs on their way through them: the shell around the admission queue.
 
-Theory of operation. Every run of a network comes in by :meth:`RunAdmission.start`. One that gets a
+Theory of operation. Every run of a network comes in by :meth:`RunAdmission.admit`. One that gets a
 slot starts on the thread that called or that freed the slot; one that is stopped while it waits
 never reaches the device. A slot is free again when its run's last token has fired, whatever became
-of the caller meanwhile. Runs and open requests are counted, so that a close can wait for them.
+of the caller meanwhile. Runs are kept until they leave, a request's after its callback, so that a
+close can wait for them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter_ns
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..errors import (
     ClosedError,
@@ -21,48 +22,21 @@ from ..errors import (
     OverloadedError,
     RequestCancelledError,
 )
-from ..executors import NOW, Ready, Then, hop
+from ..executors import hop
 from .admission import AdmissionQueue
 from .bindings import Bindings
+from .graph_run import GraphRun
 from .inline_gate import InlineGate
-from .pipeline import GraphRun, PipelineRun, Stage, Stop, nobody
+from .pipeline import PipelineRun, Stop
+from .slot import Slot
 from .tracing import SpanRecorder
 
-__all__ = ["RunAdmission", "Slot"]
+if TYPE_CHECKING:
+    from .admitted_run import AdmittedRun
+
+__all__ = ["CountedRun", "RunAdmission"]
 
 _log = logging.getLogger("aioinfer")
-_STUCK = "a slot of network %s cannot let go"
-
-
-class Slot:
-    """The device memory one run occupies, first stage to last token, and its stages.
-
-    The stage functions read ``bindings``, which are there while a run has the slot.
-    """
-
-    bindings: Bindings
-    stop: Stop
-    stages: Sequence[Stage] = ()
-    may_run_inline = False
-    """True says that the stages compute with one thread, block on nothing and call no user code, so
-    that a run of a few microseconds may stay on its caller's thread, event loops included; that
-    their executors lend lanes; and that a run whose stages have not come to their end may start
-    again from the first."""
-
-    def start(
-        self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder
-    ) -> PipelineRun | GraphRun:
-        """Send the bindings through the stages; ``then`` comes exactly once. Returns the run."""
-        run = PipelineRun(self.stages, stop, then, recorder, self.bindings.mark())
-        run.start(after)
-        return run
-
-    def release(self) -> None:
-        """(optional) Let go of what belonged to the run that has ended."""
-        del self.bindings, self.stop
-
-
-_plain_start = Slot.start
 
 
 class CountedRun(Protocol):
@@ -74,60 +48,6 @@ class CountedRun(Protocol):
     @property
     def place(self) -> str:
         """Where it is, for messages."""
-
-
-class _AdmittedRun(PipelineRun):
-    """A run on its way through a network, from start to its last token.
-
-    Slots that start runs in a way of their own have ``own_run`` go through the stages.
-    """
-
-    __slots__ = ("_admission", "after", "bindings", "own_run", "slot", "stop")
-
-    def __init__(
-        self, admission: RunAdmission, bindings: Bindings, stop: Stop, after: Ready, then: Then
-    ) -> None:
-        super().__init__((), stop, then, admission.recorder, bindings.mark())
-        self._admission, self.bindings = admission, bindings
-        self.stop, self.after = stop, after
-        self.slot: Slot | None = None
-        self.own_run: PipelineRun | GraphRun | None = None
-
-    @property
-    def place(self) -> str:
-        if self.own_run is not None:
-            return self.own_run.place
-        return super().place if self._stages else "waiting for a slot"
-
-    def stopped(self) -> None:
-        self._admission._drop(self)
-
-    def begin(self, slot: Slot) -> None:
-        """Go through the slot's stages, which have the run's bindings."""
-        self._stages = slot.stages
-        self._step(self.after, None)
-
-    def take_then(self) -> Then:
-        """Hand out whom to tell, once; an ended run keeps nobody alive."""
-        then, self._then = self._then, nobody
-        return then
-
-    def ended(self, ready: Ready, error: BaseException | None) -> None:
-        """Free the slot when the last token fires, before anybody is told, and tell."""
-        then = self.take_then()
-        if ready is NOW:
-            gate = self._admission.gate
-            if gate is not None and error is None:
-                gate.time_of(self.bindings.inputs).note(self.service_ns)
-            self._admission._release(self)
-        else:
-            ready.when_ready(self._released)
-        hop(then, ready, error)
-
-    _end = ended
-
-    def _released(self, _late: BaseException | None) -> None:
-        self._admission._release(self)
 
 
 class RunAdmission:
@@ -152,15 +72,19 @@ class RunAdmission:
         self._network, self._closed_error = network, closed_error
         self._lock = threading.Lock()
         self._all_ended = threading.Condition(self._lock)
-        self._queue: AdmissionQueue[Slot, _AdmittedRun] = AdmissionQueue((), most_waiting)
+        self._queue: AdmissionQueue[Slot, AdmittedRun] = AdmissionQueue((), most_waiting)
         self._runs: set[CountedRun] = set()
         self._outcomes: Counter[str] = Counter()
-        self._open_request_count = 0
         self._is_waited_for = False
 
     @property
     def run_count(self) -> int:
-        """How many runs wait for a slot or have one."""
+        """How many runs wait for a slot or have one; out of date as soon as it is read."""
+        return self.slot_count - self._queue.idle_count + self._queue.waiting_count
+
+    @property
+    def open_run_count(self) -> int:
+        """How many runs are not over, callbacks included."""
         return len(self._runs)
 
     @property
@@ -178,46 +102,34 @@ class RunAdmission:
         """How many slots no run has."""
         return self._queue.idle_count
 
-    @property
-    def open_request_count(self) -> int:
-        """How many requests have started and are not over."""
-        return self._open_request_count
-
     def add_slots(self, slots: Sequence[Slot]) -> None:
         """Take in the network's slots; before the first run."""
         self._queue.add_slots(slots)
         self.slot_count += len(slots)
 
-    def start(
-        self,
-        bindings: Bindings,
-        stop: Stop,
-        after: Ready,
-        then: Then,
-        *,
-        may_refuse: bool = False,
-    ) -> None:
+    def admit(self, run: AdmittedRun, *, may_refuse: bool = False) -> None:
         """Start a run as soon as a slot is free; raises ClosedError, and keeps nothing, if closed.
 
         With ``may_refuse``, OverloadedError in the same way, if it would wait and the queue is
-        full. Otherwise ``then`` comes exactly once. Never blocks.
+        full. Otherwise it either begins and ends, or is dropped; whoever it is told by calls
+        ``leave``. Never blocks.
         """
-        run = _AdmittedRun(self, bindings, stop, after, then)
         with self._lock:
             if self.is_closed:
                 raise self._closed_error()
-            if may_refuse and self._queue.is_full:
+            queue = self._queue
+            if may_refuse and queue.is_full:
                 self._outcomes["refused"] += 1
                 raise self._overloaded_error()
             self._runs.add(run)
             if not self.first_run_ns:
                 self.first_run_ns = perf_counter_ns()
-            slot = run.slot = self._queue.offer(bindings.ticket, run)
-        self.recorder.arrive(bindings)
+            slot = run.slot = queue.offer(run.bindings.ticket, run)
+        self.recorder.arrive(run.bindings)
         if slot is None:
-            stop.when_set(run.stopped)
+            run.stop.when_set(run.stopped)
             return
-        hop(self._begin, run, slot)
+        hop(run.begin, slot)
 
     def _overloaded_error(self) -> OverloadedError:
         return OverloadedError(
@@ -226,22 +138,11 @@ class RunAdmission:
             f"MAX_QUEUED_REQUESTS (0: no bound)"
         )
 
-    def _begin(self, run: _AdmittedRun, slot: Slot) -> None:
-        slot.bindings, slot.stop = run.bindings, run.stop
-        if run.stop.error is not None:
-            run.ended(run.after, run.stop.error)
-            return
-        if type(slot).start is _plain_start:
-            run.begin(slot)
-            return
-        try:
-            started = slot.start(run.stop, run.after, run.ended, self.recorder)
-        except Exception as error:  # the backend's own; the run has not begun
-            run.ended(run.after, error)
-            return
+    def note_own_run(self, run: AdmittedRun, own_run: PipelineRun | GraphRun) -> None:
+        """Keep what goes through the stages for a run, unless that has ended meanwhile."""
         with self._lock:
-            if run in self._runs:  # else it has ended meanwhile
-                run.own_run = started
+            if run.slot is not None:
+                run.own_run = own_run
 
     def take_slot(self, run: CountedRun) -> Slot | None:
         """Count a run that begins now, and give it a slot; pair it with ``end`` or ``give_back``.
@@ -258,20 +159,11 @@ class RunAdmission:
 
     def end(self, run: CountedRun, slot: Slot, error: BaseException | None) -> None:
         """Count the outcome of a run that took its slot itself, and let the next one have it."""
-        try:
-            slot.release()
-        except Exception:
-            _log.exception(_STUCK, self._network)
+        self._let_go(slot)
         with self._lock:
             self._outcomes["finished" if error is None else _outcome_of(error)] += 1
-            self._runs.discard(run)
-            following = self._queue.release(slot)
-            if following is None and not self._is_waited_for:
-                return
-            if following is not None:
-                following.slot = slot
-            elif not self._runs:
-                self._all_ended.notify_all()
+            following = self._hand_over(slot)
+        self.leave(run)
         if following is not None:
             self._begin_following(following, slot)
 
@@ -279,50 +171,70 @@ class RunAdmission:
         """Let the next run have a slot that was taken in vain."""
         self._let_go(slot)
         with self._lock:
-            self._forget(run)
             following = self._hand_over(slot)
+        self.leave(run)
         if following is not None:
             self._begin_following(following, slot)
 
-    def _drop(self, run: _AdmittedRun) -> None:
-        """End a stopped run that waits for a slot; one that has a slot ends by itself."""
+    def drop(self, run: AdmittedRun) -> None:
+        """Let a stopped run go that waits for a slot; one that has a slot ends by itself."""
         with self._lock:
             if not self._queue.drop(run):
                 return
-            self._forget(run)
-        hop(run.take_then(), run.after, run.stop.error)
+        run.dropped()
 
-    def _release(self, run: _AdmittedRun) -> None:
+    def settle(self, run: AdmittedRun, error: BaseException | None) -> None:
+        """Count the outcome of a request's run, and free its slot if it has one.
+
+        The run stays among those that a close waits for until it leaves.
+        """
         slot = run.slot
-        assert slot is not None
-        self._let_go(slot)
+        if slot is not None:
+            self._let_go(slot)
+        following = None
         with self._lock:
-            run.own_run = None  # the two know each other, and would wait for the garbage collector
-            self._forget(run)
-            following = self._hand_over(slot)
-        if following is not None:
+            self._outcomes["finished" if error is None else _outcome_of(error)] += 1
+            if slot is not None:
+                run.slot = run.own_run = None  # run and own run know each other
+                following = self._hand_over(slot)
+        if slot is not None and following is not None:
             self._begin_following(following, slot)
+
+    def free(self, run: AdmittedRun) -> None:
+        """Let the next run have the slot of one that has ended, which leaves."""
+        slot = run.slot
+        if slot is not None:
+            self._let_go(slot)
+            with self._lock:
+                run.slot = run.own_run = None
+                following = self._hand_over(slot)
+            if following is not None:
+                self._begin_following(following, slot)
+        self.leave(run)
+
+    def leave(self, run: CountedRun) -> None:
+        """Let close wait no longer for a run that is over, callback and all. Mostly lock-free."""
+        self._runs.discard(run)
+        if self._is_waited_for:  # it is set before who waits looks at the runs
+            with self._lock:
+                if not self._runs:
+                    self._all_ended.notify_all()
 
     def _let_go(self, slot: Slot) -> None:
         try:
             slot.release()
         except Exception:  # the backend's own; the next run must not wait for ever
-            _log.exception(_STUCK, self._network)
+            _log.exception("a slot of network %s cannot let go", self._network)
 
-    def _hand_over(self, slot: Slot) -> _AdmittedRun | None:
+    def _hand_over(self, slot: Slot) -> AdmittedRun | None:
         following = self._queue.release(slot)
         if following is not None:
             following.slot = slot
         return following
 
-    def _begin_following(self, run: _AdmittedRun, slot: Slot) -> None:
+    def _begin_following(self, run: AdmittedRun, slot: Slot) -> None:
         run.stop.forget(run.stopped)
-        hop(self._begin, run, slot)
-
-    def _forget(self, run: CountedRun) -> None:
-        self._runs.discard(run)
-        if self._is_waited_for and not self._runs:
-            self._all_ended.notify_all()
+        hop(run.begin, slot)
 
     def count_outcome(self, error: BaseException | None) -> None:
         """Count a request that has ended."""
@@ -333,18 +245,6 @@ class RunAdmission:
         """Copy the count of ended requests by outcome."""
         with self._lock:
             return self._outcomes + Counter(finished=self.lone_run_count)
-
-    def enter(self) -> None:
-        """Count a request that has started: close waits until it, and its callback, are over."""
-        with self._lock:
-            self._open_request_count += 1
-
-    def leave(self) -> None:
-        """Count a request that is over."""
-        with self._lock:
-            self._open_request_count -= 1
-            if self._is_waited_for and not self._open_request_count:
-                self._all_ended.notify_all()
 
     def place_of(self, bindings: Bindings) -> str:
         """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""
@@ -366,7 +266,7 @@ class RunAdmission:
         give_up_at = None if timeout_s is None else monotonic() + timeout_s
         with self._lock:
             self._is_waited_for = True
-            while self._runs or self._open_request_count:
+            while self._runs:
                 left_s = None if give_up_at is None else give_up_at - monotonic()
                 if left_s is not None and left_s <= 0:
                     return False

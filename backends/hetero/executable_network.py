@@ -13,7 +13,8 @@ from ...errors import NotSupportedError
 from ...executors import NOW, HostReady, Lane, Ready, StreamsConfig, StreamsExecutor, Then
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.graph import Graph, Model, copy_graph
-from ...runtime.pipeline import GraphRun, Stage, Stop
+from ...runtime.graph_run import GraphRun, StageGraph
+from ...runtime.pipeline import Stage, Stop
 from ...runtime.plugin import CoreHandle
 from ...runtime.properties import Configuration, Metric
 from ...runtime.tensor import Port, ports_of
@@ -61,12 +62,14 @@ class HeteroNetwork(ExecutableNetwork):
         self._graph, self._cut = model.graph, cut
         self._subnetworks = _subnetworks(cut, networks, self.inputs)
         self._networks = tuple(networks)
-        self._needs = cut.needs()
+        self.has_perf_count = any(network.has_perf_count for network in networks)
+        needs = cut.needs()
         # An output that no node makes is copied, and a large copy must not run just anywhere.
         self._copies: StreamsExecutor | None = None
         if None in cut.outputs:
             self._copies = core.executors.acquire(StreamsConfig("HETERO.copy"))
-            self._needs.append([])
+            needs.append([])
+        self._stage_graph = StageGraph(needs)
         self._provide_slots([_HeteroSlot(self) for _ in range(self._wanted_slot_count())])
 
     def _wanted_slot_count(self) -> int:
@@ -88,10 +91,6 @@ class HeteroNetwork(ExecutableNetwork):
     def execution_devices(self) -> tuple[str, ...]:
         devices = [name for network in self._networks for name in network.execution_devices]
         return tuple(dict.fromkeys(devices))
-
-    @property
-    def has_perf_count(self) -> bool:
-        return any(network.has_perf_count for network in self._networks)
 
     def runtime_graph(self) -> Graph:
         """Return a copy of the whole graph; metadata says device (affinity) and subgraph.
@@ -185,29 +184,34 @@ class _HeteroSlot(Slot):
 
     def __init__(self, network: HeteroNetwork) -> None:
         self._network = network
-
-    def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> GraphRun:
-        network = self._network
-        linked = LinkedRun(network._subnetworks, self.bindings, stop)
-        stages = linked.stages()
+        self._linked = LinkedRun(network._subnetworks)
+        stages = self._linked.stages()
         if network._copies is not None:
             stages.append(Stage("copy", network._copies, self._copy_passed))
-        ended = partial(self._ended, linked, then)
-        run = GraphRun(stages, network._needs, stop, ended, recorder, self.bindings.mark())
+        self.stages = tuple(stages)
+
+    def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> GraphRun:
+        self._linked.take(self.bindings, stop)
+        graph, ended = self._network._stage_graph, partial(self._ended, then)
+        run = GraphRun(self.stages, graph, stop, ended, recorder, self.bindings.mark())
         run.start(after)
         return run
 
-    def _ended(self, run: LinkedRun, then: Then, ready: Ready, error: BaseException | None) -> None:
+    def release(self) -> None:
+        self._linked.let_go()
+        super().release()
+
+    def _ended(self, then: Then, ready: Ready, error: BaseException | None) -> None:
         """Collect the outputs as soon as the last token says that they are there."""
-        if error is not None or ready.is_ready:
-            then(ready, error or ready.error or self._collect(run))
+        if error is not None or ready is NOW or ready.is_ready:
+            then(ready, error or ready.error or self._collect())
             return
         collected = HostReady()
-        ready.when_ready(lambda late: collected.fire(late or self._collect(run)))
+        ready.when_ready(lambda late: collected.fire(late or self._collect()))
         then(collected, None)
 
-    def _collect(self, run: LinkedRun) -> BaseException | None:
-        network, bindings = self._network, self.bindings
+    def _collect(self) -> BaseException | None:
+        network, bindings, run = self._network, self.bindings, self._linked
         try:
             made = dict(bindings.results)
             bindings.results.clear()

@@ -33,12 +33,27 @@ class SubNetwork:
 
 
 class LinkedRun:
-    """The tensors of one outer run: what it was given, and what its sub-runs have made."""
+    """The tensors of one outer run: what it was given, and what its sub-runs have made.
 
-    def __init__(self, subnetworks: Sequence[SubNetwork], outer: Bindings, stop: Stop) -> None:
-        self._subnetworks, self._outer = subnetworks, outer
-        self.stop = stop
+    Belongs to a slot, and is used again: ``take`` begins a run, ``let_go`` ends it.
+    """
+
+    stop: Stop
+    _outer: Bindings
+
+    def __init__(self, subnetworks: Sequence[SubNetwork]) -> None:
+        self._subnetworks = subnetworks
         self._bindings: list[Bindings | None] = [None] * len(subnetworks)
+
+    def take(self, outer: Bindings, stop: Stop) -> None:
+        """Begin with what a run was given."""
+        self._outer, self.stop = outer, stop
+
+    def let_go(self) -> None:
+        """Forget the run that has ended."""
+        if hasattr(self, "_outer"):
+            del self._outer, self.stop
+        self._bindings = [None] * len(self._subnetworks)
 
     def stages(self) -> list[Stage]:
         """Make a stage for each subgraph, in their order."""
@@ -69,9 +84,10 @@ class LinkedRun:
             inputs,
             outer.ticket,
             outer.run_id,
-            bound={name: outer.bound[name] for name in subnetwork.outputs if name in outer.bound},
-            profile=[] if subnetwork.network.has_perf_count else None,
-            arrived_ns=outer.arrived_ns,
+            {name: outer.bound[name] for name in subnetwork.outputs if name in outer.bound},
+            {},
+            [] if subnetwork.network.has_perf_count else None,
+            outer.arrived_ns,
         )
         return bindings
 
@@ -82,7 +98,7 @@ class LinkedRun:
 
 
 class SubRequestExecutor(TaskExecutor):
-    """A run of another network as a place to run a stage; for one outer run."""
+    """A run of another network as a place to run a stage; for one outer run at a time."""
 
     def __init__(self, run: LinkedRun, index: int, subnetwork: SubNetwork) -> None:
         super().__init__(f"subgraph{index}")
@@ -95,7 +111,7 @@ class SubRequestExecutor(TaskExecutor):
         return NOW
 
     def run(self, function: Callable[[Lane], Ready], after: Ready, then: Then) -> None:
-        if after.is_ready or self._run.can_bind(self._index):
+        if after is NOW or after.is_ready or self._run.can_bind(self._index):
             self._start(function, after, then)
             return
 
@@ -109,7 +125,7 @@ class SubRequestExecutor(TaskExecutor):
 
     def _start(self, function: Callable[[Lane], Ready], after: Ready, then: Then) -> None:
         try:
-            if after.is_ready and after.error is not None:
+            if after is not NOW and after.is_ready and after.error is not None:
                 raise after.error
             function(NO_LANE)
         except BaseException as error:

@@ -254,7 +254,7 @@ def test_every_run_settles_once(
     )
     assert sum(counted) == sum(world.start_counts)
     for part in (network, *getattr(network, "networks", ())):
-        assert part._admission.waiting_count == 0
-        assert part._admission.idle_slot_count == part._admission.slot_count
-        assert part._admission.run_count == 0
-        assert part._admission.open_request_count == 0
+        assert part.admission.waiting_count == 0
+        assert part.admission.idle_slot_count == part.admission.slot_count
+        assert part.admission.run_count == 0
+        assert part.admission.open_run_count == 0

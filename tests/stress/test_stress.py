@@ -185,7 +185,7 @@ def check_counts(plant: Plant, clients: list[Client]) -> None:
         assert min(counted.values()) > 0, where
         assert statistics.aborted_request_count == 0
         assert (statistics.waiting_run_count, statistics.running_run_count) == (0, 0)
-        admission = target.network._admission
+        admission = target.network.admission
         assert admission.idle_slot_count == admission.slot_count
-        assert admission.open_request_count == 0
+        assert admission.open_run_count == 0
         print(where)

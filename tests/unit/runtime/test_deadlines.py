@@ -168,8 +168,8 @@ async def test_a_run_that_stays_with_its_caller_is_told_of_its_default_deadline(
     network = core.load_network(tiny_model(), "INLINE", {"DEFAULT_DEADLINE_S": 1})
     assert isinstance(network, InlineNetwork)
     network.clock = VirtualTimer()
-    assert network._admission.gate is not None
-    network._admission.gate.time_of({"x": X}).is_short = True
+    assert network.admission.gate is not None
+    network.admission.gate.time_of({"x": X}).is_short = True
     threads.turn = InlineTurn()
     infer = network.infer if which == "network" else network.create_infer_request().infer
     network.compute = TimeIsUp(network, 0.5)

@@ -152,7 +152,7 @@ def test_after_a_fork_a_network_of_the_parent_tells_nothing(
     network: aioinfer.ExecutableNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as forked:
-        forked.setattr("aioinfer.executors.fork._Forks.count", -1)
+        forked.setattr(network._process, "is_current", False)
         for ask in (
             lambda: network.get_metric("NETWORK_NAME"),
             lambda: network.get_config("PERF_COUNT"),

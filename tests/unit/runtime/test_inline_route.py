@@ -58,8 +58,8 @@ def load(core: aioinfer.Core, **config: Any) -> InlineNetwork:
 def network(core: aioinfer.Core) -> InlineNetwork:
     """A network whose runs are known to be short: by decree, so that no clock decides a test."""
     made = load(core)
-    assert made._admission.gate is not None
-    made._admission.gate.time_of({"x": X}).is_short = True
+    assert made.admission.gate is not None
+    made.admission.gate.time_of({"x": X}).is_short = True
     threads.turn = InlineTurn()
     return made
 
@@ -149,7 +149,7 @@ def test_inline_runs_are_counted_and_recorded_like_others(network: InlineNetwork
     assert [run.run_id for run in spans.runs] == [1, request.id]
     assert statistics.batch_sizes == {X.shape[0]: 2}
     assert request.latency_s > 0
-    assert network._admission.idle_slot_count == network._admission.slot_count
+    assert network.admission.idle_slot_count == network.admission.slot_count
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
@@ -158,8 +158,8 @@ def test_the_error_of_a_stage_is_raised_as_it_is(
     network: InlineNetwork, kind: type[BaseException], is_short: bool
 ) -> None:
     error = kind("planted")
-    assert network._admission.gate is not None
-    network._admission.gate.time_of({"x": X}).is_short = is_short
+    assert network.admission.gate is not None
+    network.admission.gate.time_of({"x": X}).is_short = is_short
 
     def fail(_slot: Slot, _lane: Lane) -> None:
         raise error
@@ -180,7 +180,7 @@ def test_the_error_of_a_stage_is_raised_as_it_is(
         request.infer_sync({"x": X})
     assert caught == [error, error]
     assert network.statistics().failed_request_count == 3
-    assert network._admission.idle_slot_count == 2
+    assert network.admission.idle_slot_count == 2
 
 
 def test_bad_inputs_are_refused_before_anything_is_taken(network: InlineNetwork) -> None:
@@ -190,7 +190,7 @@ def test_bad_inputs_are_refused_before_anything_is_taken(network: InlineNetwork)
 
     asyncio.run(main())
     assert network.statistics().failed_request_count == 0
-    assert network._admission.idle_slot_count == 2
+    assert network.admission.idle_slot_count == 2
 
 
 def test_a_closed_network_refuses(network: InlineNetwork) -> None:
@@ -322,7 +322,7 @@ def test_two_threads_never_share_the_callers_lane(network: InlineNetwork) -> Non
             done.result(WAIT_S)
     assert failed == []
     assert network.statistics().finished_request_count == 800
-    assert network._admission.idle_slot_count == 2
+    assert network.admission.idle_slot_count == 2
 
 
 def test_while_one_thread_has_the_lane_another_hops(network: InlineNetwork) -> None:
@@ -513,7 +513,7 @@ def test_bound_outputs_are_written_in_place(network: InlineNetwork) -> None:
 
 
 def test_a_caller_that_blocks_anyway_keeps_a_longer_run(network: InlineNetwork) -> None:
-    gate, here = network._admission.gate, threading.get_ident()
+    gate, here = network.admission.gate, threading.get_ident()
     assert gate is not None
     time = gate.time_of({"x": X})
     time.is_short, time.is_bearable = False, True
@@ -526,7 +526,7 @@ def test_a_caller_that_blocks_anyway_keeps_a_longer_run(network: InlineNetwork) 
 def test_a_caller_that_blocks_does_not_compute_beside_a_busy_worker(
     network: InlineNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, seen = network._admission.gate, Seen(network)
+    gate, seen = network.admission.gate, Seen(network)
     assert gate is not None
     time = gate.time_of({"x": X})
     time.is_short, time.is_bearable = False, True
@@ -547,7 +547,7 @@ async def test_a_run_without_a_request_can_do_without_a_slot(short: InlineNetwor
     seen = Seen(short)
     short.compute = lambda slot, lane: (  # type: ignore[assignment,func-returns-value]
         seen(slot, lane),
-        idle.append(short._admission.idle_slot_count),
+        idle.append(short.admission.idle_slot_count),
     )
     np.testing.assert_array_equal((await short.infer(X))["y"], 2 * X)
     assert (seen.threads, seen.lanes, idle) == ([threading.get_ident()], ["INLINE.caller"], [2])

@@ -118,7 +118,7 @@ def test_two_hundred_runs_leave_no_objects_and_no_threads(
         while network.statistics().running_run_count:
             pass
         del waiting
-        return our_objects(), threading.active_count(), network._admission.idle_slot_count
+        return our_objects(), threading.active_count(), network.admission.idle_slot_count
 
     asyncio.run(many(2))
     objects, threads, slots = quiet()
@@ -133,7 +133,7 @@ def test_two_hundred_runs_leave_no_objects_and_no_threads(
     assert grown == {}
     assert objects_after[pool] <= 21, "the pool is as large as what was in flight at once"
     assert threads_after == threads
-    assert slots_after == slots == network._admission.slot_count
+    assert slots_after == slots == network.admission.slot_count
 
 
 def test_polling_wait_piles_nothing_up(core: aioinfer.Core, held: MockDevices) -> None:

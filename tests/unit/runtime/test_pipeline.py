@@ -17,7 +17,8 @@ from aioinfer.executors import (
     Ready,
     Then,
 )
-from aioinfer.runtime.pipeline import GraphRun, PipelineRun, Stage, Stop
+from aioinfer.runtime.graph_run import GraphRun, StageGraph
+from aioinfer.runtime.pipeline import PipelineRun, Stage, Stop
 from aioinfer.runtime.tracing import SpanRecorder
 
 
@@ -189,7 +190,7 @@ def test_an_interrupted_hand_over_ends_the_run_once_and_the_stage_does_nothing(k
     if kind == "line":
         PipelineRun(stages, stop, told, SpanRecorder()).start()
     else:
-        GraphRun(stages, [[]], stop, told, SpanRecorder()).start()
+        GraphRun(stages, StageGraph([[]]), stop, told, SpanRecorder()).start()
     assert isinstance(told.error, KeyboardInterrupt)
     executor.release()
     assert isinstance(told.error, KeyboardInterrupt), "once, and not again"
@@ -226,7 +227,8 @@ class Diamond:
         self.stages = {name: logged(self.log, name) for name in "abcd"}
         self.stop, self.told = Stop(), Told()
         needs = [[], [0], [0], [1, 2]]
-        GraphRun(list(self.stages.values()), needs, self.stop, self.told, SpanRecorder()).start()
+        graph = StageGraph(needs)
+        GraphRun(list(self.stages.values()), graph, self.stop, self.told, SpanRecorder()).start()
 
     def waiting(self) -> str:
         executors = {name: stage.executor for name, stage in self.stages.items()}
@@ -285,7 +287,7 @@ def test_a_graph_starts_after_its_token_and_joins_all_tokens() -> None:
         for name, token in zip("ab", tokens, strict=True)
     ]
     told, after = Told(), HostReady()
-    GraphRun(stages, [[], []], Stop(), told, SpanRecorder()).start(after)
+    GraphRun(stages, StageGraph([[], []]), Stop(), told, SpanRecorder()).start(after)
     assert log == []
     after.fire()
     assert log == ["ran", "ran"]
@@ -299,7 +301,7 @@ def test_a_graph_starts_after_its_token_and_joins_all_tokens() -> None:
 
 def test_an_empty_graph_ends_at_once() -> None:
     told = Told()
-    GraphRun([], [], Stop(), told, SpanRecorder()).start()
+    GraphRun([], StageGraph([]), Stop(), told, SpanRecorder()).start()
     assert told.error is None
 
 

@@ -245,7 +245,7 @@ async def test_the_deadline_goes_on_while_a_full_network_is_waited_for(
     stream = network.stream(Source(4).of(kind), look_ahead=4, deadline_s=2.0)
     task = asyncio.create_task(anext(stream))
     await settle()
-    assert network._admission.run_count == 3, "the fourth was pulled and cannot start"
+    assert network.admission.run_count == 3, "the fourth was pulled and cannot start"
     clock.advance(1.5)
     held[0].held.release(2)
     await task
@@ -298,7 +298,7 @@ async def test_a_full_network_is_waited_for_while_runs_of_the_stream_are_under_w
 
     task = asyncio.create_task(consume())
     await settle()
-    assert network._admission.run_count == 3
+    assert network.admission.run_count == 3
     await finish(held)
     await task
     assert network.statistics().refused_request_count == 0, "the stream only waited"
@@ -335,8 +335,8 @@ def test_short_runs_stay_on_the_loop_and_the_loop_has_its_turns(
 
     async def main() -> None:
         nonlocal turns
-        assert network._admission.gate is not None
-        network._admission.gate.time_of({"x": X}).is_short = True
+        assert network.admission.gate is not None
+        network.admission.gate.time_of({"x": X}).is_short = True
         threads.turn, network.compute = InlineTurn(), compute
         async with anyio.create_task_group() as group:
 

@@ -66,14 +66,14 @@ def test_one_too_many_is_refused_at_once_and_may_come_again(
         call(late)
     assert "idle" in repr(late)
     assert late.wait() is False, "as if it had never been started"
-    assert network._admission.run_count == 3
+    assert network.admission.run_count == 3
     finish(held)
     assert all(request.wait() for request in running)
     assert counts(network) == (3, 1)
     late.start_async(X)
     finish(held)
     np.testing.assert_array_equal(late.results["y"], expected(X))
-    assert network._admission.open_request_count == 0
+    assert network.admission.open_run_count == 0
 
 
 def test_a_refused_request_still_has_what_its_last_run_left(
@@ -185,7 +185,7 @@ def test_a_run_that_hetero_let_in_is_never_refused_by_its_parts(
         core.set_config("MOCK", bound)
     held[0].slot_count, held[1].slot_count = 4, 1
     network = core.load_network(tiny_model(), "HETERO:MOCK.0,MOCK.1", {**SPLIT, **bound})
-    slots = network._admission.slot_count
+    slots = network.admission.slot_count
     assert slots == 5
     requests = [network.create_infer_request() for _ in range(slots + 1)]
     for request in requests:
@@ -193,7 +193,7 @@ def test_a_run_that_hetero_let_in_is_never_refused_by_its_parts(
     with pytest.raises(OverloadedError, match=r"'tiny' on HETERO:MOCK\.0,MOCK\.1 has 1 runs"):
         network.create_infer_request().start_async(X)
     held[0].held.release(4)
-    assert network.networks[1]._admission.waiting_count == 3, "more than it may, for its own users"
+    assert network.networks[1].admission.waiting_count == 3, "more than it may, for its own users"
     finish(held)
     assert all(request.wait() for request in requests)
     assert counts(network) == (slots + 1, 1)
@@ -212,11 +212,11 @@ async def test_a_short_run_that_finds_no_slot_is_refused_as_well(core: aioinfer.
     core.register_plugin("INLINE", InlinePlugin)
     network = core.load_network(tiny_model(), "INLINE", {"MAX_QUEUED_REQUESTS": 1})
     assert isinstance(network, InlineNetwork)
-    assert network._admission.gate is not None
+    assert network.admission.gate is not None
     may_go = threading.Event()
     network.compute = lambda *_: may_go.wait(WAIT_S)
     requests = fill(network)
-    network._admission.gate.time_of({"x": X}).is_short = True
+    network.admission.gate.time_of({"x": X}).is_short = True
     for infer in (network.infer, network.create_infer_request().infer):
         with pytest.raises(OverloadedError):
             await infer(X)
@@ -234,13 +234,13 @@ def test_a_draining_close_gives_queued_runs_their_turn_and_takes_no_more(
         request.start_async(X)
     closing = threading.Thread(target=network.close)
     is_waited_for = threading.Event()
-    wait_until_over = network._admission.wait_until_over
+    wait_until_over = network.admission.wait_until_over
 
     def wait(timeout_s: float | None) -> bool:
         is_waited_for.set()
         return wait_until_over(timeout_s)
 
-    network._admission.wait_until_over = wait  # type: ignore[method-assign]
+    network.admission.wait_until_over = wait  # type: ignore[method-assign]
     closing.start()
     assert is_waited_for.wait(WAIT_S)
     with pytest.raises(ClosedError):

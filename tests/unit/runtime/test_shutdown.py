@@ -444,8 +444,8 @@ def test_interrupts_amid_the_start_of_runs_lose_no_slot(tmp_path: Path, threshol
                 pass
         is_over.set()
         sender.join()
-        assert network._admission.wait_until_over(20.0), network
-        assert network._admission.idle_slot_count == network._admission.slot_count
+        assert network.admission.wait_until_over(20.0), network
+        assert network.admission.idle_slot_count == network.admission.slot_count
         core.close()
         """.replace("LIMIT", str(threshold_us)),
         tmp_path,
