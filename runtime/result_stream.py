@@ -30,6 +30,7 @@ from ..errors import OverloadedError, PropertyError, RequestCancelledError, Tens
 from .completion import let_loop_turn, must_end, until
 from .deadlines import deadline_from_now
 from .inline_turn import threads
+from .owning_generator import OwningGenerator
 from .request_run import RequestRun
 from .side_task import Bell, SideTask, start_side_task
 
@@ -109,6 +110,8 @@ class ResultStream:
         self._look_ahead = _checked_look_ahead(look_ahead)
         self._deadline_s, self._priority = deadline_s, priority
         self._source, self._async_source = _iterators_of(source)
+        # A stream is closed itself, and not its iterator, which would not tell it of that.
+        self._closable = source if isinstance(source, AsyncGenerator) else self._async_source
         self._pending: _Item | None = None
         """What was pulled and has not started, because the network had no room."""
         self._puller: SideTask | None = None
@@ -118,12 +121,24 @@ class ResultStream:
         self._pulled_count = 0
         self._next_index = 0
         self._listens_to = -1
-        self._was_refused = self._is_over = False
+        self._was_refused = self._is_over = self._has_begun = self._has_failed = False
         self._source_error: Exception | None = None
         self._changed, self._room = Bell(), Bell()
 
-    async def results(self) -> AsyncGenerator[Any, None]:
-        """Yield the results in order, or (index, results) as they finish."""
+    def results(self) -> AsyncGenerator[Any, None]:
+        """Return what yields the results in order, or (index, results) as they finish."""
+        return OwningGenerator(self._yield_results(), self._end_unread)
+
+    async def _end_unread(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            if self._async_source is not None:
+                await self._close_async_source()
+            else:
+                self._close_source()
+
+    async def _yield_results(self) -> AsyncGenerator[Any, None]:
+        self._has_begun = True
         try:
             if self._async_source is not None:
                 self._puller = start_side_task(self._pull, self._close_async_source)
@@ -132,7 +147,7 @@ class ResultStream:
         except BaseException as reason:
             error = await self._close()
             try:
-                if isinstance(reason, Exception | GeneratorExit):
+                if self._has_failed or isinstance(reason, Exception | GeneratorExit):
                     await self._wait_for_runs()
                 # else the consumer was cancelled, which must not take long
                 if error is not None:
@@ -150,7 +165,7 @@ class ResultStream:
         """Raise what closing the source raised, unless that hid why the stream ends."""
         if isinstance(reason, GeneratorExit):
             raise error
-        if isinstance(reason, Exception):
+        if self._has_failed or isinstance(reason, Exception):
             reason.add_note(f"closing the source then raised {error!r}")
         else:
             _log.warning(
@@ -201,7 +216,8 @@ class ResultStream:
         self._room.ring()
         try:
             results = item.results()
-        except Exception as error:
+        except BaseException as error:  # what a device raises may be no Exception
+            self._has_failed = True
             error.add_note(f"in item {index} of a stream over network {self._network.name!r}")
             raise
         return results if self._is_ordered else (index, results)
@@ -334,16 +350,20 @@ class ResultStream:
             if self._puller is not None:
                 self._puller.cancel()
                 await self._puller.wait_until_ended()
-            elif isinstance(self._source, Generator):
-                self._source.close()
+            else:
+                self._close_source()
         except Exception as error:
             return error
         return None
 
+    def _close_source(self) -> None:
+        if isinstance(self._source, Generator):
+            self._source.close()
+
     async def _close_async_source(self) -> None:
         self._end_cancelled(None)  # if the pulling has not even begun
-        if isinstance(self._async_source, AsyncGenerator):
-            await self._async_source.aclose()
+        if isinstance(self._closable, AsyncGenerator):
+            await self._closable.aclose()
 
 
 async def _give_way() -> None:

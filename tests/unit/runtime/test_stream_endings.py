@@ -37,6 +37,10 @@ class PlantedError(Exception):
     """What the test makes go wrong."""
 
 
+class AbruptError(BaseException):
+    """What a device raises that is no Exception."""
+
+
 class Source:
     """Gives its items, or raises them; knows whether it was begun, and whether it was closed."""
 
@@ -135,17 +139,22 @@ def test_an_item_that_cannot_start_raises_at_its_turn(
 
 @EVERY_LOOP
 @EVERY_KIND
+@pytest.mark.parametrize("failure", [PlantedError, AbruptError])
 def test_an_item_that_fails_raises_and_the_others_are_cancelled_and_waited_for(
-    held: MockDevices, network: aioinfer.ExecutableNetwork, run: Run, kind: str
+    held: MockDevices,
+    network: aioinfer.ExecutableNetwork,
+    run: Run,
+    kind: str,
+    failure: type[BaseException],
 ) -> None:
     source = Source([X + number for number in range(9)], kind)
-    caught: list[PlantedError] = []
+    caught: list[BaseException] = []
 
     async def consume() -> None:
         try:
             async for _ in network.stream(source.open(), look_ahead=4):
                 raise AssertionError("the first one fails")
-        except PlantedError as error:
+        except failure as error:
             caught.append(error)
             check_nothing_left(network)
 
@@ -153,7 +162,7 @@ def test_an_item_that_fails_raises_and_the_others_are_cancelled_and_waited_for(
         async with anyio.create_task_group() as group:
             group.start_soon(consume)
             await settle()
-            held[0].held.fail(PlantedError("planted"))
+            held[0].held.fail(failure("planted"))
             await settle()
             assert caught == [], "it waits for the two that are on the device"
             held[0].held.release(2)
