@@ -123,8 +123,9 @@ def weighted_taps(
     is_antialiased: bool = False,
     excludes_outside: bool = False,
     outside: float = 0.0,
+    dtype: type[np.floating[Any]] = np.float32,
 ) -> Taps:
-    """Give the taps of ``nearest``, ``linear`` or ``cubic`` interpolation; float32 weights.
+    """Give the taps of ``nearest``, ``linear`` or ``cubic`` interpolation; weights of ``dtype``.
 
     ``cubic`` is the coefficient a of the cubic kernel. ``outside`` is what tf_crop_and_resize gives
     where its part reaches beyond the input.
@@ -145,12 +146,12 @@ def weighted_taps(
             weights = np.where((indices < 0) | (indices >= axis.length), 0.0, weights)
         if is_antialiased or excludes_outside:
             weights = weights / weights.sum(axis=1, keepdims=True)
-    offsets = np.zeros(axis.count, np.float32)
+    offsets = np.zeros(axis.count, dtype)
     if axis.coordinates == "tf_crop_and_resize":
         is_outside = (places < 0) | (places > axis.length - 1)
         weights = np.where(is_outside[:, None], 0.0, weights)
         offsets[is_outside] = outside
-    return Taps(_clamped(indices, axis), weights.astype(np.float32), offsets)
+    return Taps(_clamped(indices, axis), weights.astype(dtype), offsets)
 
 
 def _linear(distances: Array) -> Array:

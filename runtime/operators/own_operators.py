@@ -8,7 +8,7 @@ surely right.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from ..graph import DType
 from .plain_operators import Array, PlainFunction, plain
 
-__all__ = ["find_own"]
+__all__ = ["find_own", "own"]
 
 _operators: dict[tuple[str, str], PlainFunction] = {}
 
@@ -26,15 +26,30 @@ def find_own(domain: str, op_type: str) -> PlainFunction | None:
     return _operators.get((domain, op_type))
 
 
-def _own(op_type: str, *, since: int, domain: str = "") -> Callable[[PlainFunction], PlainFunction]:
+def own(
+    op_type: str,
+    *,
+    since: int,
+    domain: str = "",
+    later: Mapping[str, int] | None = None,
+    takes_output_count: bool = False,
+) -> Callable[[PlainFunction], PlainFunction]:
+    """Register a function for an operator; see ``plain_operators.plain``."""
+
     def register(function: PlainFunction) -> PlainFunction:
         _operators[domain, op_type] = function
-        return plain(op_type, since=since, domain=domain)(function)
+        return plain(
+            op_type,
+            since=since,
+            domain=domain,
+            later=later,
+            takes_output_count=takes_output_count,
+        )(function)
 
     return register
 
 
-@_own("Constant", since=12)
+@own("Constant", since=12)
 def constant(
     *,
     value: Array | None = None,
@@ -65,14 +80,14 @@ def constant(
 
 
 # onnx.reference silences these two with warnings.catch_warnings, which is the whole process's.
-@_own("Pow", since=7)
+@own("Pow", since=7)
 def power(base: Array, exponent: Array) -> Array:
     """Raise to a power, in numpy's common type, and give the type of the base."""
     with np.errstate(all="ignore"):
         return np.asarray(np.power(base, exponent)).astype(base.dtype, copy=False)
 
 
-@_own("Sqrt", since=6)
+@own("Sqrt", since=6)
 def square_root(x: Array) -> Array:
     """Take square roots; NaN below zero."""
     with np.errstate(all="ignore"):
@@ -82,20 +97,20 @@ def square_root(x: Array) -> Array:
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
-@_own("Erf", since=9)
+@own("Erf", since=9)
 def error_function(x: Array) -> Array:
     """Compute the error function in double precision; onnx.reference rounds to float32 first."""
     return np.asarray(_erf(x.astype(np.float64))).astype(np.float64).astype(x.dtype)
 
 
 # onnx.reference packs an optional into a list here, and does not unpack it there.
-@_own("Optional", since=15)
+@own("Optional", since=15)
 def optional(x: Any = None, *, type: Any = None) -> Any:
     """Give the element itself; an empty optional is None."""
     return x
 
 
-@_own("OptionalGetElement", since=15)
+@own("OptionalGetElement", since=15)
 def optional_get_element(x: Any) -> Any:
     """Give the element; ValueError for an empty optional."""
     if x is None:
@@ -104,20 +119,20 @@ def optional_get_element(x: Any) -> Any:
 
 
 # onnx.reference gives shape (0,) for no indices, and fails on indices that are not contiguous.
-@_own("Gather", since=1)
+@own("Gather", since=1)
 def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     """Take slices along an axis; negative indices count from its end."""
     return np.take(x, indices.astype(np.intp, copy=False), axis=axis)
 
 
 # onnx.reference multiplies with ones, which strings cannot.
-@_own("Expand", since=8)
+@own("Expand", since=8)
 def expand(x: Array, shape: Array) -> Array:
     """View in the shape to which x and ``shape`` broadcast; read-only."""
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist())))
 
 
-@_own("GlobalLpPool", since=2)
+@own("GlobalLpPool", since=2)
 def global_lp_pool(x: Array, *, p: int = 2) -> Array:
     """Take the p-norm over all spatial axes. x: (N, C, ...); gives (N, C, 1, ...)."""
     axes = tuple(range(2, x.ndim))
@@ -125,7 +140,43 @@ def global_lp_pool(x: Array, *, p: int = 2) -> Array:
     return np.asarray(total ** (1.0 / p)).astype(x.dtype)
 
 
-@_own("MaxRoiPool", since=1)
+# onnx's converter leaves the scales of opset 18, one a group, as they are, and its function body of
+# the newest opset takes one a channel only.
+@own("GroupNormalization", since=18, later={"stash_type": 21})
+def group_normalization(
+    x: Array,
+    scale: Array,
+    bias: Array,
+    *,
+    num_groups: int,
+    epsilon: float = 1e-5,
+    stash_type: int = DType.FLOAT32.value,
+) -> Array:
+    """Normalize each group of channels. x: (N, C, ...); scale, bias: (C,), or one number a group.
+
+    Statistics are computed in the type that ``stash_type`` names. Raises ValueError for channels
+    or parameters that do not fit the groups.
+    """
+    channels = x.shape[1]
+    if num_groups < 1 or channels % num_groups:
+        raise ValueError(f"{channels} channels cannot be {num_groups} groups of the same size")
+    lengths = {(channels,), (num_groups,)}
+    if scale.shape not in lengths or bias.shape not in lengths:
+        raise ValueError(
+            f"scale has shape {scale.shape} and bias {bias.shape}; one number for each of "
+            f"{channels} channels, or of {num_groups} groups, is wanted"
+        )
+    rows = x.reshape(len(x), num_groups, math.prod(x.shape[1:]) // num_groups)
+    rows = rows.astype(DType(stash_type).numpy)
+    if rows.shape[2]:
+        rows -= rows.mean(axis=2, keepdims=True)
+        rows /= np.sqrt(np.square(rows).mean(axis=2, keepdims=True) + np.float32(epsilon))
+    normalized = rows.astype(x.dtype).reshape(len(x), channels, -1 if x.size else 0)
+    factors, terms = (np.repeat(item, channels // len(item))[:, None] for item in (scale, bias))
+    return np.asarray(normalized * factors + terms).reshape(x.shape)
+
+
+@own("MaxRoiPool", since=1)
 def max_roi_pool(
     x: Array, rois: Array, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
 ) -> Array:
@@ -161,7 +212,7 @@ def _cells(start: int, end: int, count: int, limit: int) -> list[tuple[int, int]
     return [(min(max(low, 0), limit), min(max(high, 0), limit)) for low, high in edges]
 
 
-@_own("Multinomial", since=7)
+@own("Multinomial", since=7)
 def multinomial(
     logits: Array, *, sample_size: int = 1, seed: float | None = None, dtype: int = 6
 ) -> Array:
@@ -177,7 +228,7 @@ def multinomial(
     return np.asarray(np.minimum(classes, logits.shape[1] - 1)).astype(DType(dtype).numpy)
 
 
-@_own("CategoryMapper", since=1, domain="ai.onnx.ml")
+@own("CategoryMapper", since=1, domain="ai.onnx.ml")
 def category_mapper(
     x: Array,
     *,

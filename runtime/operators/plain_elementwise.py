@@ -9,7 +9,7 @@ import numpy as np
 from ..graph import DType, Node
 from .plain_operators import Array, PlainFunction, plain
 
-__all__ = ["cast", "divide", "identity", "logical_not", "reciprocal", "where"]
+__all__ = ["cast", "divide", "identity", "logical_not", "mean", "reciprocal", "where"]
 
 
 def _unary(function: np.ufunc) -> PlainFunction:
@@ -68,6 +68,14 @@ for _op_type, (_of_two, _since) in _BINARY.items():
     plain(_op_type, since=_since)(_binary(_of_two))
 plain("Max", since=8)(_variadic(np.maximum))
 plain("Min", since=8)(_variadic(np.minimum))
+
+
+@plain("Mean", since=8)
+def mean(first: Array, *others: Array) -> Array:
+    """Average arrays that broadcast; onnx.reference needs the first to have the whole shape."""
+    _check_same_type(first, *others)
+    total = functools.reduce(np.add, others, first)
+    return np.asarray(total / (1 + len(others))).astype(first.dtype, copy=False)
 
 
 @plain("Div", since=7)

@@ -31,7 +31,13 @@ from ..graph import Node
 
 __all__ = ["Array", "PlainFunction", "find_plain", "plain"]
 
-FAMILIES = ("own_operators", "plain_elementwise", "plain_movement", "plain_reductions")
+FAMILIES = (
+    "own_operators",
+    "plain_elementwise",
+    "plain_movement",
+    "plain_reductions",
+    "recurrent",
+)
 """The modules of this package that register functions; loaded when the first one is asked for."""
 
 Array = np.ndarray[Any, Any]

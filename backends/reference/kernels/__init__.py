@@ -1,6 +1,15 @@
 """The device's own kernels, one file a family; an operator without one runs in onnx.reference."""
 
-from . import conv, elementwise, linear, normalize, pool, reduce, shape  # they register here
+from . import (  # they register here
+    conv,
+    elementwise,
+    linear,
+    normalize,
+    pool,
+    reduce,
+    resize,
+    shape,
+)
 from .registry import Kernel, find_kernel, kernel
 
 __all__ = [
@@ -13,5 +22,6 @@ __all__ = [
     "normalize",
     "pool",
     "reduce",
+    "resize",
     "shape",
 ]

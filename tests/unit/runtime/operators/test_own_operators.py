@@ -82,6 +82,49 @@ def test_the_global_norm_is_over_all_spatial_axes() -> None:
     assert evaluate("GlobalLpPool", x, p=1).tolist() == [[[[7.0]]]]
 
 
+class TestGroupNormalization:
+    X = np.array([[1, 3, 5, 9], [2, 2, 4, 4]], np.float64).reshape(2, 4, 1)
+    NORMALIZED = np.array([[-1, 1, -1, 1], [0, 0, 0, 0]], np.float64).reshape(2, 4, 1)
+
+    def normalize(self, x, scale, bias, **attributes):
+        scale, bias = (np.array(item, x.dtype) for item in (scale, bias))
+        return evaluate("GroupNormalization", x, scale, bias, epsilon=1e-9, **attributes)
+
+    def test_a_scale_for_each_channel(self) -> None:
+        made = self.normalize(self.X, [1, 2, 3, 4], [0, 0, 10, 20], num_groups=2)
+        wanted = [[-1, 2, 7, 24], [0, 0, 10, 20]]
+        np.testing.assert_allclose(made[..., 0], wanted, atol=1e-6)
+
+    def test_a_scale_for_each_group_as_in_opset_18(self) -> None:
+        made = self.normalize(self.X, [1, 3], [0, 10], num_groups=2)
+        np.testing.assert_allclose(made[..., 0], [[-1, 1, 7, 13], [0, 0, 10, 10]], atol=1e-6)
+
+    def test_it_is_computed_in_the_type_that_is_named(self) -> None:
+        x = np.array([[[1, 1 + 2**-30]]])  # the same number in float32
+        exact, rounded = (
+            self.normalize(x, [1], [0], num_groups=1, stash_type=kind) for kind in (11, 1)
+        )
+        assert exact.dtype == rounded.dtype == np.float64
+        assert exact[0, 0, 1] > 0
+        assert not rounded.any()
+
+    def test_small_floats_and_empty_inputs_keep_type_and_shape(self) -> None:
+        made = self.normalize(self.X.astype(np.float16), [1, 1], [0, 0], num_groups=2)
+        assert made.dtype == np.float16
+        np.testing.assert_allclose(made, self.NORMALIZED, atol=1e-3)
+        for shape in ((0, 4, 3), (2, 4, 0)):
+            x = np.zeros(shape, np.float32)
+            assert self.normalize(x, [1, 1], [0, 0], num_groups=2).shape == shape
+
+    @pytest.mark.parametrize(
+        ("scale", "groups", "message"),
+        [([1, 1], 3, "4 channels cannot be 3 groups"), ([1, 1, 1], 2, "4 channels, or of 2")],
+    )
+    def test_what_does_not_fit_is_refused(self, scale, groups, message) -> None:
+        with pytest.raises(ValueError, match=message):
+            self.normalize(self.X, scale, scale, num_groups=groups)
+
+
 def test_a_region_is_pooled_in_a_grid_of_its_cells() -> None:
     x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
     rois = np.array([[0, 0, 0, 6, 6], [0, 4, 4, 4, 4]], np.float32)

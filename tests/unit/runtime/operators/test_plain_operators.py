@@ -149,6 +149,22 @@ def test_extremes_of_any_number_of_inputs(op_type, dtype, count) -> None:
     assert_same(op_type, *[array_of(dtype, *shapes[at], seed=at) for at in range(count)])
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_means_of_any_number_of_inputs(dtype, count) -> None:
+    shapes = [(2, 3, 4), (3, 1), (4,), ()]
+    assert_same("Mean", *[array_of(dtype, *shapes[at], seed=at) for at in range(count)])
+
+
+def test_a_mean_may_be_larger_than_each_of_its_inputs() -> None:
+    # onnx.reference sums up in the first input
+    columns, rows = np.arange(3.0).reshape(3, 1, 1), np.arange(4.0).reshape(2, 2)
+    (made,) = evaluate("Mean", columns, rows)
+    assert made.tolist() == [
+        [[column / 2 + n / 2 for n in row] for row in ([0, 1], [2, 3])] for column in range(3)
+    ]
+
+
 @pytest.mark.parametrize("op_type", ["Add", "Div", "Less", "And", "Max", "Where"])
 def test_inputs_of_different_types_are_refused(op_type) -> None:
     inputs = [np.zeros(2, np.float32), np.zeros(2, np.float64)]

@@ -307,3 +307,16 @@ def test_bfloat16_folds() -> None:
     model = parse("g () => (bfloat16[2] y) <float[2] w = {1, 2}> { y = Cast<to=16>(w) }")
     fold(model)
     assert value_of(model, "y").constant.dtype == DType.BFLOAT16.numpy
+
+
+def test_a_recurrent_layer_of_constants_folds_with_its_lengths() -> None:
+    model = parse(
+        """g () => (float[2,1,2,1] y)
+        <float[2,2,1] x = {1, 4, 2, 5}, float[1,1,1] w = {1}, float[1,1,1] r = {10},
+         int32[2] lengths = {2, 1}> {
+            y = RNN<activations=["Relu"], hidden_size=1, direction="reverse">(x, w, r, , lengths)
+        }"""
+    )
+    fold(model)
+    assert node_lines(model) == []
+    assert constants(model) == {"y": [[[[21.0], [4.0]]], [[[2.0], [0.0]]]]}
