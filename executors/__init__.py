@@ -24,6 +24,7 @@ from .device_stream import (
     DeviceStream,
     DeviceStreamExecutor,
 )
+from .device_times import DeviceClock, TellTimes
 from .fake_device import FakeDevice, FakeEvent, FakeStream
 from .fork import ProcessMark
 from .immediate import ImmediateExecutor
@@ -38,6 +39,7 @@ __all__ = [
     "Clock",
     "CompletionThread",
     "CpuAllowance",
+    "DeviceClock",
     "DeviceEvent",
     "DeviceLane",
     "DeviceStream",
@@ -55,6 +57,7 @@ __all__ = [
     "StreamsConfig",
     "StreamsExecutor",
     "TaskExecutor",
+    "TellTimes",
     "Then",
     "Timer",
     "TimerHandle",

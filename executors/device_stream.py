@@ -15,6 +15,8 @@ recorded on them, and a blocking call that returns when an event has fired. On t
   own. Even if it enqueued nothing, ``NOW`` would be wrong after a wait on the device.
 - An event costs the host nothing until somebody asks when it fires. Only then is it given to the
   device's one completion thread. In a linear run that is the last event alone.
+- A stage's span on the host is the enqueueing. What the device did is told by the stream
+  (``tell_times``), when it lets go of the work; nobody waits for that.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from .base import (
     checked,
     refuse_own_thread,
 )
+from .device_times import TellTimes
 from .fork import ProcessMark
 from .parking import Parking, tell
 from .streams import StreamsConfig, StreamsExecutor
@@ -74,8 +77,8 @@ class DeviceEvent(HostReady):
 class DeviceStream(ABC):
     """One in-order stream of a device (CUDA stream, OpenCL queue), as the executor sees it.
 
-    All three may be called on any thread, never on two at once, and only enqueue. ``device`` is
-    what its events name as theirs, compared by identity.
+    All may be called on any thread, never on two at once, and only enqueue. ``device`` is what its
+    events name as theirs, compared by identity.
     """
 
     name: str
@@ -92,15 +95,29 @@ class DeviceStream(ABC):
         It fires with an error if that work failed, or if an event that it waited for did.
         """
 
+    def tell_times(self, tell: TellTimes) -> None:
+        """(optional) Tell when the device did what was enqueued since this was last called.
+
+        Called behind the functions of stages, on the thread that enqueues. ``tell`` is called at
+        most once, before the last event of the run fires, and must not keep the work alive: not
+        at all if nothing was enqueued, it failed, or the device does not know. Never raises.
+        """
+        return
+
 
 class DeviceLane(Lane):
-    """The lane of a device stream; ``stream`` is where its functions enqueue."""
+    """The lane of a device stream; ``stream`` is where its functions enqueue.
 
-    __slots__ = ("stream",)
+    ``name`` is the stream's, for spans of what the device does; ``host_name`` names the row of the
+    enqueueing.
+    """
+
+    __slots__ = ("host_name", "stream")
 
     def __init__(self, stream: DeviceStream) -> None:
         super().__init__(stream.name)
         self.stream = stream
+        self.host_name = f"{stream.name} host"
 
 
 class CompletionThread:

@@ -3,6 +3,10 @@
 It keeps the order that a real device guarantees and no other: within a stream work is done in the
 order in which it was enqueued, between streams only events order anything. Time passes only in
 ``fire_next``, ``fire_all`` and ``fail``, on the thread that calls them, one such call at a time.
+
+Times are invented, so that tests of them are exact: work that is given how long it takes has a
+begin and an end, as if every stream ran side by side with the others and began as soon as it could.
+In which order the test fires events changes nothing of that.
 """
 
 from __future__ import annotations
@@ -15,19 +19,41 @@ from dataclasses import dataclass
 
 from ..errors import AioInferError
 from .device_stream import DeviceEvent, DeviceStream
+from .device_times import TellTimes
 
 
 class FakeEvent(DeviceEvent):
     """An event of a fake device, named ``<stream>#<number>``."""
 
-    __slots__ = ("name",)
+    __slots__ = ("fired_ns", "name")
 
     def __init__(self, name: str, device: FakeDevice) -> None:
         super().__init__(device, device._note_watched)
         self.name = name
+        self.fired_ns = 0
+        """When it fired, in invented time."""
 
     def __repr__(self) -> str:
         return f"<FakeEvent {self.name} {'fired' if self.is_ready else 'waiting'}>"
+
+
+@dataclass
+class _Stage:
+    """The timed work of a stage, and who is told when it was done."""
+
+    queued_ns: int
+    event_number: int
+    """How many events the stream had before it."""
+    began_ns: int | None = None
+    ended_ns: int = 0
+    is_over: bool = False
+    tell: TellTimes | None = None
+
+    def tell_if_known(self) -> None:
+        tell = self.tell
+        if tell is not None and self.is_over and self.began_ns is not None:
+            self.tell = None
+            tell(self.queued_ns, self.began_ns, self.ended_ns)
 
 
 @dataclass(frozen=True)
@@ -38,6 +64,8 @@ class _Command:
     action: Callable[[], None] | None = None
     awaited: FakeEvent | None = None
     recorded: FakeEvent | None = None
+    took_ns: int = 0
+    stage: _Stage | None = None
 
 
 class FakeStream(DeviceStream):
@@ -49,6 +77,10 @@ class FakeStream(DeviceStream):
         self._commands: deque[_Command] = deque()
         self._event_count = 0
         self._error: BaseException | None = None  # of the work since the last event
+        self._stage: _Stage | None = None  # that the next timed work belongs to
+        self._passed: list[_Stage] = []  # since the last event
+        self._now_ns = 0
+        self._ready_ns = 0  # when the last event that it waited for had fired
 
     @property
     def outstanding_count(self) -> int:
@@ -60,15 +92,23 @@ class FakeStream(DeviceStream):
         label: str,
         action: Callable[[], None] | None = None,
         poison: Callable[[], None] | None = None,
+        took_ns: int | None = None,
     ) -> None:
         """Add work that the device does later, by calling ``action``.
+
+        With ``took_ns`` its time is known, from the device's ``host_ns`` on; else it takes none.
 
         ``poison`` is called now: it spoils what the work will write (fills it with NaN), so that
         whoever reads it before the event has fired is found out.
         """
         if poison is not None:
             poison()
-        self._add(_Command(label, action=action))
+        if took_ns is None:
+            self._add(_Command(label, action=action))
+            return
+        if self._stage is None or self._stage.event_number != self._event_count:
+            self._stage = _Stage(self.device.host_ns, self._event_count)
+        self._add(_Command(label, action=action, took_ns=took_ns, stage=self._stage))
 
     def wait_event(self, event: DeviceEvent) -> None:
         if not isinstance(event, FakeEvent) or event.device is not self.device:
@@ -84,6 +124,12 @@ class FakeStream(DeviceStream):
             event = FakeEvent(f"{self.name}#{self._event_count}", self.device)
         self._add(_Command(f"record {event.name}", recorded=event))
         return event
+
+    def tell_times(self, tell: TellTimes) -> None:
+        stage, self._stage = self._stage, None
+        if stage is not None:
+            stage.tell = tell
+            stage.tell_if_known()
 
     def __repr__(self) -> str:
         return f"<FakeStream {self.name!r} {self.outstanding_count} enqueued>"
@@ -109,16 +155,35 @@ class FakeStream(DeviceStream):
             self.device.done.append(f"{self.name}: {command.label}")
             if command.recorded is not None:
                 error, self._error = self._error, None
-                command.recorded.fire(error)
+                self._pass_event(command.recorded, error)
                 return True
             try:
-                if command.awaited is not None and command.awaited.error is not None:
-                    raise command.awaited.error
+                if command.awaited is not None:
+                    self._ready_ns = max(self._ready_ns, command.awaited.fired_ns)
+                    if command.awaited.error is not None:
+                        raise command.awaited.error
                 if command.action is not None and self._error is None:
                     command.action()
             except BaseException as error:
                 self._error = self._error or error
+            if command.stage is not None:
+                self._pass_work(command.stage, command.took_ns)
         return False
+
+    def _pass_work(self, stage: _Stage, took_ns: int) -> None:
+        if stage.began_ns is None:
+            stage.queued_ns = max(stage.queued_ns, self._ready_ns)
+            stage.began_ns = max(stage.queued_ns, self._now_ns)
+            self._passed.append(stage)
+        stage.ended_ns = self._now_ns = max(stage.began_ns, self._now_ns) + took_ns
+
+    def _pass_event(self, event: FakeEvent, error: BaseException | None) -> None:
+        passed, self._passed = self._passed, []
+        event.fired_ns = self._now_ns = max(self._now_ns, self._ready_ns)
+        for stage in passed if error is None else ():
+            stage.is_over = True
+            stage.tell_if_known()
+        event.fire(error)
 
 
 class FakeDevice:
@@ -133,6 +198,8 @@ class FakeDevice:
         self.enqueued: list[str] = []
         self.done: list[str] = []
         self.watched: list[FakeEvent] = []
+        self.host_ns = 0
+        """The host's clock for work with a time; a test sets it."""
         self.when_watched: Callable[[], None] | None = None
         """Called when the host has asked for an event's firing, on the thread that asks."""
         self._streams: dict[str, FakeStream] = {}

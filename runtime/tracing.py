@@ -2,7 +2,9 @@
 
 Theory of operation. A span is a plain tuple in a bounded ring. Tallies for ``statistics`` are kept
 beside it: spans are added to them many at a time, by numpy, so that a stage pays for two appends
-and no lock. What its spans say of a run is made once a run (``RunMark``).
+and no lock. What its spans say of a run is made once a run (``RunMark``). A stage of a device that
+runs by itself has two spans: the enqueueing on the host, and what the device did, which its stream
+tells later. Those have a ring of their own, so that what is forgotten of the first stays in order.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..executors import DeviceLane
 from .durations import NO_DURATIONS, DurationCounts, Durations
 
 if TYPE_CHECKING:
@@ -37,6 +41,8 @@ RING_SPANS = 65_536  # about 10 MB when full: a minute of a thousand requests/s
 class Span(NamedTuple):
     """One stage of one run. Times are ``time.perf_counter_ns``; the wait is started - queued.
 
+    What a device's queue did is named by that, in ``executor`` and ``lane``, and is queued when its
+    run has nothing else to wait for; the enqueueing stands beside it as "<queue> host".
     ``subgraph`` is the id of the compiled plan that ran, where the device has several; ``device``
     is that of the network, or sub-network, whose stage it is. ``run_id`` is the request's. ``age``
     tells the runs of one request apart, over all networks, and is shared with sub-runs; it is 0 for
@@ -80,6 +86,7 @@ class SpanRecorder:
     def __init__(self, capacity: int = RING_SPANS) -> None:
         self._ring: deque[_Fields] = deque(maxlen=capacity)
         self._keep = self._ring.append
+        self._device_ring: deque[_Fields] = deque(maxlen=capacity)
         self._uncounted: deque[_Fields] = deque()
         self._service: dict[tuple[str, str], DurationCounts] = {}
         self._queue: dict[tuple[str, str], DurationCounts] = {}
@@ -118,13 +125,36 @@ class SpanRecorder:
     def record(
         self, run: RunMark, stage: Stage, lane: Lane, queued_ns: int, started_ns: int, ended_ns: int
     ) -> None:
-        """Note that a stage has run; called by runs only."""
-        part, uncounted = stage.part, self._uncounted
+        """Note that a stage has run; called by runs only, where the stage was."""
+        part, place, lane_name = stage.part, stage.place, lane.name
+        uncounted = self._uncounted
         name = "" if part is None else part()
-        span = (run, stage.place, lane.name, queued_ns, started_ns, ended_ns, name)
+        if isinstance(lane, DeviceLane):
+            lane.stream.tell_times(partial(self._record_work, run, place, lane_name, name))
+            lane_name = lane.host_name
+            place = place[0], lane_name
+        span = (run, place, lane_name, queued_ns, started_ns, ended_ns, name)
         self._keep(span)
         uncounted.append(span)
         if len(uncounted) >= COUNT_AT_SPANS:
+            with self._lock:
+                self._count()
+
+    def _record_work(
+        self,
+        run: RunMark,
+        place: tuple[str, str],
+        lane: str,
+        part: str,
+        queued_ns: int,
+        began_ns: int,
+        ended_ns: int,
+    ) -> None:
+        """Note what a device did for a stage."""
+        span = (run, place, lane, queued_ns, began_ns, ended_ns, part)
+        self._device_ring.append(span)
+        self._uncounted.append(span)
+        if len(self._uncounted) >= COUNT_AT_SPANS:
             with self._lock:
                 self._count()
 
@@ -159,9 +189,10 @@ class SpanRecorder:
             sizes[size if is_exact else _rounded_down(size)] += count
 
     def spans(self, device: str = "") -> list[Span]:
-        """Copy the ring, oldest first; ``device`` is whose network this is."""
+        """Copy the rings, each oldest first, devices' work last; ``device`` is the network's."""
         spans = []
-        for run, (stage, executor), lane, queued_ns, started_ns, ended_ns, part in list(self._ring):
+        for fields in list(self._ring) + list(self._device_ring):
+            run, (stage, executor), lane, queued_ns, started_ns, ended_ns, part = fields
             times = queued_ns, started_ns, ended_ns
             spans.append(Span(run[0], stage, executor, lane, *times, part, device, run[1], run[2]))
         return spans

@@ -102,3 +102,50 @@ def test_what_is_read_before_its_event_is_poison() -> None:
     assert math.isnan(output[0])
     device.fire_all()
     assert output == [1.0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_streams_work_side_by_side_in_invented_time_whatever_fires_first(seed) -> None:
+    device, told = FakeDevice(), {}
+    streams = {name: device.stream(name) for name in ("upload", "compute", "download")}
+    for run in range(2):
+        event = None
+        for name, took_ns in (("upload", 20), ("compute", 50), ("download", 10)):
+            if event is not None:
+                streams[name].wait_event(event)
+            streams[name].enqueue(name, took_ns=took_ns)
+            streams[name].tell_times(lambda *times, key=(name, run): told.update({key: times}))
+            event = streams[name].record_event()
+        device.host_ns = 5
+    device.fire_all(random.Random(seed))
+    assert told == {
+        ("upload", 0): (0, 0, 20),
+        ("compute", 0): (20, 20, 70),
+        ("download", 0): (70, 70, 80),
+        ("upload", 1): (5, 20, 40),
+        ("compute", 1): (40, 70, 120),
+        ("download", 1): (120, 120, 130),
+    }
+
+
+def test_times_are_told_before_the_event_behind_the_work_fires() -> None:
+    device, told = FakeDevice(), []
+    stream = device.stream("upload")
+    stream.enqueue("first half", took_ns=3)
+    stream.enqueue("second half", took_ns=4)
+    stream.tell_times(lambda *times: told.append(times))
+    stream.record_event().when_ready(lambda _error: told.append("fired"))
+    device.fire_all()
+    assert told == [(0, 0, 7), "fired"]
+
+
+def test_times_of_work_that_fails_or_has_none_are_never_told() -> None:
+    device, told = FakeDevice(), []
+    stream = device.stream("upload")
+    for took_ns in (3, None):
+        stream.enqueue("copy", took_ns=took_ns)
+        stream.tell_times(lambda *times: told.append(times))
+        stream.record_event()
+    device.fail("upload", OSError("bad copy"))
+    device.fire_all()
+    assert told == []
