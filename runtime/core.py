@@ -14,6 +14,7 @@ from ..executors import ExecutorManager
 from ..executors.base import refuse_own_thread
 from ..executors.fork import ProcessMark
 from .blob import read_blob_device
+from .collection_hold import full_collections_held
 from .device_name import DeviceName, parse_device
 from .extension import Extension
 from .graph import Model
@@ -97,12 +98,13 @@ class Core:
         """
         plugin, config_of = self._plugin(device)
         configuration = config_of(config)
-        wanted = self._read(model, is_mapped=plugin.takes_mapped_constants)
-        if wanted is not model:
-            wanted.is_disposable = True
-        if wanted.is_mapped and not plugin.takes_mapped_constants:
-            wanted = _in_memory(wanted)
-        network = plugin.load_network(wanted, configuration)
+        with full_collections_held():
+            wanted = self._read(model, is_mapped=plugin.takes_mapped_constants)
+            if wanted is not model:
+                wanted.is_disposable = True
+            if wanted.is_mapped and not plugin.takes_mapped_constants:
+                wanted = _in_memory(wanted)
+            network = plugin.load_network(wanted, configuration)
         return self._keep(network)
 
     async def load_network_async(

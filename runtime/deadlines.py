@@ -6,14 +6,24 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..errors import PropertyError
+from ..errors import PropertyError, RequestStateError
 from ..executors import Clock, TimerHandle
 from .completion import until
 
 if TYPE_CHECKING:
     from .request_run import RequestRun
 
-__all__ = ["deadline_from_now", "ended_or_late"]
+__all__ = ["check_timeout", "deadline_from_now", "ended_or_late"]
+
+
+def check_timeout(timeout_s: float | None) -> None:
+    """Raise RequestStateError for what is no time to wait; None is for ever."""
+    try:
+        is_time = timeout_s is None or timeout_s >= 0
+    except TypeError:
+        is_time = False
+    if not is_time:
+        raise RequestStateError(f"timeout_s is {timeout_s!r}; give 0 or more, or None for ever")
 
 
 def deadline_from_now(clock: Clock, deadline_s: float) -> float:
@@ -23,7 +33,7 @@ def deadline_from_now(clock: Clock, deadline_s: float) -> float:
     """
     try:
         at_s = float(clock.now_s() + deadline_s)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         at_s = math.nan
     if math.isnan(at_s):
         raise PropertyError(

@@ -37,6 +37,7 @@ from .admission import Ticket
 from .admitted_run import AdmittedRun
 from .bindings import Bindings
 from .completion import must_end
+from .deadlines import check_timeout
 from .graph import Graph
 from .infer_request import InferRequest
 from .inline_gate import InlineGate
@@ -390,6 +391,7 @@ class ExecutableNetwork(ABC):
         callback). On an event loop use ``await aclose()``.
         """
         refuse_own_thread("close")
+        check_timeout(timeout_s)
         if not self._process.is_current:
             return
         if not drain:

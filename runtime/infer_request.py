@@ -27,7 +27,7 @@ from ..executors.base import refuse_own_thread
 from ..executors.interrupt import can_interrupt, held_interrupt
 from .bindings import NodeProfile
 from .completion import must_end, until
-from .deadlines import deadline_from_now, ended_or_late
+from .deadlines import check_timeout, deadline_from_now, ended_or_late
 from .inline_turn import InlineTurn, threads
 from .request_run import Callback, RequestRun
 from .request_state import Event, State, move
@@ -96,7 +96,8 @@ class InferRequest:
         """
         refuse_own_thread("infer_sync")
         deadline_at = self._deadline_at(deadline_s)
-        run = self._start(inputs, deadline_at, priority, None, turn=InlineTurn(may_block=True))
+        turn = InlineTurn(may_block=deadline_at is None)
+        run = self._start(inputs, deadline_at, priority, None, turn=turn)
         if run.has_ended:
             return run.outcome()
         answered = threading.Event()
@@ -144,8 +145,7 @@ class InferRequest:
         Raises the run's error, each time. False as well if nothing was ever started. A timeout does
         not cancel. On one of aioinfer's own threads, raises RequestStateError where it would block.
         """
-        if timeout_s is not None and not timeout_s >= 0:
-            raise RequestStateError(f"timeout_s is {timeout_s}; give 0 or more, or None for ever")
+        check_timeout(timeout_s)
         self._network.refuse_after_fork()
         run = self._run
         if run is None:

@@ -27,9 +27,7 @@ FAR_TOO_LONG = 10  # thresholds; anything less is no harm to an event loop
 HELD_UP = 20  # how many runs in time make up for one that took far too long
 MOST_HELD_UP = 60
 KEPT_SIGNATURES = 64
-BEARABLE_NS = (
-    200_000_000  # a cancel from another thread, or Ctrl-C, may wait so long for its answer
-)
+BEARABLE_NS = 50_000_000  # a cancel from another thread, or Ctrl-C, may wait so long
 
 
 class ServiceTime:
@@ -55,7 +53,7 @@ class ServiceTime:
         """True if the least time of late is within the threshold; False as long as too little is
         known."""
         self.is_bearable = False
-        """The same, for a caller that blocks anyway: within a fifth of a second."""
+        """The same, for a caller that blocks anyway and has no deadline: within 50 ms."""
         self._threshold_ns, self._far_too_long_ns = threshold_ns, FAR_TOO_LONG * threshold_ns
         self._least_ns = self._earlier_ns = _NEVER_NS
         self._noted = 0

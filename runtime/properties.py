@@ -51,6 +51,7 @@ __all__ = [
     "parse_mapping",
     "parse_text",
     "property_keys",
+    "slot_count",
     "stream_count",
 ]
 
@@ -339,3 +340,9 @@ def stream_count(config: Mapping[str, Any], most: int) -> int:
     wanted = 1 if config[PERFORMANCE_HINT.key] == "LATENCY" else most
     requests = int(config[PERFORMANCE_HINT_NUM_REQUESTS.key])
     return min(wanted, requests) if requests else wanted
+
+
+def slot_count(config: Mapping[str, Any], most: int) -> int:
+    """Decide how many runs may be in flight on the device; ``most`` is what keeps it busy. Pure."""
+    requests = int(config[PERFORMANCE_HINT_NUM_REQUESTS.key])
+    return min(most, requests) if requests else most

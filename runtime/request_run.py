@@ -189,7 +189,7 @@ class RequestRun(AdmittedRun):
     def ended(self, ready: Ready, error: BaseException | None) -> None:
         """No host code of the run is left; it has ended when the last token has fired."""
         if ready is NOW:
-            if error is None:
+            if error is None and not self._is_ending:
                 self.note_time()
             self._finish(error)
         else:
@@ -205,6 +205,7 @@ class RequestRun(AdmittedRun):
         if not is_first:  # an interrupt came while it was sent, and its caller knows
             self.admission.free(self)
             return
+        self.admission.vacate(self)
         self._become_idle()
         self.admission.settle(self, self.error)
         if self._callback is None:

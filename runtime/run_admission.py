@@ -183,15 +183,17 @@ class RunAdmission:
                 return
         run.dropped()
 
+    def vacate(self, run: AdmittedRun) -> None:
+        """Have the slot of a request's run, if it has one, let go of it; ``settle`` comes next."""
+        if run.slot is not None:
+            self._let_go(run.slot)
+
     def settle(self, run: AdmittedRun, error: BaseException | None) -> None:
-        """Count the outcome of a request's run, and free its slot if it has one.
+        """Count the outcome of a request's run, and free its vacated slot if it has one.
 
         The run stays among those that a close waits for until it leaves.
         """
-        slot = run.slot
-        if slot is not None:
-            self._let_go(slot)
-        following = None
+        slot, following = run.slot, None
         with self._lock:
             self._outcomes["finished" if error is None else _outcome_of(error)] += 1
             if slot is not None:

@@ -15,7 +15,7 @@ from ...runtime.output_pool import OutputPool
 from ...runtime.pipeline import Stage
 from ...runtime.plan_cache import PendingPlan
 from ...runtime.plugin import CoreHandle
-from ...runtime.properties import INPUT_SHAPES, Configuration, Metric
+from ...runtime.properties import INPUT_SHAPES, Configuration, Metric, slot_count
 from ...runtime.shape_plans import ShapePlans
 from ...runtime.tensor import ports_of
 from .compiler import Compiler
@@ -79,10 +79,10 @@ class CpuNetwork(ExecutableNetwork):
             self.only_plan is not None and self.only_plan.thread_count == 1
         )
         """True if no run opens a team of threads, so that any thread may compute it."""
-        slot_count = 2 * streams.stream_count
-        self.pool = OutputPool(most_free=slot_count * max(1, len(self.outputs)))
         # One run computes on each stream, and one more is bound and ready to follow it.
-        self._provide_slots([_CpuSlot(self) for _ in range(slot_count)])
+        slots = slot_count(config, 2 * streams.stream_count)
+        self.pool = OutputPool(most_free=slots * max(1, len(self.outputs)))
+        self._provide_slots([_CpuSlot(self) for _ in range(slots)])
         plan, route = self.only_plan, self.inline_route
         if plan is not None and route is not None:
             compute = self._infer_one if self._is_one_to_one(plan) else self._infer_alone

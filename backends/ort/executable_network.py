@@ -9,7 +9,7 @@ from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.graph import Graph, Model, copy_graph, is_static
 from ...runtime.pipeline import Stage
 from ...runtime.plugin import CoreHandle
-from ...runtime.properties import Configuration
+from ...runtime.properties import Configuration, slot_count
 from ...runtime.tensor import ports_of
 from .failure import explain_run, original_names
 from .session import Session, Terminator
@@ -43,7 +43,8 @@ class OrtNetwork(ExecutableNetwork):
         """True if a run computes on the calling thread alone, in a time that its shapes decide."""
         self._streams = core.executors.acquire(streams)
         # One run computes on each stream, and one more is bound and ready to follow it.
-        self._provide_slots([_OrtSlot(self) for _ in range(2 * streams.stream_count)])
+        slots = slot_count(config, 2 * streams.stream_count)
+        self._provide_slots([_OrtSlot(self) for _ in range(slots)])
         self._never = Terminator()
         if self.inline_route is not None and all(is_static(port.shape) for port in self.inputs):
             stage = Stage("compute", self._streams, _in_a_slot)

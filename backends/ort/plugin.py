@@ -114,9 +114,9 @@ class OrtPlugin(Plugin):
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         for shapes in config[INPUT_SHAPES]:
             symbol_bindings(model.inputs, shapes)  # nothing to compile, and wrong ones are refused
-        streams = stream_count(config, self.stream_range()[1])
-        # The streams call one session and share its pool of threads.
         threads = config["INFERENCE_NUM_THREADS"] or allowed_cpus().count
+        streams = stream_count(config, min(threads, self.stream_range()[1]))
+        # The streams call one session and share its pool of threads.
         settings = self._settings_of(config, max(1, threads - streams + 1))
         session = self._make_session(model, settings, config)
         name = f"{self.name}.{config['DEVICE_ID']}"

@@ -18,7 +18,7 @@ from ...runtime.passes import Pass, default_passes, specialize
 from ...runtime.pipeline import Stage
 from ...runtime.plan_cache import PendingPlan
 from ...runtime.plugin import CoreHandle
-from ...runtime.properties import INPUT_SHAPES, NUM_STREAMS, Configuration, stream_count
+from ...runtime.properties import INPUT_SHAPES, NUM_STREAMS, Configuration, slot_count, stream_count
 from ...runtime.shape_plans import ShapePlans
 from ...runtime.tensor import ports_of
 from .execution import Steps, compile_steps
@@ -68,7 +68,8 @@ class ReferenceNetwork(ExecutableNetwork):
             self._abandon()
             raise
         # One run computes on each stream, and one more is bound and ready to follow it.
-        self._provide_slots([_ReferenceSlot(self) for _ in range(2 * streams)])
+        slots = slot_count(config, 2 * streams)
+        self._provide_slots([_ReferenceSlot(self) for _ in range(slots)])
 
     def _plan(self, shapes: Mapping[str, Sequence[int]], _contents: Mapping[str, Any]) -> Steps:
         model = specialize(self._model, shapes, passes_with(self._extensions))

@@ -13,7 +13,12 @@ import numpy as np
 import pytest
 
 import aioinfer
-from aioinfer.errors import ClosedError, PropertyError, RequestCancelledError
+from aioinfer.errors import (
+    ClosedError,
+    PropertyError,
+    RequestCancelledError,
+    RequestStateError,
+)
 from aioinfer.executors import HostReady, Ready
 from aioinfer.runtime.bindings import Bindings
 from aioinfer.runtime.pipeline import Stop
@@ -146,6 +151,15 @@ def test_the_log_of_an_error_that_nobody_waited_for_names_the_request(
         del second
         gc.collect()
     assert "an error of request 1 of 'tiny' on MOCK.0 was never retrieved" in caplog.text
+
+
+@pytest.mark.parametrize("timeout_s", [-1, float("nan"), "soon"])
+def test_a_close_that_cannot_be_timed_is_refused(
+    network: aioinfer.ExecutableNetwork, timeout_s: Any
+) -> None:
+    with pytest.raises(RequestStateError, match=r"timeout_s is .*; give 0 or more, or None"):
+        network.close(timeout_s=timeout_s)
+    assert not network.is_closed
 
 
 def test_after_a_fork_a_network_of_the_parent_tells_nothing(

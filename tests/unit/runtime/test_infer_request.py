@@ -62,8 +62,9 @@ def test_start_async_returns_at_once_and_wait_means_done(
 def test_wait_returns_at_once_when_nothing_was_started(request_: aioinfer.InferRequest) -> None:
     assert request_.wait() is False
     assert request_.wait(0) is False
-    with pytest.raises(RequestStateError, match="timeout_s"):
-        request_.wait(-1)
+    for timeout in (-1, float("nan"), "soon"):
+        with pytest.raises(RequestStateError, match="timeout_s"):
+            request_.wait(timeout)  # type: ignore[arg-type]
     with pytest.raises(RequestStateError, match="no results"):
         _ = request_.results
 

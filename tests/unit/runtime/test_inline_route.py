@@ -523,6 +523,18 @@ def test_a_caller_that_blocks_anyway_keeps_a_longer_run(network: InlineNetwork) 
     assert [thread == here for thread in seen.threads] == [True, False]
 
 
+@pytest.mark.parametrize("deadline_s", [60.0, None])
+def test_only_a_caller_without_a_deadline_keeps_a_longer_run(
+    network: InlineNetwork, deadline_s: float | None
+) -> None:
+    gate, seen = network.admission.gate, Seen(network)
+    assert gate is not None
+    time = gate.time_of({"x": X})
+    time.is_short, time.is_bearable = False, True
+    network.create_infer_request().infer_sync({"x": X}, deadline_s=deadline_s)
+    assert (threading.get_ident() in seen.threads) == (deadline_s is None)
+
+
 def test_a_caller_that_blocks_does_not_compute_beside_a_busy_worker(
     network: InlineNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ from aioinfer.runtime.properties import (
     parse_mapping,
     parse_text,
     property_keys,
+    slot_count,
     stream_count,
 )
 
@@ -254,6 +255,13 @@ def test_streams_are_as_asked_or_follow_the_hints(
     config: Configuration, given: dict[Any, Any], expected: int
 ) -> None:
     assert stream_count(config.with_values(given), 8) == expected
+
+
+@pytest.mark.parametrize(("requests", "slots"), [(0, 4), (1, 1), (4, 4), (9, 4)])
+def test_slots_are_no_more_than_requests_in_flight(requests: int, slots: int) -> None:
+    config = Configuration("X", STANDARD_PROPERTIES)
+    given = config.with_values({"PERFORMANCE_HINT_NUM_REQUESTS": requests})
+    assert slot_count(given, 4) == slots
 
 
 def test_text_is_text() -> None:

@@ -112,6 +112,7 @@ def test_shapes_compiled_ahead_are_checked(core: aioinfer.Core) -> None:
         ({"INFERENCE_NUM_THREADS": 3}, 3, 2),
         ({"INFERENCE_NUM_THREADS": 4, "NUM_STREAMS": 2}, 3, 4),
         ({"INFERENCE_NUM_THREADS": 2, "NUM_STREAMS": 5}, 1, 10),
+        ({"INFERENCE_NUM_THREADS": 1, "PERFORMANCE_HINT": "THROUGHPUT"}, 1, 2),
     ],
 )
 def test_streams_call_one_session_and_share_its_threads(
