@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,8 +36,12 @@ from .tensor import Port, Tensor, check_can_be_written, check_value
 
 if TYPE_CHECKING:
     from .executable_network import ExecutableNetwork
+    from .inline_route import InlineRoute
 
 __all__ = ["Callback", "InferRequest"]
+
+_Before = tuple[RequestRun | None, Any]
+"""The last run, and its userdata."""
 
 
 class InferRequest:
@@ -77,14 +82,16 @@ class InferRequest:
         deadline_at = self._deadline_at(deadline_s)
         while self._state == "cancelled":
             await self._wait_idle(deadline_at)
-        turn = None
+        run = self._make_run(inputs, priority)
         if self._network.inline_route is not None and not must_end():
             turn = threads.turn
-        run = self._start(inputs, deadline_at, priority, None, turn=turn)
-        if turn is None or not run.has_ended:
-            await until(run.when_answered, run.cancel)
-        elif turn.is_over:
-            await turn.give_way()
+            if self._carry(run, deadline_at, turn):
+                if turn.is_over:
+                    await turn.give_way()
+                return run.outcome()
+        # Started by the last call before this thread sleeps: whoever is woken to compute finds the
+        # interpreter free, and need not sleep again.
+        await until(partial(self._launch, run, deadline_at, None), run.cancel)
         return run.outcome()
 
     def infer_sync(
@@ -96,12 +103,11 @@ class InferRequest:
         """
         refuse_own_thread("infer_sync")
         deadline_at = self._deadline_at(deadline_s)
-        turn = InlineTurn(may_block=deadline_at is None)
-        run = self._start(inputs, deadline_at, priority, None, turn=turn)
-        if run.has_ended:
+        run = self._make_run(inputs, priority)
+        if self._carry(run, deadline_at, InlineTurn(may_block=deadline_at is None)):
             return run.outcome()
         answered = threading.Event()
-        run.when_answered(answered.set)
+        self._launch(run, deadline_at, None, answered.set)
         try:
             answered.wait()
         except BaseException:  # an interrupt of the waiting thread
@@ -123,7 +129,9 @@ class InferRequest:
         Raises TensorError and OverloadedError (the request stays as it was), RequestBusyError while
         a run is under way, and ClosedError after close.
         """
-        self._start(inputs, self._deadline_at(deadline_s), priority, self._callback, userdata)
+        deadline_at = self._deadline_at(deadline_s)
+        run = self._make_run(inputs, priority, self._callback)
+        self._launch(run, deadline_at, userdata)
 
     def start(
         self,
@@ -137,7 +145,10 @@ class InferRequest:
 
         ``deadline_at`` is a time of the network's clock; None: no deadline, not the default one.
         """
-        return self._start(inputs, deadline_at, priority, None, turn=turn)
+        run = self._make_run(inputs, priority)
+        if turn is None or not self._carry(run, deadline_at, turn):
+            self._launch(run, deadline_at, None)
+        return run
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Block until the last run has ended and its callback is over; False on timeout.
@@ -310,16 +321,7 @@ class InferRequest:
                 f"was cancelled before"
             )
 
-    def _start(
-        self,
-        inputs: Any,
-        deadline_at: float | None,
-        priority: int,
-        callback: Callback | None,
-        userdata: Any = None,
-        *,
-        turn: InlineTurn | None = None,
-    ) -> RequestRun:
+    def _make_run(self, inputs: Any, priority: int, callback: Callback | None = None) -> RequestRun:
         network = self._network
         network.refuse_if_closed()
         bindings = network.bindings(self.id, self._arrays(inputs), priority)
@@ -327,42 +329,78 @@ class InferRequest:
             bindings.bound = {
                 name: array for name, array in self._bound.items() if name not in self._input_names
             }
-        run = RequestRun(self, network, bindings, callback)
+        return RequestRun(self, network, bindings, callback)
+
+    def _carry(self, run: RequestRun, deadline_at: float | None, turn: InlineTurn) -> bool:
+        """Bring a short run to its end on this thread; False: nothing has happened to it."""
+        route = self._network.inline_route
+        if route is None or not route.is_for(run, turn):
+            return False
         if not can_interrupt():
-            self._launch(run, deadline_at, userdata, turn)
-            return run
+            return self._carry_now(route, run, deadline_at, turn)
         with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
-            self._launch(run, deadline_at, userdata, turn)
-            if interrupt.has_come:
-                run.cancel()
+            has_ended = self._carry_now(route, run, deadline_at, turn)
         if interrupt.has_come:
             raise KeyboardInterrupt
-        return run
+        return has_ended
+
+    def _carry_now(
+        self, route: InlineRoute, run: RequestRun, deadline_at: float | None, turn: InlineTurn
+    ) -> bool:
+        before = self._become_busy(run, None)
+        if deadline_at is not None:
+            run.set_deadline(deadline_at)
+        if route.carry(run, turn):
+            return True
+        run.drop_deadline()
+        self._never_started(run, before, move("busy", "finish"))
+        return False
 
     def _launch(
         self,
         run: RequestRun,
         deadline_at: float | None,
         userdata: Any,
-        turn: InlineTurn | None,
+        wake: Callable[[], None] | None = None,
     ) -> None:
+        """Send a run to the network; ``wake`` is called once it is answered."""
+        if not can_interrupt():
+            self._launch_now(run, deadline_at, userdata, wake)
+            return
+        with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
+            self._launch_now(run, deadline_at, userdata, wake)
+            if interrupt.has_come:
+                run.cancel()
+        if interrupt.has_come:
+            raise KeyboardInterrupt
+
+    def _launch_now(
+        self,
+        run: RequestRun,
+        deadline_at: float | None,
+        userdata: Any,
+        wake: Callable[[], None] | None,
+    ) -> None:
+        before = self._become_busy(run, userdata)
+        try:
+            run.send(deadline_at, wake)
+        except OverloadedError:
+            self._never_started(run, before, self._state)
+            raise
+
+    def _become_busy(self, run: RequestRun, userdata: Any) -> _Before:
         with self._lock:
             self._state = move(self._state, "start", self._label)
-            previous, self._run = (self._run, self.userdata), run
+            before, self._run = (self._run, self.userdata), run
         self.userdata = userdata
-        route = self._network.inline_route
-        if turn is not None and route is not None:
-            if deadline_at is not None:
-                run.set_deadline(deadline_at)
-            if route.carry(run, turn):
-                return
-        try:
-            run.send(deadline_at)
-        except OverloadedError:
-            with self._lock:
-                if self._run is run:
-                    self._run, self.userdata = previous
-            raise
+        return before
+
+    def _never_started(self, run: RequestRun, before: _Before, state: State) -> None:
+        """Have what the last run has left, as if this one had never been asked for."""
+        with self._lock:
+            if self._run is run:
+                self._run, self.userdata = before
+                self._state = state
 
     def _arrays(self, inputs: Any) -> dict[str, Any]:
         network = self._network

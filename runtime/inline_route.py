@@ -174,11 +174,15 @@ class InlineRoute:
             turn.used_ns += perf_counter_ns() - began_ns  # the way there and back is most of it
         return results
 
+    def is_for(self, run: CarriedRun, turn: InlineTurn) -> bool:
+        """True if a request's run is worth the try to carry it."""
+        time = self._gate.time_of(run.bindings.inputs)
+        return time.is_short or (turn.may_block and time.is_bearable and self._executor.is_idle)
+
     def carry(self, run: CarriedRun, turn: InlineTurn) -> bool:
         """Carry a request's run to its end on this thread; False: nothing was kept."""
         time = self._gate.time_of(run.bindings.inputs)
-        may_stay = time.is_short or (turn.may_block and time.is_bearable and self._executor.is_idle)
-        return may_stay and hop_now(self._carry, run, time, turn) is True
+        return hop_now(self._carry, run, time, turn) is True
 
     def _carry(self, run: CarriedRun, time: ServiceTime, turn: InlineTurn) -> bool:
         executor, admission = self._executor, self._admission

@@ -114,13 +114,16 @@ class RequestRun(AdmittedRun):
                 if call in self._ended:
                     self._ended.remove(call)
 
-    def send(self, deadline_at_s: float | None) -> None:
-        """Send it to the network, with a deadline by the network's clock.
+    def send(self, deadline_at_s: float | None, wake: Callable[[], None] | None = None) -> None:
+        """Send it to the network, with a deadline by the network's clock; called once.
 
-        Raises what the network raises; the run has ended then.
+        ``wake`` is called once it is answered. Raises what the network raises; the run has ended
+        then.
         """
         try:
-            if deadline_at_s is not None and self._deadline is None:
+            if wake is not None:
+                self._answered.append(wake)
+            if deadline_at_s is not None:
                 self.set_deadline(deadline_at_s)
             self._is_sent = True
             self.admission.admit(self, may_refuse=True)
@@ -172,6 +175,12 @@ class RequestRun(AdmittedRun):
             expire()
         else:
             self._deadline = clock.call_at(deadline_at_s, expire)
+
+    def drop_deadline(self) -> None:
+        """Take the deadline back, of a run that was not carried to its end."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _answer(self) -> None:
         """Answer the caller now; the device may still be busy."""

@@ -496,8 +496,8 @@ def test_a_trio_task_that_is_to_end_ends_at_infer(network: InlineNetwork) -> Non
     trio.run(main)
     assert threading.get_ident() not in seen.threads
     network.close()
-    counts = network.statistics()  # a worker may be done before the cancel gets there
-    assert counts.cancelled_request_count + counts.finished_request_count == 2
+    counts = network.statistics()
+    assert counts.cancelled_request_count + counts.finished_request_count == 0, "none has begun"
 
 
 def test_bound_outputs_are_written_in_place(network: InlineNetwork) -> None:
