@@ -59,6 +59,8 @@ class Row:
     engine: str
     alone_ms: float
     busy_ms: float
+    added_ms: float
+    """What the busy thread costs, however fast the engine is alone."""
     slowdown: float
     slower_than_peer: float
     """Its slowdown over onnxruntime's in the same test and round; 1 is as good."""
@@ -178,6 +180,7 @@ def measure(name: str, round_count: int, seconds: float) -> list[Row]:
             engine,
             median(alone[test, engine]),
             median(busy[test, engine]),
+            median(busy[test, engine]) - median(alone[test, engine]),
             median(slowdowns[test, engine]),
             median(ratios(slowdowns[test, engine], slowdowns[test, PEER])),
         )
@@ -193,7 +196,7 @@ def table_of(rows: list[Row]) -> Table:
     table = Table(title="ms per inference, one compute thread", box=SIMPLE)
     for title in ("model", "test", "engine"):
         table.add_column(title)
-    for title in ("alone", "beside a busy thread", "slowdown", f"over {PEER}'s"):
+    for title in ("alone", "beside a busy thread", "added", "slowdown", f"over {PEER}'s"):
         table.add_column(title, justify="right")
     for row in rows:
         table.add_row(
@@ -202,6 +205,7 @@ def table_of(rows: list[Row]) -> Table:
             row.engine,
             f"{row.alone_ms:.2f}",
             f"{row.busy_ms:.2f}",
+            f"{row.added_ms:.2f}",
             f"{row.slowdown:.2f}",
             f"{row.slower_than_peer:.2f}",
         )

@@ -268,9 +268,11 @@ class DeviceStreamExecutor(TaskExecutor):
 
     def _enqueue(self, work: _Enqueued) -> None:
         ready, error = NOW, None
+        waited_count = 0
         try:
             for event in work.events:
                 self._stream.wait_event(event)
+                waited_count += 1
             ready = checked(work.function(self._lane))
         except BaseException as raised:
             error = raised
@@ -280,5 +282,7 @@ class DeviceStreamExecutor(TaskExecutor):
             except BaseException as lost:  # no event will come: what it waited for is all we have
                 ready = Ready.join(work.events)
                 error = lost if error is None else error
+        if waited_count < len(work.events):  # the stream does not wait for these
+            ready = Ready.join((ready, *work.events[waited_count:]))
         tell(work.then, ready, error)
         del work, error  # the error's traceback keeps this frame; it must not keep them

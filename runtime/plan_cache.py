@@ -20,7 +20,7 @@ __all__ = ["PendingPlan", "PlanCache"]
 P = TypeVar("P")
 K = TypeVar("K", bound=Hashable)
 
-PLAN_COUNT = 32  # shapes that a service sees in turn; a plan holds no weights of its own
+PLAN_COUNT = 32  # shapes that a service sees in turn; plans share the weights of the model
 
 
 class PendingPlan(HostReady, Generic[P]):
@@ -61,6 +61,12 @@ class PlanCache(Generic[K, P]):
 
     def __len__(self) -> int:
         return len(self._plans)
+
+    def plans(self) -> list[P]:
+        """List the plans that are kept and built."""
+        with self._lock:
+            kept = list(self._plans.values())
+        return [pending.plan for pending in kept if pending.is_ready and pending.error is None]
 
     def request(self, key: K) -> PendingPlan[P]:
         """Return the token of a plan, and have the plan built if nobody has yet. Never blocks."""

@@ -301,7 +301,8 @@ class Plugin(ABC):
         return [Metric(key, function, doc) for key, (function, doc) in read.items()]
 
     def _metric_keys(self) -> list[str]:
-        return [metric.key for metric in (*self._standard_metrics(), *self.metrics())]
+        metrics = (*self._standard_metrics(), *self.metrics())
+        return list(dict.fromkeys([metric.key for metric in metrics]))
 
     def _property_keys(self) -> list[str]:
         return [declared.key for declared in (*self.standard_properties, *self.properties)]

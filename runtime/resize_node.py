@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from .graph import Node
+from .node_parameters import text_of
 from .resampling import COORDINATES, NEAREST, Resampling, Taps, nearest_indices, weighted_taps
 
-__all__ = ["find_unknown_setting", "indices_of", "is_cropping", "mode_of", "resamplings", "taps_of"]
+__all__ = ["find_unknown_setting", "indices_of", "is_repeating", "resamplings", "taps_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -35,19 +36,14 @@ def find_unknown_setting(node: Node) -> str | None:
     for name, known in _KNOWN.items():
         if _text(node, name) not in known:
             return f"Resize has {name} in {list(known)}, not {_text(node, name)!r}"
-    if mode_of(node) == "nearest" and node.attributes.get("antialias"):
+    if _mode_of(node) == "nearest" and node.attributes.get("antialias"):
         return "nearest neighbours have no antialiasing"
     return None
 
 
-def mode_of(node: Node) -> str:
-    """Return ``nearest``, ``linear`` or ``cubic``."""
-    return _text(node, "mode")
-
-
-def is_cropping(node: Node) -> bool:
-    """True if it resizes a part that may reach beyond the input, where a number stands."""
-    return _text(node, "coordinate_transformation_mode") == "tf_crop_and_resize"
+def is_repeating(node: Node) -> bool:
+    """True if elements are repeated as they are, whatever their type; else they are joined."""
+    return _mode_of(node) == "nearest" and not _is_cropping(node)
 
 
 def resamplings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> dict[int, Resampling]:
@@ -61,7 +57,7 @@ def resamplings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> dict
         for axis, scale in zip(axes, scales, strict=True)
     }
     roi = _numbers(node, 1)
-    if is_cropping(node) and roi is not None:
+    if _is_cropping(node) and roi is not None:
         for index, axis in enumerate(axes):
             start, end = float(roi[index]), float(roi[len(axes) + index])
             found[axis] = replace(found[axis], start=start, end=end)
@@ -77,7 +73,7 @@ def taps_of(node: Node, axis: Resampling) -> Taps:
     """Give the elements and weights of each element of the resized axis, in any mode."""
     return weighted_taps(
         axis,
-        mode_of(node),
+        _mode_of(node),
         rounding=_text(node, "nearest_mode"),
         cubic=float(node.attributes.get("cubic_coeff_a", -0.75)),
         is_antialiased=bool(node.attributes.get("antialias", 0)),
@@ -99,9 +95,17 @@ def _scales(node: Node, lengths: Sequence[int]) -> list[np.floating[Any]]:
     return [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
 
 
+def _mode_of(node: Node) -> str:
+    return _text(node, "mode")
+
+
+def _is_cropping(node: Node) -> bool:
+    """True if it resizes a part that may reach beyond the input, where a number stands."""
+    return _text(node, "coordinate_transformation_mode") == "tf_crop_and_resize"
+
+
 def _text(node: Node, name: str) -> str:
-    value = node.attributes.get(name, _DEFAULTS[name])
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return text_of(node, name, _DEFAULTS[name])
 
 
 def _numbers(node: Node, index: int) -> Array | None:

@@ -55,6 +55,10 @@ class ShapePlans(Generic[P]):
     def __len__(self) -> int:
         return len(self._cache)
 
+    def plans(self) -> list[P]:
+        """List the plans that are kept."""
+        return self._cache.plans()
+
     def compile_ahead(self, shapes: Sequence[Mapping[str, Sequence[int]]]) -> list[P]:
         """Build the plans of INPUT_SHAPES, and the only one of a network of static inputs.
 

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import UnsupportedOpError
 from ...runtime.capacity import refuse_what_cannot_fit
 from ...runtime.content_inputs import with_contents
-from ...runtime.graph import DType, Graph, Model, Node, Value, check_graph
+from ...runtime.graph import DType, Graph, Model, Value, check_graph
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.passes import ConstantFolding, DeadCode, Pass, run_passes, specialize
 from ...runtime.type_inference import has_static_types
-from .kernels.constants import content_inputs
-from .kernels.registry import find_kernel, find_refusal
+from .kernels.registry import KERNELS
 from .onednn import Engine
 from .packed_weights import WeightStore
 from .passes import shapeless_passes
@@ -48,7 +46,7 @@ class Compiler:
         self._prepared = prepared_model(model, shapeless_passes(passes))
         self.weights = WeightStore()
         self.latest: Plan | None = None
-        self.content_inputs = content_inputs(model.graph)
+        self.content_inputs = KERNELS.content_inputs(model.graph)
 
     def compile(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> Plan:
         """Build the plan for these input shapes; packs nothing yet. Blocks.
@@ -69,7 +67,7 @@ class Compiler:
             float_dtype=self._float_dtype,
         )
         with self.engine.with_threads(thread_count):
-            self.latest = builder.build(self._lower)
+            self.latest = builder.build(KERNELS.lower)
         return self.latest
 
     def _specialize(
@@ -96,13 +94,6 @@ class Compiler:
             release_constants(graph)
         self.weights.forget_sources()
         self._passes = ()
-
-    def _lower(self, node: Node, builder: PlanBuilder) -> None:
-        reason = find_refusal(node)
-        kernel = find_kernel(node)
-        if reason is not None or kernel is None:
-            raise UnsupportedOpError(node.name, node.op, self._device, reason or "it has no kernel")
-        kernel.lower(node, builder)
 
 
 def _results(graph: Graph) -> Iterator[Value]:

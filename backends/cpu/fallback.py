@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .fallback_elementwise import ELEMENTWISE_KERNELS
+from .fallback_pools import POOL_KERNELS
 from .fallback_products import PRODUCT_KERNELS
 from .fallback_rows import ROW_KERNELS
 from .native import (
@@ -101,6 +102,7 @@ KERNELS: dict[str, Callable[[Sequence[int], Sequence[int]], None]] = {
     **ELEMENTWISE_KERNELS,
     **ROW_KERNELS,
     **PRODUCT_KERNELS,
+    **POOL_KERNELS,
 }
 
 

@@ -119,10 +119,26 @@ static int fill(char *const *data, const int64_t *parameters)
     int64_t item = parameters[0], count = parameters[1];
     const char *value = (const char *)&parameters[2];
 
-#pragma omp parallel for schedule(static) if (count >= PARALLEL_ELEMENTS)
-    for (int64_t index = 0; index < count; index++)
-        memcpy(data[0] + index * item, value, (size_t)item);
-    return STATUS_OK;
+#define FILL(type)                                                                                \
+    do {                                                                                          \
+        type *target = (type *)(void *)data[0], one;                                              \
+        memcpy(&one, value, sizeof one);                                                          \
+        _Pragma("omp parallel for schedule(static) if (count >= PARALLEL_ELEMENTS)")              \
+        for (int64_t index = 0; index < count; index++)                                           \
+            target[index] = one;                                                                  \
+        return STATUS_OK;                                                                         \
+    } while (0)
+    switch (item) {
+    case 1:
+        FILL(uint8_t);
+    case 2:
+        FILL(uint16_t);
+    case 4:
+        FILL(uint32_t);
+    default:
+        FILL(uint64_t);
+    }
+#undef FILL
 }
 
 /* Take parts of one row by index. */
@@ -196,6 +212,27 @@ static void weigh_rows(float *restrict target, const float *restrict source,
     }
 }
 
+/* A row of elements: each a weighted sum of elements of a row. */
+VECTOR_CLONES
+static void weigh_elements(float *restrict target, const float *restrict source,
+                           const int32_t *restrict indices, const float *restrict weights,
+                           const float *restrict offsets, int64_t taps, int64_t count)
+{
+    for (int64_t place = 0; place < count && taps == 2; place++) {
+        float first = weights[2 * place], second = weights[2 * place + 1];
+        float sum = offsets[place];
+        sum += first != 0.0f ? first * source[indices[2 * place]] : 0.0f;
+        target[place] = sum + (second != 0.0f ? second * source[indices[2 * place + 1]] : 0.0f);
+    }
+    for (int64_t place = 0; place < count && taps != 2; place++) {
+        float sum = offsets[place];
+        for (int64_t tap = place * taps; tap < (place + 1) * taps; tap++)
+            if (weights[tap] != 0.0f)
+                sum += weights[tap] * source[indices[tap]];
+        target[place] = sum;
+    }
+}
+
 /* data: source, indices (32 bits), weights, offsets, target; floats. parameters: outer count,
  * length of the axis in the source and in the target, elements of one part, taps of one element. */
 static int resample(char *const *data, const int64_t *parameters)
@@ -205,21 +242,21 @@ static int resample(char *const *data, const int64_t *parameters)
     const int32_t *indices = (const int32_t *)data[1];
     const float *weights = (const float *)data[2], *offsets = (const float *)data[3];
 
-#pragma omp parallel for schedule(static) if (outer * count * inner * taps >= PARALLEL_ELEMENTS)
+    int is_parallel = outer * count * inner * taps >= PARALLEL_ELEMENTS;
+
+    if (inner == 1) {
+#pragma omp parallel for schedule(static) if (is_parallel)
+        for (int64_t row = 0; row < outer; row++)
+            weigh_elements((float *)data[4] + row * count, (const float *)data[0] + row * length,
+                           indices, weights, offsets, taps, count);
+        return STATUS_OK;
+    }
+#pragma omp parallel for schedule(static) if (is_parallel)
     for (int64_t item = 0; item < outer * count; item++) {
         int64_t block = item / count, place = item % count;
-        const float *source = (const float *)data[0] + block * length * inner;
-        float *target = (float *)data[4] + item * inner;
-        if (inner == 1) {
-            float sum = offsets[place];
-            for (int64_t tap = place * taps; tap < (place + 1) * taps; tap++)
-                if (weights[tap] != 0.0f)
-                    sum += weights[tap] * source[indices[tap]];
-            *target = sum;
-        } else {
-            weigh_rows(target, source, indices + place * taps, weights + place * taps,
-                       offsets[place], taps, inner);
-        }
+        weigh_rows((float *)data[4] + item * inner,
+                   (const float *)data[0] + block * length * inner, indices + place * taps,
+                   weights + place * taps, offsets[place], taps, inner);
     }
     return STATUS_OK;
 }

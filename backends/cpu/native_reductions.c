@@ -12,7 +12,7 @@
 
 #define MAX_REDUCTION_RANK 24
 #define BLOCK 512
-#define LANES 16
+#define LANES 32
 
 enum reduction { SUM, MEAN, MAX, MIN, PROD, L1, L2, SUM_SQUARE, LOG_SUM, LOG_SUM_EXP };
 
@@ -113,17 +113,7 @@ static void accumulate_columns(int64_t kind, double *totals, const float *number
     accumulate(kind, totals, numbers, shifts, count);
 }
 
-/* Add a row of numbers to LANES totals in turn. */
-VECTOR_CLONES
-static void accumulate_row(int64_t kind, double *lanes, const float *numbers, const float *shifts,
-                           int64_t count)
-{
-    for (; count >= LANES; count -= LANES, numbers += LANES)
-        accumulate(kind, lanes, numbers, shifts, LANES);
-    accumulate(kind, lanes, numbers, shifts, count);
-}
-
-static double combined(int64_t kind, double a, double b)
+INLINE double combined(int64_t kind, double a, double b)
 {
     switch (kind) {
     case MAX:
@@ -208,8 +198,8 @@ static int columns(const struct reduction_plan *plan, const char *source, char *
 }
 
 /* Reduce rows of the inner axis to one number, in lanes that are combined at the end. */
-static int reduce_rows(const struct reduction_plan *plan, int64_t kind, const char *source,
-                       double *total, float shift)
+INLINE int reduce_lanes(const struct reduction_plan *plan, int64_t kind, const char *source,
+                        double *total, float shift)
 {
     double lanes[LANES];
     float buffer[BLOCK], shifts[LANES];
@@ -225,13 +215,40 @@ static int reduce_rows(const struct reduction_plan *plan, int64_t kind, const ch
             const float *numbers = loaded(plan, row + start * plan->source_stride, count, buffer);
             if (numbers == NULL)
                 return STATUS_TABLE;
-            accumulate_row(kind, lanes, numbers, shifts, count);
+            for (; count >= LANES; count -= LANES, numbers += LANES)
+                accumulate(kind, lanes, numbers, shifts, LANES);
+            accumulate(kind, lanes, numbers, shifts, count);
         }
     }
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int lane = 0; lane < width; lane++)
+            lanes[lane] = combined(kind, lanes[lane], lanes[lane + width]);
     *total = lanes[0];
-    for (int lane = 1; lane < LANES; lane++)
-        *total = combined(kind, *total, lanes[lane]);
     return STATUS_OK;
+}
+
+/* The kind is known where the loops are compiled. */
+VECTOR_CLONES
+static int reduce_rows(const struct reduction_plan *plan, int64_t kind, const char *source,
+                       double *total, float shift)
+{
+    switch (kind) {
+    case MAX:
+        return reduce_lanes(plan, MAX, source, total, shift);
+    case MIN:
+        return reduce_lanes(plan, MIN, source, total, shift);
+    case PROD:
+        return reduce_lanes(plan, PROD, source, total, shift);
+    case L1:
+        return reduce_lanes(plan, L1, source, total, shift);
+    case L2:
+    case SUM_SQUARE:
+        return reduce_lanes(plan, SUM_SQUARE, source, total, shift);
+    case LOG_SUM_EXP:
+        return reduce_lanes(plan, LOG_SUM_EXP, source, total, shift);
+    default:
+        return reduce_lanes(plan, SUM, source, total, shift);
+    }
 }
 
 static int row(const struct reduction_plan *plan, const char *source, char *result)

@@ -24,6 +24,7 @@ import numpy as np
 from ...errors import DeviceError, NotSupportedError
 from ...runtime.graph import DType
 from ...runtime.graph.slabs import Slabs
+from ...runtime.strides import row_major
 from .library import Version, find_library, open_library, open_openmp
 from .onednn_numbers import (
     ARG,
@@ -399,16 +400,6 @@ class ExecArg(ctypes.Structure):
     """``dnnl_exec_arg_t``."""
 
     _fields_ = [("role", c_int), ("memory", c_void_p)]
-
-
-def row_major(dims: Sequence[int]) -> tuple[int, ...]:
-    """Give the strides, in elements, of C order."""
-    strides: list[int] = []
-    step = 1
-    for dim in reversed(dims):
-        strides.append(step)
-        step *= max(1, dim)
-    return tuple(reversed(strides))
 
 
 def _dims(numbers: Sequence[int]) -> Any:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ...runtime.graph import DType
+from ...runtime.strides import row_major
 from .layout_tag import layout_tag
-from .onednn import MAX_RANK, Desc, Engine, row_major, supports
+from .onednn import MAX_RANK, Desc, Engine, supports
 
 __all__ = ["Buffer", "Layout", "Operand"]
 

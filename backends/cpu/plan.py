@@ -12,28 +12,18 @@ from typing import Any
 import numpy as np
 
 from ...runtime.graph import Graph
+from ...runtime.lowering import NodeOrigin
 from ...runtime.output_pool import POOLED_BYTES
 from .onednn import Engine, Primitive
 from .operand import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
 
-__all__ = ["Form", "NativeStep", "NodeOrigin", "NumpyStep", "Plan", "PrimitiveStep", "Step"]
+__all__ = ["Form", "NativeStep", "NumpyStep", "Plan", "PrimitiveStep", "Step"]
 
 Array = np.ndarray[Any, Any]
 
 Form = tuple[tuple[int, ...], np.dtype[Any]]
 """The shape and the numpy type of an array."""
-
-
-@dataclass(frozen=True)
-class NodeOrigin:
-    """The node that a step belongs to, for spans, errors and dumps."""
-
-    name: str
-    op: str
-    original_nodes: tuple[str, ...]
-    is_delivery: bool = False
-    """True where no node is behind it: an output is brought to where the caller wants it."""
 
 
 @dataclass(frozen=True)

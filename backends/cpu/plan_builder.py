@@ -19,16 +19,17 @@ from typing import Any
 import numpy as np
 
 from ...errors import GraphError, UnsupportedOpError
-from ...runtime.graph import DType, Graph, Model, Node, TensorType, Value
+from ...runtime.graph import DType, Graph, Model, Node, Value
 from ...runtime.graph.mapped_file import forget_pages, is_mapped
-from ...runtime.memory_plan import Lifetimes, plan_arena
+from ...runtime.lowering import Lowering, place_buffers
 from .copy_parameters import copy_parameters
 from .elementwise_chain import chain_axes, chain_parameters
 from .onednn import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
 from .onednn import Attributes as Attributes
 from .operand import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
-from .plan import NativeStep, NodeOrigin, NumpyStep, Plan, PrimitiveStep, Step
+from .plan import NativeStep, NumpyStep, Plan, PrimitiveStep, Step
+from .strides import reshaped_strides
 from .subgraph_id import subgraph_id
 
 __all__ = ["PlanBuilder"]
@@ -38,7 +39,7 @@ Array = np.ndarray[Any, Any]
 _CHAIN_TYPES = frozenset({DType.FLOAT32, DType.BFLOAT16, DType.FLOAT16})
 
 
-class PlanBuilder:
+class PlanBuilder(Lowering):
     """Builds one plan of a specialised graph; not thread-safe.
 
     ``float_dtype`` is what float32 values are held in between steps: FLOAT32, or the smaller type
@@ -55,8 +56,8 @@ class PlanBuilder:
         thread_count: int = 1,
         float_dtype: DType = DType.FLOAT32,
     ) -> None:
-        self.model, self.engine = model, engine
-        self.device, self.thread_count, self.float_dtype = device, thread_count, float_dtype
+        super().__init__(model, device, float_dtype)
+        self.engine, self.thread_count = engine, thread_count
         self._weights = weights
         self._steps: list[Step] = []
         self._operands: dict[Value, list[Operand]] = {}
@@ -66,7 +67,6 @@ class PlanBuilder:
         self._packed: dict[PackedWeight, None] = {}
         self._uses_left: dict[Value, int] = {}
         self._outputs: dict[Value, Operand] = {}
-        self._node: Node | None = None
 
     def build(self, lower: Callable[[Node, PlanBuilder], None]) -> Plan:
         """Lower all nodes and return the plan."""
@@ -79,10 +79,7 @@ class PlanBuilder:
             for used in node.inputs:
                 if used is not None:
                     self._uses_left[used] = len(used.uses) + used.is_graph_output
-        for node in graph.nodes:
-            if all(value.is_constant for value in node.outputs):
-                continue
-            self._node = node
+        for node in self._nodes():
             try:
                 lower(node, self)
             except OneDnnError as error:
@@ -90,43 +87,8 @@ class PlanBuilder:
             for used in node.inputs:
                 if used is not None:
                     self._uses_left[used] -= 1
-        self._node = None
         outputs = [self._deliver(index, value) for index, value in enumerate(graph.outputs)]
         return self._finish(graph, inputs, outputs)
-
-    def shape(self, value: Value) -> tuple[int, ...]:
-        """Return the lengths of a value; raises GraphError where they depend on data."""
-        kind = value.type
-        if isinstance(kind, TensorType) and kind.shape is not None:
-            dims = tuple(dim for dim in kind.shape if isinstance(dim, int))
-            if len(dims) == len(kind.shape):
-                return dims
-        if value.constant is not None:
-            return tuple(value.constant.shape)
-        raise GraphError(
-            f"{self._place()}the shape of {value.name!r} depends on data; it is "
-            f"{kind or 'unknown'}. Run what computes it on another device, e.g. by HETERO"
-        )
-
-    def dtype(self, value: Value) -> DType:
-        """Return the element type of a value in the graph."""
-        if isinstance(value.type, TensorType):
-            return value.type.dtype
-        if value.constant is not None:
-            return DType.of(value.constant.dtype)
-        raise GraphError(
-            f"{self._place()}the type of {value.name!r} is unknown; declare it in the model's "
-            "value_info"
-        )
-
-    def held_dtype(self, value: Value) -> DType:
-        """Return the element type that a result should have in memory."""
-        dtype = self.dtype(value)
-        return self.float_dtype if dtype is DType.FLOAT32 else dtype
-
-    def constant(self, value: Value | None) -> Array | None:
-        """Return the content of a value, if it is known."""
-        return None if value is None else value.constant
 
     def can_overwrite(self, operand: Operand) -> bool:
         """True if the memory dies with the node that is being lowered: nobody reads it later.
@@ -169,6 +131,12 @@ class PlanBuilder:
             return self.packed(source, source_desc, desc)
         if desc.dims != shape and not (shape == () and desc.dims == (1,)):
             wanted = Layout.plain(desc.dims, desc.dtype)
+            strides = None
+            if desc.strides is not None and desc.strides != wanted.strides:
+                strides = reshaped_strides(desc.dims, desc.strides, shape)
+            if strides is not None:
+                own = self.engine.desc(shape, desc.dtype, strides)
+                return self.reordered(value, own).viewed(Layout.of(desc))
             flat = self.plain(value, desc.dtype).viewed(wanted)
             return flat if flat.layout.desc(self.engine) == desc else self._reorder(flat, desc)
         for operand in self._operands.get(value, ()):
@@ -214,6 +182,9 @@ class PlanBuilder:
             made = self.temporary(layout)
         self._remember(value, made)
         return made
+
+    def define_constant(self, value: Value, array: Array) -> None:
+        self.define(value, self.constant_operand(array))
 
     def define(self, value: Value, operand: Operand) -> Operand:
         """Say that a value is another view of an operand's memory."""
@@ -362,16 +333,6 @@ class PlanBuilder:
         fits = layout.size_bytes <= over.buffer.size_bytes - over.offset_bytes
         return fits and self.can_overwrite(over)
 
-    def _place(self) -> str:
-        node = self._node
-        return "" if node is None else f"{node.op} (node {node.name!r}) cannot run on CPU: "
-
-    def _origin(self) -> NodeOrigin:
-        node = self._node
-        if node is None:
-            return NodeOrigin("outputs", "Output", (), is_delivery=True)
-        return NodeOrigin(node.name, node.op, node.fused_from)
-
     def _add_input(self, index: int, value: Value) -> Operand:
         layout = Layout.plain(self.shape(value), self.dtype(value))
         operand = Operand(Buffer("input", layout.size_bytes, index=index), layout)
@@ -397,16 +358,9 @@ class PlanBuilder:
         return own
 
     def _finish(self, graph: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> Plan:
-        lifetimes = Lifetimes()
-        numbers: dict[Buffer, int] = {}
-        for index, step in enumerate(self._steps):
-            for operand in step.operands:
-                buffer = operand.buffer
-                if buffer.kind == "arena":
-                    if buffer not in numbers:
-                        numbers[buffer] = lifetimes.new(buffer.size_bytes)
-                    lifetimes.use(numbers[buffer], index)
-        arena = plan_arena(lifetimes.resolve())
+        offsets, arena_bytes = place_buffers(
+            [operand.buffer for operand in step.operands] for step in self._steps
+        )
         return Plan(
             id=subgraph_id(graph, self.float_dtype),
             engine=self.engine,
@@ -415,8 +369,8 @@ class PlanBuilder:
             inputs=tuple(inputs),
             outputs=tuple(outputs),
             output_names=tuple(value.name for value in graph.outputs),
-            offsets={buffer: arena.offsets[number] for buffer, number in numbers.items()},
-            arena_bytes=arena.size_bytes,
+            offsets=offsets,
+            arena_bytes=arena_bytes,
             thread_count=self.thread_count,
             weights=tuple(self._packed),
             layouts={value.name: operands[0].layout for value, operands in self._operands.items()},

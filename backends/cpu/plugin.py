@@ -6,7 +6,7 @@ import platform
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ...errors import PropertyError, UnsupportedOpError
+from ...errors import PropertyError
 from ...executors import allowed_cpus
 from ...runtime.executable_network import ExecutableNetwork
 from ...runtime.graph import Model
@@ -21,8 +21,7 @@ from ...runtime.properties import (
 )
 from .compiler import Compiler
 from .executable_network import CpuNetwork
-from .kernels.constants import find_unknown
-from .kernels.registry import find_refusal, find_unsupported
+from .kernels.registry import KERNELS
 from .onednn import open_engine
 from .passes import plan_passes, shared_passes
 from .precision import (
@@ -88,14 +87,10 @@ class CpuPlugin(Plugin):
         return copied, run_passes(copied, (*default_passes(), *shared_passes(disabled), DeadCode()))
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
-        asked = ((node.name, find_unsupported(node)) for node in model.graph.nodes)
-        return {name: reason for name, reason in asked if reason is not None}
+        return KERNELS.unsupported_nodes(model.graph)
 
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
-        for node in model.graph.nodes:
-            reason = find_refusal(node) or find_unknown(node, of_a_piece=True)
-            if reason is not None:
-                raise UnsupportedOpError(node.name, node.op, config.device, reason)
+        KERNELS.refuse_unsupported(model.graph, config.device)
         device = f"{self.name}.{config['DEVICE_ID']}"
         streams = streams_config(config, allowed_cpus().count, device)
         precision = chosen_precision(

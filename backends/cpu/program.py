@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import DeviceError, TensorError
+from ...runtime.lowering import NodeOrigin
 from .native import KIND_END, KIND_PRIMITIVE, STATUS_INDEX, Runner, failure_text, view_at
 from .onednn import ExecArg, Memory
 from .operand import Operand
-from .plan import NativeStep, NodeOrigin, NumpyStep, Plan, PrimitiveStep, Step
+from .plan import NativeStep, NumpyStep, Plan, PrimitiveStep, Step
 
 __all__ = ["Program"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...errors import nearest
@@ -14,14 +15,15 @@ __all__ = ["CPU_DISABLED_PASSES", "ENABLE_CPU_PINNING", "EXECUTION_MODE_HINT", "
 def _parse_pass_names(given: Any) -> tuple[str, ...]:
     from .passes import PASS_NAMES
 
+    there_are = f"there are {', '.join(PASS_NAMES)}"
     names = given.split(",") if isinstance(given, str) else given
-    wanted = tuple(str(name).strip() for name in names if str(name).strip())
+    is_collection = isinstance(names, Collection) and not isinstance(names, bytes | Mapping)
+    if not is_collection or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"names of passes, separated by commas, are wanted; {there_are}")
+    wanted = tuple(name.strip() for name in names if name.strip())
     for name in wanted:
         if name not in PASS_NAMES:
-            raise ValueError(
-                f"there is no pass {name!r}{nearest(name, PASS_NAMES)}; there are "
-                f"{', '.join(PASS_NAMES)}"
-            )
+            raise ValueError(f"there is no pass {name!r}{nearest(name, PASS_NAMES)}; {there_are}")
     return wanted
 
 

@@ -15,6 +15,7 @@ enum status {
     STATUS_OK = 0,
     STATUS_INDEX = 1001,   /* an index in the data is out of range */
     STATUS_TABLE = 1002,   /* the table is damaged */
+    STATUS_MEMORY = 1003,  /* there is no memory for what a kernel holds */
 };
 
 typedef int (*native_kernel)(char *const *data, const int64_t *parameters);
@@ -30,6 +31,7 @@ extern const struct named_kernel elementwise_kernels[];
 extern const struct named_kernel reduction_kernels[];
 extern const struct named_kernel row_kernels[];
 extern const struct named_kernel product_kernels[];
+extern const struct named_kernel pool_kernels[];
 
 /* Work below this many elements is not worth waking a team for. */
 #define PARALLEL_ELEMENTS 16384

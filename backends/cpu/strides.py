@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .onednn import row_major
+from ...runtime.strides import row_major
 
 __all__ = ["memory_order", "reshaped_strides"]
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...errors import UnsupportedOpError
 from ...runtime.capacity import refuse_what_cannot_fit
 from ...runtime.content_inputs import with_contents
-from ...runtime.graph import DType, Model, Node, check_graph
+from ...runtime.graph import DType, Model, check_graph, constant_values
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.passes import ConstantFolding, DeadCode, run_passes, specialize
-from .kernels.registry import content_inputs, find_kernel, find_refusal
+from .kernel_programs import BuiltProgram
+from .kernels.registry import KERNELS
 from .opened_device import OpenedDevice
+from .operand import Buffer
 from .passes import plan_passes
 from .plan import Plan
 from .plan_builder import PlanBuilder
@@ -23,14 +26,30 @@ from .weight_store import WeightStore
 __all__ = ["Compiler"]
 
 
+@dataclass(frozen=True)
+class _Holding:
+    """What stays on the device as long as somebody has the plan: the cache, a slot or a run."""
+
+    plan: weakref.ref[Plan]
+    constants: Sequence[Buffer]
+    programs: Sequence[BuiltProgram]
+
+
 class Compiler:
-    """Builds the plans of one network. Thread-safe; plans share weights and kernels."""
+    """Builds the plans of one network, one at a time; plans share weights and kernels.
+
+    What only plans had that are gone is given back before the next one is built, because the thread
+    that builds may block, and the one that lets go of a plan may turn an event loop.
+    """
 
     def __init__(self, model: Model, device: OpenedDevice, float_dtype: DType) -> None:
         self._model, self._device, self._float_dtype = model, device, float_dtype
-        self.weights = WeightStore(device, model.name)
+        constants = [value.constant for value in constant_values(model.graph)]
+        own = [array for array in constants if array is not None]
+        self.weights = WeightStore(device, model.name, own)
+        self._holdings: list[_Holding] = []
         self.latest: Plan | None = None
-        self.content_inputs = content_inputs(model.graph)
+        self.content_inputs = KERNELS.content_inputs(model.graph)
 
     def compile(
         self,
@@ -44,6 +63,7 @@ class Compiler:
         memory there.
         """
         self._device.health.refuse_if_lost()
+        self._forget_gone_plans()
         model = specialize(with_contents(self._model, contents), shapes, check=False)
         run_passes(model, (*plan_passes(), ConstantFolding(), DeadCode()), check=False)
         check_graph(model.graph)
@@ -57,12 +77,13 @@ class Compiler:
             work_group_size=facts.work_group_size,
             float_dtype=self._float_dtype,
         )
-        plan = builder.build(self._lower)
+        plan = builder.build(KERNELS.lower)
         what = f"a run of {model.name!r}, weights included,"
         weights = [buffer.size_bytes for buffer in self.weights.missing(plan.constants)]
         self._device.memory.check_room(what, [plan.arena_bytes, *weights])
-        self._device.programs.build(launch.source for launch in plan.launches)
+        programs = self._device.programs.build(plan.launches)
         self.weights.upload(plan.constants)
+        self._holdings.append(_Holding(weakref.ref(plan), plan.constants, programs))
         self.latest = plan
         return plan
 
@@ -78,11 +99,11 @@ class Compiler:
             release_constants(graph)
         self.weights.forget_sources()
 
-    def _lower(self, node: Node, builder: PlanBuilder) -> None:
-        reason = find_refusal(node)
-        kernel = find_kernel(node)
-        if reason is not None or kernel is None:
-            raise UnsupportedOpError(
-                node.name, node.op, self._device.name, reason or "it has no kernel"
-            )
-        kernel.lower(node, builder)
+    def release(self) -> None:
+        """Give back all that plans have on the device, when no run is left."""
+        self._holdings.clear()
+        self.weights.release()
+
+    def _forget_gone_plans(self) -> None:
+        self._holdings = [item for item in self._holdings if item.plan() is not None]
+        self.weights.keep_only(buffer for item in self._holdings for buffer in item.constants)

@@ -26,25 +26,25 @@ class DeviceMemory:
         largest = max(sizes, default=0)
         if largest > facts.largest_buffer_bytes:
             raise DeviceError(
-                f"{what} needs one buffer of {largest >> 20} MiB, and {self._device} makes none "
+                f"{what} needs one buffer of {_mib(largest)} MiB, and {self._device} makes none "
                 f"above {facts.largest_buffer_bytes >> 20} MiB; use smaller inputs, or cut the "
                 f"model by 'HETERO:{self._device},CPU'"
             )
         if self.taken_bytes + needed > facts.memory_bytes:
             raise DeviceError(
-                f"{what} needs {needed >> 20} MiB on {self._device}, which has "
-                f"{facts.memory_bytes >> 20} MiB, {self.taken_bytes >> 20} MiB of them taken; "
+                f"{what} needs {_mib(needed)} MiB on {self._device}, which has "
+                f"{facts.memory_bytes >> 20} MiB, {_mib(self.taken_bytes)} MiB of them taken; "
                 f"close other networks, or use smaller inputs or another device"
             )
 
     def buffer(self, size_bytes: int, what: str) -> Memory:
         """Make a buffer; raises DeviceError where there is no room, naming ``what`` it is for."""
-        self.check_room(what, [size_bytes])
-        try:
-            memory = self._context.buffer(size_bytes)
-        except DriverError as error:
-            raise self._health.translate(error, f"taking memory for {what}") from error
         with self._lock:
+            self.check_room(what, [size_bytes])
+            try:
+                memory = self._context.buffer(size_bytes)
+            except DriverError as error:
+                raise self._health.translate(error, f"taking memory for {what}") from error
             self.taken_bytes += memory.size_bytes
         return memory
 
@@ -53,3 +53,8 @@ class DeviceMemory:
         with self._lock:
             self.taken_bytes -= memory.size_bytes
         memory.release()
+
+
+def _mib(size_bytes: int) -> int:
+    """Round up, so that what does not fit looks as if it does not."""
+    return -(-size_bytes >> 20)

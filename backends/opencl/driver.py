@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 __all__ = [
+    "WAITED_FOR_FAILURE",
     "Argument",
     "Context",
     "DeviceFacts",
@@ -31,6 +32,8 @@ __all__ = [
     "Queue",
 ]
 
+WAITED_FOR_FAILURE = -14
+"""EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST: the code of who waited for a command that failed."""
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -49,6 +52,8 @@ class DeviceFacts:
     index: int
     name: str
     platform: str
+    platform_version: str
+    """Tells platforms of one name apart."""
     driver_version: str
     kind: Literal["cpu", "integrated", "discrete"]
     """The host's processor, or another that shares the host's memory, or has its own."""
@@ -62,6 +67,17 @@ class DeviceFacts:
     extensions: frozenset[str]
 
     @property
+    def platform_text(self) -> str:
+        """The platform's name and version, for messages."""
+        return f"{self.platform!r} ({self.platform_version})"
+
+    def is_on(self, platform: str) -> bool:
+        """True if this is a part of its platform's name or version, whatever the case."""
+        return any(
+            platform.lower() in text.lower() for text in (self.platform, self.platform_version)
+        )
+
+    @property
     def has_half(self) -> bool:
         """True if it computes in float16."""
         return "cl_khr_fp16" in self.extensions
@@ -71,15 +87,29 @@ class Event(Protocol):
     """The end of an enqueued command."""
 
     def wait(self) -> None:
-        """Block until the command has ended, without the GIL; raises DriverError if it failed."""
+        """Block until the command has ended, without the GIL; raises DriverError if it failed.
+
+        The code is WAITED_FOR_FAILURE, whatever the command failed with; ``failure`` knows that.
+        """
 
     @property
     def is_over(self) -> bool:
         """True if it has ended or failed; asks the driver, does not block."""
 
     @property
+    def failure(self) -> DriverError | None:
+        """What it failed with, by its execution status, or None; asks the driver, does not block.
+
+        A command that waited for one that failed has failed with WAITED_FOR_FAILURE.
+        """
+
+    @property
     def times_ns(self) -> tuple[int, int]:
         """When the device began and ended it, by the device's clock; only once it is over."""
+
+    @property
+    def queued_ns(self) -> int:
+        """When the host enqueued it, by the device's clock; only once it is over."""
 
 
 class Memory(Protocol):
@@ -145,7 +175,7 @@ class Queue(Protocol):
     def marker(self, events: Sequence[Event]) -> Event:
         """Enqueue a point that is over when all before it is, and failed if one of ``events`` is.
 
-        The driver is told to begin with everything enqueued so far.
+        The driver is told to begin with everything enqueued so far, even if it refuses the marker.
         """
 
 
@@ -173,7 +203,10 @@ class Context(Protocol):
 
 
 class Driver(Protocol):
-    """Finds the devices of this machine."""
+    """Finds the devices of this machine.
+
+    Both methods raise DeviceError in a process that was forked from one which had used a driver.
+    """
 
     def find_devices(self) -> list[DeviceFacts]:
         """List the devices of all platforms; raises DeviceError where there is no driver."""

@@ -3,11 +3,13 @@
 Theory of operation. A run goes through the stages of its slot. The host copies its inputs into
 memory that the device reads at full speed; then upload, the plan's launches, and download are
 enqueued one after the other, each on a queue of its own and each behind the event of the one
-before. The host waits for none of them. What the device does for several slots overlaps.
+before. The host waits for none of them. What the device does for several slots overlaps. What takes
+memory, binds or copies much is done on the executor of copies, which never compiles.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +22,7 @@ from ...runtime.output_pool import OutputPool
 from ...runtime.pipeline import Stage
 from ...runtime.plan_cache import PendingPlan
 from ...runtime.plugin import CoreHandle
-from ...runtime.properties import INPUT_SHAPES, Configuration, Metric
+from ...runtime.properties import INPUT_SHAPES, Configuration, Metric, slot_count
 from ...runtime.shape_plans import ShapePlans
 from ...runtime.tensor import ports_of
 from .chosen_executor import ChosenExecutor
@@ -31,13 +33,15 @@ from .opened_device import OpenedDevice
 from .plan import Plan
 from .queue_stream import QueueStream
 from .run_arrays import output_array, stage_input
-from .slot_memory import BoundPlan, SlotMemory
+from .slot_memory import BoundPlan, SlotMemory, stages_outputs
 from .weight_store import bytes_of
 
 __all__ = ["OpenClNetwork"]
 
 SLOT_COUNT = 3
 """One run is uploaded, one computed and one downloaded."""
+LATENCY_SLOT_COUNT = 2
+"""One run is computed, and one more is there when it ends."""
 _LIGHT_BYTES = 64 << 10
 """Copies up to this many are made on the calling thread, which may turn an event loop."""
 
@@ -70,12 +74,12 @@ class OpenClNetwork(ExecutableNetwork):
             model,
             self.inputs,
             self.device,
-            self._compiler.compile,
+            self._build,
             self.compile_executor,
             self._compiler.content_inputs,
         )
-        wanted = config["PERFORMANCE_HINT_NUM_REQUESTS"]
-        count = min(SLOT_COUNT, wanted) if wanted else SLOT_COUNT
+        is_for_latency = config["PERFORMANCE_HINT"] == "LATENCY"
+        count = slot_count(config, LATENCY_SLOT_COUNT if is_for_latency else SLOT_COUNT)
         self._memories = [
             SlotMemory(device, self._compiler.weights, model.name) for _ in range(count)
         ]
@@ -92,6 +96,15 @@ class OpenClNetwork(ExecutableNetwork):
         """The plans by shape signature."""
         assert self._plans is not None
         return self._plans
+
+    def _build(
+        self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, np.ndarray[Any, Any]]
+    ) -> Plan:
+        """Build a plan, once the slots have let go of plans that are not kept any more."""
+        kept = frozenset(self.shape_plans.plans())
+        for memory in self._memories:
+            memory.keep_only(kept)
+        return self._compiler.compile(shapes, contents)
 
     def _compile_ahead(self) -> Plan | None:
         """Build plans, and bind the slots to the only one where all inputs are static."""
@@ -116,7 +129,7 @@ class OpenClNetwork(ExecutableNetwork):
         self._core.executors.release(self.copy_executor)
         for memory in self._memories:
             memory.release()
-        self._compiler.weights.release()
+        self._compiler.release()
 
     def _metrics(self) -> list[Metric]:
         plan = self._compiler
@@ -140,7 +153,7 @@ class OpenClNetwork(ExecutableNetwork):
 
 
 class _Slot(Slot):
-    """One run: plan, bind, copy on the host; upload, compute, download on the device."""
+    """One run: plan, bind, copy on the host; upload, compute, download on the device; deliver."""
 
     def __init__(self, network: OpenClNetwork, memory: SlotMemory) -> None:
         self._network, self._memory = network, memory
@@ -148,23 +161,29 @@ class _Slot(Slot):
         self._bound: BoundPlan | None = None
         self._times: LaunchTimes | None = None
         device, inline = network.opened, network.inline
-        fill = ChosenExecutor("copies", self._is_heavy, inline, network.copy_executor)
+        copies = network.copy_executor
+        fill = ChosenExecutor("copies", self._has_much_to_fill, inline, copies)
         self.stages = (
             Stage("bind", inline, self._bind),
             Stage("fill", fill, self._fill),
             Stage("upload", device.upload, self._upload),
             Stage("compute", device.compute, self._compute),
-            Stage("download", device.download, self._download),
         )
         if network.only_plan is None:
             self.stages = (Stage("plan", inline, self._find_plan), *self.stages)
+        if stages_outputs(device.facts):
+            deliver = ChosenExecutor("copies", self._has_much_to_deliver, inline, copies)
+            download = Stage("download", device.download, self._download_staged)
+            self.stages = (*self.stages, download, Stage("deliver", deliver, self._deliver))
+        else:
+            self.stages = (*self.stages, Stage("download", device.download, self._download))
 
     def _find_plan(self, _lane: Lane) -> Ready:
         self._pending = self._network.shape_plans.request(self.bindings.inputs)
         return self._pending
 
     def _bind(self, _lane: Lane) -> Ready:
-        """Bind the slot to the run's plan; what allocates is done on the compile executor."""
+        """Bind the slot to the run's plan; what allocates is done on the executor of copies."""
         network = self._network
         network.opened.health.refuse_if_lost()
         plan = network.only_plan if self._pending is None else self._pending.plan
@@ -173,7 +192,7 @@ class _Slot(Slot):
         if self._bound is not None:
             return NOW
         ended = HostReady()
-        network.compile_executor.run(
+        network.copy_executor.run(
             partial(self._bind_now, plan), NOW, lambda _ready, error: ended.fire(error)
         )
         return ended
@@ -182,21 +201,21 @@ class _Slot(Slot):
         self._bound = self._memory.bind(plan)
         return NOW
 
-    def _is_heavy(self) -> bool:
+    def _has_much_to_fill(self) -> bool:
         given = self.bindings.inputs.values()
         return sum(int(getattr(array, "nbytes", 0)) for array in given) > _LIGHT_BYTES
 
     def _fill(self, _lane: Lane) -> Ready:
         bound = self._plan()
         for port, place in zip(self._network.inputs, bound.inputs, strict=True):
-            stage_input(port.name, self.bindings.inputs[port.name], place.staged)
+            stage_input(port.name, self.bindings.inputs[port.name], place.staged.array)
         return NOW
 
     def _upload(self, lane: Lane) -> Ready:
         stream = _stream(lane)
         for place in self._plan().inputs:
-            if place.staged_bytes.size:
-                stream.write(place.memory, place.staged_bytes)
+            if place.staged.data.size:
+                stream.write(place.memory, place.staged.data)
         return NOW
 
     def _compute(self, lane: Lane) -> Ready:
@@ -206,10 +225,34 @@ class _Slot(Slot):
             launch = item.launch
             events.append(stream.launch(item.kernel, launch.global_size, launch.local_size))
         if self.bindings.profile is not None:
-            self._times = LaunchTimes(bound.plan, events)
+            self._times = LaunchTimes(bound.plan, events, stream.stage_work)
+        return NOW
+
+    def _download_staged(self, lane: Lane) -> Ready:
+        stream = _stream(lane)
+        for place in self._plan().outputs:
+            if place.staged is not None and place.staged.data.size:
+                stream.read(place.staged.data, place.memory)
+        return NOW
+
+    def _has_much_to_deliver(self) -> bool:
+        assert self._bound is not None
+        return sum(operand.size_bytes for operand in self._bound.plan.outputs) > _LIGHT_BYTES
+
+    def _deliver(self, _lane: Lane) -> Ready:
+        """Copy results to where they belong: memory that the caller has bound, or a new array."""
+        bindings = self.bindings
+        for port, place in zip(self._network.outputs, self._plan().outputs, strict=True):
+            assert place.staged is not None
+            array = place.staged.array
+            if port.name not in bindings.bound:
+                array = self._network.pool.empty(array.shape, array.dtype)
+                np.copyto(array, place.staged.array)
+            bindings.deliver(port.name, array)
         return NOW
 
     def _download(self, lane: Lane) -> Ready:
+        """Let the device write results straight to where they belong, if it can."""
         stream, bindings = _stream(lane), self.bindings
         late: list[tuple[str, np.ndarray[Any, Any]]] = []
         for port, place in zip(self._network.outputs, self._plan().outputs, strict=True):

@@ -1,17 +1,33 @@
-"""Kernels that are built, each once for a device; pyopencl keeps the programs on disk as well."""
+"""Kernels that are built, each once for a device; pyopencl keeps the programs on disk as well.
+
+Theory of operation. Equal kernels of all networks on a device are one. A program belongs to those
+who have built it or found it built, and goes with the last of them.
+"""
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterable
 
 from ...errors import DeviceError
 from .driver import Context, DriverError, Kernel, Program
 from .kernel_source import KernelSource, program_text
+from .plan import Launch
 
-__all__ = ["KernelPrograms"]
+__all__ = ["BuiltProgram", "KernelPrograms"]
 
 _LOG_CHARACTERS = 2000  # of a build log; compilers repeat themselves
+_WAY_OUT = "report this, with the driver's version"
+
+
+class BuiltProgram:
+    """A program that is there as long as somebody holds this."""
+
+    __slots__ = ("__weakref__", "program")
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
 
 
 class KernelPrograms:
@@ -20,40 +36,56 @@ class KernelPrograms:
     def __init__(self, device: str, context: Context) -> None:
         self._device, self._context = device, context
         self._lock = threading.Lock()
-        self._programs: dict[str, Program] = {}
+        self._built: weakref.WeakValueDictionary[str, BuiltProgram] = weakref.WeakValueDictionary()
 
     def __len__(self) -> int:
-        return len(self._programs)
+        return len(self._built)
 
-    def build(self, sources: Iterable[KernelSource]) -> None:
-        """Build what is missing, as one program; raises DeviceError with the compiler's words."""
+    def build(self, launches: Iterable[Launch]) -> list[BuiltProgram]:
+        """Build what launches lack, as one program, and return all that they need, to be held.
+
+        Raises DeviceError with the compiler's words.
+        """
         with self._lock:
-            wanted = {source.name: source for source in sources}
-            missing = [item for name, item in wanted.items() if name not in self._programs]
-            if not missing:
-                return
-            try:
-                program = self._context.program(program_text(missing))
-            except DriverError as error:
-                raise self._explain(missing, error) from error
-            self._programs.update({source.name: program for source in missing})
+            wanted = {launch.source.name: launch for launch in launches}
+            found = {name: self._built.get(name) for name in wanted}
+            held = [program for program in found.values() if program is not None]
+            missing = [wanted[name] for name, program in found.items() if program is None]
+            if missing:
+                made = self._made(missing)
+                self._built.update({item.source.name: made for item in missing})
+                held.append(made)
+            return list(dict.fromkeys(held))
 
     def kernel(self, source: KernelSource) -> Kernel:
-        """Make a kernel object, with arguments of its own, of a source that was built."""
-        return self._programs[source.name].kernel(source.name)
+        """Make a kernel object, with arguments of its own, of a source whose program is held."""
+        return self._built[source.name].program.kernel(source.name)
 
-    def _explain(self, sources: list[KernelSource], error: DriverError) -> DeviceError:
-        """Find out which kernel it is."""
-        for source in sources:
+    def _made(self, launches: list[Launch]) -> BuiltProgram:
+        try:
+            text = program_text([launch.source for launch in launches])
+            return BuiltProgram(self._context.program(text))
+        except DriverError as error:
+            raise self._explain(launches, error) from error
+
+    def _explain(self, launches: list[Launch], error: DriverError) -> DeviceError:
+        """Find out which kernel it is, and which node wants it."""
+        for launch in launches:
             try:
-                self._context.program(program_text([source]))
+                self._context.program(program_text([launch.source]))
             except DriverError as alone:
                 return DeviceError(
-                    f"{self._device} cannot build the kernel {source.name!r}: "
-                    f"{alone.text[-_LOG_CHARACTERS:]}; run its node on another device by HETERO "
-                    "and report this, with the driver's version"
+                    f"{self._device} cannot build the kernel {launch.source.name!r} of "
+                    f"{launch.origin.op} (node {launch.origin.name!r}): {_words(alone)}; run the "
+                    f"node on another device by HETERO, and {_WAY_OUT}"
                 )
         return DeviceError(
-            f"{self._device} cannot build {len(sources)} kernels at once, though each alone: "
-            f"{error.text[-_LOG_CHARACTERS:]}; report this, with the driver's version"
+            f"{self._device} cannot build {len(launches)} kernels at once, though each alone: "
+            f"{_words(error)}; {_WAY_OUT}"
         )
+
+
+def _words(error: DriverError) -> str:
+    """Take what the compiler calls errors from its log, or its end where it calls nothing so."""
+    lines = [line.strip() for line in error.text.splitlines() if "error:" in line]
+    return " ".join(dict.fromkeys(lines))[:_LOG_CHARACTERS] or error.text[-_LOG_CHARACTERS:].strip()

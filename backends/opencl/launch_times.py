@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import perf_counter_ns
 
 from ...runtime.bindings import NodeProfile
 from .driver import DriverError, Event
 from .plan import Plan
+from .queue_section import StageWork
 
 __all__ = ["LaunchTimes"]
 
 
 class LaunchTimes:
-    """The events of a run's launches, read once the run has ended."""
+    """The events of a run's launches, read once the run has ended; ``work`` are all of them."""
 
-    def __init__(self, plan: Plan, events: Sequence[Event]) -> None:
-        self._plan, self._events = plan, events
+    def __init__(self, plan: Plan, events: Sequence[Event], work: StageWork | None) -> None:
+        self._plan, self._events, self._work = plan, events, work
 
     def profiles(self) -> list[NodeProfile]:
-        """List the launches in order; nothing if one of them failed.
+        """List the launches in order; nothing if one of them failed, or the device has no times.
 
-        The device's clock is moved so that the last launch has ended now.
+        They lie within the span of the stage, in ``perf_counter_ns`` like it.
         """
+        work = self._work
+        if work is None or work.times is None:
+            return []
         try:
             times = [event.times_ns for event in self._events]
         except DriverError:
             return []
-        shift = perf_counter_ns() - max((end for _, end in times), default=0)
         pairs = zip(self._plan.launches, times, strict=True)
         return [
             NodeProfile(
                 launch.origin.name,
                 launch.origin.op,
                 launch.origin.original_nodes,
-                start + shift,
-                end + shift,
+                work.host_ns(start),
+                work.host_ns(end),
                 implementation=launch.source.label,
             )
             for launch, (start, end) in pairs

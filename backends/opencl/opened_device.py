@@ -14,9 +14,10 @@ from collections.abc import Iterable
 from ...executors import CompletionThread, DeviceEvent, DeviceStreamExecutor
 from .device_health import DeviceHealth
 from .device_memory import DeviceMemory
-from .driver import Bytes, Context, DeviceFacts, DriverError, HostMemory, Memory
+from .driver import Bytes, Context, DeviceFacts, DriverError, Event, HostMemory, Memory
 from .kernel_programs import KernelPrograms
-from .queue_stream import QueueEvent, QueueStream
+from .queue_section import failure_of
+from .queue_stream import QueueEvent, QueueGroup, QueueStream
 
 __all__ = ["OpenedDevice"]
 
@@ -29,7 +30,8 @@ class OpenedDevice:
         self.health = DeviceHealth(name)
         self.memory = DeviceMemory(name, context, self.health)
         self.programs = KernelPrograms(name, context)
-        self.completion = CompletionThread(f"{name} completion", self._wait_for)
+        self.completion = CompletionThread(f"{name} completion", _wait_for)
+        self.queues = QueueGroup(self, self.health, self.completion.watch)
         self.upload = self._executor("upload")
         self.compute = self._executor("compute")
         self.download = self._executor("download")
@@ -51,12 +53,17 @@ class OpenedDevice:
     def write_now(self, copies: Iterable[tuple[Memory, Bytes]]) -> None:
         """Copy to the device and wait; for weights, on a compile thread."""
         with self._setup_lock:
+            failures: list[DriverError] = []
+            events: list[Event] = []
             try:
-                events = [self._setup_queue.write(*pair) for pair in copies]
-                for event in events:
-                    event.wait()
+                for pair in copies:
+                    events.append(self._setup_queue.write(*pair))
             except DriverError as error:
-                raise self.health.translate(error, "uploading weights") from error
+                failures.append(error)
+            for event in events:  # all of them: they use the memory until they are over
+                failures += _failures(event)
+        if failures:
+            raise self.health.translate(failures[0], "uploading weights") from failures[0]
 
     def close(self) -> None:
         """End its threads; when no network is left on it. Blocks."""
@@ -71,15 +78,18 @@ class OpenedDevice:
 
     def _executor(self, queue: str) -> DeviceStreamExecutor:
         name = f"{self.name} {queue}"
-        stream = QueueStream(
-            name, self, self._context.queue(name), self.health, self.completion.watch
-        )
-        return DeviceStreamExecutor(stream)
+        return DeviceStreamExecutor(QueueStream(name, self._context.queue(name), self.queues))
 
-    def _wait_for(self, event: DeviceEvent) -> None:
-        assert isinstance(event, QueueEvent)
-        try:
-            event.wait()
-        except DriverError as error:
-            raise self.health.translate(error, f"computing ({event.stream.name})") from error
-        self.health.note_success()
+
+def _wait_for(event: DeviceEvent) -> None:
+    assert isinstance(event, QueueEvent)
+    event.wait()
+
+
+def _failures(event: Event) -> list[DriverError]:
+    """Wait for a command, and say what it failed with."""
+    try:
+        event.wait()
+    except DriverError as error:
+        return [failure_of(event) or error]
+    return []

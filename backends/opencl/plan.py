@@ -6,22 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...runtime.graph import Graph
+from ...runtime.lowering import NodeOrigin
 from .kernel_source import KernelSource
 from .operand import Buffer, Operand
 
-__all__ = ["Launch", "LaunchArgument", "NodeOrigin", "Plan"]
+__all__ = ["Launch", "LaunchArgument", "Plan"]
 
 LaunchArgument = Operand | int | float
 """An operand is passed as a pointer, int as a C ``int``, float as ``float``."""
-
-
-@dataclass(frozen=True)
-class NodeOrigin:
-    """The node that a launch belongs to, for profiles and errors."""
-
-    name: str
-    op: str
-    original_nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True)

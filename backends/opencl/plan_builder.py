@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from ...errors import GraphError, UnsupportedOpError
-from ...runtime.graph import DType, Graph, Model, Node, TensorType, Value
-from ...runtime.memory_plan import Lifetimes, plan_arena
+from ...runtime.graph import DType, Graph, Model, Node, Value
+from ...runtime.lowering import Lowering, place_buffers
 from .chain import ChainStep
 from .chain_launch import chain_launch
 from .kernel_source import KernelSource
 from .operand import Buffer, Operand
-from .plan import Launch, LaunchArgument, NodeOrigin, Plan
+from .plan import Launch, LaunchArgument, Plan
 from .weight_store import WeightStore
 
 __all__ = ["PlanBuilder"]
@@ -33,7 +33,7 @@ _INT_LIMIT = 2**31
 """Kernels count elements in C's int."""
 
 
-class PlanBuilder:
+class PlanBuilder(Lowering):
     """Builds one plan of a specialised graph; not thread-safe.
 
     ``float_dtype`` is what float32 values are held in between launches: FLOAT32, or FLOAT16.
@@ -49,61 +49,22 @@ class PlanBuilder:
         work_group_size: int,
         float_dtype: DType = DType.FLOAT32,
     ) -> None:
-        self.model, self.device, self.float_dtype = model, device, float_dtype
+        super().__init__(model, device, float_dtype)
         self.work_group_size = work_group_size
         """The most work-items of one group on this device."""
         self._weights, self._align_bytes = weights, align_bytes
         self._launches: list[Launch] = []
         self._operands: dict[Value, Operand] = {}
         self._constants: dict[Buffer, None] = {}
-        self._node: Node | None = None
 
     def build(self, lower: Callable[[Node, PlanBuilder], None]) -> Plan:
         """Lower all nodes and return the plan."""
         graph = self.model.graph
         inputs = [self._add_input(value) for value in graph.inputs]
-        for node in graph.nodes:
-            if all(value.is_constant for value in node.outputs):
-                continue
-            self._node = node
+        for node in self._nodes():
             lower(node, self)
-        self._node = None
         outputs = [self._in_own_dtype(value) for value in graph.outputs]
         return self._finish(graph, inputs, outputs)
-
-    def shape(self, value: Value) -> tuple[int, ...]:
-        """Return the lengths of a value; raises GraphError where they depend on data."""
-        kind = value.type
-        if isinstance(kind, TensorType) and kind.shape is not None:
-            dims = tuple(dim for dim in kind.shape if isinstance(dim, int))
-            if len(dims) == len(kind.shape):
-                return dims
-        if value.constant is not None:
-            return tuple(value.constant.shape)
-        raise GraphError(
-            f"{self._place()}the shape of {value.name!r} depends on data; it is "
-            f"{kind or 'unknown'}. Run what computes it on another device, e.g. by HETERO"
-        )
-
-    def dtype(self, value: Value) -> DType:
-        """Return the element type of a value in the graph."""
-        if isinstance(value.type, TensorType):
-            return value.type.dtype
-        if value.constant is not None:
-            return DType.of(value.constant.dtype)
-        raise GraphError(
-            f"{self._place()}the type of {value.name!r} is unknown; declare it in the model's "
-            "value_info"
-        )
-
-    def held_dtype(self, value: Value) -> DType:
-        """Return the element type that a value has in memory between launches."""
-        dtype = self.dtype(value)
-        return self.float_dtype if dtype is DType.FLOAT32 else dtype
-
-    def constant(self, value: Value | None) -> Array | None:
-        """Return the content of a value, if it is known."""
-        return None if value is None else value.constant
 
     def operand(self, value: Value) -> Operand:
         """Return where a value lies, in its held type; constants are uploaded for it."""
@@ -149,6 +110,9 @@ class PlanBuilder:
         """Make the place of a result: new memory in the arena, in its held type."""
         made = self.temporary(self.shape(value), self.held_dtype(value))
         return self.define(value, made)
+
+    def define_constant(self, value: Value, array: Array) -> None:
+        self.define(value, self.constant_operand(array))
 
     def define(self, value: Value, operand: Operand) -> Operand:
         """Say that a value lies in an operand, which may be another value's, seen anew."""
@@ -204,44 +168,18 @@ class PlanBuilder:
         chain_launch(self, (ChainStep("Cast", ("i0",), dtype),), {"i0": source}, made)
         return made
 
-    def _place(self) -> str:
-        node = self._node
-        return (
-            "" if node is None else f"{node.op} (node {node.name!r}) cannot run on {self.device}: "
-        )
-
-    def _origin(self) -> NodeOrigin:
-        node = self._node
-        if node is None:
-            return NodeOrigin("outputs", "Output", ())
-        return NodeOrigin(node.name, node.op, node.fused_from)
-
     def _finish(self, graph: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> Plan:
-        lifetimes, numbers = Lifetimes(), dict[Buffer, int]()
-
-        def use(operand: Operand, step: int) -> None:
-            buffer = operand.buffer
-            if buffer.kind == "arena":
-                if buffer not in numbers:
-                    numbers[buffer] = lifetimes.new(buffer.size_bytes)
-                lifetimes.use(numbers[buffer], step)
-
         # Step 0 is the upload and the last one the download; launches stand in between.
-        for operand in inputs:
-            use(operand, 0)
-        for step, launch in enumerate(self._launches, 1):
-            for operand in launch.operands:
-                use(operand, step)
-        for operand in outputs:
-            use(operand, len(self._launches) + 1)
-        arena = plan_arena(lifetimes.resolve(), self._align_bytes)
-        offsets = {buffer: arena.offsets[number] for buffer, number in numbers.items()}
+        steps = [inputs, *(launch.operands for launch in self._launches), outputs]
+        offsets, arena_bytes = place_buffers(
+            ([operand.buffer for operand in step] for step in steps), self._align_bytes
+        )
         return Plan(
             graph,
             tuple(self._launches),
             tuple(inputs),
             tuple(outputs),
             offsets,
-            arena.size_bytes,
+            arena_bytes,
             tuple(self._constants),
         )

@@ -6,10 +6,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ...errors import DeviceError, PropertyError, UnsupportedOpError
+from ...errors import DeviceError, PropertyError
 from ...runtime.executable_network import ExecutableNetwork
 from ...runtime.graph import DType, Model
 from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
+from ...runtime.passes.model_passes import model_passes
 from ...runtime.plugin import CoreHandle, Plugin
 from ...runtime.properties import (
     AUTO,
@@ -23,9 +24,8 @@ from ...runtime.properties import (
 )
 from .driver import DeviceFacts, Driver, DriverError
 from .executable_network import OpenClNetwork
-from .kernels.registry import find_refusal, find_unknown, find_unsupported
+from .kernels.registry import KERNELS
 from .opened_device import OpenedDevice
-from .passes import shared_passes
 from .properties import OPENCL_PLATFORM
 from .pyopencl_driver import PyOpenClDriver
 
@@ -55,16 +55,26 @@ class OpenClPlugin(Plugin):
         of_all: Mapping[str, Any] = self._settings.get("", {})
         return self._ids_on(str(of_all.get(OPENCL_PLATFORM.key, "")))
 
+    def check_device_id(self, device_id: str) -> None:
+        """Raise DeviceError for an id that is not there.
+
+        A device of another platform than the one set is: an argument may choose its platform, and
+        without one the error says which platform it is on.
+        """
+        if device_id not in self._ids_on(""):
+            super().check_device_id(device_id)
+
     def full_device_name(self, device_id: str) -> str:
         facts = self._facts_of(device_id)
         return f"{facts.name} ({facts.platform})"
 
-    def capabilities(self) -> list[str]:
-        halves = ["FP16"] if any(facts.has_half for facts in self._facts) else []
-        return ["FP32", *halves, "DYNAMIC"]
-
     def metrics(self) -> Sequence[Metric]:
         return (
+            Metric(
+                "OPTIMIZATION_CAPABILITIES",
+                lambda options: _capabilities(self._facts_of(self._id_of(options))),
+                "Types and abilities of the device.",
+            ),
             Metric(
                 "DEVICE_TYPE",
                 lambda options: self._facts_of(self._id_of(options)).kind,
@@ -84,6 +94,11 @@ class OpenClPlugin(Plugin):
                 "OPENCL_PLATFORM_NAME",
                 lambda options: self._facts_of(self._id_of(options)).platform,
                 "The platform that the device belongs to.",
+            ),
+            Metric(
+                "OPENCL_PLATFORM_VERSION",
+                lambda options: self._facts_of(self._id_of(options)).platform_version,
+                "The version of that platform, in its own words.",
             ),
         )
 
@@ -125,17 +140,13 @@ class OpenClPlugin(Plugin):
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
         copied = model.copy()
-        return copied, run_passes(copied, (*default_passes(), *shared_passes(), DeadCode()))
+        return copied, run_passes(copied, (*default_passes(), *model_passes(), DeadCode()))
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
-        asked = ((node.name, find_unsupported(node)) for node in model.graph.nodes)
-        return {name: reason for name, reason in asked if reason is not None}
+        return KERNELS.unsupported_nodes(model.graph)
 
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
-        for node in model.graph.nodes:
-            reason = find_refusal(node) or find_unknown(node, of_a_piece=True)
-            if reason is not None:
-                raise UnsupportedOpError(node.name, node.op, config.device, reason)
+        KERNELS.refuse_unsupported(model.graph, config.device)
         opened = self._open(config[DEVICE_ID])
         opened.health.refuse_if_lost()
         config = config.with_defaults({NUM_STREAMS: 1})
@@ -171,8 +182,7 @@ class OpenClPlugin(Plugin):
         return self._facts[int(device_id or self.device_ids()[0])]
 
     def _ids_on(self, platform: str) -> list[str]:
-        wanted = platform.lower()
-        return [str(facts.index) for facts in self._facts if wanted in facts.platform.lower()]
+        return [str(facts.index) for facts in self._facts if facts.is_on(platform)]
 
     def _first_on(self, platform: str) -> str:
         ids = self._ids_on(platform)
@@ -183,21 +193,26 @@ class OpenClPlugin(Plugin):
     def _check_platform(self, config: Configuration) -> None:
         wanted = str(config[OPENCL_PLATFORM])
         facts = self._facts_of(config[DEVICE_ID])
-        if wanted.lower() not in facts.platform.lower():
+        if not facts.is_on(wanted):
             ids = self._ids_on(wanted)
             if not ids:
                 raise self._no_platform(wanted)
             raise PropertyError(
-                f"{self.name}.{facts.index} is on platform {facts.platform!r}, not on "
+                f"{self.name}.{facts.index} is on platform {facts.platform_text}, not on "
                 f"{wanted!r}, whose devices are {', '.join(f'{self.name}.{i}' for i in ids)}",
                 OPENCL_PLATFORM.key,
                 self.name,
             )
 
     def _no_platform(self, wanted: str) -> PropertyError:
-        there = ", ".join(sorted({repr(facts.platform) for facts in self._facts}))
+        there = ", ".join(sorted({facts.platform_text for facts in self._facts}))
         return PropertyError(
-            f"{self.name}: no platform with a device is called like {wanted!r}; there are {there}",
+            f"{self.name}: no platform with a device has {wanted!r} in its name or version; there "
+            f"are {there}",
             OPENCL_PLATFORM.key,
             self.name,
         )
+
+
+def _capabilities(facts: DeviceFacts) -> list[str]:
+    return ["FP32", *(["FP16"] if facts.has_half else []), "DYNAMIC"]

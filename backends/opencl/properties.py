@@ -11,5 +11,6 @@ OPENCL_PLATFORM = Property(
     "OPENCL_PLATFORM",
     parse_text,
     "",
-    "A part of the name of the platform to take devices from, such as 'NVIDIA'; '' takes all.",
+    "A part of the name or the version of the platform to take devices from, such as 'NVIDIA' or "
+    "'PoCL 3.1'; '' takes all.",
 )

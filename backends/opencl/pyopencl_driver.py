@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...errors import DeviceError
+from ...executors import ProcessMark
 from .driver import (
     Argument,
     Bytes,
@@ -29,6 +30,7 @@ T = TypeVar("T")
 
 _BUILD_OPTIONS = ("-w", "-cl-mad-enable", "-cl-std=CL1.2")
 _NO_CODE = -9999
+_COMPLETE = 0  # of a command's status; below it are errors
 _WAY_OUT = (
     "install one with 'pip install aioinfer[opencl]', which brings PoCL for CPUs, or install the "
     "OpenCL driver of your device"
@@ -37,6 +39,22 @@ _NEWER = (
     "install a newer driver, such as the system's PoCL (Debian: pocl-opencl-icd) or Intel's for "
     "CPUs (pip: intel-opencl-rt)"
 )
+_first_use: ProcessMark | None = None
+
+
+def _refuse_after_fork() -> None:
+    """Note the process of the driver's first use, and raise DeviceError in its forked children.
+
+    A driver's threads are gone there, and calls wait for them for ever, inside the driver.
+    """
+    global _first_use
+    if _first_use is None:
+        _first_use = ProcessMark()
+    if not _first_use.is_current:
+        raise DeviceError(
+            "OpenCL was used before fork, and its drivers do not work in the child; use the start "
+            "method 'spawn', or load and list devices in children only"
+        )
 
 
 def _library() -> Any:
@@ -53,8 +71,12 @@ def _checked(call: Callable[..., T], *arguments: Any, **named: Any) -> T:
     try:
         return call(*arguments, **named)
     except _library().Error as error:
-        code = getattr(error, "code", _NO_CODE)
-        raise DriverError(code if isinstance(code, int) else _NO_CODE, str(error)) from error
+        raise _as_driver_error(error) from error
+
+
+def _as_driver_error(error: Any) -> DriverError:
+    code = getattr(error, "code", _NO_CODE)
+    return DriverError(code if isinstance(code, int) else _NO_CODE, str(error))
 
 
 class PyOpenClDriver:
@@ -65,6 +87,7 @@ class PyOpenClDriver:
         self._devices: list[Any] = []
 
     def find_devices(self) -> list[DeviceFacts]:
+        _refuse_after_fork()
         cl = self._cl
         try:
             platforms = cl.get_platforms()
@@ -83,6 +106,7 @@ class PyOpenClDriver:
         return [_facts(cl, index, device) for index, device in enumerate(self._devices)]
 
     def open(self, facts: DeviceFacts) -> Context:
+        _refuse_after_fork()
         return _Context(self._cl, self._devices[facts.index], facts)
 
 
@@ -114,6 +138,7 @@ def _facts(cl: Any, index: int, device: Any) -> DeviceFacts:
         index=index,
         name=device.name.strip(),
         platform=device.platform.name.strip(),
+        platform_version=device.platform.version.strip(),
         driver_version=device.driver_version.strip(),
         kind="cpu" if is_processor else "integrated" if device.host_unified_memory else "discrete",
         memory_bytes=int(device.global_mem_size),
@@ -138,13 +163,44 @@ class _Event:
 
     @property
     def is_over(self) -> bool:
-        status = self.raw.command_execution_status
-        return bool(status <= self._cl.command_execution_status.COMPLETE)
+        return self._status() <= _COMPLETE
+
+    @property
+    def failure(self) -> DriverError | None:
+        status = self._status()
+        if status >= _COMPLETE:
+            return None
+        return DriverError(status, _status_name(self._cl, status))
 
     @property
     def times_ns(self) -> tuple[int, int]:
-        profile = self.raw.profile
-        return int(_checked(lambda: profile.start)), int(_checked(lambda: profile.end))
+        info = self._cl.profiling_info
+        return self._time_ns(info.START), self._time_ns(info.END)
+
+    @property
+    def queued_ns(self) -> int:
+        return self._time_ns(self._cl.profiling_info.QUEUED)
+
+    def _status(self) -> int:
+        try:
+            status: int = self.raw.command_execution_status
+        except self._cl.Error as error:
+            raise _as_driver_error(error) from error
+        return status
+
+    def _time_ns(self, which: Any) -> int:
+        try:
+            time_ns: int = self.raw.get_profiling_info(which)
+        except self._cl.Error as error:
+            raise _as_driver_error(error) from error
+        return time_ns
+
+
+def _status_name(cl: Any, status: int) -> str:
+    try:
+        return f"{cl.status_code.to_string(status)} ({status})"
+    except ValueError:  # one of the driver's own
+        return f"the driver's error {status}"
 
 
 class _Memory:
@@ -242,8 +298,10 @@ class _Queue:
     def marker(self, events: Sequence[Event]) -> Event:
         # An empty list means all that came before; in an in-order queue a list does, too.
         enqueue = self._cl.enqueue_marker
-        marker = _checked(enqueue, self._raw, wait_for=_raw_events(events) or None)
-        _checked(self._raw.flush)
+        try:
+            marker = _checked(enqueue, self._raw, wait_for=_raw_events(events) or None)
+        finally:
+            _checked(self._raw.flush)
         return _Event(self._cl, marker)
 
 

@@ -1,47 +1,69 @@
 """What one slot has on the device: its arena, staging memory, and the plans bound to them.
 
-Theory of operation. Only the run that has the slot touches this, so nothing here is locked, and
-whatever is replaced is not in use by the device any more. The arena grows to the largest plan that
-the slot has run; then kernels are bound anew, because they hold addresses in it. In a steady state
-nothing is allocated.
+Theory of operation. Only the run that has the slot takes memory and binds plans here, so nothing is
+locked, and whatever is replaced is not in use by the device any more. The arena grows to the
+largest plan that the slot has run; then kernels are bound anew, because they hold addresses in it.
+A plan stays bound as long as the network keeps it: who builds plans takes the others out, which a
+run that still has one does not notice. In a steady state nothing is allocated.
+
+A driver may wait in a copy to memory that it has not allocated itself, and a queue's thread must
+not. So on other devices than the host's processor results come to staging memory first.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .driver import Argument, Bytes, HostMemory, Kernel, Memory
+from .driver import Argument, Bytes, DeviceFacts, DriverError, HostMemory, Kernel, Memory
 from .opened_device import OpenedDevice
 from .operand import Operand
 from .plan import Launch, LaunchArgument, Plan
 from .weight_store import WeightStore
 
-__all__ = ["BoundInput", "BoundLaunch", "BoundOutput", "BoundPlan", "SlotMemory"]
+__all__ = [
+    "BoundInput",
+    "BoundLaunch",
+    "BoundOutput",
+    "BoundPlan",
+    "SlotMemory",
+    "Staged",
+    "stages_outputs",
+]
 
-_BOUND_COUNT = 8  # plans of other shapes that a slot can switch to without binding them anew
+
+def stages_outputs(facts: DeviceFacts) -> bool:
+    """True if results come to staging memory, and not at once to where they belong."""
+    return facts.kind != "cpu"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Host memory that the device copies from or to: ``array`` and ``data`` are the same bytes."""
+
+    array: np.ndarray[Any, Any]
+    data: Bytes
 
 
 @dataclass(frozen=True)
 class BoundInput:
-    """An input's place: ``staged`` is host memory as an array, ``staged_bytes`` the same."""
+    """An input's place, on the host and on the device."""
 
     operand: Operand
     memory: Memory
-    staged: np.ndarray[Any, Any]
-    staged_bytes: Bytes
+    staged: Staged
 
 
 @dataclass(frozen=True)
 class BoundOutput:
-    """An output's place on the device."""
+    """An output's place on the device; ``staged`` is None where it is not staged."""
 
     operand: Operand
     memory: Memory
+    staged: Staged | None
 
 
 @dataclass(frozen=True)
@@ -63,14 +85,15 @@ class BoundPlan:
 
 
 class SlotMemory:
-    """The memory of one slot; used by one run at a time."""
+    """The memory of one slot; used by one run at a time. ``keep_only`` is for any thread."""
 
     def __init__(self, device: OpenedDevice, weights: WeightStore, network: str) -> None:
         self._device, self._weights = device, weights
         self._what = f"a slot of {network!r}"
         self._arena: Memory | None = None
         self._staging: HostMemory | None = None
-        self._bound: OrderedDict[Plan, BoundPlan] = OrderedDict()
+        self._stages_outputs = stages_outputs(device.facts)
+        self._bound: dict[Plan, BoundPlan] = {}
 
     @property
     def arena_bytes(self) -> int:
@@ -82,15 +105,25 @@ class SlotMemory:
         return self._bound.get(plan)
 
     def bind(self, plan: Plan) -> BoundPlan:
-        """Bind a plan, and take the memory that it needs; raises DeviceError. Blocks a little."""
+        """Bind a plan, and take the memory that it needs. Blocks a little.
+
+        Raises DeviceError; then the slot has what it needs for plans that are still bound, and can
+        bind this one later.
+        """
         found = self._bound.get(plan)
         if found is not None:
             return found
         self._grow(plan)
-        bound = self._bound[plan] = self._with_addresses(plan)
-        while len(self._bound) > _BOUND_COUNT:
-            self._bound.popitem(last=False)
+        try:
+            bound = self._bound[plan] = self._with_addresses(plan)
+        except DriverError as error:
+            raise self._device.health.translate(error, f"binding {self._what}") from error
         return bound
+
+    def keep_only(self, plans: Container[Plan]) -> None:
+        """Let go of all other plans, and so of their kernel objects and parts of the arena."""
+        for plan in [plan for plan in tuple(self._bound) if plan not in plans]:
+            self._bound.pop(plan, None)
 
     def release(self) -> None:
         """Give all memory back, when the slot has no run."""
@@ -108,7 +141,7 @@ class SlotMemory:
                 self._device.memory.release(self._arena)
                 self._arena = None
             self._arena = self._device.memory.buffer(max(1, plan.arena_bytes), self._what)
-        needed = _staging_bytes(plan)
+        needed = sum(_rounded(operand.size_bytes) for operand in self._staged_operands(plan))
         if self._staging is None or self._staging.array.nbytes < needed:
             if self._staging is not None:
                 self._bound.clear()
@@ -132,16 +165,21 @@ class SlotMemory:
             kernel = self._device.programs.kernel(launch.source)
             kernel.set_arguments([argument_of(given) for given in launch.arguments])
             launches.append(BoundLaunch(launch, kernel))
-        inputs = []
-        start = 0
-        assert self._staging is not None
-        for operand in plan.inputs:
-            staged_bytes = self._staging.array[start : start + operand.size_bytes]
-            staged = staged_bytes.view(operand.dtype.numpy).reshape(operand.shape)
-            inputs.append(BoundInput(operand, memory_of(operand), staged, staged_bytes))
-            start += _rounded(operand.size_bytes)
-        outputs = [BoundOutput(operand, memory_of(operand)) for operand in plan.outputs]
+        staged = self._places(self._staged_operands(plan))
+        inputs = [BoundInput(item, memory_of(item), next(staged)) for item in plan.inputs]
+        outputs = [BoundOutput(item, memory_of(item), next(staged, None)) for item in plan.outputs]
         return BoundPlan(plan, inputs, outputs, launches)
+
+    def _staged_operands(self, plan: Plan) -> list[Operand]:
+        return [*plan.inputs, *(plan.outputs if self._stages_outputs else ())]
+
+    def _places(self, operands: Sequence[Operand]) -> Iterator[Staged]:
+        assert self._staging is not None
+        start = 0
+        for operand in operands:
+            data = self._staging.array[start : start + operand.size_bytes]
+            yield Staged(data.view(operand.dtype.numpy).reshape(operand.shape), data)
+            start += _rounded(operand.size_bytes)
 
     def _memory_of(self, operand: Operand, plan: Plan) -> Memory:
         if operand.buffer.kind == "constant":
@@ -153,9 +191,5 @@ class SlotMemory:
 
 
 def _rounded(size_bytes: int) -> int:
-    """Let every input start where its elements are aligned."""
+    """Let every array start where its elements are aligned."""
     return -(-size_bytes // 64) * 64
-
-
-def _staging_bytes(plan: Plan) -> int:
-    return sum(_rounded(operand.size_bytes) for operand in plan.inputs)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...runtime.strides import row_major
 from .c_types import ELEMENT_WORDS
 from .chain_launch import line_groups
 from .kernel_source import KernelSource
 from .operand import Operand
 from .plan import LaunchArgument
-from .walk import index_code, plan_walk, row_major
+from .walk import index_code, plan_walk
 
 if TYPE_CHECKING:
     from .plan_builder import PlanBuilder

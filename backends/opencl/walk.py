@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import GraphError
+from ...runtime.strides import row_major
 
-__all__ = ["IndexCode", "Walk", "broadcast_strides", "index_code", "plan_walk", "row_major"]
+__all__ = ["IndexCode", "Walk", "broadcast_strides", "index_code", "plan_walk"]
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,6 @@ class IndexCode:
     lines: tuple[str, ...]
     expressions: tuple[str, ...]
     parameters: tuple[tuple[str, int], ...]
-
-
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Give the strides of a dense tensor, in elements."""
-    strides, reach = [0] * len(shape), 1
-    for axis in reversed(range(len(shape))):
-        strides[axis] = reach
-        reach *= shape[axis]
-    return tuple(strides)
 
 
 def broadcast_strides(given: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:

@@ -67,7 +67,7 @@ def test_the_list_names_only_cases_that_exist() -> None:
     ("device", "count"),
     [
         ("REFERENCE", 1817),
-        ("CPU", 1210),
+        ("CPU", 1211),
         ("ONNXRUNTIME", 1727),
         ("OPENCL", 1126),
         ("HETERO:REFERENCE,ONNXRUNTIME", 1817),

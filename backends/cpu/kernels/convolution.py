@@ -3,6 +3,10 @@
 Theory of operation. All convolutions run with their channels innermost in memory where oneDNN is
 fast so: then neighbours agree on the layout, and a network is reordered where it begins and ends.
 What oneDNN has only in blocks of channels runs in the layout of its own choice.
+
+Some of its kernels are written for two axes only, or for strides of one. So a depthwise convolution
+of one axis is seen as one of two, and where a transposed one would run uncompiled, zeros are put
+between the elements of its input instead: that is what its strides mean.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node, Value
+from ....runtime.window_node import Window, transposed_window, window_of
 from ..onednn import ARG, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
@@ -28,7 +33,7 @@ from .convolution_choice import (
 from .epilogue import Epilogue
 from .pooling import channels_last
 from .registry import kernel
-from .windows import Window, auto_pad_of, dims_array, find_bad_window, window_of
+from .windows import dims_array, find_bad_window
 
 __all__ = ["lower_conv", "lower_conv_transpose"]
 
@@ -86,8 +91,14 @@ def lower_conv(node: Node, builder: PlanBuilder) -> None:
     )
     if _is_trivial(node, convolution, builder):
         return
-    epilogue = Epilogue(node, builder)
-    pd = _choose(builder, convolution, _bias_desc(node, builder), epilogue.attributes)
+    epilogue, bias = Epilogue(node, builder), _bias_desc(node, builder)
+    pd = None
+    if len(shape) == 3 and convolution.shape.is_depthwise:
+        seen = Epilogue(node, builder, lambda dims: (*dims[:2], 1, *dims[2:]))
+        pd = _choose(builder, _with_height(convolution), bias, seen.attributes)
+        epilogue, pd = (epilogue, None) if pd.desc("dst").strides is None else (seen, pd)
+    if pd is None:
+        pd = _choose(builder, convolution, bias, epilogue.attributes)
     packed = builder.reordered(weights, pd.desc("weights"))
     _emit(node, builder, pd, builder.reordered(source, pd.desc("src")), packed, epilogue)
 
@@ -100,7 +111,7 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     shape, result_shape = builder.shape(source), builder.shape(result)
     weight_shape = builder.shape(weights)
     groups = int(node.attributes.get("group", 1))
-    window = _transposed_window(node, weight_shape[2:], shape[2:], result_shape[2:])
+    window = _longer_window(transposed_window(node, weight_shape[2:], shape[2:], result_shape[2:]))
     seen = _transposed((*weight_shape[:2], *window.kernel), groups, DType.FLOAT32)
     convolution = _Convolution(
         "deconvolution_forward",
@@ -114,7 +125,14 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     if _is_trivial(node, convolution, builder):
         return
     epilogue = Epilogue(node, builder)
-    pd = _choose(builder, convolution, _bias_desc(node, builder), epilogue.attributes)
+    bias = _bias_desc(node, builder)
+    pd = _choose(builder, convolution, bias, epilogue.attributes)
+    spread = _spread(convolution)
+    if _is_uncompiled(pd) and spread is not None:
+        other = _choose(builder, spread, bias, epilogue.attributes)
+        if not _is_uncompiled(other):
+            pd, window = other, spread.window
+            seen = _transposed((*weight_shape[:2], *window.kernel), groups, DType.FLOAT32)
     wanted, size = pd.desc("weights"), window.kernel
     if weights.constant is not None:
         array = _longer_constant(builder, weights.constant, size)
@@ -123,7 +141,11 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
         operand = _longer(builder, builder.plain(weights), size)
         packed = builder.temporary(Layout.of(wanted))
         builder.move(operand.viewed(seen), packed)
-    _emit(node, builder, pd, builder.reordered(source, pd.desc("src")), packed, epilogue)
+    if pd.desc("src").dims == shape:
+        read = builder.reordered(source, pd.desc("src"))
+    else:
+        read = _with_zeros_between(builder.operand(source), builder, convolution, pd.desc("src"))
+    _emit(node, builder, pd, read, packed, epilogue)
 
 
 def _longer_constant(builder: PlanBuilder, array: Array, size: Sequence[int]) -> Array:
@@ -159,34 +181,69 @@ def _transposed(shape: Sequence[int], groups: int, dtype: DType) -> Layout:
     return Layout.plain((groups, made, read // groups, *size), dtype, (outer, across, inner, *rest))
 
 
-def _transposed_window(
-    node: Node, size: Sequence[int], lengths: Sequence[int], made: Sequence[int]
-) -> Window:
-    """Read a transposed window; its end is padded so that the result has the length it has.
+def _longer_window(window: Window) -> Window:
+    """Give a transposed window ends that oneDNN takes: none is as negative as a stride is long.
 
-    A result that goes on where no window writes has a negative end. As oneDNN takes only one that
-    is shorter than a stride, the window gets longer, by elements whose weights are zeros.
+    So it gets longer where it has to, by elements whose weights are zeros.
     """
-    plain = window_of(node, size, size)
-    extra = node.attributes.get("output_padding") or [0] * len(size)
-    is_same = auto_pad_of(node).startswith("SAME")
-    is_centred = is_same or (
-        node.attributes.get("output_shape") and not node.attributes.get("pads")
-    )
-    longer, begins, ends = list(size), [], []
-    for axis, (length, stride) in enumerate(zip(lengths, plain.strides, strict=True)):
-        full = stride * (length - 1) + plain.reach(axis)
-        begin = plain.pads_begin[axis]
-        if is_centred:
-            total = max(0, full + extra[axis] - made[axis])
-            begin = total // 2 if auto_pad_of(node) == "SAME_UPPER" else total - total // 2
-        end = full - begin - made[axis]
-        while end <= -stride:
-            end += plain.dilations[axis]
+    longer, ends = list(window.kernel), list(window.pads_end)
+    for axis, stride in enumerate(window.strides):
+        while ends[axis] <= -stride:
+            ends[axis] += window.dilations[axis]
             longer[axis] += 1
-        begins.append(begin)
-        ends.append(end)
-    return Window(tuple(longer), plain.strides, plain.dilations, tuple(begins), tuple(ends))
+    return replace(window, kernel=tuple(longer), pads_end=tuple(ends))
+
+
+def _spread(convolution: _Convolution) -> _Convolution | None:
+    """See a transposed convolution as one without strides, of an input with zeros in between."""
+    window, (images, channels, *lengths) = convolution.window, convolution.source
+    if all(stride == 1 for stride in window.strides) or 0 in lengths:
+        return None
+    spread = [(n - 1) * stride + 1 for n, stride in zip(lengths, window.strides, strict=True)]
+    window = _longer_window(replace(window, strides=(1,) * len(lengths)))
+    weights = (*convolution.weights[: -len(lengths)], *window.kernel)
+    source = (images, channels, *spread)
+    return replace(convolution, source=source, weights=weights, window=window)
+
+
+def _with_zeros_between(
+    source: Operand, builder: PlanBuilder, convolution: _Convolution, desc: Desc
+) -> Operand:
+    """Emit an input that ``_spread`` has spread, in a layout."""
+    layout = channels_last(desc.dims, convolution.held)
+    assert layout.strides is not None
+    made = builder.temporary(layout)
+    builder.native("fill", (made,), (layout.dtype.item_bytes, layout.count, 0))
+    steps = (1, 1, *convolution.window.strides)
+    strides = [a * b for a, b in zip(layout.strides, steps, strict=True)]
+    builder.move(source, made.viewed(Layout.plain(source.shape, layout.dtype, strides)))
+    if layout.desc(builder.engine) == desc:
+        return made.viewed(Layout.of(desc))
+    moved = builder.temporary(Layout.of(desc))
+    builder.move(made, moved)
+    return moved
+
+
+def _with_height(convolution: _Convolution) -> _Convolution:
+    """See a convolution over one axis as one over two, of which the first has length 1."""
+    window = convolution.window
+    plane = Window(
+        (1, *window.kernel),
+        (1, *window.strides),
+        (1, *window.dilations),
+        (0, *window.pads_begin),
+        (0, *window.pads_end),
+    )
+    source, result = (
+        (*shape[:2], 1, *shape[2:]) for shape in (convolution.source, convolution.result)
+    )
+    weights = (*convolution.weights[:-1], 1, convolution.weights[-1])
+    return replace(convolution, source=source, weights=weights, result=result, window=plane)
+
+
+def _is_uncompiled(pd: PrimitiveDesc) -> bool:
+    """True for a loop over indices, which a transposed convolution may hand its work to."""
+    return "ref:" in pd.implementation
 
 
 def _given(node: Node, index: int) -> Value:
@@ -299,4 +356,5 @@ def _emit(
     if bias is not None:
         reads[ARG.BIAS] = builder.reordered(bias, pd.desc("weights", 1))
     reads.update(epilogue.arguments(pd))
-    builder.primitive(pd, reads, {ARG.DST: epilogue.result(node.outputs[0], pd)})
+    made = epilogue.result(node.outputs[0], pd)
+    builder.primitive(pd, reads, {ARG.DST: made.viewed(Layout.of(pd.desc("dst")))})

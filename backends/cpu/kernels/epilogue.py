@@ -13,6 +13,7 @@ from ..onednn import ARG, Attributes, Desc, PrimitiveDesc
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
 from ..post_ops import PostOp, parse_post_ops
+from ..strides import reshaped_strides
 from .movement import broadcast
 
 __all__ = ["Epilogue", "repeated"]
@@ -75,11 +76,10 @@ class Epilogue:
 
     def result(self, value: Value, pd: PrimitiveDesc) -> Operand:
         """Make the place of the result in the layout that the primitive has chosen."""
-        desc = pd.desc("dst")
-        layout = Layout.of(desc, _shape_if_plain(self._builder.shape(value), desc))
+        layout = _layout_of(pd.desc("dst"), self._builder.shape(value))
         if self._residual is None:
             return self._builder.result(value, layout)
-        residual = self._builder.reordered(self._residual, desc)
+        residual = self._builder.reordered(self._residual, layout.desc(self._builder.engine))
         made = self._builder.result(value, layout, over=residual)
         if made.buffer is not residual.buffer:
             self._builder.move(residual, made.viewed(residual.layout))
@@ -131,5 +131,9 @@ def repeated(value: Value, shape: Sequence[int], builder: PlanBuilder) -> Operan
     return made
 
 
-def _shape_if_plain(shape: tuple[int, ...], desc: Desc) -> tuple[int, ...] | None:
-    return None if shape == desc.dims else shape
+def _layout_of(desc: Desc, shape: tuple[int, ...]) -> Layout:
+    """See the primitive's result in the shape of its value."""
+    strides = desc.strides if desc.dims != shape else None
+    if strides is None:
+        return Layout.of(desc)
+    return Layout.plain(shape, desc.dtype, reshaped_strides(desc.dims, strides, shape))

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import Node, Value
+from ....runtime.node_parameters import integers_of
+from ....runtime.space_depth_node import block_transpose
 from ..onednn import ARG, Attributes, OneDnnError
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
-from .constants import integers_of
 from .registry import kernel
 from .views import permuted, sliced
 
@@ -136,18 +137,7 @@ def lower_depth_to_space(node: Node, builder: PlanBuilder) -> None:
     assert source is not None
     (result,) = node.outputs
     operand = builder.plain(source, builder.operand(source).dtype)
-    batch, channels, height, width = operand.shape
-    block = int(node.attributes["blocksize"])
-    mode = node.attributes.get("mode", "DCR")
-    if node.op_type == "SpaceToDepth":
-        dims = (batch, channels, height // block, block, width // block, block)
-        order = (0, 3, 5, 1, 2, 4)
-    elif mode in ("CRD", b"CRD"):
-        dims = (batch, channels // block**2, block, block, height, width)
-        order = (0, 1, 4, 2, 5, 3)
-    else:
-        dims = (batch, block, block, channels // block**2, height, width)
-        order = (0, 3, 4, 1, 5, 2)
+    dims, order = block_transpose(node, operand.shape)
     moved = permuted(operand.viewed(Layout.plain(dims, operand.dtype)), order, builder)
     made = builder.result(result, Layout.plain(builder.shape(result), operand.dtype))
     builder.copy(moved, made.viewed(Layout.plain(moved.shape, operand.dtype)))

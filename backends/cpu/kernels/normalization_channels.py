@@ -6,7 +6,12 @@ import math
 from collections.abc import Sequence
 from ctypes import c_float, c_int, c_int64, c_uint
 
-from ....runtime.graph import DType, Node, TensorType, Value
+from ....runtime.graph import DType, Node, Value
+from ....runtime.normalization_node import (
+    find_low_rank,
+    find_other_batch_normalization,
+    find_other_parameters,
+)
 from ..onednn import ARG, BINARY_ALGORITHMS, FORWARD_INFERENCE, Attributes
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
@@ -26,44 +31,24 @@ _MAX_RANK = 5
 """oneDNN normalises images and volumes; more spatial axes are seen as one."""
 
 
-def _find_other_type(node: Node) -> str | None:
-    for value in node.inputs[1:]:
-        known = None if value is None else value.type
-        if isinstance(known, TensorType) and known.dtype not in FLOATS:
-            return f"CPU has {node.op} with float32 parameters, not with {known.dtype.label}"
-    return None
-
-
-def _find_low_rank(node: Node, least: int) -> str | None:
-    """Refuse inputs that have no channels, whose rank is a matter of the graph."""
-    known = None if node.inputs[0] is None else node.inputs[0].type
-    if not isinstance(known, TensorType) or known.shape is None:
-        return f"CPU needs to know the rank of {node.op}'s input"
-    if len(known.shape) < least:
-        return f"CPU has {node.op} from rank {least} on, not for rank {len(known.shape)}"
-    return None
+def _refuses_channels(node: Node) -> str | None:
+    return find_low_rank(node) or find_other_parameters(node, FLOATS)
 
 
 def _refuses_batch_normalization(node: Node) -> str | None:
-    if node.attributes.get("training_mode", 0):
-        return "CPU has BatchNormalization for inference only"
-    if any(value.uses or value.is_graph_output for value in node.outputs[1:]):
-        return "CPU has BatchNormalization with one output"
-    if not node.attributes.get("spatial", 1):
-        return "CPU has BatchNormalization over channels only"
-    return _find_low_rank(node, 2) or _find_other_type(node)
+    return find_other_batch_normalization(node) or _refuses_channels(node)
 
 
 def _refuses_groups(node: Node) -> str | None:
     if node.outputs[0].type is None:  # onnx infers no type for GroupNormalization
         return f"the shape of {node.op}'s result is not known"
-    return _find_low_rank(node, 2) or _find_other_type(node)
+    return _refuses_channels(node)
 
 
 def _refuses_lrn(node: Node) -> str | None:
     if int(node.attributes["size"]) % 2 == 0:
         return "CPU has LRN over an odd number of channels"
-    return _find_low_rank(node, 2)
+    return find_low_rank(node)
 
 
 @kernel("BatchNormalization", refuses=_refuses_batch_normalization)

@@ -8,6 +8,7 @@ from ctypes import c_float, c_int, c_uint
 from dataclasses import dataclass
 
 from ....runtime.graph import DType, Node, Value
+from ....runtime.normalization_node import find_other_precision
 from ..native import double_bits
 from ..onednn import ARG, ELTWISE, FORWARD_INFERENCE, Attributes
 from ..operand import Layout, Operand
@@ -19,7 +20,6 @@ from .registry import kernel
 
 _FORWARD_TRAINING = 64
 _USE_SCALE, _USE_SHIFT = 2, 4
-_FLOAT32 = DType.FLOAT32.value
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,8 @@ class _Rows:
         return cls(source, math.prod(outer), math.prod(inner), inner, outer)
 
 
-def _refuse(node: Node) -> str | None:
-    if int(node.attributes.get("stash_type", _FLOAT32)) != _FLOAT32:
-        return f"CPU computes {node.op} in float32 only (stash_type 1)"
-    return None
-
-
-@kernel("LayerNormalization", refuses=_refuse)
-@kernel("LayerNormalization", domain=CPU_DOMAIN, refuses=_refuse)
+@kernel("LayerNormalization", refuses=find_other_precision)
+@kernel("LayerNormalization", domain=CPU_DOMAIN, refuses=find_other_precision)
 def lower_layer_normalization(node: Node, builder: PlanBuilder) -> None:
     """Lower with oneDNN, in place where it may; statistics are float32 whatever the data is."""
     rows = _Rows.of(node, builder)
@@ -109,8 +103,8 @@ def _invert(builder: PlanBuilder, variance: Operand, epsilon: float) -> None:
     builder.primitive(pd, {ARG.SRC: variance}, {ARG.DST: variance})
 
 
-@kernel("RMSNormalization", refuses=_refuse)
-@kernel("RMSNormalization", domain=CPU_DOMAIN, refuses=_refuse)
+@kernel("RMSNormalization", refuses=find_other_precision)
+@kernel("RMSNormalization", domain=CPU_DOMAIN, refuses=find_other_precision)
 def lower_rms_normalization(node: Node, builder: PlanBuilder) -> None:
     """Lower to a native kernel, in place where it may; oneDNN has none."""
     rows = _Rows.of(node, builder)

@@ -3,57 +3,52 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ....runtime.graph import DType, Node, Value
-from ..onednn import row_major
+from ....runtime.pad_node import (
+    AxisPad,
+    find_unknown_mode,
+    is_filling,
+    kept_lengths,
+    pads_of,
+    repeated_indices,
+)
+from ....runtime.strides import row_major
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
-from .constants import integers_of
 from .registry import kernel
 from .shapes import word_of
 from .views import sliced
 
 Array = np.ndarray[Any, Any]
 
-_PadOfAxis = tuple[int, int]
 
-
-def _refuses(node: Node) -> str | None:
-    mode = _mode(node)
-    if mode not in ("constant", *_PLACES):
-        return f"CPU has Pad with mode in {['constant', *_PLACES]}, not {mode!r}"
-    return None
-
-
-@kernel("Pad", dtypes=None, refuses=_refuses, constant_inputs=(1, 2, 3))
+@kernel("Pad", dtypes=None, refuses=find_unknown_mode, constant_inputs=(1, 2, 3))
 def lower_pad(node: Node, builder: PlanBuilder) -> None:
     """Lower padding; a negative pad takes elements away."""
     source = node.inputs[0]
     assert source is not None
     (result,) = node.outputs
     shape, wanted = builder.shape(source), builder.shape(result)
-    pads = _pads(node, len(shape))
+    pads = pads_of(node, len(shape))
     if 0 in wanted:
         builder.result(result, Layout.plain(wanted, builder.held_dtype(result)))
-    elif _mode(node) == "constant":
+    elif is_filling(node):
         _fill_around(node, source, result, pads, builder)
     else:
         _repeat_around(node, source, result, pads, builder)
 
 
 def _fill_around(
-    node: Node, source: Value, result: Value, pads: Sequence[_PadOfAxis], builder: PlanBuilder
+    node: Node, source: Value, result: Value, pads: Sequence[AxisPad], builder: PlanBuilder
 ) -> None:
     """Fill what no element of the input reaches, then copy the input to its place."""
     shape, wanted = builder.shape(source), builder.shape(result)
-    kept = [
-        max(0, length + min(0, before) + min(0, after))
-        for length, (before, after) in zip(shape, pads, strict=True)
-    ]
+    kept = kept_lengths(shape, pads)
     begin = [max(0, -before) for before, _ in pads]
     if kept == list(wanted):
         builder.define(result, sliced(source, builder, begin, kept))
@@ -102,16 +97,14 @@ def _box(operand: Operand, first: Sequence[int], lengths: Sequence[int]) -> Oper
 
 
 def _repeat_around(
-    node: Node, source: Value, result: Value, pads: Sequence[_PadOfAxis], builder: PlanBuilder
+    node: Node, source: Value, result: Value, pads: Sequence[AxisPad], builder: PlanBuilder
 ) -> None:
     """Take elements by index, axis by axis."""
     operand = builder.plain(source, builder.operand(source).dtype)
     changed = [axis for axis, pad in enumerate(pads) if pad != (0, 0)]
     for number, axis in enumerate(changed):
         shape = operand.shape
-        before, after = pads[axis]
-        places = np.arange(-before, shape[axis] + after)
-        indices = _PLACES[_mode(node)](places, shape[axis]).astype(np.int32)
+        indices = repeated_indices(node, shape[axis], pads[axis])
         lengths = [*shape[:axis], len(indices), *shape[axis + 1 :]]
         layout = Layout.plain(lengths, operand.dtype)
         is_last = number == len(changed) - 1
@@ -128,38 +121,9 @@ def _repeat_around(
         builder.define(result, operand)
 
 
-def _reflect(places: Array, length: int) -> Array:
-    period = max(1, 2 * (length - 1))
-    turned = places % period
-    return np.minimum(turned, period - turned) if length > 1 else np.zeros_like(places)
-
-
-_PLACES: Mapping[str, Callable[[Array, int], Array]] = {
-    "edge": lambda places, length: np.clip(places, 0, length - 1),
-    "reflect": _reflect,
-    "wrap": lambda places, length: places % length,
-}
-
-
-def _pads(node: Node, rank: int) -> list[_PadOfAxis]:
-    """Give (before, after) for every axis."""
-    given = integers_of(node, 1) or []
-    axes = integers_of(node, 3)
-    axes = list(range(rank)) if axes is None else [axis % rank for axis in axes]
-    found = [(0, 0)] * rank
-    for index, axis in enumerate(axes):
-        found[axis] = given[index], given[len(axes) + index]
-    return found
-
-
 def _value(node: Node, dtype: DType) -> Array:
     """Give what constant padding fills with; one element."""
     value = node.inputs[2] if len(node.inputs) > 2 else None
     if value is None or value.constant is None or not value.constant.size:
         return np.zeros(1, dtype.numpy)
     return value.constant.reshape(-1)[:1]
-
-
-def _mode(node: Node) -> str:
-    mode = node.attributes.get("mode", "constant")
-    return mode.decode() if isinstance(mode, bytes) else str(mode)

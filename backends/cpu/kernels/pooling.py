@@ -1,24 +1,31 @@
-"""Pools: maxima, averages and p-norms of windows, and of all that a channel has."""
+"""Pools: maxima, averages and p-norms of windows, and of all that a channel has.
+
+Theory of operation. oneDNN computes a pool where it has compiled code for the layout at hand. Where
+it only loops over indices, the native kernel takes its place, in row-major order or with channels
+innermost, whichever the input has: no pool changes the layout of a network.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from ctypes import c_float, c_int
+from ctypes import c_int
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ....runtime.graph import DType, Node, Value
-from ..elementwise_chain import chain_axes
-from ..onednn import ARG, ELTWISE, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
+from ....runtime.window_node import Window, window_of
+from ..elementwise_chain import chain_axes, chain_parameters
+from ..onednn import ARG, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
-from ..post_ops import UNARY, PostOp
+from ..post_ops import PostOp
 from .chains import result_dtype
 from .reductions import reduction_parameters
 from .registry import FLOATS, kernel
-from .shapes import word_of
-from .windows import MAX_SPATIAL_RANK, Window, dims_array, find_bad_window, window_of
+from .windows import MAX_SPATIAL_RANK, dims_array, find_bad_window
 
 __all__ = ["lower_average_pool", "lower_lp_pool", "lower_max_pool"]
 
@@ -26,9 +33,11 @@ _MAX = 0x1FF
 _AVERAGE_WITH_PADDING = 0x2FF
 _AVERAGE = 0x3FF
 
-_REDUCE_MAX = 2
-"""Numbered as in native_reductions.c."""
+_REDUCE_SUM, _REDUCE_MEAN, _REDUCE_MAX = 0, 1, 2
+_REDUCE_NORMS = {1: 5, 2: 6}
+"""Numbered as in native_reductions.c; norms by their power."""
 
+Array = np.ndarray[Any, Any]
 PostOps = Sequence[tuple[PostOp, Desc | None]]
 
 
@@ -54,22 +63,13 @@ def _refuses_pool(node: Node) -> str | None:
 @kernel("MaxPool", dtypes=FLOATS | {DType.INT8, DType.UINT8}, refuses=_refuses_max_pool)
 def lower_max_pool(node: Node, builder: PlanBuilder) -> None:
     """Lower a maximum of each window, in the layout that the input has."""
-    source, result = _ends(node)
-    if 0 in builder.shape(source)[2:]:
-        _fill_with_lowest(result, builder)
-        return
     window = _window(node, builder)
-    _lower(node, builder, _MAX, window)
-
-
-def _fill_with_lowest(result: Value, builder: PlanBuilder) -> None:
-    """Write the maximum of nothing: all windows lie in the padding."""
-    made = builder.result(result, Layout.plain(builder.shape(result), builder.dtype(result)))
-    dtype = made.dtype.numpy
-    lowest = -math.inf if made.dtype is DType.FLOAT32 else np.iinfo(dtype).min
-    if made.layout.count:
-        word = word_of(np.array(lowest, dtype))
-        builder.native("fill", (made,), (made.dtype.item_bytes, made.layout.count, word))
+    operand = builder.operand(_ends(node)[0])
+    pd = _compiled(node, builder, _MAX, operand, window)
+    if pd is None:
+        _slide(node, builder, _slidable(_ends(node)[0], builder), window)
+    else:
+        _emit(node, builder, pd, operand)
 
 
 @kernel("AveragePool", refuses=_refuses_pool)
@@ -77,57 +77,80 @@ def lower_average_pool(node: Node, builder: PlanBuilder) -> None:
     """Lower an average of each window; oneDNN's own way to count where ONNX counts the same."""
     window = _window(node, builder)
     source, result = _ends(node)
-    lengths, counts = builder.shape(source)[2:], builder.shape(result)[2:]
-    given = window_of(node, window.kernel, lengths)
-    if not node.attributes.get("count_include_pad", 0):
-        _lower(node, builder, _AVERAGE, window)
-        return
-    if all(a <= b for a, b in zip(window.pads_end, given.pads_end, strict=True)):
-        _lower(node, builder, _AVERAGE_WITH_PADDING, window)
-        return
-    # What a window of ceil_mode reads beyond the padding does not count.
-    share = _counted_share(given, lengths, counts).reshape(1, 1, *counts)
-    factor = builder.constant_operand(share)
-    post_ops = [(PostOp.binary("mul", 0), factor.layout.desc(builder.engine))]
-    _lower(node, builder, _AVERAGE_WITH_PADDING, window, post_ops, {ARG.post_op(0): factor})
+    lengths, places = builder.shape(source)[2:], builder.shape(result)[2:]
+    counted = window_of(node, window.kernel, lengths)
+    counts_padding = bool(node.attributes.get("count_include_pad", 0))
+    if not counts_padding:
+        nothing = (0,) * len(lengths)
+        counted = replace(counted, pads_begin=nothing, pads_end=nothing)
+    operand, pd = builder.operand(source), None
+    # What a window of ceil_mode reads beyond the padding does not count, but for oneDNN.
+    ends = zip(window.pads_end, counted.pads_end, strict=True)
+    if not counts_padding or all(read <= given for read, given in ends):
+        algorithm = _AVERAGE_WITH_PADDING if counts_padding else _AVERAGE
+        pd = _compiled(node, builder, algorithm, operand, window)
+    if pd is None:
+        counts = _counts(window, counted, lengths, places)
+        _slide(node, builder, _slidable(source, builder), window, counts)
+    else:
+        _emit(node, builder, pd, operand)
 
 
 @kernel("GlobalAveragePool")
 def lower_global_average_pool(node: Node, builder: PlanBuilder) -> None:
-    """Lower an average over all spatial axes."""
-    _lower_global(node, builder, (), math.nan)
+    """Lower an average over all spatial axes; natively where oneDNN has no compiled code for it."""
+    source, result = _ends(node)
+    operand, shape = builder.operand(source), builder.shape(result)
+    ones, zeros = (1,) * (len(shape) - 2), (0,) * (len(shape) - 2)
+    window = Window(operand.shape[2:], ones, ones, zeros, zeros)
+    pd = _compiled(node, builder, _AVERAGE, operand, window)
+    if pd is None:
+        _reduce(node, builder, _walkable(source, builder), _REDUCE_MEAN)
+        return
+    desc = pd.desc("dst")
+    layout = Layout.of(desc)
+    if desc.size_bytes == math.prod(shape) * desc.dtype.item_bytes:
+        # One element for each channel is row-major in every layout without padding.
+        made = builder.result(result, Layout.plain(shape, desc.dtype))
+        builder.primitive(pd, {ARG.SRC: operand}, {ARG.DST: made.viewed(layout)})
+        return
+    made = builder.result(result, layout)
+    builder.primitive(pd, {ARG.SRC: operand}, {ARG.DST: made})
 
 
 @kernel("GlobalMaxPool")
 def lower_global_max_pool(node: Node, builder: PlanBuilder) -> None:
     """Lower the maximum of each channel natively; oneDNN's pool has no infinities and no NaN."""
-    source, result = _ends(node)
-    operand = builder.operand(source)
-    if chain_axes([operand.layout]) is None:
-        operand = builder.plain(source, operand.dtype)
-    layout = Layout.plain(builder.shape(result), result_dtype(builder, result))
-    made = builder.result(result, layout)
-    if layout.count:
-        parameters = reduction_parameters(_REDUCE_MAX, operand.layout, layout)
-        builder.native("reduce", (operand, made), parameters)
+    _reduce(node, builder, _walkable(_ends(node)[0], builder), _REDUCE_MAX)
 
 
 @kernel("LpPool", refuses=_refuses_pool)
 def lower_lp_pool(node: Node, builder: PlanBuilder) -> None:
     """Lower p-norms: powers, their average with padding, and the root of that as a post-op."""
-    window = _window(node, builder)
-    power = int(node.attributes.get("p", 2))
-    root = _root(power, math.prod(window.kernel))
-    _lower(node, builder, _AVERAGE_WITH_PADDING, window, root, source=_powers(node, builder, power))
+    window, power = _window(node, builder), int(node.attributes.get("p", 2))
+    operand = _powers(_slidable(_ends(node)[0], builder), builder, power)
+    root = [(_root(power, math.prod(window.kernel)), None)]
+    pd = _compiled(node, builder, _AVERAGE_WITH_PADDING, operand, window, root)
+    if pd is not None:
+        _emit(node, builder, pd, operand)
+        return
+    places = builder.shape(node.outputs[0])[2:]
+    made = _slide(
+        node, builder, operand, window, np.ones(MAX_SPATIAL_RANK + sum(places), np.float32)
+    )
+    _chain(builder, made, made, [_root(power)])
 
 
 @kernel("GlobalLpPool")
 def lower_global_lp_pool(node: Node, builder: PlanBuilder) -> None:
     """Lower the p-norm of each channel."""
     power = int(node.attributes.get("p", 2))
-    count = math.prod(builder.shape(_ends(node)[0])[2:])
-    source = _powers(node, builder, power)
-    _lower_global(node, builder, _root(power, count), 0.0, source)
+    operand = _walkable(_ends(node)[0], builder)
+    if power in _REDUCE_NORMS:
+        _reduce(node, builder, operand, _REDUCE_NORMS[power])
+        return
+    made = _reduce(node, builder, _powers(operand, builder, power), _REDUCE_SUM)
+    _chain(builder, made, made, [_root(power)])
 
 
 def _ends(node: Node) -> tuple[Value, Value]:
@@ -142,151 +165,134 @@ def _window(node: Node, builder: PlanBuilder) -> Window:
     return window_of(node, node.attributes["kernel_shape"], lengths).fitted(lengths, counts)
 
 
-def _counted_share(
-    given: Window, lengths: Sequence[int], counts: Sequence[int]
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Give 1 / the part of each window that lies in the input and its padding."""
-    share = np.ones((), np.float64)
-    for axis, (length, count) in enumerate(zip(lengths, counts, strict=True)):
-        low, high = -given.pads_begin[axis], length + given.pads_end[axis]
-        seen = [
-            sum(low <= position < high for position in given.positions(axis, place))
-            for place in range(count)
-        ]
-        share = np.multiply.outer(share, given.kernel[axis] / np.array(seen, np.float64))
-    return share.astype(np.float32)
+def _counts(
+    window: Window, counted: Window, lengths: Sequence[int], places: Sequence[int]
+) -> Array:
+    """Count what each window sees of each axis and of the pads of ``counted``, axis after axis."""
+    found = []
+    for axis, (length, count) in enumerate(zip(lengths, places, strict=True)):
+        low, high = -counted.pads_begin[axis], length + counted.pads_end[axis]
+        first = np.arange(count) * window.strides[axis] - window.pads_begin[axis]
+        steps = [tap * window.dilations[axis] for tap in range(window.kernel[axis])]
+        found.append(sum(((first + step >= low) & (first + step < high)) * 1 for step in steps))
+    ones = [np.ones(1)] * (MAX_SPATIAL_RANK - len(lengths))
+    return np.concatenate([*ones, *found]).astype(np.float32)
 
 
-def _root(power: int, count: int) -> PostOps:
+def _root(power: int, count: int = 1) -> PostOp:
     """Turn the average of ``count`` powers into their sum's root."""
-    return [(PostOp.unary("pow", max(1, count) ** (1.0 / power), 1.0 / power), None)]
+    return PostOp.unary("pow", max(1, count) ** (1.0 / power), 1.0 / power)
 
 
-def _powers(node: Node, builder: PlanBuilder, power: int) -> Operand:
-    """Emit abs(x) ** p; each step alone, as oneDNN compiles no chain of them."""
-    source, _ = _ends(node)
-    operand = builder.operand(source)
-    if len(operand.shape) > MAX_SPATIAL_RANK + 2:  # ref:any reads wild from six axes on
-        operand = _with_one_axis(builder, operand)
-    if not operand.layout.count:
-        return operand
+def _powers(operand: Operand, builder: PlanBuilder, power: int) -> Operand:
+    """Emit abs(x) ** p."""
     made = builder.temporary(operand.layout)
-    desc = operand.layout.desc(builder.engine)
-    for post_op in _power_steps(power):
-        pd = builder.engine.primitive_desc(
-            "eltwise_forward",
-            builder.engine,
-            c_int(FORWARD_INFERENCE),
-            c_int(ELTWISE[UNARY[post_op.name][0]]),
-            desc,
-            desc,
-            c_float(post_op.alpha),
-            c_float(post_op.beta),
-            Attributes(builder.engine),
-        )
-        builder.primitive(pd, {ARG.SRC: operand}, {ARG.DST: made})
-        operand = made
+    steps = [PostOp.unary("abs"), PostOp.unary("pow", 1.0, float(power))]
+    _chain(builder, operand, made, [PostOp.unary("square")] if power == 2 else steps[:power])
     return made
 
 
-def _power_steps(power: int) -> list[PostOp]:
-    if power == 2:
-        return [PostOp.unary("square")]
-    steps = [PostOp.unary("abs")]
-    return steps if power == 1 else [*steps, PostOp.unary("pow", 1.0, float(power))]
+def _chain(builder: PlanBuilder, source: Operand, target: Operand, steps: Sequence[PostOp]) -> None:
+    layouts = [source.layout, target.layout]
+    axes = chain_axes(layouts)
+    assert axes is not None
+    if target.layout.count:
+        words = chain_parameters("float_chain", layouts, axes, steps)
+        builder.native("float_chain", (source, target), words)
 
 
-def _lower(
+def _walkable(value: Value, builder: PlanBuilder) -> Operand:
+    """Give a value as it lies if native kernels can walk it so, else in row-major order."""
+    operand = builder.operand(value)
+    is_walkable = chain_axes([operand.layout]) is not None
+    return operand if is_walkable else builder.plain(value, operand.dtype)
+
+
+def _slidable(value: Value, builder: PlanBuilder) -> Operand:
+    """Give a value with its channels innermost if it lies so, else in row-major order."""
+    operand = builder.operand(value)
+    if operand.layout.is_row_major or _is_channels_last(operand):
+        return operand
+    return builder.plain(value, operand.dtype)
+
+
+def _is_channels_last(operand: Operand) -> bool:
+    return operand.layout.strides == channels_last(operand.shape, operand.dtype).strides
+
+
+def _reduce(node: Node, builder: PlanBuilder, operand: Operand, kind: int) -> Operand:
+    """Emit a reduction of all spatial axes; ``kind`` as native_reductions.c numbers it."""
+    result = node.outputs[0]
+    made = builder.result(
+        result, Layout.plain(builder.shape(result), result_dtype(builder, result))
+    )
+    if made.layout.count:
+        words = reduction_parameters(kind, operand.layout, made.layout)
+        builder.native("reduce", (operand, made), words)
+    return made
+
+
+def _compiled(
     node: Node,
-    builder: PlanBuilder,
-    algorithm: int,
-    window: Window,
-    post_ops: PostOps = (),
-    operands: dict[int, Operand] | None = None,
-    *,
-    source: Operand | None = None,
-) -> None:
-    value, result = _ends(node)
-    shape = builder.shape(result)
-    if 0 in shape:
-        builder.result(result, Layout.plain(shape, builder.held_dtype(result)))
-        return
-    operand = builder.operand(value) if source is None else source
-    pd, operand = _pool(builder, algorithm, operand, shape, window, post_ops)
-    made = builder.result(result, Layout.of(pd.desc("dst")))
-    builder.primitive(pd, {ARG.SRC: operand, **(operands or {})}, {ARG.DST: made})
-
-
-def _lower_global(
-    node: Node,
-    builder: PlanBuilder,
-    post_ops: PostOps,
-    empty: float,
-    source: Operand | None = None,
-) -> None:
-    """Average over all spatial axes, seen as one where oneDNN takes no such number of them."""
-    value, result = _ends(node)
-    shape, lengths = builder.shape(result), builder.shape(value)[2:]
-    if 0 in shape or 0 in lengths:
-        made = builder.result(result, Layout.plain(shape, builder.dtype(result)))
-        if made.layout.count:
-            builder.numpy(lambda target: target.fill(empty), (made,))
-        return
-    operand = builder.operand(value) if source is None else source
-    if not 1 <= len(lengths) <= MAX_SPATIAL_RANK:
-        operand = _with_one_axis(builder, operand)
-    lengths = operand.shape[2:]
-    window = Window(lengths, *_neutral(len(lengths)))
-    seen = (*shape[:2], *(1 for _ in lengths))
-    pd, operand = _pool(builder, _AVERAGE, operand, seen, window, post_ops)
-    desc = pd.desc("dst")
-    layout = Layout.of(desc)
-    if desc.size_bytes == math.prod(shape) * desc.dtype.item_bytes:
-        # One element for each channel is row-major in every layout without padding.
-        made = builder.result(result, Layout.plain(shape, desc.dtype))
-        builder.primitive(pd, {ARG.SRC: operand}, {ARG.DST: made.viewed(layout)})
-        return
-    made = builder.result(result, layout)
-    builder.primitive(pd, {ARG.SRC: operand}, {ARG.DST: made})
-
-
-def _neutral(rank: int) -> Iterable[tuple[int, ...]]:
-    return (1,) * rank, (1,) * rank, (0,) * rank, (0,) * rank
-
-
-def _with_one_axis(builder: PlanBuilder, operand: Operand) -> Operand:
-    shape = (*operand.shape[:2], math.prod(operand.shape[2:]))
-    if not operand.layout.is_row_major:
-        flat = builder.temporary(Layout.plain(operand.shape, operand.dtype))
-        builder.move(operand, flat)
-        operand = flat
-    return operand.viewed(Layout.plain(shape, operand.dtype))
-
-
-def _pool(
     builder: PlanBuilder,
     algorithm: int,
     operand: Operand,
-    shape: Sequence[int],
     window: Window,
-    post_ops: PostOps,
-) -> tuple[PrimitiveDesc, Operand]:
-    """Choose an implementation for the layout at hand, or else for channels last."""
-    attributes = Attributes(builder.engine, post_ops)
-    layout = operand.layout
+    post_ops: PostOps = (),
+) -> PrimitiveDesc | None:
+    """Describe oneDNN's pool of an operand as it lies; None if it has no compiled code for it."""
+    shape = builder.shape(node.outputs[0])
+    if 0 in shape or not operand.layout.count:
+        return None
     try:
-        pd = _describe(builder, algorithm, layout, shape, window, attributes)
+        pd = _describe(builder, algorithm, operand.layout, shape, window, post_ops)
     except OneDnnError:
-        pd = None
-    if pd is not None and not pd.implementation.startswith("ref"):
-        return pd, operand
-    last = channels_last(layout.shape, layout.dtype)
-    better = _describe(builder, algorithm, last, shape, window, attributes)
-    if pd is not None and better.implementation.startswith("ref"):
-        return pd, operand
-    moved = builder.temporary(last)
-    builder.move(operand, moved)
-    return better, moved
+        return None
+    return None if pd.implementation.startswith(("ref", "simple")) else pd
+
+
+def _emit(node: Node, builder: PlanBuilder, pd: PrimitiveDesc, operand: Operand) -> None:
+    made = builder.result(node.outputs[0], Layout.of(pd.desc("dst")))
+    builder.primitive(pd, {ARG.SRC: operand}, {ARG.DST: made})
+
+
+def _slide(
+    node: Node,
+    builder: PlanBuilder,
+    operand: Operand,
+    window: Window,
+    counts: Array | None = None,
+) -> Operand:
+    """Emit the native kernel: an average if there are counts to divide by, else a maximum."""
+    result = node.outputs[0]
+    shape = builder.shape(result)
+    is_last = not operand.layout.is_row_major and _is_channels_last(operand)
+    order = channels_last if is_last else Layout.plain
+    made = builder.result(result, order(shape, operand.dtype))
+    if not made.layout.count:
+        return made
+    outer, inner = (shape[0], shape[1]) if is_last else (shape[0] * shape[1], 1)
+    words = [int(counts is not None), operand.dtype.value, operand.dtype.item_bytes, outer, inner]
+    words += [1, 1, 1, 1, 1, 0] * (MAX_SPATIAL_RANK - len(window.kernel))
+    words += [number for axis in _axes(window, operand.shape, shape) for number in axis]
+    read = (operand,) if counts is None else (operand, builder.constant_operand(counts))
+    builder.native("pool", (*read, made), words)
+    return made
+
+
+def _axes(
+    window: Window, source: Sequence[int], result: Sequence[int]
+) -> Iterable[tuple[int, ...]]:
+    """Give what native_pools.c wants to know of each axis."""
+    return zip(
+        source[2:],
+        result[2:],
+        window.kernel,
+        window.strides,
+        window.dilations,
+        window.pads_begin,
+        strict=True,
+    )
 
 
 def channels_last(shape: Sequence[int], dtype: DType) -> Layout:
@@ -304,7 +310,7 @@ def _describe(
     layout: Layout,
     shape: Sequence[int],
     window: Window,
-    attributes: Attributes,
+    post_ops: PostOps,
 ) -> PrimitiveDesc:
     engine = builder.engine
     return engine.primitive_desc(
@@ -319,5 +325,5 @@ def _describe(
         dims_array([step - 1 for step in window.dilations]),
         dims_array(window.pads_begin),
         dims_array(window.pads_end),
-        attributes,
+        Attributes(engine, post_ops),
     )

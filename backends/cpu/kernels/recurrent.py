@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN as one primitive each: all time steps, and both directions.
+"""LSTM, GRU and RNN as one primitive each: all time steps, and both directions; rare ones by numpy.
 
 oneDNN sees sequences as (time, batch, channels), states as (layer, direction, batch, channels) and
 weights as (layer, direction, input, gate, output). Its results of two directions lie side by side
@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node, Value
+from ....runtime.operators.recurrent_activations import activation_sets
 from ..onednn import ARG, ELTWISE, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
+from .numpy_operators import lower_by_numpy
 from .registry import kernel
 from .shapes import word_of
 from .views import permuted
@@ -37,34 +39,53 @@ _GATES = {"LSTM": (0, 2, 3, 1), "GRU": (0, 1, 2), "RNN": (0,)}
 
 
 def _refuses(node: Node) -> str | None:
-    if _input(node, 4) is not None:
-        return f"CPU has {node.op} for sequences of one length, without sequence_lens"
-    if _input(node, 7) is not None:
-        return f"CPU has {node.op} without peepholes (input P)"
-    for name in ("clip", "input_forget"):
-        if node.attributes.get(name):
-            return f"CPU has {node.op} without {name}"
-    return _find_bad_activation(node)
+    """Ask for activations that there are."""
+    given = node.attributes
+    try:
+        activation_sets(
+            given.get("activations"),
+            given.get("activation_alpha"),
+            given.get("activation_beta"),
+            _PER_DIRECTION[node.op_type],
+        )
+    except ValueError as error:
+        return str(error)
+    return None
 
 
-def _find_bad_activation(node: Node) -> str | None:
+def _is_for_numpy(node: Node, cell: _Cell) -> bool:
+    """True if oneDNN's cells lack something that the node asks for."""
+    lengths = _input(node, 4)
+    if lengths is not None:
+        known = lengths.constant
+        if known is None or known.shape != (cell.batch,) or (known != cell.time).any():
+            return True
+    if _input(node, 7) is not None or node.attributes.get("input_forget"):
+        return True
+    return node.attributes.get("clip") is not None or not _has_own_activations(node)
+
+
+def _has_own_activations(node: Node) -> bool:
+    """True if the activations are those that oneDNN's cell of the operator has."""
     default = _PER_DIRECTION[node.op_type]
-    given = [_text(name) for name in node.attributes.get("activations") or default]
-    wanted = [name.lower() for name in default] * (len(given) // len(default) or 1)
-    if [name.lower() for name in given] == wanted:
-        return None
-    if node.op_type == "RNN" and len(set(given)) == 1 and given[0] in _RNN_ACTIVATIONS:
-        return None
-    return f"CPU has {node.op} with {list(default)} as activations, not with {given}"
+    given = [_text(name).capitalize() for name in node.attributes.get("activations") or default]
+    if given == list(default) * (len(given) // len(default)):
+        return True
+    return node.op_type == "RNN" and len(set(given)) == 1 and given[0] in _RNN_ACTIVATIONS
 
 
 @kernel("LSTM", "GRU", "RNN", refuses=_refuses)
 def lower_recurrent(node: Node, builder: PlanBuilder) -> None:
     """Lower a recurrent layer; results that nobody uses are not written.
 
-    Weights that are no constants are ordered by numpy in each run.
+    Weights that are no constants are ordered by numpy in each run. numpy computes all of a layer
+    that has peepholes, clips, couples its gates or has other activations than oneDNN's cells, or
+    sequences that are not known to be all as long as the input.
     """
     cell = _Cell.of(node, builder)
+    if _is_for_numpy(node, cell):
+        lower_by_numpy(node, builder)
+        return
     wanted = [value for value in node.outputs if value.uses or value.is_graph_output]
     if 0 in (cell.time, cell.batch, cell.hidden):
         _lower_empty(node, cell, wanted, builder)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ....runtime.graph import DType, Node, Value
+from ....runtime.reduction_node import reduced_axes
 from ..elementwise_chain import chain_axes
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
 from .chains import result_dtype
-from .constants import integers_of
 from .numpy_operators import lower_by_numpy
 from .registry import FLOATS, INTEGERS, kernel
 
@@ -39,7 +39,7 @@ def lower_reduction(node: Node, builder: PlanBuilder) -> None:
         lower_by_numpy(node, builder)
         return
     shape = builder.shape(source)
-    axes = _axes_of(node, len(shape))
+    axes = reduced_axes(node, len(shape))
     operand = _walkable(builder, source)
     kept = tuple(1 if axis in axes else length for axis, length in enumerate(shape))
     layout = Layout.plain(kept, result_dtype(builder, result))
@@ -84,14 +84,6 @@ def _walkable(builder: PlanBuilder, value: Value) -> Operand:
     if chain_axes([operand.layout]) is None:
         return builder.plain(value, operand.dtype)
     return operand
-
-
-def _axes_of(node: Node, rank: int) -> frozenset[int]:
-    """Read the axes from the attribute or the input; none are all, or nothing is reduced."""
-    axes = node.attributes.get("axes") or integers_of(node, 1)
-    if axes:
-        return frozenset(int(axis) % rank for axis in axes)
-    return frozenset() if node.attributes.get("noop_with_empty_axes", 0) else frozenset(range(rank))
 
 
 @kernel("ArgMax", "ArgMin", dtypes=FLOATS | INTEGERS)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.graph import DType, Node, TensorType, Value
+from ....runtime.graph import DType, Node, Value
+from ....runtime.passes.matching import dtype_of
 from ....runtime.resampling import Taps
 from ....runtime.resize_node import (
     find_unknown_setting,
     indices_of,
-    is_cropping,
-    mode_of,
+    is_repeating,
     resamplings,
     taps_of,
 )
@@ -31,9 +31,7 @@ def _refuses(node: Node) -> str | None:
     unknown = find_unknown_setting(node)
     if unknown is not None:
         return unknown
-    kind = node.inputs[0].type if node.inputs[0] is not None else None
-    is_float = isinstance(kind, TensorType) and kind.dtype is DType.FLOAT32
-    if not is_float and (mode_of(node) != "nearest" or is_cropping(node)):
+    if not is_repeating(node) and dtype_of(node.inputs[0]) is not DType.FLOAT32:
         return "CPU interpolates float32 only; other types with mode nearest, without cropping"
     return None
 
@@ -49,7 +47,7 @@ def lower_resize(node: Node, builder: PlanBuilder) -> None:
         builder.result(result, Layout.plain(wanted, builder.held_dtype(result)))
         return
     axes = resamplings(node, shape, wanted)
-    repeats = mode_of(node) == "nearest" and not is_cropping(node)
+    repeats = is_repeating(node)
     operand = _dense(source, builder, None if repeats else DType.FLOAT32)
     assert operand.layout.strides is not None
     order = memory_order(operand.layout.strides)
@@ -64,6 +62,9 @@ def lower_resize(node: Node, builder: PlanBuilder) -> None:
         steps = [
             [order.index(axis)] for axis, item in taps.items() if not item.is_identity(shape[axis])
         ]
+        # Elements cost more than rows: the innermost axis goes first where the others get longer.
+        grows = [wanted[axis] > shape[axis] for axis in order[:-1]]
+        steps.sort(key=lambda step: (step[0] == len(order) - 1) != any(grows))
     place = _Place(result, [wanted[axis] for axis in order], order, builder)
     for number, step in enumerate(steps):
         lengths = list(moved.shape)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ....runtime.passes import Pass
-from ....runtime.passes.batch_normalization_folding import BatchNormalizationFolding
-from ....runtime.passes.pad_folding import PadFolding
-from ....runtime.passes.scale_shift_folding import ScaleShiftFolding
-from ....runtime.passes.transpose_elimination import TransposeElimination
+from ....runtime.passes.model_passes import model_passes
 from . import fused_types as fused_types
 from .activation_fusion import ActivationFusion
 from .attention_fusion import AttentionFusion
@@ -24,18 +21,8 @@ __all__ = ["PASS_NAMES", "plan_passes", "shapeless_passes", "shared_passes"]
 
 
 def shared_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
-    """List what runs once a model, after constant folding and before shapes are known.
-
-    Only ONNX's own operators come out, so that new weights are shared by all plans; the old ones
-    are left to ``DeadCode``. ``disabled`` are names of passes to leave out.
-    """
-    passes = (
-        PadFolding(),
-        BatchNormalizationFolding(),
-        ScaleShiftFolding(),
-        TransposeElimination(),
-    )
-    return _enabled(passes, disabled)
+    """List the ``model_passes``; ``disabled`` are names of passes to leave out."""
+    return _enabled(model_passes(), disabled)
 
 
 def plan_passes(

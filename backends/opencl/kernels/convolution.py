@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from ....runtime.graph import DType, Node
+from ....runtime.window_node import Window, window_of
 from ..c_types import C_TYPES
 from ..chain import OPENCL_DOMAIN, ChainStep
 from ..kernel_source import KernelSource
@@ -24,7 +25,6 @@ from .window_code import (
     weight_place,
     window_loops,
 )
-from .windows import Window, window_of
 
 __all__ = ["GROUP", "bias_operands", "bias_steps", "channel_block"]
 
@@ -68,7 +68,7 @@ def lower_conv(node: Node, builder: PlanBuilder) -> None:
     assert weights is not None
     image, filters = builder.operand(source), builder.operand(weights)
     made = builder.result(node.outputs[0])
-    window = window_of(node.attributes, filters.shape[2:], image.shape[2:])
+    window = window_of(node, filters.shape[2:], image.shape[2:])
     groups = int(node.attributes.get("group", 1))
     epilogue = partial(
         epilogue_code,
@@ -130,7 +130,7 @@ def _launch(
 ) -> None:
     outputs, channels = filters.shape[:2]
     block, rank = channel_block(outputs // groups), len(window.kernel)
-    named = lengths_of(image.shape[2:], made.shape[2:], window.begins)
+    named = lengths_of(image.shape[2:], made.shape[2:], window.pads_begin)
     kind, count = C_TYPES[made.dtype], math.prod(window.kernel)
     weight = f"(filter + j * channels) * {count} + {weight_place(window)}"
     text = _TEXT.format(

@@ -13,6 +13,7 @@ import numpy as np
 
 from ....errors import UnsupportedOpError
 from ....runtime.graph import Node, Value
+from ....runtime.strides import row_major
 from ..c_types import C_TYPES, ELEMENT_WORDS
 from ..chain_launch import line_groups
 from ..kernel_source import KernelSource
@@ -20,7 +21,7 @@ from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
 from ..strided_copy import strided_copy
 from ..taking import TAKEN_PLACE, take
-from ..walk import index_code, plan_walk, row_major
+from ..walk import index_code, plan_walk
 from .registry import kernel
 
 _ELEMENTS_TEXT = """

@@ -6,12 +6,15 @@ All of them are strided copies, so they take elements of any type.
 from __future__ import annotations
 
 from ....runtime.graph import Node, Value
+from ....runtime.node_parameters import integers_of
 from ....runtime.slice_node import slice_box
+from ....runtime.space_depth_node import block_transpose
+from ....runtime.strides import row_major
 from ..operand import Operand
 from ..plan_builder import PlanBuilder
 from ..strided_copy import strided_copy
-from ..walk import broadcast_strides, row_major
-from .registry import integers_of, kernel
+from ..walk import broadcast_strides
+from .registry import kernel
 
 
 @kernel("Transpose", dtypes=None)
@@ -130,18 +133,7 @@ def lower_depth_to_space(node: Node, builder: PlanBuilder) -> None:
     source = node.inputs[0]
     assert source is not None
     operand, made = builder.operand(source), builder.result(node.outputs[0])
-    batch, channels, height, width = operand.shape
-    block = int(node.attributes["blocksize"])
-    lengths: tuple[int, ...]
-    if node.op_type == "SpaceToDepth":
-        lengths = (batch, channels, height // block, block, width // block, block)
-        order = (0, 3, 5, 1, 2, 4)
-    elif node.attributes.get("mode", "DCR") in ("CRD", b"CRD"):
-        lengths = (batch, channels // block**2, block, block, height, width)
-        order = (0, 1, 4, 2, 5, 3)
-    else:
-        lengths = (batch, block, block, channels // block**2, height, width)
-        order = (0, 3, 4, 1, 5, 2)
+    lengths, order = block_transpose(node, operand.shape)
     _copy_permuted(operand.viewed(lengths), made, order, builder)
 
 

@@ -10,7 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....runtime.graph import DType, Node, TensorType, Value
+from ....runtime.graph import DType, Node, Value
+from ....runtime.normalization_node import (
+    find_low_rank,
+    find_other_batch_normalization,
+    find_other_parameters,
+    find_other_precision,
+)
 from ..c_types import C_TYPES, CType
 from ..chain import ChainStep
 from ..chain_launch import chain_launch, line_groups
@@ -21,8 +27,6 @@ from ..plan_builder import PlanBuilder
 from ..row_groups import RowGroups
 from ..walk import IndexCode, broadcast_strides, index_code, plan_walk
 from .registry import FLOATS, kernel
-
-_FLOAT32 = DType.FLOAT32.value
 
 _ROWS_TEXT = """
 __kernel void $name(__global const {memory} *x, __global {memory} *y, {rows},
@@ -58,36 +62,19 @@ __kernel void $name(__global const {memory} *x, __global {memory} *y, const int 
 
 
 def _refuses_parameters(node: Node) -> str | None:
-    for value in node.inputs[1:]:
-        known = None if value is None else value.type
-        if isinstance(known, TensorType) and known.dtype not in FLOATS:
-            return f"OPENCL has {node.op} with float parameters, not with {known.dtype.label}"
-    return None
+    return find_other_parameters(node, FLOATS)
 
 
 def _refuses_rows(node: Node) -> str | None:
-    if int(node.attributes.get("stash_type", _FLOAT32)) != _FLOAT32:
-        return f"OPENCL computes {node.op} in float32 only (stash_type 1)"
-    return _refuses_parameters(node)
+    return find_other_precision(node) or _refuses_parameters(node)
 
 
 def _refuses_channels(node: Node) -> str | None:
-    known = None if node.inputs[0] is None else node.inputs[0].type
-    if not isinstance(known, TensorType) or known.shape is None:
-        return f"OPENCL needs to know the rank of {node.op}'s input"
-    if len(known.shape) < 2:
-        return f"OPENCL has {node.op} from rank 2 on, not for rank {len(known.shape)}"
-    return _refuses_parameters(node)
+    return find_low_rank(node) or _refuses_parameters(node)
 
 
 def _refuses_batches(node: Node) -> str | None:
-    if node.attributes.get("training_mode", 0):
-        return "OPENCL has BatchNormalization for inference only"
-    if any(value.uses or value.is_graph_output for value in node.outputs[1:]):
-        return "OPENCL has BatchNormalization with one output"
-    if not node.attributes.get("spatial", 1):
-        return "OPENCL has BatchNormalization over channels only"
-    return _refuses_channels(node)
+    return find_other_batch_normalization(node) or _refuses_channels(node)
 
 
 @kernel("LayerNormalization", "RMSNormalization", refuses=_refuses_rows)

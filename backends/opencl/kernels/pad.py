@@ -5,48 +5,45 @@ Works on elements of any type. A negative pad takes elements away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from ....runtime.graph import Node
+from ....runtime.pad_node import (
+    AxisPad,
+    find_unknown_mode,
+    is_filling,
+    kept_lengths,
+    pads_of,
+    repeated_indices,
+)
+from ....runtime.strides import row_major
 from ..operand import Operand
 from ..plan_builder import PlanBuilder
 from ..strided_copy import strided_copy
 from ..taking import table_operand, take
-from ..walk import row_major
-from .registry import integers_of, kernel
-
-Array = np.ndarray[Any, Any]
-_PadOfAxis = tuple[int, int]
+from .registry import kernel
 
 
-def _refuses(node: Node) -> str | None:
-    mode = _mode(node)
-    if mode not in ("constant", *_PLACES):
-        return f"OPENCL has Pad with mode in {['constant', *_PLACES]}, not {mode!r}"
-    return None
-
-
-@kernel("Pad", dtypes=None, refuses=_refuses, constant_inputs=(1, 3))
+@kernel("Pad", dtypes=None, refuses=find_unknown_mode, constant_inputs=(1, 3))
 def lower_pad(node: Node, builder: PlanBuilder) -> None:
     """Lower padding; what it fills with may come with the run."""
     source = node.inputs[0]
     assert source is not None
     (result,) = node.outputs
     operand = builder.operand(source)
-    pads = _pads(node, len(operand.shape))
+    pads = pads_of(node, len(operand.shape))
     if not any(map(any, pads)):
         builder.define(result, operand)
-    elif _mode(node) == "constant":
+    elif is_filling(node):
         made = builder.result(result)
         strided_copy(builder, _filling(node, builder, made), made, made.shape, [0] * len(pads))
         _copy_kept(operand, made, pads, builder)
     elif 0 in builder.shape(result):
         builder.result(result)
     else:
-        made = _repeat_around(operand, pads, _PLACES[_mode(node)], builder)
+        made = _repeat_around(node, operand, pads, builder)
         builder.define(result, made)
 
 
@@ -59,13 +56,10 @@ def _filling(node: Node, builder: PlanBuilder, made: Operand) -> Operand:
 
 
 def _copy_kept(
-    source: Operand, target: Operand, pads: Sequence[_PadOfAxis], builder: PlanBuilder
+    source: Operand, target: Operand, pads: Sequence[AxisPad], builder: PlanBuilder
 ) -> None:
     """Copy what is left of the input to its place in the result."""
-    kept = [
-        max(0, length + min(0, before) + min(0, after))
-        for length, (before, after) in zip(source.shape, pads, strict=True)
-    ]
+    kept = kept_lengths(source.shape, pads)
     come, go = row_major(source.shape), row_major(target.shape)
     strided_copy(
         builder,
@@ -80,49 +74,16 @@ def _copy_kept(
 
 
 def _repeat_around(
-    operand: Operand,
-    pads: Sequence[_PadOfAxis],
-    find_places: Callable[[Array, int], Array],
-    builder: PlanBuilder,
+    node: Node, operand: Operand, pads: Sequence[AxisPad], builder: PlanBuilder
 ) -> Operand:
     """Take elements by index, axis by axis."""
-    for axis, (before, after) in enumerate(pads):
-        if (before, after) == (0, 0):
+    for axis, pad in enumerate(pads):
+        if pad == (0, 0):
             continue
         shape = list(operand.shape)
-        places = np.arange(-before, shape[axis] + after)
-        table = find_places(places, shape[axis]).astype(np.int32)
+        table = repeated_indices(node, shape[axis], pad)
         shape[axis] = len(table)
         made = builder.temporary(shape, operand.dtype)
         take(builder, operand, made, axis, table_operand(builder, table))
         operand = made
     return operand
-
-
-def _reflect(places: Array, length: int) -> Array:
-    period = max(1, 2 * (length - 1))
-    turned = places % period
-    return np.minimum(turned, period - turned) if length > 1 else np.zeros_like(places)
-
-
-_PLACES: Mapping[str, Callable[[Array, int], Array]] = {
-    "edge": lambda places, length: np.clip(places, 0, length - 1),
-    "reflect": _reflect,
-    "wrap": lambda places, length: places % length,
-}
-
-
-def _pads(node: Node, rank: int) -> list[_PadOfAxis]:
-    """Give (before, after) for every axis."""
-    given = integers_of(node, 1) or []
-    axes = integers_of(node, 3)
-    axes = list(range(rank)) if axes is None else [axis % rank for axis in axes]
-    found = [(0, 0)] * rank
-    for index, axis in enumerate(axes):
-        found[axis] = given[index], given[len(axes) + index]
-    return found
-
-
-def _mode(node: Node) -> str:
-    mode = node.attributes.get("mode", "constant")
-    return mode.decode() if isinstance(mode, bytes) else str(mode)

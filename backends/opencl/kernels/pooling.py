@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ....runtime.graph import DType, Node
+from ....runtime.window_node import Window, window_of
 from ..c_types import C_TYPES, extremes
 from ..chain_launch import line_groups
 from ..kernel_source import KernelSource
@@ -22,7 +23,6 @@ from .window_code import (
     seen_place,
     window_loops,
 )
-from .windows import Window, window_of
 
 _TEXT = """
 __kernel void $name(__global const {memory} *x, __global {memory} *y, const int count,
@@ -93,7 +93,7 @@ def lower_average_pool(node: Node, builder: PlanBuilder) -> None:
     total = " * ".join(f"(float)n{axis}" for axis in range(len(window.kernel)))
     finish = C_TYPES[made.dtype].store(f"sum / ({total})", "y", "i")
     texts = "float sum = 0.0f;", "sum += v;", " ".join([*counts, finish])
-    named = [(f"e{axis}", end) for axis, end in enumerate(window.ends) if has_padding]
+    named = [(f"e{axis}", end) for axis, end in enumerate(window.pads_end) if has_padding]
     _launch(
         builder, source, made, window, texts, parameters_of(named), [number for _, number in named]
     )
@@ -135,7 +135,7 @@ def _ends(node: Node, builder: PlanBuilder) -> tuple[Operand, Operand, Window]:
     assert source is not None
     operand = builder.operand(source)
     size = [int(length) for length in node.attributes["kernel_shape"]]
-    window = window_of(node.attributes, size, operand.shape[2:])
+    window = window_of(node, size, operand.shape[2:])
     return operand, builder.result(node.outputs[0]), window
 
 
@@ -151,7 +151,7 @@ def _launch(
     """Launch a pool; ``texts`` are what comes before the loops, inside of them, and behind."""
     rank, kind = len(window.kernel), C_TYPES[made.dtype]
     start, update, finish = texts
-    named = lengths_of(source.shape[2:], made.shape[2:], window.begins)
+    named = lengths_of(source.shape[2:], made.shape[2:], window.pads_begin)
     pixels = math.prod(made.shape[2:])
     text = _TEXT.format(
         memory=kind.memory,

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 
 from ....errors import UnsupportedOpError
 from ....runtime.graph import DType, Node
+from ....runtime.reduction_node import reduced_axes
+from ....runtime.strides import row_major
 from ..c_types import C_TYPES, INTEGERS, extremes
 from ..kernel_source import KernelSource
 from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
 from ..row_groups import RowGroups
-from ..walk import index_code, plan_walk, row_major
-from .registry import FLOATS, integers_of, kernel
+from ..walk import index_code, plan_walk
+from .registry import FLOATS, kernel
 
 __all__ = ["FLOAT_REDUCTIONS", "Reduction", "launch_reduction"]
 
@@ -77,7 +79,7 @@ def lower_reduction(node: Node, builder: PlanBuilder) -> None:
     source = node.inputs[0]
     assert source is not None
     operand, made = builder.operand(source), builder.result(node.outputs[0])
-    axes = _axes_of(node, len(operand.shape))
+    axes = reduced_axes(node, len(operand.shape))
     launch_reduction(builder, _reduction(node.op_type, operand.dtype), operand, made, axes)
 
 
@@ -135,14 +137,6 @@ def launch_reduction(
     arguments: list[LaunchArgument] = [source, made, groups.rows, groups.length]
     arguments += [number for _, number in named]
     builder.launch(KernelSource.of("reduce", text), arguments, *groups.sizes)
-
-
-def _axes_of(node: Node, rank: int) -> frozenset[int]:
-    """Read the axes from the attribute or the input; none are all, or nothing is reduced."""
-    axes = node.attributes.get("axes") or integers_of(node, 1)
-    if axes:
-        return frozenset(int(axis) % max(1, rank) for axis in axes)
-    return frozenset() if node.attributes.get("noop_with_empty_axes", 0) else frozenset(range(rank))
 
 
 @kernel("ArgMax", "ArgMin", dtypes=FLOATS | INTEGERS)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.graph import DType, Node, TensorType, Value
+from ....runtime.graph import DType, Node, Value
+from ....runtime.passes.matching import dtype_of
 from ....runtime.resampling import Taps
 from ....runtime.resize_node import (
     find_unknown_setting,
     indices_of,
-    is_cropping,
-    mode_of,
+    is_repeating,
     resamplings,
     taps_of,
 )
@@ -49,9 +49,7 @@ def _refuses(node: Node) -> str | None:
     unknown = find_unknown_setting(node)
     if unknown is not None:
         return unknown
-    kind = node.inputs[0].type if node.inputs[0] is not None else None
-    is_float = isinstance(kind, TensorType) and kind.dtype in FLOATS
-    if not is_float and (mode_of(node) != "nearest" or is_cropping(node)):
+    if not is_repeating(node) and dtype_of(node.inputs[0]) not in FLOATS:
         return "OPENCL interpolates floats only; other types with mode nearest, without cropping"
     return None
 
@@ -67,7 +65,7 @@ def lower_resize(node: Node, builder: PlanBuilder) -> None:
         builder.result(result)
         return
     axes = resamplings(node, operand.shape, wanted)
-    if mode_of(node) == "nearest" and not is_cropping(node):
+    if is_repeating(node):
         made = operand
         for axis, item in axes.items():
             made = _repeat(made, axis, indices_of(node, item), builder)

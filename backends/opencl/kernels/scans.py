@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 from ....runtime.graph import Node
+from ....runtime.node_parameters import integers_of
 from ..c_types import C_TYPES, ELEMENT_WORDS, FLOATS, INTEGERS
 from ..chain_launch import line_groups
 from ..kernel_source import KernelSource
 from ..plan_builder import PlanBuilder
-from .registry import integers_of, kernel
+from .registry import kernel
 
 _TRILU_TEXT = """
 __kernel void $name(__global const {word} *x, __global {word} *y, const int count,

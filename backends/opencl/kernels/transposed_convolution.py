@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
 from ....runtime.graph import Node
+from ....runtime.window_node import transposed_window
 from ..c_types import C_TYPES
 from ..chain import OPENCL_DOMAIN
 from ..kernel_source import KernelSource
@@ -24,7 +22,6 @@ from .window_code import (
     transposed_loops,
     weight_place,
 )
-from .windows import Window, auto_pad_of, window_of
 
 _TEXT = """
 __kernel void $name(__global const {memory} *x, __global const {memory} *w, __global {memory} *y,
@@ -65,14 +62,14 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     image, filters = builder.operand(source), builder.operand(weights)
     made = builder.result(node.outputs[0])
     groups = int(node.attributes.get("group", 1))
-    window = transposed_window(node.attributes, filters.shape[2:], image.shape[2:], made.shape[2:])
+    window = transposed_window(node, filters.shape[2:], image.shape[2:], made.shape[2:])
     epilogue = epilogue_code(
         node, builder, made, "acc", "o", bias_steps(node), bias_operands(node, builder)
     )
     rank, kind = len(window.kernel), C_TYPES[made.dtype]
     outputs, channels = made.shape[1], image.shape[1] // groups
     block = channel_block(outputs // groups)
-    named = lengths_of(image.shape[2:], made.shape[2:], window.begins)
+    named = lengths_of(image.shape[2:], made.shape[2:], window.pads_begin)
     count = math.prod(window.kernel)
     text = _TEXT.format(
         memory=kind.memory,
@@ -94,28 +91,3 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     arguments += [*(number for _, number in named), *epilogue.arguments]
     sizes = (pixels, made.shape[0] * blocks), (min(GROUP, builder.work_group_size), 1)
     builder.launch(KernelSource.of("deconv", text), arguments, *sizes)
-
-
-def transposed_window(
-    attributes: Mapping[str, Any],
-    kernel: Sequence[int],
-    lengths: Sequence[int],
-    made: Sequence[int],
-) -> Window:
-    """Read a transposed window; ``made`` are the result's lengths, ``lengths`` the input's.
-
-    A length that is told, or that auto_pad tells, is centred; all begins are what is cut off.
-    """
-    auto_pad = auto_pad_of(attributes)
-    is_same = auto_pad.startswith("SAME")
-    plain = window_of({**attributes, "auto_pad": "NOTSET"}, kernel, lengths)
-    if not is_same and (not attributes.get("output_shape") or attributes.get("pads")):
-        return plain
-    extra = attributes.get("output_padding") or [0] * len(kernel)
-    begins = []
-    for axis, (length, size) in enumerate(zip(lengths, kernel, strict=True)):
-        reach = (size - 1) * plain.dilations[axis] + 1
-        full = plain.strides[axis] * (length - 1) + int(extra[axis]) + reach
-        total = max(0, full - made[axis])
-        begins.append(total // 2 if auto_pad == "SAME_UPPER" else total - total // 2)
-    return replace(plain, begins=tuple(begins))

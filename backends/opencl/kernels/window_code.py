@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from .windows import Window
+from ....runtime.window_node import Window
 
 __all__ = [
     "lengths_of",

@@ -15,7 +15,7 @@ from ....runtime.passes import GraphPatch, Pass, have_one_affinity
 from ....runtime.passes.matching import does_broadcast, dtype_of, fuse, static_shape
 from ..chain import CHAIN, OPENCL_DOMAIN, step_of
 from ..chain_operators import ONNX_OPERATORS
-from ..kernels.registry import find_refusal
+from ..kernels.registry import KERNELS
 
 __all__ = ["ChainFusion", "is_elementwise"]
 
@@ -46,7 +46,7 @@ def is_elementwise(node: Node) -> bool:
     if node.domain or node.op_type not in ONNX_OPERATORS or len(node.outputs) != 1:
         return False
     shape = static_shape(node.outputs[0])
-    if shape is None or find_refusal(node) is not None:
+    if shape is None or KERNELS.find_refusal(node) is not None:
         return False
     return all(
         does_broadcast(static_shape(value), shape) for value in node.inputs if value is not None

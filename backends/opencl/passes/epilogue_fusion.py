@@ -13,7 +13,7 @@ from ....runtime.passes.matching import dtype_of, fuse, static_shape
 from ..c_types import FLOATS
 from ..chain import CHAIN, OPENCL_DOMAIN, ChainStep, parse_steps, step_of
 from ..kernels.epilogue import EPILOGUE_START
-from ..kernels.registry import find_refusal
+from ..kernels.registry import KERNELS
 from .chain_fusion import is_elementwise
 
 __all__ = ["EpilogueFusion"]
@@ -37,7 +37,7 @@ class EpilogueFusion(Pass):
             if node.graph is not graph or node.domain or node.op_type not in _BASES:
                 continue
             user = _user(node)
-            if user is not None and find_refusal(node) is None:
+            if user is not None and KERNELS.find_refusal(node) is None:
                 yield _patch(node, user)
 
 

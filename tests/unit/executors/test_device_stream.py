@@ -12,6 +12,7 @@ from aioinfer.executors import (
     DeviceStream,
     DeviceStreamExecutor,
     FakeDevice,
+    FakeStream,
     HostReady,
     ImmediateExecutor,
     Ready,
@@ -360,6 +361,24 @@ def test_a_lost_device_ends_the_run_with_its_error(told) -> None:
     ready, error = told.only
     assert ready is NOW
     assert isinstance(error, OSError)
+
+
+def test_what_a_stream_refuses_to_wait_for_is_still_waited_for(device, told) -> None:
+    class Refusing(FakeStream):
+        def wait_event(self, event: DeviceEvent) -> None:
+            if event is first:
+                super().wait_event(event)
+            else:
+                raise OSError("no more waits")
+
+    first, second = (device.stream(name).record_event() for name in ("upload", "other"))
+    compute = DeviceStreamExecutor(Refusing("compute", device))
+    compute.run(enqueue(device, "compute", "conv"), Ready.join([first, second]), told)
+    ready, error = told.only
+    assert isinstance(error, OSError)
+    assert second in ready.parts
+    assert first not in ready.parts, "the stream's own event waits for it"
+    assert "compute: conv" not in device.enqueued
 
 
 def test_a_stages_own_error_is_not_hidden_by_a_lost_device(told) -> None:

@@ -57,6 +57,23 @@ def test_the_least_recently_used_plan_goes_first() -> None:
     assert len(cache) == 2
 
 
+def test_the_plans_that_are_kept_and_built_are_listed() -> None:
+    def build(key: int) -> str:
+        if key == 2:
+            raise ValueError("no memory")
+        return f"plan {key}"
+
+    compiler = ManualExecutor("compile")
+    cache: PlanCache[int, str] = PlanCache(build, compiler, 3)
+    for key in (1, 2, 3):
+        cache.request(key)
+        compiler.release()
+    assert cache.plans() == ["plan 1", "plan 3"]
+    for key in (4, 5):
+        cache.request(key)
+    assert cache.plans() == ["plan 3"]
+
+
 def test_a_closed_compiler_fails_the_token() -> None:
     compiler = ManualExecutor("compile")
     compiler.close()

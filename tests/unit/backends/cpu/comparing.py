@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
 
-import numpy as np
-from onnx import TensorProto, helper, numpy_helper
-
-from aioinfer import Core
 from aioinfer.errors import DeviceError
+from unit.backends.comparing import F32_BOUND, Arrays, assert_same_on, model_of, run
 
-Arrays = Mapping[str, np.ndarray]
-OPSET = 21
+__all__ = [
+    "BF16_BOUND",
+    "F32_BOUND",
+    "Arrays",
+    "assert_same_as_reference",
+    "missing_reason",
+    "model_of",
+    "run",
+]
 
-F32_BOUND = 1e-5
 BF16_BOUND = 3e-2
 """Largest error over largest value; bfloat16 has 8 bits of mantissa."""
+
+assert_same_as_reference = partial(assert_same_on, "CPU")
 
 
 def missing_reason() -> str | None:
@@ -28,70 +32,3 @@ def missing_reason() -> str | None:
     except DeviceError as error:
         return str(error)
     return None
-
-
-def model_of(
-    nodes: Sequence[Any],
-    inputs: Arrays,
-    outputs: Sequence[str] = ("y",),
-    constants: Arrays | None = None,
-    *,
-    opset: int = OPSET,
-    dynamic: bool = False,
-) -> Any:
-    """Make a ModelProto around nodes; ``inputs`` tell types and shapes, symbolic if ``dynamic``."""
-    given = []
-    for name, array in inputs.items():
-        shape = [f"{name}_{axis}" for axis in range(array.ndim)] if dynamic else array.shape
-        given.append(helper.make_tensor_value_info(name, _onnx_type(array), shape))
-    graph = helper.make_graph(
-        list(nodes),
-        "g",
-        given,
-        [helper.make_empty_tensor_value_info(name) for name in outputs],
-        [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
-
-
-def _onnx_type(array: np.ndarray) -> int:
-    return int(helper.np_dtype_to_tensor_dtype(array.dtype)) or TensorProto.FLOAT
-
-
-def run(core: Core, model: Any, device: str, inputs: Arrays, **config: Any) -> dict[str, Any]:
-    """Load a model on a device and run it once."""
-    with core.load_network(model, device, config) as network:
-        return network.create_infer_request().infer_sync(dict(inputs))
-
-
-def assert_same_as_reference(
-    core: Core,
-    model: Any,
-    inputs: Arrays,
-    *,
-    bound: float = F32_BOUND,
-    **config: Any,
-) -> dict[str, Any]:
-    """Run on CPU and on REFERENCE; errors are relative to the largest value of each output.
-
-    Shapes and types must be equal, and integers and booleans exactly so. Returns CPU's results.
-    """
-    wanted = run(core, model, "REFERENCE", inputs)
-    got = run(core, model, "CPU", inputs, **config)
-    assert got.keys() == wanted.keys()
-    for name, expected in wanted.items():
-        found = got[name]
-        assert found.dtype == expected.dtype, name
-        assert found.shape == expected.shape, name
-        if expected.dtype.kind not in "fV" and expected.dtype.kind != "E":
-            np.testing.assert_array_equal(found, expected)
-            continue
-        a, b = found.astype(np.float64), expected.astype(np.float64)
-        np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
-        np.testing.assert_array_equal(a[np.isinf(b)], b[np.isinf(b)])
-        finite = np.isfinite(b)
-        if finite.any():
-            scale = max(float(np.abs(b[finite]).max()), 1e-30)
-            error = float(np.abs(a[finite] - b[finite]).max()) / scale
-            assert error <= bound, f"{name}: error {error:.3g} of the largest value"
-    return got

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aioinfer.backends.cpu.kernels.registry import find_kernel, find_unsupported
+from aioinfer.backends.cpu.kernels.registry import KERNELS
 from aioinfer.backends.cpu.lane_programs import LanePrograms
 from aioinfer.backends.cpu.native import runner
 from aioinfer.backends.cpu.onednn import open_engine
@@ -51,9 +51,9 @@ def plan_of(model: Model, *, thread_count: int = 1, float_dtype: DType = DType.F
         float_dtype=float_dtype,
     )
     for node in model.graph.nodes:
-        assert find_unsupported(node) is None
+        assert KERNELS.find_unsupported(node) is None
     with engine.with_threads(thread_count):
-        return builder.build(lambda node, builder: find_kernel(node).lower(node, builder))
+        return builder.build(KERNELS.lower)
 
 
 def run_plan(plan: Plan, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -22,13 +22,13 @@ from aioinfer.backends.cpu.onednn import (
     OneDnnError,
     aligned_bytes,
     open_engine,
-    row_major,
     supports,
     version_text,
 )
 from aioinfer.backends.cpu.post_ops import PostOp
 from aioinfer.errors import NotSupportedError
 from aioinfer.runtime.graph import DType
+from aioinfer.runtime.strides import row_major
 
 _DIRECT = 1
 KNOWN = [DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.INT32, DType.INT8, DType.UINT8]

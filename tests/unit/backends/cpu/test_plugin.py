@@ -81,6 +81,8 @@ def test_every_property_can_be_read_written_back_and_given_to_a_network(
         ("EXECUTION_MODE_HINT", "FAST", "bad value 'FAST' for EXECUTION_MODE_HINT"),
         ("ENABLE_CPU_PINNING", "maybe", "bad value 'maybe' for ENABLE_CPU_PINNING"),
         ("CPU_DISABLED_PASSES", "epilog fusion", "there is no pass 'epilog fusion'.*epilogue"),
+        ("CPU_DISABLED_PASSES", 123, "123 .*: names of passes, separated by commas, .*epilogue"),
+        ("CPU_DISABLED_PASSES", [1], "names of passes, separated by commas, are wanted"),
         ("CPU_DISABLE_PASSES", "", "CPU has no property 'CPU_DISABLE_PASSES'; did you mean"),
     ],
 )

@@ -4,6 +4,9 @@ Queues are in order, and nothing but events orders one against another: ``advanc
 of a queue drawn from the seed. Memory is undefined, full of 0xFF, until a command has written it,
 and again once it is released. What a copy reads is read when the device gets to it, and what it
 writes is spoilt until then. Kernels are Python functions, by the name of the kernel's label.
+
+The device's clock is the host's ``CLOCK_AHEAD_NS`` later. By it every copy and launch takes
+``TOOK_NS``, whenever the test lets it be done: queues work side by side, each at once if it can.
 """
 
 from __future__ import annotations
@@ -13,18 +16,24 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 
-from aioinfer.backends.opencl.driver import DeviceFacts, DriverError
+from aioinfer.backends.opencl.driver import WAITED_FOR_FAILURE, DeviceFacts, DriverError
 
 SPOILT = 0xFF
 WAIT_S = 20.0
+CLOCK_AHEAD_NS = 7 * 10**15
+TOOK_NS = 10**12  # the host's times are nothing beside it
+NO_TIMES = -7
+"""OpenCL's PROFILING_INFO_NOT_AVAILABLE."""
 FACTS = DeviceFacts(
     index=0,
     name="a fake",
     platform="Fake Platform",
+    platform_version="OpenCL 1.2 fake 1.0",
     driver_version="1.0",
     kind="discrete",
     memory_bytes=1 << 20,
@@ -53,6 +62,8 @@ class FakeMemory:
         return FakeMemory(self.data[offset_bytes : offset_bytes + size_bytes], self)
 
     def release(self) -> None:
+        assert self.base is None
+        assert not self.is_released
         self.is_released = True
         self.data[:] = SPOILT
 
@@ -65,9 +76,11 @@ class FakeMemory:
 class FakeHostMemory:
     def __init__(self, size_bytes: int) -> None:
         self.array = np.full(size_bytes, SPOILT, np.uint8)
+        self.is_released = False
 
     def release(self) -> None:
-        self.array = np.empty(0, np.uint8)
+        assert not self.is_released
+        self.array, self.is_released = np.empty(0, np.uint8), True
 
 
 @dataclass
@@ -79,23 +92,47 @@ class FakeEvent:
     action: Callable[[], None] = lambda: None
     error: DriverError | None = None
     ended: threading.Event = field(default_factory=threading.Event)
+    enqueued_ns: int = field(default_factory=lambda: perf_counter_ns() + CLOCK_AHEAD_NS)
+    times: tuple[int, int] | None = None
+    """None: the device does not know them."""
+    array: np.ndarray | None = None
+    """That of the host which a copy's event keeps alive, as long as itself."""
+    can_tell: bool = True
+    """False: the driver fails when it is asked for the command's status."""
 
     def wait(self) -> None:
         assert self.ended.wait(WAIT_S), f"{self.label} never ended"
         if self.error is not None:
-            raise self.error
+            raise DriverError(WAITED_FOR_FAILURE, "clWaitForEvents failed")
 
     @property
     def is_over(self) -> bool:
+        self._ask()
         return self.ended.is_set()
 
     @property
+    def failure(self) -> DriverError | None:
+        self._ask()
+        return self.error if self.ended.is_set() else None
+
+    @property
     def times_ns(self) -> tuple[int, int]:
-        assert self.is_over
-        return 0, 1
+        assert self.ended.is_set()
+        if self.times is None:
+            raise DriverError(NO_TIMES, "PROFILING_INFO_NOT_AVAILABLE")
+        return self.times
+
+    @property
+    def queued_ns(self) -> int:
+        assert self.ended.is_set()
+        return self.enqueued_ns
+
+    def _ask(self) -> None:
+        if not self.can_tell:
+            raise DriverError(-36, "INVALID_COMMAND_QUEUE")
 
     def __del__(self) -> None:
-        if not self.is_over and self.label in ("write", "read"):
+        if not self.ended.is_set() and self.label in ("write", "read"):
             FakeContext.dropped.append(self.label)
 
 
@@ -103,12 +140,13 @@ class FakeQueue:
     def __init__(self, name: str, context: FakeContext) -> None:
         self.name, self._context = name, context
         self.commands: deque[FakeEvent] = deque()
+        self.now_ns = 0
 
     def write(self, target: FakeMemory, source: np.ndarray) -> FakeEvent:
         def copy() -> None:
             target.use()[: source.size] = source
 
-        return self._add(FakeEvent("write", action=copy))
+        return self._add(FakeEvent("write", action=copy, array=source))
 
     def read(self, target: np.ndarray, source: FakeMemory) -> FakeEvent:
         target[:] = SPOILT
@@ -116,7 +154,7 @@ class FakeQueue:
         def copy() -> None:
             target[:] = source.use()[: target.size]
 
-        return self._add(FakeEvent("read", action=copy))
+        return self._add(FakeEvent("read", action=copy, array=target))
 
     def launch(
         self, kernel: FakeKernel, global_size: Sequence[int], local_size: Sequence[int]
@@ -161,6 +199,7 @@ class FakeContext:
         self.facts, self.driver = facts, driver
         self.queues: list[FakeQueue] = []
         self.buffers: list[FakeMemory] = []
+        self.host_memories: list[FakeHostMemory] = []
         self.done: list[str] = []
         self._lock = threading.RLock()
         self._broken: dict[FakeQueue, DriverError] = {}
@@ -170,13 +209,22 @@ class FakeContext:
         self.queues.append(queue)
         return queue
 
+    @property
+    def alive(self) -> list[FakeMemory | FakeHostMemory]:
+        """All memory that was taken and not given back."""
+        return [item for item in (*self.buffers, *self.host_memories) if not item.is_released]
+
     def buffer(self, size_bytes: int) -> FakeMemory:
+        self._count_allocation()
         memory = FakeMemory(np.full(size_bytes, SPOILT, np.uint8))
         self.buffers.append(memory)
         return memory
 
     def host_memory(self, size_bytes: int) -> FakeHostMemory:
-        return FakeHostMemory(size_bytes)
+        self._count_allocation()
+        memory = FakeHostMemory(size_bytes)
+        self.host_memories.append(memory)
+        return memory
 
     def program(self, source: str) -> FakeProgram:
         if self.driver.build_error is not None:
@@ -187,10 +235,13 @@ class FakeContext:
         return
 
     def add(self, queue: FakeQueue, event: FakeEvent) -> FakeEvent:
+        self._count_command()
         with self._lock:
             queue.commands.append(event)
-            if queue.name.endswith("setup") or self.driver.is_eager:
+            if self.driver.is_eager:
                 self.run_all()
+            elif queue.name.endswith("setup"):
+                self._do(queue, queue.commands.popleft())
         return event
 
     def advance(self, order: random.Random) -> bool:
@@ -209,15 +260,34 @@ class FakeContext:
         while self.advance(order):
             pass
 
+    def _count_allocation(self) -> None:
+        self.driver.allocation_count += 1
+        error = self.driver.allocation_errors.get(self.driver.allocation_count)
+        if error is not None:
+            raise error
+
+    def _count_command(self) -> None:
+        self.driver.command_count += 1
+        error = self.driver.command_errors.get(self.driver.command_count)
+        if error is not None:
+            raise error
+
     def _can_go_on(self, queue: FakeQueue) -> bool:
-        return bool(queue.commands) and all(need.is_over for need in queue.commands[0].needs)
+        return bool(queue.commands) and all(need.ended.is_set() for need in queue.commands[0].needs)
 
     def _do(self, queue: FakeQueue, event: FakeEvent) -> None:
         self.done.append(f"{queue.name.rsplit(' ', 1)[-1]}: {event.label}")
-        error = next((need.error for need in event.needs if need.error is not None), None)
+        error: DriverError | None = None
+        if any(need.error is not None for need in event.needs):
+            error = DriverError(WAITED_FOR_FAILURE, "EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST")
         error = error or self.driver.fails.pop(self.done[-1], None)
         if error is None:
             event.action()
+        needed = [need.times[1] for need in event.needs if need.times is not None]
+        began_ns = max(queue.now_ns, event.enqueued_ns, *needed)
+        queue.now_ns = began_ns + (0 if event.label in ("wait", "marker") else TOOK_NS)
+        if error is None and self.done[-1] not in self.driver.untimed:
+            event.times = began_ns, queue.now_ns
         event.error = error
         event.action, event.needs = lambda: None, ()
         event.ended.set()
@@ -232,7 +302,15 @@ class FakeDriver:
         self.is_eager = is_eager
         self.functions: dict[str, Callable[..., None]] = {}
         self.fails: dict[str, DriverError] = {}
+        self.untimed: set[str] = set()
+        """Commands of which the device does not know the times, by queue and label."""
         self.build_error: DriverError | None = None
+        self.allocation_errors: dict[int, DriverError] = {}
+        """By number, from 1 on, those of buffers and host memories that are refused."""
+        self.allocation_count = 0
+        self.command_errors: dict[int, DriverError] = {}
+        """By number, from 1 on, those of commands that are refused when they are enqueued."""
+        self.command_count = 0
         self.contexts: list[FakeContext] = []
 
     def find_devices(self) -> list[DeviceFacts]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,14 @@ from aioinfer.backends.opencl.driver import DriverError
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.errors import DeviceError, NotSupportedError, TensorError
 from unit.backends.opencl.comparing import model_of, operator
-from unit.backends.opencl.fake_driver import FakeContext, FakeDriver
+from unit.backends.opencl.fake_driver import TOOK_NS, FakeContext, FakeDriver
 
+THROUGHPUT = {"PERFORMANCE_HINT": "THROUGHPUT"}
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 WAIT_S = 20.0
+CLOCKS_NS = 10_000_000
+"""More than what two readings of two clocks can be apart."""
+LANES = ("FAKE.0 upload", "FAKE.0 compute", "FAKE.0 download")
 
 
 def negate(x: Any, y: Any, count: int) -> None:
@@ -77,6 +83,54 @@ def test_the_next_upload_comes_before_the_first_download(
     assert all(request.wait(WAIT_S) for request in requests)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_trace_shows_what_the_queues_did_side_by_side(
+    seed: int, driver: FakeDriver, fake_core: Core
+) -> None:
+    network = fake_core.load_network(negating(), "FAKE", THROUGHPUT)
+    requests = [network.create_infer_request() for _ in range(3)]
+    for request in requests:
+        request.start_async(X)
+    driver.contexts[0].run_all(random.Random(seed))
+    assert all(request.wait(WAIT_S) for request in requests)
+    trace = network.trace()
+    works = {(span.run_id, span.lane): span for span in trace if span.lane in LANES}
+    assert len(works) == 9
+    for first, second in pairwise([request.id for request in requests]):
+        for earlier, later in pairwise(LANES):
+            own, next_one = works[first, later], works[second, earlier]
+            assert works[first, earlier].ended_ns == own.queued_ns <= own.started_ns
+            assert max(own.started_ns, next_one.started_ns) + TOOK_NS // 2 < min(
+                own.ended_ns, next_one.ended_ns
+            ), "the run behind is a stage behind"
+    shares = network.statistics().busy_shares
+    assert all(shares[lane] > shares[f"{lane} host"] for lane in LANES)
+
+
+def test_a_device_that_knows_no_times_serves_requests_and_has_no_spans(
+    driver: FakeDriver, fake_core: Core
+) -> None:
+    driver.is_eager = True
+    driver.untimed |= {"upload: write", "compute: launch", "download: read"}
+    with fake_core.load_network(negating(), "FAKE") as network:
+        np.testing.assert_array_equal(network.create_infer_request().infer_sync(X)["y"], -X)
+        lanes = {span.lane for span in network.trace()}
+        assert lanes >= {f"{lane} host" for lane in LANES}
+        assert not lanes & set(LANES)
+
+
+def test_an_output_that_is_copied_by_the_host_has_its_download_in_the_trace(
+    driver: FakeDriver, fake_core: Core
+) -> None:
+    driver.is_eager = True
+    with fake_core.load_network(negating(), "FAKE") as network:
+        request, memory = network.create_infer_request(), np.zeros((4, 3), np.float32).T
+        request.set_tensor("y", memory)
+        request.infer_sync(X)
+        np.testing.assert_array_equal(memory, -X)
+        assert {span.lane for span in network.trace()} >= set(LANES)
+
+
 @pytest.mark.parametrize("command", ["upload: write", "compute: launch", "download: read"])
 def test_a_command_that_fails_fails_its_run_alone(
     command: str, driver: FakeDriver, fake_core: Core
@@ -108,11 +162,22 @@ def test_a_model_that_does_not_fit_is_refused_before_memory_is_taken(
     driver.is_eager = True
     wide = {"x": np.zeros((60_000,), np.float32)}  # two of 240 kB, in each of three slots
     with pytest.raises(
-        DeviceError, match=r"3 slots of 'g' needs 1 MiB on FAKE\.0, which has 1 MiB"
+        DeviceError, match=r"3 slots of 'g' needs 2 MiB on FAKE\.0, which has 1 MiB"
     ):
-        fake_core.load_network(model_of([operator("Neg", "x")], wide), "FAKE")
+        fake_core.load_network(model_of([operator("Neg", "x")], wide), "FAKE", THROUGHPUT)
     (context,) = driver.contexts
     assert [memory for memory in context.buffers if not memory.is_released] == []
+
+
+@pytest.mark.parametrize(
+    ("config", "slots"), [({}, 2), (THROUGHPUT, 3), ({"PERFORMANCE_HINT_NUM_REQUESTS": 1}, 1)]
+)
+def test_hints_decide_how_many_runs_are_in_flight(
+    driver: FakeDriver, fake_core: Core, config: dict[str, Any], slots: int
+) -> None:
+    driver.is_eager = True
+    with fake_core.load_network(negating(), "FAKE", config) as network:
+        assert network.get_metric("OPTIMAL_NUMBER_OF_INFER_REQUESTS") == slots
 
 
 def test_a_kernel_that_does_not_build_is_named(driver: FakeDriver, fake_core: Core) -> None:
@@ -187,6 +252,24 @@ def test_profiling_has_an_entry_for_each_launch(core: Core) -> None:
         request.infer_sync(X)
         assert [item.op for item in request.profiling()] == ["Softmax", "Transpose"]
         assert all(item.end_ns >= item.start_ns > 0 for item in request.profiling())
+
+
+def test_a_real_device_says_when_it_did_what(core: Core) -> None:
+    given = np.ones((300, 1000), np.float32)
+    with core.load_network(negating(dynamic=True), "OPENCL") as network:
+        device, request = network.device, network.create_infer_request()
+        for _ in range(5):
+            request.infer_sync(given)
+        after_ns, trace = perf_counter_ns(), network.trace()
+        assert len(trace.runs) == 5
+        for run in trace.runs:
+            by_lane = {trace[index].lane: trace[index] for index in run.spans}
+            works = [by_lane[f"{device} {name}"] for name in ("upload", "compute", "download")]
+            for work in works:
+                assert work.queued_ns <= work.started_ns < work.ended_ns <= after_ns + CLOCKS_NS
+                assert by_lane[f"{work.lane} host"].started_ns <= work.queued_ns
+            for earlier, later in pairwise(works):
+                assert earlier.ended_ns <= later.started_ns
 
 
 def test_there_is_no_export(core: Core) -> None:

@@ -1,20 +1,37 @@
-"""Well-known networks in small: on OPENCL and CPU they give what CPU gives."""
+"""Well-known networks on OPENCL, alone and with CPU; some in small, some of smaller inputs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import networks_language
+import networks_vision
+import numpy as np
 import onnx
 import pytest
+from models import Inputs, images, sentences
 
 from aioinfer import Core
 from aioinfer.errors import DeviceError
-from unit.backends.opencl.comparing import assert_close, run
+from unit.backends.opencl.comparing import assert_close, assert_same_as_reference, run
 from unit.benchmarks.small_networks import BATCH, MODELS, SMALL, TOKENS, inputs_of
 
 BOUND = 1e-3
-WHOLE = ("resnet50", "mobilenet_v2", "minilm_l6")
+WHOLE = ("resnet50", "mobilenet_v2", "minilm_l6", "yolo")
 """What OPENCL runs alone."""
-CUT = ("yolo", "lstm_tagger")
-"""What has operators for each of the two."""
+CUT = ("lstm_tagger",)
+"""What has operators that OPENCL does not run."""
+
+IMAGE, SENTENCE = 64, 16
+"""What whole networks are tested on: pixels along an edge, and tokens."""
+ARCHITECTURES: dict[str, tuple[Callable[[], onnx.ModelProto], Callable[..., Inputs]]] = {
+    "resnet50": (lambda: networks_vision.resnet50(size=IMAGE), images(IMAGE)),
+    "mobilenet_v2": (lambda: networks_vision.mobilenet_v2(size=IMAGE), images(IMAGE)),
+    "minilm_l6": (
+        lambda: networks_language.minilm_l6(sequence=SENTENCE),
+        sentences(SENTENCE, 30_522),
+    ),
+}
 
 
 def _model(name: str) -> onnx.ModelProto:
@@ -38,3 +55,16 @@ def test_a_network_on_opencl_and_cpu_gives_what_cpu_gives(core: Core, name: str)
 def test_opencl_refuses_nothing_of_a_network(core: Core, name: str) -> None:
     answers = core.query_network(_model(name), "OPENCL")
     assert {node: answer.reason for node, answer in answers.items() if not answer.supported} == {}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_opencl_refuses_a_part_of_a_network_that_is_cut(core: Core, name: str) -> None:
+    answers = core.query_network(_model(name), "OPENCL").values()
+    assert {answer.supported for answer in answers} == {True, False}
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_whole_architecture_gives_what_reference_gives(core: Core, name: str) -> None:
+    build, inputs = ARCHITECTURES[name]
+    drawn = inputs(np.random.default_rng(1), 1)
+    assert_same_as_reference(core, build(), drawn, bound=BOUND)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.hetero.executable_network import HeteroNetwork
 from aioinfer.backends.opencl import pyopencl_driver
 from aioinfer.backends.opencl.driver import DeviceFacts
 from aioinfer.backends.opencl.plugin import OpenClPlugin
@@ -66,6 +67,54 @@ def test_a_device_of_another_platform_is_refused() -> None:
         core.load_network(
             model_of([operator("Neg", "x")], X), "FAKE.0", {"OPENCL_PLATFORM": "Other"}
         )
+
+
+def given_to(device: str, platform: str) -> dict[str, Any]:
+    return {"DEVICE_PROPERTIES": {device: {"OPENCL_PLATFORM": platform}}}
+
+
+def test_a_device_made_of_devices_passes_the_platform_on() -> None:
+    model = model_of([operator("Neg", "x")], X)
+    with fake_core(*TWO) as core:
+        for platform, expected in (("one", "FAKE.0"), ("other", "FAKE.1")):
+            config = given_to("FAKE", platform)
+            with core.load_network(model, "AUTO:FAKE,REFERENCE", config) as network:
+                assert network.device == expected
+            with core.load_network(model, "HETERO:FAKE,REFERENCE", config) as network:
+                assert isinstance(network, HeteroNetwork)
+                assert [part.device for part in network.networks] == [expected]
+
+
+@pytest.mark.parametrize("kind", ["AUTO", "HETERO"])
+@pytest.mark.parametrize(
+    ("devices", "platform", "words"),
+    [
+        ("FAKE,REFERENCE", "Mine", "there are 'One', 'Other'"),
+        ("FAKE.0,REFERENCE", "Other", r"FAKE\.0 is on platform 'One'.*whose devices are FAKE\.1"),
+    ],
+)
+def test_a_platform_that_a_part_cannot_have_is_refused(
+    kind: str, devices: str, platform: str, words: str
+) -> None:
+    with fake_core(*TWO) as core, pytest.raises(PropertyError, match=words):
+        core.load_network(
+            model_of([operator("Neg", "x")], X), f"{kind}:{devices}", given_to("FAKE", platform)
+        )
+
+
+def test_a_platform_that_is_given_goes_before_one_that_is_set() -> None:
+    model = model_of([operator("Neg", "x")], X)
+    with fake_core(*TWO) as core:
+        core.set_config("FAKE", {"OPENCL_PLATFORM": "Other"})
+        with core.load_network(model, "FAKE", {"OPENCL_PLATFORM": "One"}) as network:
+            assert network.device == "FAKE.0"
+        with core.load_network(model, "HETERO:FAKE,REFERENCE", given_to("FAKE", "One")) as network:
+            assert isinstance(network, HeteroNetwork)
+            assert [part.device for part in network.networks] == ["FAKE.0"]
+        with pytest.raises(PropertyError, match=r"FAKE\.0 is on platform 'One', not on 'Other'"):
+            core.load_network(model, "FAKE.0")
+        with pytest.raises(DeviceError, match=r"no device '7'; it has \['FAKE\.1'\]"):
+            core.load_network(model, "FAKE.7")
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from aioinfer.backends.opencl.walk import (
     broadcast_strides,
     index_code,
     plan_walk,
-    row_major,
 )
 from aioinfer.errors import GraphError
+from aioinfer.runtime.strides import row_major
 
 
 def indices(shape, strides) -> list[list[int]]:

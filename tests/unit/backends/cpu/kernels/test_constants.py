@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from aioinfer import Core
-from aioinfer.backends.cpu.kernels.constants import content_inputs
+from aioinfer.backends.cpu.kernels.registry import KERNELS
 from aioinfer.errors import UnsupportedOpError
 from unit.backends.cpu.comparing import model_of, run
 
@@ -66,7 +66,7 @@ def arithmetic(x: np.ndarray) -> np.ndarray:
 def test_shape_arithmetic_of_dynamic_models(core: Core) -> None:
     x = numbers(2, 3, 4)
     model = model_of(SHAPE_ARITHMETIC, {"x": x}, ["y"], CONSTANTS, dynamic=True)
-    assert content_inputs(core.read_model(model).graph) == []
+    assert KERNELS.content_inputs(core.read_model(model).graph) == []
     with core.load_network(model, "CPU") as network:
         for shape in ((2, 3, 4), (1, 10, 4), (5, 1, 4), (2, 3, 4)):
             x = numbers(*shape) - 5

@@ -118,6 +118,13 @@ def test_group_normalization_with_a_scale_for_each_group(groups) -> None:
     check_groups((2, 6, 7), groups, groups, "")
 
 
+@pytest.mark.parametrize("opset", [18, 20])
+def test_group_normalization_of_an_opset_with_a_scale_for_each_group(core, opset) -> None:
+    node, arrays = grouped("GroupNormalization", (2, 6, 4, 5), 2, num_groups=2)
+    for constants in ("", "sb"):
+        check(core, node, arrays, constants, opset=opset)
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_group_normalization_loads_by_itself(core, dynamic) -> None:
     node, arrays = grouped("GroupNormalization", (1, 4, 3), 4, num_groups=2)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from aioinfer import Core
-from aioinfer.errors import UnsupportedOpError
-from unit.backends.cpu.comparing import BF16_BOUND, model_of, run
+from aioinfer.errors import AioInferError, UnsupportedOpError
+from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
@@ -293,13 +293,6 @@ def test_random_layers(core: Core, data: st.DataObject) -> None:
     )
 
 
-def refusal(core: Core, node: object, inputs: dict, constants: dict) -> str:
-    model = model_of([node], inputs, ["y"], constants)
-    with pytest.raises(UnsupportedOpError) as caught:
-        core.load_network(model, "CPU")
-    return str(caught.value)
-
-
 ARRAYS = {
     "x": np.zeros((3, 2, 4), np.float32),
     "w": np.zeros((1, 20, 4), np.float32),
@@ -310,23 +303,76 @@ ARRAYS = {
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [
-        ({"clip": 1.0}, "without clip"),
-        ({"input_forget": 1}, "without input_forget"),
-        ({"activations": ["Sigmoid", "Relu", "Tanh"]}, "as activations"),
+        ({"activations": ["Sigmoid", "Relu", "Swirl"]}, "there is no activation 'Swirl'"),
+        ({"activations": ["Sigmoid", "Relu"]}, "there are 2 activations"),
+        ({"activations": ["Sigmoid", "Relu", "Affine"]}, "Affine needs a number"),
     ],
 )
-def test_refused_attributes(core: Core, attributes: dict, reason: str) -> None:
+def test_refused_activations(core: Core, attributes: dict, reason: str) -> None:
     node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=5, **attributes)
-    x = ARRAYS["x"]
-    assert reason in refusal(core, node, {"x": x}, {"w": ARRAYS["w"], "r": ARRAYS["r"]})
+    model = model_of([node], {"x": ARRAYS["x"]}, ["y"], {k: ARRAYS[k] for k in "wr"})
+    with pytest.raises(UnsupportedOpError, match=reason):
+        core.load_network(model, "CPU")
 
 
-def test_refused_inputs(core: Core) -> None:
-    x, w, r = ARRAYS["x"], ARRAYS["w"], ARRAYS["r"]
-    lengths = np.full(2, 3, np.int32)
-    node = helper.make_node("LSTM", ["x", "w", "r", "", "n"], ["y"], hidden_size=5)
-    text = refusal(core, node, {"x": x}, {"w": w, "r": r, "n": lengths})
-    assert "without sequence_lens" in text
-    node = helper.make_node("LSTM", ["x", "w", "r", "", "", "", "", "p"], ["y"], hidden_size=5)
+def implementations(core: Core, attributes: dict, **constants: np.ndarray) -> set[str]:
+    """Say what computes a layer of these constants; each of them is the input of its name."""
+    names = ["x", "w", "r", "", "n", "", "", "p"]
+    given = {**{key: ARRAYS[key] for key in "wr"}, **constants}
+    inputs = [name if name == "x" or name in given else "" for name in names]
+    node = helper.make_node("LSTM", inputs, ["y"], "layer", hidden_size=5, **attributes)
+    model = model_of([node], {"x": ARRAYS["x"]}, ["y"], given)
+    with core.load_network(model, "CPU") as network:
+        (found,) = (node.metadata["implementation"] for node in network.runtime_graph().nodes)
+    return set(found.split("+"))
+
+
+def test_what_onednn_has_no_cell_for_is_computed_by_numpy(core: Core) -> None:
+    full, short = (np.array(lengths, np.int32) for lengths in ([3, 3], [3, 2]))
     peepholes = np.zeros((1, 15), np.float32)
-    assert "peepholes" in refusal(core, node, {"x": x}, {"w": w, "r": r, "p": peepholes})
+    for attributes, constants in [
+        ({}, {"n": short}),
+        ({}, {"p": peepholes}),
+        ({"clip": 1.0}, {}),
+        ({"input_forget": 1}, {}),
+        ({"activations": ["Sigmoid", "Relu", "Tanh"]}, {}),
+    ]:
+        assert implementations(core, attributes, **constants) == {"numpy"}
+    assert "numpy" not in implementations(core, {})
+    assert "numpy" not in implementations(core, {}, n=full)
+    named = {"activations": ["sigmoid", "tanh", "TANH"]}
+    assert "numpy" not in implementations(core, named)
+
+
+def test_lengths_beyond_the_input_fail_with_the_node(core: Core) -> None:
+    node = helper.make_node("LSTM", ["x", "w", "r", "", "n"], ["y"], "layer", hidden_size=5)
+    inputs = {"x": ARRAYS["x"], "n": np.array([3, 4], np.int32)}
+    model = model_of([node], inputs, ["y"], {key: ARRAYS[key] for key in "wr"})
+    with pytest.raises(AioInferError, match=r"sequence_lens are \[3, 4\]"):
+        run(core, model, "CPU", inputs)
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_sequences_of_several_lengths(core: Core, precision: str) -> None:
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["square"]),
+        helper.make_node(
+            "GRU", ["square", "w", "r", "", "n"], ["y", "h"], hidden_size=4,
+            direction="bidirectional",
+        ),
+        helper.make_node("Neg", ["h"], ["z"]),
+    ]  # fmt: skip
+    inputs = {
+        "x": rng.standard_normal((5, 3, 2)).astype(np.float32),
+        "n": np.array([5, 2, 1], np.int32),
+    }
+    shapes = {"w": (2, 12, 2), "r": (2, 12, 4)}
+    weights = {
+        name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()
+    }
+    model = model_of(nodes, inputs, ["y", "z"], weights, dynamic=True)
+    bound = BF16_BOUND if precision == "bf16" else 1e-5
+    config = {"INFERENCE_PRECISION_HINT": precision}
+    got = assert_same_as_reference(core, model, inputs, bound=bound, **config)
+    assert not got["y"][2:, :, 1].any()

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from aioinfer import Core
-from aioinfer.backends.cpu.kernels.registry import FAMILIES, find_kernel, find_unsupported
+from aioinfer.backends.cpu.kernels.registry import FAMILIES, KERNELS
 from aioinfer.backends.cpu.passes import plan_passes
 from aioinfer.backends.cpu.post_ops import CPU_DOMAIN
 from aioinfer.runtime.graph import Node
@@ -26,25 +26,25 @@ def first(core: Core, *nodes: Any, x: np.ndarray = X, **options: Any) -> Node:
 
 
 def test_every_family_registers_something(core: Core) -> None:
-    assert find_kernel(first(core, node("Relu", ["x"], ["y"]))) is not None
+    assert KERNELS.find_kernel(first(core, node("Relu", ["x"], ["y"]))) is not None
     assert len(FAMILIES) == len(set(FAMILIES))
 
 
 def test_both_names_of_the_standard_domain_are_one(core: Core) -> None:
     plain = first(core, node("Relu", ["x"], ["y"]))
     named = first(core, node("Relu", ["x"], ["y"], domain="ai.onnx"))
-    assert find_kernel(named) is find_kernel(plain)
+    assert KERNELS.find_kernel(named) is KERNELS.find_kernel(plain)
 
 
 def test_an_operator_without_a_kernel_is_named(core: Core) -> None:
     found = first(core, node("Det", ["x"], ["y"]), x=np.zeros((3, 3), np.float32))
-    assert find_kernel(found) is None
-    assert find_unsupported(found) == "CPU has no kernel for Det"
+    assert KERNELS.find_kernel(found) is None
+    assert KERNELS.find_unsupported(found) == "CPU has no kernel for Det"
 
 
 def test_another_element_type_is_named_with_those_there_are(core: Core) -> None:
     found = first(core, node("Softmax", ["x"], ["y"]), x=np.zeros((2, 3), np.float64))
-    reason = find_unsupported(found)
+    reason = KERNELS.find_unsupported(found)
     assert reason is not None
     assert reason.startswith("CPU has Softmax for ")
     assert reason.endswith(", not for float64")
@@ -57,7 +57,7 @@ def test_sequences_are_refused_by_name(core: Core) -> None:
     graph = helper.make_graph([node("Identity", ["x"], ["y"])], "g", [sequence], [y])
     opsets = [helper.make_opsetid("", 21)]
     model = core.read_model(helper.make_model(graph, opset_imports=opsets, ir_version=10))
-    reason = find_unsupported(next(model.graph.nodes))
+    reason = KERNELS.find_unsupported(next(model.graph.nodes))
     assert reason == "'x' is seq(float32[...]), and CPU takes tensors only"
 
 
@@ -70,4 +70,4 @@ def test_fused_nodes_are_told_by_their_domain(core: Core, op: str) -> None:
     run_passes(model, plan_passes())
     (fused,) = model.graph.nodes
     assert fused.domain == CPU_DOMAIN
-    assert find_unsupported(fused) is None
+    assert KERNELS.find_unsupported(fused) is None

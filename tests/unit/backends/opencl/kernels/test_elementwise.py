@@ -110,7 +110,8 @@ def test_nan_goes_where_numpy_lets_it_go(core: Core) -> None:
     for op_type in ("Max", "Min", "Add"):
         assert_same_as_reference(core, model_of([operator(op_type, "x", "z")], inputs), inputs)
     inputs = {"x": inputs["x"]}
-    assert_same_as_reference(core, model_of([operator("Relu", "x")], inputs), inputs)
+    for op_type in ("Relu", "HardSigmoid", "HardSwish"):
+        assert_same_as_reference(core, model_of([operator(op_type, "x")], inputs), inputs)
 
 
 def test_float16_is_computed_where_there_is_no_arithmetic_for_it(core: Core) -> None:

@@ -1,0 +1,25 @@
+"""The passes that devices with kernels of their own want once a model, before shapes are known."""
+
+from __future__ import annotations
+
+from .batch_normalization_folding import BatchNormalizationFolding
+from .pad_folding import PadFolding
+from .pass_base import Pass
+from .scale_shift_folding import ScaleShiftFolding
+from .transpose_elimination import TransposeElimination
+
+__all__ = ["model_passes"]
+
+
+def model_passes() -> tuple[Pass, ...]:
+    """List what folds into weights, and what cancels, to run after ``default_passes``.
+
+    Only ONNX's own operators come out, so that new weights are shared by all plans; the old ones
+    are left to ``DeadCode``.
+    """
+    return (
+        PadFolding(),
+        BatchNormalizationFolding(),
+        ScaleShiftFolding(),
+        TransposeElimination(),
+    )

@@ -1,0 +1,19 @@
+"""Strides of dense tensors. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["row_major"]
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Give the strides of a dense tensor in C order, in elements.
+
+    An axis without elements counts as one with a single element.
+    """
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(range(len(shape))):
+        strides[axis] = step
+        step *= max(1, shape[axis])
+    return tuple(strides)

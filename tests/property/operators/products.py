@@ -1,0 +1,136 @@
+"""Products and convolutions, alone and with what devices fuse behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis.extra import numpy as arrays
+
+from property.operators.cases import Case, fused, generator, given
+from property.operators.elementwise import draw_steps
+
+FLOATS = ("float32", "float16")
+
+
+def add_matmul(case: Case, dtype: Any, least: int = 0) -> tuple[str, tuple[int, ...]]:
+    """Add a product; matrices may be larger than a tile."""
+    most = case.one_of([5, 40])
+    drawn = case.draw(
+        arrays.mutually_broadcastable_shapes(
+            signature="(m?,k),(k,n?)->(m?,n?)", max_dims=2, min_side=least, max_side=most
+        )
+    )
+    left, right = (case.array(shape, dtype) for shape in drawn.input_shapes)
+    (name,) = case.node("MatMul", case.feed(left, known=False), case.feed(right))
+    return name, tuple(drawn.result_shape)
+
+
+def add_gemm(case: Case, dtype: Any) -> tuple[str, tuple[int, ...]]:
+    m, k, n = case.numbers(3, 0, case.one_of([5, 40]))
+    is_turned = case.flag(), case.flag()
+    a = case.array((k, m) if is_turned[0] else (m, k), dtype)
+    b = case.array((n, k) if is_turned[1] else (k, n), dtype)
+    c_shape = case.one_of([None, (), (n,), (m, 1), (1, n), (m, n)])
+    c = "" if c_shape is None else case.feed(case.array(c_shape, dtype))
+    attributes = {
+        "alpha": case.one_of([None, 0.5]),
+        "beta": case.one_of([None, 0.0, 0.25]),
+        "transA": int(is_turned[0]),
+        "transB": int(is_turned[1]),
+    }
+    (name,) = case.node("Gemm", case.feed(a, known=False), case.feed(b), c, **given(attributes))
+    return name, (m, n)
+
+
+def draw_window(case: Case, rank: int, *, may_be_same: bool = True) -> dict[str, Any]:
+    """Draw the attributes that say how a window of ``kernel_shape`` moves."""
+    kernel = case.numbers(rank, 1, 3)
+    auto_pad = case.one_of([None, "SAME_UPPER", "SAME_LOWER", "VALID"]) if may_be_same else None
+    has_pads = auto_pad is None and case.flag()
+    return given(
+        {
+            "kernel_shape": kernel,
+            "strides": case.numbers(rank, 1, 3) if case.flag() else None,
+            "dilations": case.numbers(rank, 1, 2) if case.flag() else None,
+            "pads": [case.number(0, size - 1) for size in kernel * 2] if has_pads else None,
+            "auto_pad": auto_pad,
+        }
+    )
+
+
+def made_lengths(lengths: list[int], window: dict[str, Any]) -> list[int]:
+    """Say how many places the window has along each axis."""
+    rank, found = len(lengths), []
+    auto_pad = window.get("auto_pad")
+    for axis, length in enumerate(lengths):
+        stride = window.get("strides", [1] * rank)[axis]
+        pads = window.get("pads", [0] * 2 * rank)
+        reach = (window["kernel_shape"][axis] - 1) * window.get("dilations", [1] * rank)[axis] + 1
+        whole = length + pads[axis] + pads[axis + rank]
+        is_same = auto_pad in ("SAME_UPPER", "SAME_LOWER")
+        found.append(-(-length // stride) if is_same else (whole - reach) // stride + 1)
+    return found
+
+
+def add_conv(case: Case, dtype: Any) -> tuple[str, tuple[int, ...]]:
+    """Add a convolution: of one to three axes, grouped, of each channel alone, of 1 x 1."""
+    rank, groups = case.number(1, 3), case.number(1, 3)
+    channels, filters = groups * case.number(1, 3), groups * case.number(1, 5)
+    window = draw_window(case, rank)
+    lengths, batch = case.numbers(rank, 5, 9), case.number(1, 2)
+    x = case.array((batch, channels, *lengths), dtype)
+    w = case.array((filters, channels // groups, *window["kernel_shape"]), dtype, -2, 2)
+    bias = case.feed(case.array((filters,), dtype)) if case.flag() else ""
+    names = case.feed(x, known=False), case.feed(w), bias
+    (name,) = case.node("Conv", *names, group=groups, **window)
+    return name, (batch, filters, *made_lengths(lengths, window))
+
+
+def add_transposed(case: Case, dtype: Any) -> str:
+    rank, groups = case.number(1, 3), case.number(1, 3)
+    channels, filters = groups * case.number(1, 3), case.number(1, 3)
+    window = draw_window(case, rank, may_be_same=case.flag())
+    strides = window.get("strides", [1] * rank)
+    if "SAME" in window.get("auto_pad", ""):  # what is shorter than its stride, ONNX leaves open
+        window["strides"] = strides = [min(2, size) for size in window["kernel_shape"]]
+    if "auto_pad" not in window and case.flag():
+        window["output_padding"] = [case.number(0, stride - 1) for stride in strides]
+    x = case.array((case.number(1, 2), channels, *case.numbers(rank, 3, 6)), dtype)
+    w = case.array((channels, filters, *window["kernel_shape"]), dtype, -2, 2)
+    bias = case.feed(case.array((filters * groups,), dtype)) if case.flag() else ""
+    names = case.feed(x, known=False), case.feed(w), bias
+    return case.node("ConvTranspose", *names, group=groups, **window)[0]
+
+
+@generator("MatMul")
+def draw_matmul(case: Case, op_type: str) -> None:
+    case.outputs.append(add_matmul(case, case.dtype())[0])
+
+
+@generator("Gemm")
+def draw_gemm(case: Case, op_type: str) -> None:
+    case.outputs.append(add_gemm(case, case.dtype())[0])
+
+
+@generator("Conv")
+def draw_conv(case: Case, op_type: str) -> None:
+    case.outputs.append(add_conv(case, case.dtype())[0])
+
+
+@generator("ConvTranspose")
+def draw_transposed(case: Case, op_type: str) -> None:
+    case.outputs.append(add_transposed(case, case.dtype()))
+
+
+@fused("MatMul", "Gemm", "Conv")
+def draw_fused(case: Case, op_type: str) -> None:
+    dtype = case.one_of(FLOATS)
+    add = {"MatMul": add_matmul, "Gemm": add_gemm, "Conv": add_conv}[op_type]
+    name, shape = add(case, dtype)
+    draw_steps(case, name, shape, dtype)
+
+
+@fused("ConvTranspose")
+def draw_fused_transposed(case: Case, op_type: str) -> None:
+    dtype = case.one_of(FLOATS)
+    draw_steps(case, add_transposed(case, dtype), (), dtype)
