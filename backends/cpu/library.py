@@ -9,6 +9,8 @@ import importlib.metadata
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ...errors import DeviceError
@@ -21,6 +23,12 @@ LIBRARY_VARIABLE = "AIOINFER_ONEDNN_LIBRARY"
 WHEEL = "onednn-cpu-gomp"
 SYSTEM_NAME = "libdnnl.so.3"
 OPENMP_RUNTIME = 2  # dnnl_version's cpu_runtime: 1 sequential, 2 OpenMP, 4 TBB, 8 thread pool
+
+_SPIN = "GOMP_SPINCOUNT"
+_SPIN_COUNT = 30_000
+"""How often a thread looks whether the others of its team are there before it sleeps: 0.5 ms.
+libgomp's own 300,000 are longer than a time slice. Where another process has one of the CPUs, a
+thread then keeps the other from the very thread that it waits for."""
 
 Version = tuple[int, int, int]
 
@@ -70,7 +78,8 @@ def _library_of_wheel() -> str | None:
 def open_library(path: str) -> tuple[ctypes.CDLL, Version]:
     """Load the library and check that it is oneDNN 3 on OpenMP; raises DeviceError."""
     try:
-        library = ctypes.CDLL(path)
+        with _short_spin():
+            library = ctypes.CDLL(path)
     except OSError as error:
         raise DeviceError(
             f"oneDNN cannot be loaded ({error}); install it with 'pip install aioinfer[cpu]', and "
@@ -94,6 +103,19 @@ def open_library(path: str) -> tuple[ctypes.CDLL, Version]:
             f"cannot be divided among streams; use the build in {WHEEL}"
         )
     return library, version
+
+
+@contextmanager
+def _short_spin() -> Iterator[None]:
+    """Have libgomp, which reads its settings as it is loaded, wait briefly; users' settings win."""
+    if _SPIN in os.environ or "OMP_WAIT_POLICY" in os.environ:
+        yield
+        return
+    os.environ[_SPIN] = str(_SPIN_COUNT)
+    try:
+        yield
+    finally:
+        os.environ.pop(_SPIN, None)  # other programs that are started are not ours to set
 
 
 @functools.cache

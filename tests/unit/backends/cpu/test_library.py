@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
+import os
 import platform
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from aioinfer.backends.cpu.library import (
     open_openmp,
 )
 from aioinfer.errors import DeviceError
+from unit.backends.cpu.comparing import missing_reason
 
 pytestmark = pytest.mark.needs_no_library
 
@@ -203,3 +205,37 @@ def test_without_a_library_the_package_works_on_reference(tmp_path: Path) -> Non
     assert devices == "[]"
     assert reason.startswith(f"device CPU cannot start: oneDNN cannot be loaded ({bogus}: ")
     assert answer == "[-1.0, -1.0]"
+
+
+OPENS = """
+import os
+import aioinfer
+with aioinfer.Core() as core:
+    assert "CPU" in core.available_devices
+print("left:", os.environ.get("GOMP_SPINCOUNT"))
+"""
+
+
+@pytest.mark.skipif(missing_reason() is not None, reason="there is no CPU device here")
+@pytest.mark.parametrize(
+    ("given", "shown", "left"),
+    [
+        ({}, str(library._SPIN_COUNT), "None"),
+        ({"GOMP_SPINCOUNT": "77"}, "77", "77"),
+        ({"OMP_WAIT_POLICY": "PASSIVE"}, "0", "None"),
+    ],
+)
+def test_teams_wait_briefly_unless_the_environment_says_how_long(
+    given: dict[str, str], shown: str, left: str
+) -> None:
+    plain = {key: value for key, value in os.environ.items() if "OMP_" not in key}
+    ended = subprocess.run(
+        [sys.executable, "-c", OPENS],
+        env={**plain, **given, "OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=True,
+    )
+    assert f"GOMP_SPINCOUNT = '{shown}'" in ended.stderr
+    assert f"left: {left}" in ended.stdout
