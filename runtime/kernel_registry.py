@@ -80,7 +80,7 @@ class KernelRegistry(Generic[Builder]):
     def find_kernel(self, node: Node) -> Kernel[Builder] | None:
         """Return the kernel of a node's operator, if there is one."""
         domain = "" if node.domain in _STANDARD_DOMAINS else node.domain
-        return self._kernels.get((domain, node.op_type))
+        return self.kernels.get((domain, node.op_type))
 
     def find_unsupported(self, node: Node) -> str | None:
         """Say why the device cannot run a node, or None if it can; needs no shapes."""
@@ -140,8 +140,11 @@ class KernelRegistry(Generic[Builder]):
         found.lower(node, builder)
 
     @functools.cached_property
-    def _kernels(self) -> Mapping[tuple[str, str], Kernel[Builder]]:
-        """All kernels; two threads that come first both wait until the last family is there."""
+    def kernels(self) -> Mapping[tuple[str, str], Kernel[Builder]]:
+        """All kernels, by domain and operator.
+
+        Two threads that come first both wait until the last family is there.
+        """
         for family in self._families:
             importlib.import_module(f".{family}", self._package)
         return self._registered

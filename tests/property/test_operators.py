@@ -54,7 +54,7 @@ EXAMPLES = settings(
 
 def kernels_of(device: str) -> dict[tuple[str, str], Any]:
     """Give the kernels of a device by domain and operator."""
-    return dict(importlib.import_module(DEVICES[device]).KERNELS._kernels)
+    return dict(importlib.import_module(DEVICES[device]).KERNELS.kernels)
 
 
 def element_types(domain: str, op_type: str, dtypes: Collection[DType] | None) -> set[Any]:

@@ -82,6 +82,15 @@ def test_spans_stand_row_by_row_in_order_of_start() -> None:
     assert {len(column) for column in columns.values()} == {len(spans)}
 
 
+def test_ten_thousand_spans_are_all_there_in_a_page_of_a_few_hundred_kilobytes() -> None:
+    spans = [item for age in range(1, 2501) for item in diamond(age, 1000 * age)]
+    page = trace_page(Trace("net", "HETERO:A,B", spans))
+    data = json.loads(Reader(page).text_of("script", id="trace"))
+    assert sum(stage["count"] for stage in data["stages"]) == len(spans) == 10_000
+    assert len(data["runs"]["label"]) == 2500
+    assert len(page) < 1_000_000
+
+
 def test_following_what_was_waited_for_gives_the_critical_path() -> None:
     trace = Trace("net", "A", [*diamond(1, 1000), *diamond(2, 1300)])
     data = page_data(trace)
