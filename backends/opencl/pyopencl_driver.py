@@ -15,7 +15,6 @@ from .driver import (
     Bytes,
     Context,
     DeviceFacts,
-    DriverError,
     Event,
     HostMemory,
     Kernel,
@@ -23,14 +22,13 @@ from .driver import (
     Program,
     Queue,
 )
+from .pyopencl_event import PyOpenClEvent, as_driver_error
 
 __all__ = ["PyOpenClDriver"]
 
 T = TypeVar("T")
 
 _BUILD_OPTIONS = ("-w", "-cl-mad-enable", "-cl-std=CL1.2")
-_NO_CODE = -9999
-_COMPLETE = 0  # of a command's status; below it are errors
 _WAY_OUT = (
     "install one with 'pip install aioinfer[opencl]', which brings PoCL for CPUs, or install the "
     "OpenCL driver of your device"
@@ -71,12 +69,7 @@ def _checked(call: Callable[..., T], *arguments: Any, **named: Any) -> T:
     try:
         return call(*arguments, **named)
     except _library().Error as error:
-        raise _as_driver_error(error) from error
-
-
-def _as_driver_error(error: Any) -> DriverError:
-    code = getattr(error, "code", _NO_CODE)
-    return DriverError(code if isinstance(code, int) else _NO_CODE, str(error))
+        raise as_driver_error(error) from error
 
 
 class PyOpenClDriver:
@@ -148,59 +141,6 @@ def _facts(cl: Any, index: int, device: Any) -> DeviceFacts:
         work_group_size=int(device.max_work_group_size),
         extensions=frozenset(device.extensions.split()),
     )
-
-
-class _Event:
-    """An event, and what has to live until it is over."""
-
-    __slots__ = ("_cl", "raw")
-
-    def __init__(self, cl: Any, raw: Any) -> None:
-        self._cl, self.raw = cl, raw
-
-    def wait(self) -> None:
-        _checked(self.raw.wait)
-
-    @property
-    def is_over(self) -> bool:
-        return self._status() <= _COMPLETE
-
-    @property
-    def failure(self) -> DriverError | None:
-        status = self._status()
-        if status >= _COMPLETE:
-            return None
-        return DriverError(status, _status_name(self._cl, status))
-
-    @property
-    def times_ns(self) -> tuple[int, int]:
-        info = self._cl.profiling_info
-        return self._time_ns(info.START), self._time_ns(info.END)
-
-    @property
-    def queued_ns(self) -> int:
-        return self._time_ns(self._cl.profiling_info.QUEUED)
-
-    def _status(self) -> int:
-        try:
-            status: int = self.raw.command_execution_status
-        except self._cl.Error as error:
-            raise _as_driver_error(error) from error
-        return status
-
-    def _time_ns(self, which: Any) -> int:
-        try:
-            time_ns: int = self.raw.get_profiling_info(which)
-        except self._cl.Error as error:
-            raise _as_driver_error(error) from error
-        return time_ns
-
-
-def _status_name(cl: Any, status: int) -> str:
-    try:
-        return f"{cl.status_code.to_string(status)} ({status})"
-    except ValueError:  # one of the driver's own
-        return f"the driver's error {status}"
 
 
 class _Memory:
@@ -282,7 +222,7 @@ class _Queue:
 
     def _copy(self, target: Any, source: Any) -> Event:
         copy = self._cl.enqueue_copy
-        return _Event(self._cl, _checked(copy, self._raw, target, source, is_blocking=False))
+        return PyOpenClEvent(self._cl, _checked(copy, self._raw, target, source, is_blocking=False))
 
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
@@ -290,7 +230,7 @@ class _Queue:
         assert isinstance(kernel, _Kernel)
         enqueue = self._cl.enqueue_nd_range_kernel
         sizes = tuple(global_size), tuple(local_size)
-        return _Event(self._cl, _checked(enqueue, self._raw, kernel.raw, *sizes))
+        return PyOpenClEvent(self._cl, _checked(enqueue, self._raw, kernel.raw, *sizes))
 
     def wait_for(self, events: Sequence[Event]) -> None:
         _checked(self._cl.enqueue_barrier, self._raw, wait_for=_raw_events(events))
@@ -302,7 +242,7 @@ class _Queue:
             marker = _checked(enqueue, self._raw, wait_for=_raw_events(events) or None)
         finally:
             _checked(self._raw.flush)
-        return _Event(self._cl, marker)
+        return PyOpenClEvent(self._cl, marker)
 
 
 def _raw_memory(memory: Memory) -> Any:
@@ -311,7 +251,7 @@ def _raw_memory(memory: Memory) -> Any:
 
 
 def _raw_events(events: Sequence[Event]) -> list[Any]:
-    return [event.raw for event in events if isinstance(event, _Event)]
+    return [event.raw for event in events if isinstance(event, PyOpenClEvent)]
 
 
 class _Context:

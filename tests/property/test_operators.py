@@ -18,6 +18,7 @@ from onnx import TensorProto, defs, helper, numpy_helper
 
 from aioinfer import Core
 from aioinfer.runtime.graph import DType
+from opencl_device import choose_device
 from presence import skip_if_missing
 from property.operators import elementwise, movement, products, rows, sizes  # noqa: F401
 from property.operators.cases import DTYPES, FUSED, GENERATORS, Case, Generator
@@ -81,6 +82,7 @@ OPERATORS = [
 @pytest.fixture(scope="module")
 def core() -> Iterator[Core]:
     with Core() as made:
+        choose_device(made)
         yield made
 
 

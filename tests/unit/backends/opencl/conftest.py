@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from aioinfer import Core
+from opencl_device import choose_device
 from unit.backends.opencl.comparing import missing_reason
 
 _HERE = Path(__file__).parent
@@ -29,4 +30,5 @@ def _needs_device(item: pytest.Item) -> bool:
 @pytest.fixture(scope="module")
 def core() -> Iterator[Core]:
     with Core() as core:
+        choose_device(core)
         yield core

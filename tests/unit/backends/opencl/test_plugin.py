@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from aioinfer.backends.opencl import pyopencl_driver
 from aioinfer.backends.opencl.driver import DeviceFacts
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.errors import DeviceError, PropertyError
+from opencl_device import choose_device
 from unit.backends.opencl.comparing import model_of, operator
 from unit.backends.opencl.fake_driver import FACTS, FakeDriver
 
@@ -34,6 +36,8 @@ def test_devices_are_numbered_over_all_platforms() -> None:
         assert [name for name in core.available_devices if "FAKE" in name] == ["FAKE.0", "FAKE.1"]
         assert core.get_metric("FAKE.1", "FULL_DEVICE_NAME") == "second (Other)"
         assert core.get_metric("FAKE.1", "OPENCL_PLATFORM_NAME") == "Other"
+        version = core.get_metric("FAKE.1", "OPENCL_PLATFORM_VERSION")
+        assert version == FACTS.platform_version
         assert core.get_metric("FAKE", "DEVICE_TOTAL_MEM_SIZE") == FACTS.memory_bytes
         assert core.get_metric("FAKE", "DRIVER_VERSION") == "1.0"
 
@@ -57,9 +61,50 @@ def test_a_part_of_its_name_chooses_the_platform() -> None:
             assert network.device == "FAKE.1"
 
 
+def test_a_part_of_its_version_chooses_between_platforms_of_one_name() -> None:
+    model = model_of([operator("Neg", "x")], X)
+    versions = ("OpenCL 3.0 PoCL 3.1+debian", "OpenCL 3.0 PoCL 3.0-rc2")
+    namesakes = [replace(FACTS, platform="PoCL's", platform_version=text) for text in versions]
+    with fake_core(*namesakes) as core:
+        for platform, expected in (("pocl 3.0-RC", "FAKE.1"), ("3.1", "FAKE.0"), ("s", "FAKE.0")):
+            config = {"OPENCL_PLATFORM": platform}
+            with core.load_network(model, "FAKE", config) as network:
+                assert network.device == expected
+        words = rf"FAKE\.0 is on platform \"PoCL's\" \({re.escape(versions[0])}\), not on 'rc2'"
+        with pytest.raises(PropertyError, match=words):
+            core.load_network(model, "FAKE.0", {"OPENCL_PLATFORM": "rc2"})
+        words = ", ".join(re.escape(f'"PoCL\'s" ({version})') for version in sorted(versions))
+        with pytest.raises(PropertyError, match=words):
+            core.load_network(model, "FAKE", {"OPENCL_PLATFORM": "rc3"})
+
+
+def test_a_name_and_a_version_are_not_one_text() -> None:
+    facts = replace(FACTS, platform="One", platform_version="Two")
+    assert (facts.is_on("one"), facts.is_on("tw"), facts.is_on("eT")) == (True, True, False)
+
+
 def test_a_platform_that_is_not_there_is_refused() -> None:
-    with fake_core(*TWO) as core, pytest.raises(PropertyError, match="there are 'One', 'Other'"):
+    with (
+        fake_core(*TWO) as core,
+        pytest.raises(PropertyError, match=r"there are 'One' \(.*\), 'Other' \(.*\)"),
+    ):
         core.load_network(model_of([operator("Neg", "x")], X), "FAKE", {"OPENCL_PLATFORM": "Mine"})
+
+
+@pytest.mark.parametrize("wanted", ["", "OPENCL.1", "OPENCL.0", "OPENCL"])
+def test_the_tests_device_can_be_chosen(wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIOINFER_OPENCL_DEVICE", wanted)
+    with fake_core(*TWO) as core:
+        choose_device(core, "FAKE")
+        expected = wanted.replace("OPENCL", "FAKE") if "." in wanted else "FAKE.0"
+        with core.load_network(model_of([operator("Neg", "x")], X), "FAKE") as network:
+            assert network.device == expected
+
+
+def test_a_device_for_tests_that_is_not_there_fails_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIOINFER_OPENCL_DEVICE", "OPENCL.7")
+    with fake_core() as core, pytest.raises(DeviceError, match="no device '7'"):
+        choose_device(core, "FAKE")
 
 
 def test_a_device_of_another_platform_is_refused() -> None:
@@ -89,7 +134,7 @@ def test_a_device_made_of_devices_passes_the_platform_on() -> None:
 @pytest.mark.parametrize(
     ("devices", "platform", "words"),
     [
-        ("FAKE,REFERENCE", "Mine", "there are 'One', 'Other'"),
+        ("FAKE,REFERENCE", "Mine", "there are 'One'.*, 'Other'"),
         ("FAKE.0,REFERENCE", "Other", r"FAKE\.0 is on platform 'One'.*whose devices are FAKE\.1"),
     ],
 )
@@ -111,7 +156,7 @@ def test_a_platform_that_is_given_goes_before_one_that_is_set() -> None:
         with core.load_network(model, "HETERO:FAKE,REFERENCE", given_to("FAKE", "One")) as network:
             assert isinstance(network, HeteroNetwork)
             assert [part.device for part in network.networks] == ["FAKE.0"]
-        with pytest.raises(PropertyError, match=r"FAKE\.0 is on platform 'One', not on 'Other'"):
+        with pytest.raises(PropertyError, match=r"is on platform 'One' \(.*\), not on 'Other'"):
             core.load_network(model, "FAKE.0")
         with pytest.raises(DeviceError, match=r"no device '7'; it has \['FAKE\.1'\]"):
             core.load_network(model, "FAKE.7")
@@ -137,8 +182,11 @@ def test_float16_is_a_capability_of_devices_that_compute_in_it() -> None:
         assert "FP16" in core.get_metric("FAKE", "OPTIMIZATION_CAPABILITIES")
         config = {"INFERENCE_PRECISION_HINT": "f16"}
         core.load_network(model_of([operator("Neg", "x")], X), "FAKE", config).close()
-    with fake_core() as core:
-        assert "FP16" not in core.get_metric("FAKE", "OPTIMIZATION_CAPABILITIES")
+    with fake_core(FACTS, half) as core:
+        for device, has_half in (("FAKE", False), ("FAKE.0", False), ("FAKE.1", True)):
+            assert ("FP16" in core.get_metric(device, "OPTIMIZATION_CAPABILITIES")) == has_half
+        metrics = core.get_metric("FAKE", "SUPPORTED_METRICS")
+        assert metrics.count("OPTIMIZATION_CAPABILITIES") == 1
 
 
 def test_a_device_with_small_groups_says_what_to_do() -> None:

@@ -12,6 +12,7 @@ from aioinfer import Core
 from aioinfer.backends.opencl.driver import DeviceFacts
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
+from opencl_device import choose_device
 from unit.backends.opencl.comparing import F16_BOUND, assert_close, model_of, operator, run
 
 HALF = {"INFERENCE_PRECISION_HINT": "f16"}
@@ -29,6 +30,7 @@ class HalfDriver(PyOpenClDriver):
 def half_core(core: Core) -> Iterator[Core]:
     with Core() as made:
         made.register_plugin("HALF", lambda handle, name: OpenClPlugin(handle, name, HalfDriver()))
+        choose_device(made, "HALF")
         yield made
 
 
