@@ -125,6 +125,22 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     return np.take(x, indices.astype(np.intp, copy=False), axis=axis)
 
 
+# onnx.reference compares wrong shapes for a negative axis, and takes at most 64 elements.
+@own("GatherElements", since=11)
+def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
+    """Take an element for each index, which may be negative, along an axis."""
+    axis %= x.ndim
+    seen = [slice(None) if at == axis else slice(length) for at, length in enumerate(indices.shape)]
+    return np.take_along_axis(x[tuple(seen)], indices, axis)
+
+
+# onnx.reference fails for scalars.
+@own("Softsign", since=1)
+def softsign(x: Array) -> Array:
+    """Compute x / (1 + |x|)."""
+    return np.asarray(x / (1 + np.abs(x))).astype(x.dtype)
+
+
 # onnx.reference multiplies with ones, which strings cannot.
 @own("Expand", since=8)
 def expand(x: Array, shape: Array) -> Array:

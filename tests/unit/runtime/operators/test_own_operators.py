@@ -71,6 +71,20 @@ def test_gathering_by_a_view_of_indices() -> None:
     assert evaluate("Gather", np.arange(4), indices).tolist() == [0, 3]
 
 
+@pytest.mark.parametrize("axis", [1, -1])
+def test_elements_are_gathered_along_any_axis_however_long(axis: int) -> None:
+    x = np.arange(300).reshape(3, 100)
+    indices = np.array([[99, -1, 0], [70, -100, 1]])
+    made = evaluate("GatherElements", x, indices, axis=axis)
+    np.testing.assert_array_equal(made, [[99, 99, 0], [170, 100, 101]])
+    assert evaluate("GatherElements", x, np.zeros((2, 0), np.int64), axis=axis).shape == (2, 0)
+
+
+def test_the_softsign_of_a_scalar_keeps_its_type() -> None:
+    made = evaluate("Softsign", np.array(-3, np.float16))
+    assert (made, made.dtype, made.shape) == (-0.75, np.float16, ())
+
+
 def test_strings_expand() -> None:
     made = evaluate("Expand", np.array([["a"], ["b"]], object), np.array([1, 2]))
     assert made.tolist() == [["a", "a"], ["b", "b"]]
