@@ -97,6 +97,16 @@ INLINE int join_memory(const struct pool_plan *plan, int64_t kind, float *restri
     return STATUS_OK;
 }
 
+/* Which taps of a window that begins at `first` are in the input: all from one up to another. */
+INLINE void seen_taps(const struct axis *axis, int64_t first, int64_t *from, int64_t *to)
+{
+    int64_t dilation = axis->dilation, rest = axis->length - first;
+    *from = first < 0 ? (dilation - 1 - first) / dilation : 0;
+    *to = axis->size;
+    if (rest < reach_of(axis))
+        *to = rest > 0 ? (rest + dilation - 1) / dilation : 0;
+}
+
 /* Join all rows that the windows read, from one position of the last axis up to another. */
 INLINE int join_rows(const struct pool_plan *plan, int64_t kind, const struct row *row,
                      float *restrict totals, int64_t from, int64_t to)
@@ -105,17 +115,16 @@ INLINE int join_rows(const struct pool_plan *plan, int64_t kind, const struct ro
     int64_t stop = to > last->length ? last->length : to, start = from < 0 ? 0 : from;
     int64_t channels = row->channels, pitch = plan->inner * plan->item;
     int64_t step = channels == plan->inner ? stop - start : 1;
+    int64_t deep, deepest, high, highest;
     float nothing = start_of(plan, kind);
     int is_first = 1;
 
-    for (int64_t a = 0; a < outer->size && start < stop; a++) {
+    seen_taps(outer, row->first[0], &deep, &deepest);
+    seen_taps(middle, row->first[1], &high, &highest);
+    for (int64_t a = deep; a < deepest && start < stop; a++) {
         int64_t depth = row->first[0] + a * outer->dilation;
-        if (depth < 0 || depth >= outer->length)
-            continue;
-        for (int64_t b = 0; b < middle->size; b++) {
+        for (int64_t b = high; b < highest; b++) {
             int64_t height = row->first[1] + b * middle->dilation;
-            if (height < 0 || height >= middle->length)
-                continue;
             const char *memory =
                 row->image + (depth * middle->length + height) * last->length * pitch;
             for (int64_t at = start; at < stop; at += step)

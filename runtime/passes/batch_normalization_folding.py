@@ -1,4 +1,4 @@
-"""Fold a BatchNormalization into the weights of what it follows."""
+"""Fold a BatchNormalization into the weights of what it follows, or of the Conv behind it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from ..graph import Graph, Node
 from .graph_patch import GraphPatch
+from .input_folding import conv_after, fold_into_conv_after
 from .matching import input_at, is_standard
 from .node_traits import is_unused
 from .pass_base import Pass
@@ -20,21 +21,36 @@ class BatchNormalizationFolding(Pass):
     """Fold it into Conv, ConvTranspose, Gemm or a MatMul of two axes, whose weights are constants.
 
     Only one that infers, with constants for its statistics, and only if nothing else uses what it
-    is given. A model that was converted from an old opset has it without ``training_mode``.
+    is given. Else it goes into a Conv that alone reads what it gives, and does not pad. A model
+    that was converted from an old opset has it without ``training_mode``.
     """
 
     name = "batch normalization folding"
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in graph.nodes_of("BatchNormalization"):
-            before = node.inputs[0].producer if node.inputs and node.inputs[0] else None
-            if before is None or before.graph is not graph or not is_inference(node):
+            if not node.inputs or node.inputs[0] is None or not is_inference(node):
                 continue
-            count = channel_count(before)
-            affine = affine_of(node, count) if count and channel_axis(before) == 1 else None
-            patch = None if affine is None else fold_into_weights(before, node, affine)
+            patch = _into_what_is_before(node, graph) or _into_what_is_behind(node)
             if patch is not None:
                 yield patch
+
+
+def _into_what_is_before(node: Node, graph: Graph) -> GraphPatch | None:
+    before = node.inputs[0].producer if node.inputs[0] else None
+    if before is None or before.graph is not graph:
+        return None
+    count = channel_count(before)
+    affine = affine_of(node, count) if count and channel_axis(before) == 1 else None
+    return None if affine is None else fold_into_weights(before, node, affine)
+
+
+def _into_what_is_behind(node: Node) -> GraphPatch | None:
+    conv, scale, value = conv_after(node), input_at(node, 1), node.inputs[0]
+    if conv is None or value is None or scale is None or scale.constant is None:
+        return None
+    affine = affine_of(node, scale.constant.size)
+    return None if affine is None else fold_into_conv_after(node, value, conv, affine)
 
 
 def is_inference(node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""Fold Mul, Div, Add and Sub by constants into the weights of what they follow."""
+"""Fold Mul, Div, Add and Sub by constants into the weights of what they follow, or of a Conv."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from ..graph import Graph, Node, Value
 from .graph_patch import GraphPatch
+from .input_folding import conv_after, fold_into_conv_after, is_prepared, per_input_channel
 from .matching import commuted, is_standard
 from .pass_base import Pass
 from .weight_folding import Affine, channel_count, fold_into_weights, per_channel
@@ -22,7 +23,8 @@ class ScaleShiftFolding(Pass):
     """Fold a number, or one for each output channel, into Conv, ConvTranspose, Gemm or MatMul.
 
     Only if nothing else uses what is scaled or shifted. What is added to a MatMul stays: that is
-    its bias, which needs no other weights.
+    its bias, which needs no other weights. What prepares an input goes into the Conv that reads
+    it: a scale always, a shift if the Conv does not pad.
     """
 
     name = "scale shift folding"
@@ -31,7 +33,8 @@ class ScaleShiftFolding(Pass):
         for node in list(graph.nodes):
             if not is_standard(node, "Mul", "Div", "Add", "Sub"):
                 continue
-            patch = next(filter(None, _patches(node, graph)), None)
+            patches = (*_patches(node, graph), *_patches_behind(node))
+            patch = next(filter(None, patches), None)
             if patch is not None:
                 yield patch
 
@@ -47,6 +50,18 @@ def _patches(node: Node, graph: Graph) -> Iterator[GraphPatch | None]:
         numbers = per_channel(before, other.constant, count)
         affine = None if numbers is None else _affine(node, numbers, other is node.inputs[0])
         yield None if affine is None else fold_into_weights(before, node, affine)
+
+
+def _patches_behind(node: Node) -> Iterator[GraphPatch | None]:
+    conv = conv_after(node)
+    if conv is None:
+        return
+    for value, other in [*commuted(node), *_reversed(node)]:
+        if other.constant is None or not is_prepared(value):
+            continue
+        numbers = per_input_channel(conv, value, other.constant)
+        affine = None if numbers is None else _affine(node, numbers, other is node.inputs[0])
+        yield None if affine is None else fold_into_conv_after(node, value, conv, affine)
 
 
 def _reversed(node: Node) -> Iterator[tuple[Value, Value]]:

@@ -19,7 +19,15 @@ from .graph_patch import GraphPatch
 from .matching import input_at, is_standard, only_user, rank_of
 from .patch_check import have_one_affinity
 
-__all__ = ["Affine", "channel_axis", "channel_count", "fold_into_weights", "per_channel"]
+__all__ = [
+    "Affine",
+    "channel_axis",
+    "channel_count",
+    "fold_into_weights",
+    "new_constant",
+    "per_channel",
+    "scaled_weights",
+]
 
 LINEAR_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 FOLDED_DTYPES = (DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16)
@@ -126,12 +134,12 @@ def _patch(node: Node, follower: Node, parts: _Parts) -> GraphPatch:
     inputs = list(node.inputs[:2])
     patch.remove(node).remove(follower).replace(old, result)
     if parts.weights is not None:
-        weights = inputs[1] = _new_constant(node, 1, parts.weights, "weights")
+        weights = inputs[1] = new_constant(node, 1, parts.weights, "weights")
         patch.add_constant(weights)
     if parts.bias is None:
         made = Node(node.op_type, inputs, (result,), parts.attributes, name=node.name)
         return patch.add(made)
-    bias = _new_constant(node, 2, parts.bias, "bias")
+    bias = new_constant(node, 2, parts.bias, "bias")
     patch.add_constant(bias)
     if node.op_type != "MatMul":
         inputs.append(bias)
@@ -141,7 +149,8 @@ def _patch(node: Node, follower: Node, parts: _Parts) -> GraphPatch:
     return patch.add(multiply).add(Node("Add", (product, bias), (result,), name=follower.name))
 
 
-def _new_constant(node: Node, index: int, array: _Array, role: str) -> Value:
+def new_constant(node: Node, index: int, array: _Array, role: str) -> Value:
+    """Make a constant, which nobody writes, for an input of a node that takes its place."""
     array.flags.writeable = False
     old = input_at(node, index)
     name = f"{node.name}_{role}" if old is None else old.name
@@ -157,7 +166,7 @@ def _is_float(array: _Array) -> bool:
     return DType.of(array.dtype) in FOLDED_DTYPES
 
 
-def _scaled(weights: _Array, scale: _Array) -> _Array | None:
+def scaled_weights(weights: _Array, scale: _Array) -> _Array | None:
     """Multiply in float64 and round once, without a float64 copy of the weights; None: by one."""
     if (scale == 1.0).all():
         return None
@@ -168,7 +177,7 @@ def _scaled(weights: _Array, scale: _Array) -> _Array | None:
 
 def _conv(node: Node, weights: _Array, affine: Affine) -> _Parts:
     column = affine.scale.reshape((-1,) + (1,) * (weights.ndim - 1))
-    scaled = _scaled(weights, column)
+    scaled = scaled_weights(weights, column)
     return _Parts(scaled, _bias(node, affine, weights), node.attributes)
 
 
@@ -178,7 +187,7 @@ def _conv_transpose(node: Node, weights: _Array, affine: Affine) -> _Parts:
     parted = weights.reshape((groups, weights.shape[0] // groups, *weights.shape[1:]))
     scale = np.broadcast_to(affine.scale, (weights.shape[1] * groups,))
     column = scale.reshape((groups, 1, weights.shape[1]) + (1,) * (weights.ndim - 2))
-    scaled = _scaled(parted, column)
+    scaled = scaled_weights(parted, column)
     whole = None if scaled is None else scaled.reshape(weights.shape)
     return _Parts(whole, _bias(node, affine, weights), node.attributes)
 
@@ -189,11 +198,13 @@ def _gemm(node: Node, weights: _Array, affine: Affine) -> _Parts:
     factor = float(node.attributes.get("beta", 1.0))
     attributes = {**node.attributes, "beta": 1.0}
     bias = _bias(node, affine, weights, factor)
-    return _Parts(_scaled(weights, scale), bias, attributes)
+    return _Parts(scaled_weights(weights, scale), bias, attributes)
 
 
 def _matmul(node: Node, weights: _Array, affine: Affine) -> _Parts:
-    return _Parts(_scaled(weights, affine.scale), _bias(node, affine, weights), node.attributes)
+    return _Parts(
+        scaled_weights(weights, affine.scale), _bias(node, affine, weights), node.attributes
+    )
 
 
 def _bias(node: Node, affine: Affine, weights: _Array, factor: float = 1.0) -> _Array | None:

@@ -214,9 +214,13 @@ def _with_zeros_between(
     assert layout.strides is not None
     made = builder.temporary(layout)
     builder.native("fill", (made,), (layout.dtype.item_bytes, layout.count, 0))
+    if source.layout.strides is None or source.dtype is not layout.dtype:
+        dense = builder.temporary(channels_last(source.shape, layout.dtype))
+        builder.move(source, dense)
+        source = dense
     steps = (1, 1, *convolution.window.strides)
     strides = [a * b for a, b in zip(layout.strides, steps, strict=True)]
-    builder.move(source, made.viewed(Layout.plain(source.shape, layout.dtype, strides)))
+    builder.copy(source, made.viewed(Layout.plain(source.shape, layout.dtype, strides)))
     if layout.desc(builder.engine) == desc:
         return made.viewed(Layout.of(desc))
     moved = builder.temporary(Layout.of(desc))

@@ -173,8 +173,10 @@ def _counts(
     for axis, (length, count) in enumerate(zip(lengths, places, strict=True)):
         low, high = -counted.pads_begin[axis], length + counted.pads_end[axis]
         first = np.arange(count) * window.strides[axis] - window.pads_begin[axis]
-        steps = [tap * window.dilations[axis] for tap in range(window.kernel[axis])]
-        found.append(sum(((first + step >= low) & (first + step < high)) * 1 for step in steps))
+        # Taps before low, and before high: rounded up, and no more than there are.
+        before = [-((first - end) // window.dilations[axis]) for end in (low, high)]
+        begin, stop = (np.clip(taps, 0, window.kernel[axis]) for taps in before)
+        found.append(stop - begin)
     ones = [np.ones(1)] * (MAX_SPATIAL_RANK - len(lengths))
     return np.concatenate([*ones, *found]).astype(np.float32)
 

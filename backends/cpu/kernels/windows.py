@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import c_int64
+from itertools import chain, zip_longest
 
 from ....runtime.graph import Node, Value
-from ....runtime.passes.matching import rank_of
+from ....runtime.passes.matching import rank_of, static_shape
 
 __all__ = ["MAX_SPATIAL_RANK", "dims_array", "find_bad_window", "spatial_rank_of"]
 
 MAX_SPATIAL_RANK = 3
 """oneDNN convolves and pools over one to three axes."""
+
+_MOST = 1 << 24
+"""oneDNN counts bytes in 32 bits: of sixteen channels, so many floats."""
 
 
 def find_bad_window(node: Node, value: Value | None) -> str | None:
@@ -23,7 +27,18 @@ def find_bad_window(node: Node, value: Value | None) -> str | None:
         return f"CPU has {node.op} over 1 to {MAX_SPATIAL_RANK} spatial axes, not over {rank}"
     if min(node.attributes.get("pads") or [0]) < 0:
         return f"CPU has {node.op} without negative pads"
+    if _longest(node, value) > _MOST:
+        return f"CPU has {node.op} with windows, strides and pads of up to {_MOST} elements"
     return None
+
+
+def _longest(node: Node, value: Value | None) -> int:
+    """Give the largest of what a file can make long without holding as many elements."""
+    kernel = node.attributes.get("kernel_shape") or (static_shape(value) or ())[2:]
+    dilations = node.attributes.get("dilations") or ()
+    spans = [size * step for size, step in zip_longest(kernel, dilations, fillvalue=1)]
+    given = (node.attributes.get(name) or () for name in ("strides", "pads"))
+    return max(chain(spans, *given), default=0)
 
 
 def spatial_rank_of(node: Node, value: Value | None) -> int | None:

@@ -180,3 +180,30 @@ def test_nodes_for_different_devices_stay_apart() -> None:
     )
     model.node("Conv_0").affinity = "REFERENCE"
     assert run_passes(model, [BatchNormalizationFolding()]).patch_count == 0
+
+
+INTO_CONV = f"""g (float[n,2,h,w] x) => (float[n,1,h,w] y)
+    <float[1,2,1,1] k = {{5, 7}}, float[1] b = {{1}}, {STATISTICS}> {{
+        c = {NORMALIZE.format("x")}
+        y = Conv{{pads}}(c, k, b)
+    }}"""
+
+
+def test_before_a_conv_that_does_not_pad_it_goes_into_weights_and_bias() -> None:
+    model = parse_typed(INTO_CONV.replace("{pads}", "<strides=[2, 2]>"))
+    assert fuse_by(model, BatchNormalizationFolding()) == [
+        "y = Conv(x, k_1, b_1)  # BatchNormalization_0 Conv_0"
+    ]
+    found = constants(model)
+    assert found["k_1"] == [[[[10]], [[21]]]]
+    assert found["b_1"] == [1 + 5 * -1 + 7 * 4]
+
+
+def test_before_a_conv_that_pads_it_stays() -> None:
+    model = parse_typed(INTO_CONV.replace("{pads}", "<pads=[0, 1, 0, 0]>"))
+    assert run_passes(model, [BatchNormalizationFolding()]).patch_count == 0
+
+
+def test_before_a_conv_it_stays_if_something_else_reads_it() -> None:
+    text = INTO_CONV.replace("{pads}", "").replace("w] y)", "w] y, float[n,2,h,w] c)")
+    assert run_passes(parse_typed(text), [BatchNormalizationFolding()]).patch_count == 0

@@ -323,3 +323,80 @@ def test_what_cannot_be_convolved_is_refused_with_a_reason(core) -> None:
     model = model_of([helper.make_node("Conv", ["x", "w"], ["y"])], {"x": x}, constants={"w": w})
     result = core.query_network(model, "CPU")
     assert "spatial axes" in str(result)
+
+
+def test_a_depthwise_convolution_of_one_axis_is_seen_as_one_of_two(core) -> None:
+    case = ((1, 64, 100), (64, 1, 3), {"group": 64, "pads": [1, 1]})
+    implementations = [step.implementation for step in plan_of_case(core, case).steps]
+    assert any(name.startswith(("jit_dw", "brdgmm_dw")) for name in implementations)
+
+
+@pytest.mark.parametrize("float_dtype", [DType.FLOAT32, DType.BFLOAT16])
+def test_depthwise_blocks_of_one_axis_keep_their_layout(core, float_dtype) -> None:
+    chance = np.random.default_rng(0)
+    shapes = {"w0": (32, 16, 1), "w1": (32, 1, 5), "w2": (32, 32, 1), "b": (32,), "x": (2, 16, 50)}
+    arrays = {n: chance.standard_normal(dims).astype(np.float32) for n, dims in shapes.items()}
+    x = arrays.pop("x")
+    nodes = [
+        helper.make_node("Conv", ["x", "w0", "b"], ["a"]),
+        helper.make_node("Conv", ["a", "w1", "b"], ["d"], "depthwise", group=32, pads=[2, 2]),
+        helper.make_node("Add", ["d", "a"], ["s"]),
+        helper.make_node("Relu", ["s"], ["r"]),
+        helper.make_node("Conv", ["r", "w2", "b"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": x}, constants=arrays)
+    plan = plan_of(core, model, {"x": x}, float_dtype=float_dtype)
+    assert len(plan.steps) == 5  # channels last, three convolutions, row-major
+    if float_dtype is DType.FLOAT32:
+        assert_same_as_reference(core, model, {"x": x})
+    else:
+        bound = {"bound": BF16_BOUND, "INFERENCE_PRECISION_HINT": "bf16"}
+        assert_same_as_reference(core, model, {"x": x}, **bound)
+
+
+@pytest.mark.parametrize("float_dtype", [DType.FLOAT32, DType.BFLOAT16])
+def test_the_epilogue_of_a_depthwise_convolution_of_one_axis(core, float_dtype) -> None:
+    inputs = epilogue_inputs((2, 24, 20), (24, 1, 3))
+    chance = np.random.default_rng(1)
+    whole, factors = (chance.standard_normal(n).astype(np.float32) for n in ((2, 24, 18), (24, 1)))
+    attributes = {"post_ops": ["mul(4)", "add(3)", "relu"], "group": 24}
+    found, _ = run_fused(
+        *("Conv", [*inputs, whole, factors], (2, 24, 18), attributes, (1, 2, 4)),
+        float_dtype=float_dtype,
+    )
+    x, w, b = inputs
+    plain = sum(w[:, 0, tap, None] * x[:, :, tap : tap + 18] for tap in range(3)) + b[:, None]
+    bound = F32_BOUND if float_dtype is DType.FLOAT32 else BF16_BOUND
+    assert largest_error(found, np.maximum(plain * factors + whole, 0)) <= bound
+
+
+SPREAD = {
+    "dilated": ((1, 16, 9, 9), (16, 8, 3, 3), {"dilations": [2, 2], "strides": [2, 2]}),
+    "other steps": (
+        (2, 6, 5, 7),
+        (6, 4, 2, 3),
+        {"dilations": [3, 2], "strides": [2, 3], "output_padding": [1, 2], "pads": [1, 0, 2, 1]},
+    ),
+    "one axis": ((1, 64, 500), (64, 1, 4), {"group": 64, "strides": [2], "pads": [1, 1]}),
+}
+
+
+@pytest.mark.parametrize("name", SPREAD)
+@pytest.mark.parametrize(("constants", "has_bias"), [("wb", True), ("w", False), ("", True)])
+def test_zeros_between_elements_stand_for_strides(core, name, constants, has_bias) -> None:
+    check(core, "ConvTranspose", SPREAD[name], constants, has_bias)
+    check(
+        *(core, "ConvTranspose", SPREAD[name], constants, has_bias, BF16_BOUND),
+        INFERENCE_PRECISION_HINT="bf16",
+    )
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_transposed_convolutions_run_compiled(core, name) -> None:
+    shape, weight_shape, attributes = SPREAD[name]
+    x, w = np.ones(shape, np.float32), np.ones(weight_shape, np.float32)
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], **attributes)
+    plan = plan_of(core, model_of([node], {"x": x}, constants={"w": w}), {"x": x})
+    names = [step.implementation for step in plan.steps]
+    assert not any("ref:" in name for name in names)
+    assert "native:fill" in names

@@ -201,3 +201,81 @@ def test_global_maxima_keep_infinities_and_nan(core, shape, precision) -> None:
     found = run(core, model, "CPU", {"x": x}, INFERENCE_PRECISION_HINT=precision)["y"]
     axes = tuple(range(2, len(shape)))
     np.testing.assert_array_equal(found, x.max(axes, initial=-np.inf, keepdims=True))
+
+
+SLIDING = {
+    "dilated": ("MaxPool", (1, 32, 12, 12), {"kernel_shape": [3, 3], "dilations": [2, 2]}),
+    "one axis": ("MaxPool", (1, 32, 40), {"kernel_shape": [3], "pads": [1, 1]}),
+    "average of one axis": ("AveragePool", (1, 32, 40), {"kernel_shape": [3], "pads": [1, 1]}),
+    "beyond the padding": (
+        "AveragePool",
+        (1, 32, 12, 12),
+        {
+            "kernel_shape": [3, 3],
+            "strides": [2, 2],
+            "pads": [1, 1, 1, 1],
+            "ceil_mode": 1,
+            "count_include_pad": 1,
+        },
+    ),
+    "dilated average": (
+        "AveragePool",
+        (1, 32, 12, 12),
+        {"kernel_shape": [3, 3], "dilations": [2, 2], "pads": [2, 1, 0, 2]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SLIDING)
+def test_what_onednn_would_only_loop_over_runs_natively(core, name) -> None:
+    op, shape, attributes = SLIDING[name]
+    model = model_of([helper.make_node(op, ["x"], ["y"], **attributes)], {"x": drawn(shape)})
+    plan = plan_of(core, model, {"x": drawn(shape)})
+    assert [step.implementation for step in plan.steps] == ["native:pool"]
+    assert_same_as_reference(core, model, {"x": drawn(shape)})
+
+
+@pytest.mark.parametrize("name", ["dilated", "beyond the padding", "dilated average"])
+@pytest.mark.parametrize("float_dtype", [DType.FLOAT32, DType.BFLOAT16])
+def test_a_native_pool_between_convolutions_costs_no_reorder(core, name, float_dtype) -> None:
+    op, _, attributes = SLIDING[name]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"]),
+        helper.make_node(op, ["a"], ["b"], **attributes),
+        helper.make_node("Conv", ["b", "w"], ["y"]),
+    ]
+    x, w = drawn((1, 32, 12, 12)), drawn((32, 32, 1, 1), 1)
+    model = model_of(nodes, {"x": x}, constants={"w": w})
+    plan = plan_of(core, model, {"x": x}, float_dtype=float_dtype)
+    steps = [step.implementation for step in plan.steps if step.origin.op == op]
+    assert steps == ["native:pool"]
+    assert len(plan.steps) == 5  # channels last, three nodes, row-major
+    assert_same_as_reference(core, model, {"x": x})
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_norms_of_dilated_windows(core, power) -> None:
+    attributes = {"kernel_shape": [3, 2], "dilations": [2, 3], "p": power}
+    check(core, "LpPool", (1, 4, 9, 9), attributes)
+    node = helper.make_node("LpPool", ["x"], ["y"], **attributes)
+    x = drawn((1, 4, 9, 9))
+    plan = plan_of(core, model_of([node], {"x": x}), {"x": x})
+    kernels = ["float_chain", "pool", "float_chain"]
+    assert [step.implementation for step in plan.steps] == [f"native:{name}" for name in kernels]
+
+
+@pytest.mark.parametrize("op", GLOBAL_OPS)
+@pytest.mark.parametrize("shape", [(1, 32, 100), (1, 3, 2, 3, 2, 3)])
+def test_global_pools_of_other_ranks_are_reductions(core, op, shape) -> None:
+    model = model_of([helper.make_node(op, ["x"], ["y"])], {"x": drawn(shape)})
+    plan = plan_of(core, model, {"x": drawn(shape)})
+    assert [step.implementation for step in plan.steps] == ["native:reduce"]
+
+
+def test_a_dilated_window_of_infinities_keeps_them(core) -> None:
+    x = np.full((1, 2, 6, 6), -np.inf, np.float32)
+    x[0, 1, 3, 3] = np.inf
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], dilations=[2, 2])
+    found = run(core, model_of([node], {"x": x}), "CPU", {"x": x})["y"]
+    assert np.isneginf(found[0, 0]).all()
+    assert np.isposinf(found[0, 1]).sum() == 4

@@ -14,6 +14,7 @@ from aioinfer.backends.cpu.onednn import open_engine
 from aioinfer.errors import UnsupportedOpError
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.stepping import implementations, run_kernel
+from unit.backends.cpu.plans import plan_of
 
 EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
 COORDINATES = [
@@ -270,3 +271,13 @@ def test_resample_as_numpy_does(inner: int) -> None:
     arrays = (source, indices, weights, offsets, twin)
     KERNELS["resample"]([array.ctypes.data for array in arrays], parameters)
     np.testing.assert_allclose(target, twin, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("scales", "first"), [((1, 1, 2, 2), (3, 8)), ((1, 1, 0.5, 0.5), (2, 4))])
+def test_elements_are_interpolated_where_rows_are_few(core: Core, scales: tuple, first) -> None:
+    x = random(1, 2, *(3, 4) if scales[2] > 1 else (4, 4))
+    model = resize(x, scales=scales, mode="linear")
+    assert_same_as_reference(core, model, {"x": x})
+    steps = plan_of(core, model, {"x": x}).steps
+    assert [step.implementation for step in steps] == ["native:resample"] * 2
+    assert steps[0].writes[0].shape[2:] == first

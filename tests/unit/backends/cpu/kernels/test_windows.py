@@ -21,6 +21,12 @@ def node_of(rank=4, **attributes) -> Node:
         (node_of(rank=2), "not over 0"),
         (node_of(kernel_shape=[1, 1, 1, 1]), "not over 4"),
         (node_of(pads=[0, -1, 0, 0]), "negative"),
+        (node_of(pads=[0, 1 << 24, 0, 0], strides=[1 << 24, 1]), None),
+        (node_of(pads=[0, 0, 0, 1 + (1 << 24)]), "up to 16777216 elements"),
+        (node_of(strides=[1, 1 << 62]), "up to 16777216 elements"),
+        (node_of(kernel_shape=[2, 1 << 25]), "up to 16777216 elements"),
+        (node_of(kernel_shape=[1 << 20, 1], dilations=[1 << 20, 1]), "up to 16777216 elements"),
+        (node_of(dilations=[1 << 63, 1]), "up to 16777216 elements"),  # with the weights' window
     ],
 )
 def test_what_cannot_slide(node, reason) -> None:
