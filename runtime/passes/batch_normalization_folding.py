@@ -1,4 +1,4 @@
-"""Fold a BatchNormalization into the weights of what it follows, or of the Conv behind it."""
+"""Fold a BatchNormalization into the weights of what it follows, or of what is behind it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ..graph import Graph, Node
 from .graph_patch import GraphPatch
-from .input_folding import conv_after, fold_into_conv_after
+from .input_folding import fold_into_reader, reader_after
 from .matching import input_at, is_standard
 from .node_traits import is_unused
 from .pass_base import Pass
@@ -21,8 +21,8 @@ class BatchNormalizationFolding(Pass):
     """Fold it into Conv, ConvTranspose, Gemm or a MatMul of two axes, whose weights are constants.
 
     Only one that infers, with constants for its statistics, and only if nothing else uses what it
-    is given. Else it goes into a Conv that alone reads what it gives, and does not pad. A model
-    that was converted from an old opset has it without ``training_mode``.
+    is given. Else it goes into a Conv without pads or a Gemm that alone reads what it gives. A
+    model that was converted from an old opset has it without ``training_mode``.
     """
 
     name = "batch normalization folding"
@@ -46,11 +46,13 @@ def _into_what_is_before(node: Node, graph: Graph) -> GraphPatch | None:
 
 
 def _into_what_is_behind(node: Node) -> GraphPatch | None:
-    conv, scale, value = conv_after(node), input_at(node, 1), node.inputs[0]
-    if conv is None or value is None or scale is None or scale.constant is None:
+    reader, scale, value = reader_after(node), input_at(node, 1), node.inputs[0]
+    if reader is None or value is None or scale is None or scale.constant is None:
         return None
+    if is_standard(reader, "MatMul"):
+        return None  # its channels need not be those of the second axis
     affine = affine_of(node, scale.constant.size)
-    return None if affine is None else fold_into_conv_after(node, value, conv, affine)
+    return None if affine is None else fold_into_reader(node, value, reader, affine)
 
 
 def is_inference(node: Node) -> bool:

@@ -1,10 +1,11 @@
-"""A scale and a shift of what Conv reads, moved into its constants.
+"""A scale and a shift of what Conv, Gemm or MatMul reads, moved into its constants.
 
 Theory of operation. Conv is linear in its input, too: ``Conv(scale * x + shift, W)`` with a number
 for each input channel is ``Conv(x, scale * W)`` with another bias, the sum of ``shift * W`` over
 each window. What is padded with zeros is not shifted, so a shift goes in only where there are no
-pads. Only what prepares an input is looked for, not what ends an activation in pieces: that is
-fused as a whole.
+pads. Gemm takes both, and MatMul, which has no bias, only a scale; their channels are on the last
+axis of what they read. Only what prepares an input is looked for, not what ends an activation in
+pieces: that is fused as a whole.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from .node_traits import is_unused
 from .patch_check import have_one_affinity
 from .weight_folding import FOLDED_DTYPES, SHARED_LIMIT_BYTES, Affine, new_constant, scaled_weights
 
-__all__ = ["conv_after", "fold_into_conv_after", "is_prepared", "per_input_channel"]
+__all__ = ["fold_into_reader", "is_prepared", "per_input_channel", "reader_after"]
 
 _Array = np.ndarray[Any, Any]
 
+_READERS = ("Conv", "Gemm", "MatMul")
 _STEPS = ("Add", "Sub", "Mul", "Div")
 _SOURCES = (
     *("BatchNormalization", "Cast", "Concat", "DepthToSpace", "Gather", "Identity", "Pad"),
@@ -33,13 +35,14 @@ _SOURCES = (
 """No activation in pieces ends with a scale of what these give."""
 
 
-def conv_after(node: Node) -> Node | None:
-    """Give the Conv with constants that alone reads a node's first result, as its input; or None.
+def reader_after(node: Node) -> Node | None:
+    """Give the operator with constants that alone reads a node's first result; or None.
 
-    A node with other results that are used has none.
+    That is a Conv, a Gemm or a MatMul, which read it as their first input. A node with other
+    results that are used has none.
     """
     user = only_user(node.outputs[0])
-    if user is None or not is_standard(user, "Conv") or user.inputs[0] is not node.outputs[0]:
+    if user is None or not is_standard(user, *_READERS) or user.inputs[0] is not node.outputs[0]:
         return None
     if not all(is_unused(value) for value in node.outputs[1:]):
         return None
@@ -47,7 +50,10 @@ def conv_after(node: Node) -> Node | None:
     is_constant = weights is not None and weights.constant is not None
     if not is_constant or (bias is not None and bias.constant is None):
         return None
-    return user if _weights(user).ndim >= 3 and _is_float(_weights(user)) else None
+    rank = _weights(user).ndim
+    has_rank = rank >= 3 if user.op_type == "Conv" else rank == 2
+    is_turned = bool(user.attributes.get("transA", 0))
+    return user if has_rank and not is_turned and _is_float(_weights(user)) else None
 
 
 def is_prepared(value: Value) -> bool:
@@ -61,113 +67,133 @@ def is_prepared(value: Value) -> bool:
     return node is None or is_standard(node, *_SOURCES)
 
 
-def per_input_channel(conv: Node, value: Value, array: _Array) -> _Array | None:
+def per_input_channel(reader: Node, value: Value, array: _Array) -> _Array | None:
     """Read a constant that is combined with a value as one number for each channel, or as one.
 
     Gives float64, of shape () or (input channels,); None if it varies along another axis, or if
     the value is not known to have these channels already.
     """
-    rank, count = _weights(conv).ndim, _channel_count(conv)
-    if not _is_float(array) or (array.ndim and rank_of(value) != rank) or array.ndim > rank:
+    known, count = rank_of(value), _channel_count(reader)
+    rank = known if reader.op_type == "MatMul" else _weights(reader).ndim
+    if not _is_float(array) or (array.ndim and (known != rank or array.ndim > (rank or 0))):
         return None
     if array.size == 1:
         return array.reshape(()).astype(np.float64)
-    if not isinstance(value.type, TensorType) or value.type.shape is None:
+    if rank is None or not isinstance(value.type, TensorType) or value.type.shape is None:
         return None
-    is_along = array.ndim >= rank - 1 and array.shape[1 - rank] == count == array.size
-    is_whole = is_along and value.type.shape[1] == count
+    axis = 1 - rank if reader.op_type == "Conv" else -1
+    is_along = array.ndim >= -axis and array.shape[axis] == count == array.size
+    is_whole = is_along and value.type.shape[axis] == count
     return array.reshape(count).astype(np.float64) if is_whole else None
 
 
-def fold_into_conv_after(node: Node, value: Value, conv: Node, affine: Affine) -> GraphPatch | None:
-    """Let a Conv read ``value``, which ``node`` scales and shifts for it alone.
+def fold_into_reader(node: Node, value: Value, reader: Node, affine: Affine) -> GraphPatch | None:
+    """Let an operator read ``value``, which ``node`` scales and shifts for it alone.
 
-    None if there are pads that would be shifted, or if numbers would be lost.
+    None if there are pads that would be shifted, or no bias, or if numbers would be lost.
     """
-    if not affine.is_finite or not have_one_affinity((node, conv)):
+    if not affine.is_finite or not have_one_affinity((node, reader)):
         return None
     if any(
-        part.ndim and part.size != _channel_count(conv) for part in (affine.scale, affine.shift)
+        part.ndim and part.size != _channel_count(reader) for part in (affine.scale, affine.shift)
     ):
         return None
-    if affine.shift.any() and _may_pad(conv):
+    if affine.shift.any() and (reader.op_type == "MatMul" or _may_pad(reader)):
         return None
-    weights = _weights(conv)
-    if affine.scales and _is_shared(conv.inputs[1]) and weights.nbytes > SHARED_LIMIT_BYTES:
+    weights = _weights(reader)
+    if affine.scales and _is_shared(reader.inputs[1]) and weights.nbytes > SHARED_LIMIT_BYTES:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        made = scaled_weights(_in_groups(conv, weights), _column(conv, affine.scale))
-        bias = _bias(conv, affine.shift)
+        made = scaled_weights(_in_groups(reader, weights), _column(reader, affine.scale))
+        bias = _bias(reader, affine.shift)
     if not all(np.isfinite(array).all() for array in (made, bias) if array is not None):
         return None
-    return _patch(node, value, conv, made, bias)
+    return _patch(node, value, reader, made, bias)
 
 
 def _patch(
-    node: Node, value: Value, conv: Node, weights: _Array | None, bias: _Array | None
+    node: Node, value: Value, reader: Node, weights: _Array | None, bias: _Array | None
 ) -> GraphPatch:
-    patch = GraphPatch(f"fold {node.op} {node.name!r} into {conv.op} {conv.name!r}")
-    inputs = [value, *conv.inputs[1:]]
+    patch = GraphPatch(f"fold {node.op} {node.name!r} into {reader.op} {reader.name!r}")
+    inputs = [value, *reader.inputs[1:]]
     if weights is not None:
         constant = inputs[1] = new_constant(
-            conv, 1, weights.reshape(_weights(conv).shape), "weights"
+            reader, 1, weights.reshape(_weights(reader).shape), "weights"
         )
         patch.add_constant(constant)
     if bias is not None:
-        constant = new_constant(conv, 2, bias, "bias")
+        constant = new_constant(reader, 2, bias, "bias")
         inputs[2:] = [constant]
         patch.add_constant(constant)
-    old = conv.outputs[0]
+    old = reader.outputs[0]
     result = Value(old.name, old.type)
-    made = Node("Conv", inputs, (result,), conv.attributes, name=conv.name)
-    return patch.add(made).replace(old, result).remove(node).remove(conv)
+    attributes = dict(reader.attributes)
+    if bias is not None and reader.op_type == "Gemm":
+        attributes["beta"] = 1.0
+    made = Node(reader.op_type, inputs, (result,), attributes, name=reader.name)
+    return patch.add(made).replace(old, result).remove(node).remove(reader)
 
 
-def _bias(conv: Node, shift: _Array) -> _Array | None:
+def _bias(reader: Node, shift: _Array) -> _Array | None:
     """Give the bias with what the shift adds to each sum; None where nothing is shifted."""
     if not shift.any():
         return None
-    weights, old = _weights(conv), input_at(conv, 2)
-    grouped = _in_groups(conv, weights.astype(np.float64))
-    added = (grouped * _column(conv, shift)).sum(axis=tuple(range(2, grouped.ndim))).reshape(-1)
+    weights, old = _weights(reader), input_at(reader, 2)
+    grouped = _in_groups(reader, weights.astype(np.float64)) * _column(reader, shift)
+    if reader.op_type == "Conv":
+        added = grouped.sum(axis=tuple(range(2, grouped.ndim))).reshape(-1)
+    else:
+        added = grouped.sum(axis=_row_axis(reader)) * float(reader.attributes.get("alpha", 1.0))
     before = 0.0 if old is None or old.constant is None else old.constant.astype(np.float64)
-    return np.array(added + before, dtype=weights.dtype)
+    factor = float(reader.attributes.get("beta", 1.0))  # of a Gemm
+    return np.array(added + before * factor, dtype=weights.dtype)
 
 
-def _column(conv: Node, numbers: _Array) -> _Array:
+def _column(reader: Node, numbers: _Array) -> _Array:
     """Lay numbers for input channels along the weights in groups."""
     if numbers.ndim == 0:
         return numbers
-    groups, rank = _groups(conv), _weights(conv).ndim
+    if reader.op_type != "Conv":
+        return np.expand_dims(numbers, 1 - _row_axis(reader))
+    groups, rank = _groups(reader), _weights(reader).ndim
     return numbers.reshape((groups, 1, -1) + (1,) * (rank - 2))
 
 
-def _in_groups(conv: Node, weights: _Array) -> _Array:
-    groups = _groups(conv)
+def _row_axis(product: Node) -> int:
+    """Give the axis of the weights of Gemm or MatMul over which they sum."""
+    return int(bool(product.attributes.get("transB", 0)))
+
+
+def _in_groups(reader: Node, weights: _Array) -> _Array:
+    if reader.op_type != "Conv":
+        return weights
+    groups = _groups(reader)
     return weights.reshape((groups, weights.shape[0] // groups, *weights.shape[1:]))
 
 
-def _may_pad(conv: Node) -> bool:
-    auto = conv.attributes.get("auto_pad", "NOTSET")
+def _may_pad(reader: Node) -> bool:
+    auto = reader.attributes.get("auto_pad", "NOTSET")
     if auto in ("VALID", b"VALID"):
         return False
-    return auto not in ("NOTSET", b"NOTSET") or any(conv.attributes.get("pads") or ())
+    return auto not in ("NOTSET", b"NOTSET") or any(reader.attributes.get("pads") or ())
 
 
 def _is_shared(value: Value | None) -> bool:
     return value is not None and (len(value.uses) > 1 or value.is_graph_output)
 
 
-def _channel_count(conv: Node) -> int:
-    return int(_weights(conv).shape[1]) * _groups(conv)
+def _channel_count(reader: Node) -> int:
+    if reader.op_type != "Conv":
+        return int(_weights(reader).shape[_row_axis(reader)])
+    return int(_weights(reader).shape[1]) * _groups(reader)
 
 
-def _groups(conv: Node) -> int:
-    return int(conv.attributes.get("group", 1))
+def _groups(reader: Node) -> int:
+    return int(reader.attributes.get("group", 1))
 
 
-def _weights(conv: Node) -> _Array:
-    weights = conv.inputs[1]
+def _weights(reader: Node) -> _Array:
+    weights = reader.inputs[1]
     assert weights is not None
     assert weights.constant is not None
     return weights.constant

@@ -1,4 +1,4 @@
-"""Fold Mul, Div, Add and Sub by constants into the weights of what they follow, or of a Conv."""
+"""Fold Mul, Div, Add and Sub by constants into the weights of what is before or behind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ..graph import Graph, Node, Value
 from .graph_patch import GraphPatch
-from .input_folding import conv_after, fold_into_conv_after, is_prepared, per_input_channel
+from .input_folding import fold_into_reader, is_prepared, per_input_channel, reader_after
 from .matching import commuted, is_standard
 from .pass_base import Pass
 from .weight_folding import Affine, channel_count, fold_into_weights, per_channel
@@ -23,8 +23,8 @@ class ScaleShiftFolding(Pass):
     """Fold a number, or one for each output channel, into Conv, ConvTranspose, Gemm or MatMul.
 
     Only if nothing else uses what is scaled or shifted. What is added to a MatMul stays: that is
-    its bias, which needs no other weights. What prepares an input goes into the Conv that reads
-    it: a scale always, a shift if the Conv does not pad.
+    its bias, which needs no other weights. What prepares an input goes into the Conv, Gemm or
+    MatMul that reads it: a scale always, a shift into a Gemm and a Conv that does not pad.
     """
 
     name = "scale shift folding"
@@ -53,15 +53,15 @@ def _patches(node: Node, graph: Graph) -> Iterator[GraphPatch | None]:
 
 
 def _patches_behind(node: Node) -> Iterator[GraphPatch | None]:
-    conv = conv_after(node)
-    if conv is None:
+    reader = reader_after(node)
+    if reader is None:
         return
     for value, other in [*commuted(node), *_reversed(node)]:
         if other.constant is None or not is_prepared(value):
             continue
-        numbers = per_input_channel(conv, value, other.constant)
+        numbers = per_input_channel(reader, value, other.constant)
         affine = None if numbers is None else _affine(node, numbers, other is node.inputs[0])
-        yield None if affine is None else fold_into_conv_after(node, value, conv, affine)
+        yield None if affine is None else fold_into_reader(node, value, reader, affine)
 
 
 def _reversed(node: Node) -> Iterator[tuple[Value, Value]]:
