@@ -111,7 +111,11 @@ async def _until_trio(register: Register, on_cancel: Callable[[], None]) -> None
         on_cancel()
         return trio.lowlevel.Abort.SUCCEEDED
 
-    register(lambda: waker.post(resume))
+    try:
+        register(lambda: waker.post(resume))
+    except BaseException:  # a refusal wakes, too; the task is elsewhere by then
+        is_waiting = False
+        raise
     await trio.lowlevel.wait_task_rescheduled(abort)
 
 

@@ -107,8 +107,8 @@ class InferRequest:
         if self._carry(run, deadline_at, InlineTurn(may_block=deadline_at is None)):
             return run.outcome()
         answered = threading.Event()
-        self._launch(run, deadline_at, None, answered.set)
         try:
+            self._launch(run, deadline_at, None, answered.set)
             answered.wait()
         except BaseException:  # an interrupt of the waiting thread
             with held_interrupt():
@@ -347,14 +347,16 @@ class InferRequest:
     def _carry_now(
         self, route: InlineRoute, run: RequestRun, deadline_at: float | None, turn: InlineTurn
     ) -> bool:
-        before = self._become_busy(run, None)
-        if deadline_at is not None:
-            run.set_deadline(deadline_at)
-        if route.carry(run, turn):
-            return True
-        run.drop_deadline()
-        self._never_started(run, before, move("busy", "finish"))
-        return False
+        before, has_ended = self._become_busy(run, None), False
+        try:
+            if deadline_at is not None:
+                run.set_deadline(deadline_at)
+            has_ended = route.carry(run, turn)
+        finally:
+            if not has_ended:
+                run.drop_deadline()
+                self._never_started(run, before, move("busy", "finish"))
+        return has_ended
 
     def _launch(
         self,
@@ -369,9 +371,9 @@ class InferRequest:
             return
         with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
             self._launch_now(run, deadline_at, userdata, wake)
-            if interrupt.has_come:
-                run.cancel()
         if interrupt.has_come:
+            with held_interrupt():
+                run.cancel()
             raise KeyboardInterrupt
 
     def _launch_now(
@@ -382,6 +384,8 @@ class InferRequest:
         wake: Callable[[], None] | None,
     ) -> None:
         before = self._become_busy(run, userdata)
+        if run.stop.error is not None:  # cancelled between a try to carry it and this
+            self.on_answered_early(run)
         try:
             run.send(deadline_at, wake)
         except OverloadedError:

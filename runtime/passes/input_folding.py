@@ -19,11 +19,22 @@ from .graph_patch import GraphPatch
 from .matching import input_at, is_standard, only_user, rank_of
 from .node_traits import is_unused
 from .patch_check import have_one_affinity
-from .weight_folding import FOLDED_DTYPES, SHARED_LIMIT_BYTES, Affine, new_constant, scaled_weights
+from .weight_folding import (
+    FOLDED_DTYPES,
+    SHARED_LIMIT_BYTES,
+    Affine,
+    is_too_small,
+    new_constant,
+    scaled_weights,
+)
 
 __all__ = ["fold_into_reader", "is_prepared", "per_input_channel", "reader_after"]
 
 _Array = np.ndarray[Any, Any]
+
+MOST_SHIFT = 256.0
+"""In units of what is shifted. A sum over large numbers, from which their mean is taken afterwards,
+has lost what the numbers differ in: a pixel's mean is small enough for that, a year is not."""
 
 _READERS = ("Conv", "Gemm", "MatMul")
 _STEPS = ("Add", "Sub", "Mul", "Div")
@@ -90,7 +101,8 @@ def per_input_channel(reader: Node, value: Value, array: _Array) -> _Array | Non
 def fold_into_reader(node: Node, value: Value, reader: Node, affine: Affine) -> GraphPatch | None:
     """Let an operator read ``value``, which ``node`` scales and shifts for it alone.
 
-    None if there are pads that would be shifted, or no bias, or if numbers would be lost.
+    None if there are pads that would be shifted, or no bias, or if numbers or their last bits would
+    be lost.
     """
     if not affine.is_finite or not have_one_affinity((node, reader)):
         return None
@@ -100,6 +112,8 @@ def fold_into_reader(node: Node, value: Value, reader: Node, affine: Affine) -> 
         return None
     if affine.shift.any() and (reader.op_type == "MatMul" or _may_pad(reader)):
         return None
+    if (np.abs(affine.shift) > MOST_SHIFT * np.abs(affine.scale)).any():
+        return None
     weights = _weights(reader)
     if affine.scales and _is_shared(reader.inputs[1]) and weights.nbytes > SHARED_LIMIT_BYTES:
         return None
@@ -107,6 +121,8 @@ def fold_into_reader(node: Node, value: Value, reader: Node, affine: Affine) -> 
         made = scaled_weights(_in_groups(reader, weights), _column(reader, affine.scale))
         bias = _bias(reader, affine.shift)
     if not all(np.isfinite(array).all() for array in (made, bias) if array is not None):
+        return None
+    if is_too_small(made, weights):
         return None
     return _patch(node, value, reader, made, bias)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from ml_dtypes import finfo
 
 from ..graph import DType, Node, TensorType, Value
 from .graph_patch import GraphPatch
@@ -24,12 +25,14 @@ __all__ = [
     "channel_axis",
     "channel_count",
     "fold_into_weights",
+    "is_too_small",
     "new_constant",
     "per_channel",
     "scaled_weights",
 ]
 
 LINEAR_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_LARGEST_TINY = 64  # the others are smaller, and lose a bit for each power of two below 1
 FOLDED_DTYPES = (DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16)
 SHARED_LIMIT_BYTES = 16 << 20
 """Larger weights that others use, too, stay: folding would keep a second copy of them in memory."""
@@ -122,9 +125,19 @@ def fold_into_weights(node: Node, follower: Node, affine: Affine) -> GraphPatch 
     with np.errstate(over="ignore", invalid="ignore"):
         parts = _PARTS[node.op_type](node, weights.constant, affine)
     arrays = [array for array in (parts.weights, parts.bias) if array is not None]
-    if not all(np.isfinite(array).all() for array in arrays):
+    if not all(np.isfinite(array).all() for array in arrays) or is_too_small(
+        parts.weights, weights.constant
+    ):
         return None
     return _patch(node, follower, parts)
+
+
+def is_too_small(made: _Array | None, before: _Array) -> bool:
+    """True if the largest of the weights made is lost, or nearly so, among subnormal numbers."""
+    if made is None or not before.any():
+        return False
+    tiny = float(finfo(made.dtype).tiny)  # type: ignore[no-untyped-call]
+    return float(np.abs(made).max()) < _LARGEST_TINY * tiny
 
 
 def _patch(node: Node, follower: Node, parts: _Parts) -> GraphPatch:

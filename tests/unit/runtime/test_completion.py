@@ -404,3 +404,19 @@ async def test_no_answer_waits_for_the_long_job_that_a_worker_takes_next() -> No
             assert not ended.is_set()
         finally:
             gate.set()
+
+
+def test_a_trio_task_that_was_refused_is_not_woken_where_it_went_on() -> None:
+    def refuse(wake: Callable[[], None]) -> None:
+        wake()
+        raise ValueError("refused")
+
+    async def main() -> None:
+        with pytest.raises(ValueError, match="refused"):
+            await until(refuse, nothing)
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+        with trio.move_on_after(0.01):  # virtual: the clock jumps when everybody waits
+            await trio.sleep_forever()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

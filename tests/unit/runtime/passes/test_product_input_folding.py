@@ -11,7 +11,7 @@ from unit.backends.cpu.passes.fused_models import fuse_by, parse_typed, run_fuse
 MODEL = """g (float[n,2] x, float[b,n,2] x3, float[n,1] one) => (float[n,3] y)
 <float[2,3] k = {{1, 2, 3, 4, 5, 6}}, float[3,2] t = {{1, 4, 2, 5, 3, 6}}, float[3] b = {{1, 1, 1}},
  float[2] c = {{10, 20}}, float[1,2] d = {{1, 2}}, float[2,1] rows = {{1, 2}}, float s = {{4}},
- float[2] zero = {{0, 0}}> {{
+ float[2] zero = {{0, 0}}, float[2] far = {{1, 2020}}, float[2] tiny = {{1e-37, 1e-37}}> {{
     {nodes}
 }}"""
 
@@ -56,6 +56,8 @@ def test_numbers_for_what_is_summed_go_into_a_product(nodes, weights, bias) -> N
         "w = Relu(x) v = Mul(w, c) y = MatMul(v, k)",
         "v = Mul(k, s) y = MatMul(x, k)",
         "v = Div(x, zero) y = MatMul(v, k)",
+        "v = Sub(x, far) y = Gemm(v, k)",  # years: what they differ in would be lost in the sum
+        "v = Mul(x, tiny) y = MatMul(v, k)",  # the weights would lose bits
     ],
 )
 def test_what_stays_before_a_product(nodes) -> None:
