@@ -99,6 +99,8 @@ class FakeEvent:
     """That of the host which a copy's event keeps alive, as long as itself."""
     can_tell: bool = True
     """False: the driver fails when it is asked for the command's status."""
+    is_enqueued: bool = False
+    """False for a command that the driver has refused: there is nothing to wait for."""
 
     def wait(self) -> None:
         assert self.ended.wait(WAIT_S), f"{self.label} never ended"
@@ -132,7 +134,7 @@ class FakeEvent:
             raise DriverError(-36, "INVALID_COMMAND_QUEUE")
 
     def __del__(self) -> None:
-        if not self.ended.is_set() and self.label in ("write", "read"):
+        if self.is_enqueued and not self.ended.is_set() and self.label in ("write", "read"):
             FakeContext.dropped.append(self.label)
 
 
@@ -237,6 +239,7 @@ class FakeContext:
     def add(self, queue: FakeQueue, event: FakeEvent) -> FakeEvent:
         self._count_command()
         with self._lock:
+            event.is_enqueued = True
             queue.commands.append(event)
             if self.driver.is_eager:
                 self.run_all()
@@ -264,13 +267,13 @@ class FakeContext:
         self.driver.allocation_count += 1
         error = self.driver.allocation_errors.get(self.driver.allocation_count)
         if error is not None:
-            raise error
+            raise DriverError(error.code, error.text)  # one that was raised keeps frames
 
     def _count_command(self) -> None:
         self.driver.command_count += 1
         error = self.driver.command_errors.get(self.driver.command_count)
         if error is not None:
-            raise error
+            raise DriverError(error.code, error.text)  # one that was raised keeps frames
 
     def _can_go_on(self, queue: FakeQueue) -> bool:
         return bool(queue.commands) and all(need.ended.is_set() for need in queue.commands[0].needs)
