@@ -112,13 +112,13 @@ def test_two_hundred_runs_leave_no_objects_and_no_threads(
             with pytest.raises(DeadlineExceededError):
                 await network.infer(X, deadline_s=0.0)
 
-    def quiet() -> tuple[Counter[str], int, int]:
+    def quiet() -> tuple[Counter[str], set[threading.Thread], int]:
         waiting = network.create_infer_request()
         waiting.infer_sync(X)  # every slot was free, or will be when this one is
         while network.statistics().running_run_count:
             pass
         del waiting
-        return our_objects(), threading.active_count(), network.admission.idle_slot_count
+        return our_objects(), set(threading.enumerate()), network.admission.idle_slot_count
 
     asyncio.run(many(2))
     objects, threads, slots = quiet()
@@ -133,7 +133,7 @@ def test_two_hundred_runs_leave_no_objects_and_no_threads(
     assert grown == {}
     grown_pool = objects_after[pool] - objects[pool]
     assert grown_pool <= 21, "the pool is as large as what was in flight at once"
-    assert threads_after == threads
+    assert threads_after <= threads, "a thread of another test may end meanwhile, none may begin"
     assert slots_after == slots == network.admission.slot_count
 
 
