@@ -43,14 +43,20 @@ class KernelRegistry(Generic[Builder]):
     """The kernels of one device by operator. Thread-safe once it is asked; nothing blocks.
 
     ``families`` are the modules of ``package`` that register kernels, imported by the first
-    question. ``dtypes`` are what kernels that name none take.
+    question. ``dtypes`` are what kernels that name none take. The kernels of ``base`` are this
+    device's, too, where it has none of its own.
     """
 
     def __init__(
-        self, device: str, package: str, families: Sequence[str], dtypes: Collection[DType]
+        self,
+        device: str,
+        package: str,
+        families: Sequence[str],
+        dtypes: Collection[DType],
+        base: KernelRegistry[Builder] | None = None,
     ) -> None:
         self._device, self._package, self._families = device, package, tuple(families)
-        self._dtypes = dtypes
+        self._dtypes, self._base = dtypes, base
         self._registered: dict[tuple[str, str], Kernel[Builder]] = {}
         self._known = ContentInputs(self._constant_inputs, self.find_refusal)
 
@@ -147,7 +153,8 @@ class KernelRegistry(Generic[Builder]):
         """
         for family in self._families:
             importlib.import_module(f".{family}", self._package)
-        return self._registered
+        inherited = {} if self._base is None else self._base.kernels
+        return {**inherited, **self._registered}
 
     def _constant_inputs(self, node: Node) -> tuple[int, ...]:
         found = self.find_kernel(node)

@@ -1,13 +1,18 @@
-"""Which device the tests of OPENCL use: the first, or the one that AIOINFER_OPENCL_DEVICE names."""
+"""The device that tests of OPENCL use: the first, or the one that AIOINFER_OPENCL_DEVICE names."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from aioinfer import Core
+from aioinfer.errors import AioInferError
 from aioinfer.runtime.device_name import parse_device
 
-__all__ = ["choose_device"]
+__all__ = ["choose_device", "core", "missing_reason", "skip_without_device"]
 
 
 def choose_device(core: Core, plugin: str = "OPENCL") -> None:
@@ -18,3 +23,33 @@ def choose_device(core: Core, plugin: str = "OPENCL") -> None:
     wanted = os.environ.get("AIOINFER_OPENCL_DEVICE")
     if wanted:
         core.set_config(plugin, {"DEVICE_ID": parse_device(wanted).id or ""})
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[Core]:
+    with Core() as core:
+        choose_device(core)
+        yield core
+
+
+def skip_without_device(items: list[pytest.Item], folder: Path) -> None:
+    """Skip, of the tests below a folder, those that want a ``core`` where there is no device."""
+    mine = [item for item in items if folder in item.path.parents and _needs_device(item)]
+    reason = missing_reason() if mine else None
+    for item in mine if reason is not None else ():
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def missing_reason() -> str | None:
+    """Say why there is no OPENCL device here, or None."""
+    from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
+
+    try:
+        PyOpenClDriver().find_devices()
+    except AioInferError as error:
+        return str(error)
+    return None
+
+
+def _needs_device(item: pytest.Item) -> bool:
+    return "core" in getattr(item, "fixturenames", ())

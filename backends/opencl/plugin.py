@@ -7,8 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...errors import DeviceError, PropertyError
+from ...runtime.accelerator.compiler import CompileRules
+from ...runtime.accelerator.driver import DeviceFacts, Driver, DriverError
+from ...runtime.accelerator.executable_network import AcceleratorNetwork
+from ...runtime.accelerator.kernels.registry import FLOATS, KERNELS
+from ...runtime.accelerator.opened_device import OpenedDevice
+from ...runtime.accelerator.passes import plan_passes
+from ...runtime.accelerator.precision import Precision
 from ...runtime.executable_network import ExecutableNetwork
 from ...runtime.graph import DType, Model
+from ...runtime.kernel_registry import KernelRegistry
 from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
 from ...runtime.passes.model_passes import model_passes
 from ...runtime.plugin import CoreHandle, Plugin
@@ -22,15 +30,14 @@ from ...runtime.properties import (
     Property,
     property_keys,
 )
-from .driver import DeviceFacts, Driver, DriverError
-from .executable_network import OpenClNetwork
-from .kernels.registry import KERNELS
-from .opened_device import OpenedDevice
 from .properties import OPENCL_PLATFORM
 from .pyopencl_driver import PyOpenClDriver
 
-__all__ = ["OpenClPlugin"]
+__all__ = ["RULES", "OpenClPlugin"]
 
+RULES = CompileRules(KernelRegistry("OPENCL", __package__, (), FLOATS, base=KERNELS), plan_passes())
+_HELD = {"f32": DType.FLOAT32, "f16": DType.FLOAT16, "bf16": DType.BFLOAT16}
+"""INFERENCE_PRECISION_HINT -> what float32 values are held in between launches."""
 _SMALLEST_GROUP = 64
 """Work-items of one group that kernels with local memory count on."""
 
@@ -129,11 +136,11 @@ class OpenClPlugin(Plugin):
                 self.name,
             )
         hint = config[INFERENCE_PRECISION_HINT]
-        has_half = self._facts_of(config[DEVICE_ID]).has_half
-        if hint != "f32" and not (hint == "f16" and has_half):
+        known = _precisions(self._facts_of(config[DEVICE_ID]))
+        if hint not in known:
             raise PropertyError(
                 f"{config.device} cannot honour INFERENCE_PRECISION_HINT={hint!r}; it has "
-                f"{'f32 and f16' if has_half else 'f32'}",
+                f"{', '.join(known)}",
                 INFERENCE_PRECISION_HINT.key,
                 self.name,
             )
@@ -143,16 +150,15 @@ class OpenClPlugin(Plugin):
         return copied, run_passes(copied, (*default_passes(), *model_passes(), DeadCode()))
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
-        return KERNELS.unsupported_nodes(model.graph)
+        return RULES.kernels.unsupported_nodes(model.graph)
 
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
-        KERNELS.refuse_unsupported(model.graph, config.device)
+        RULES.kernels.refuse_unsupported(model.graph, config.device)
         opened = self._open(config[DEVICE_ID])
         opened.health.refuse_if_lost()
         config = config.with_defaults({NUM_STREAMS: 1})
-        is_half = config[INFERENCE_PRECISION_HINT] == "f16"
-        float_dtype = DType.FLOAT16 if is_half else DType.FLOAT32
-        return OpenClNetwork(model, opened, float_dtype, config, self.core)
+        precision = Precision(_HELD[config[INFERENCE_PRECISION_HINT]])
+        return AcceleratorNetwork(model, opened, precision, RULES, config, self.core)
 
     def close(self) -> None:
         for opened in self._opened.values():
@@ -214,5 +220,10 @@ class OpenClPlugin(Plugin):
         )
 
 
+def _precisions(facts: DeviceFacts) -> list[str]:
+    """List what it honours; bfloat16 is bits of float32, which every device can shift."""
+    return [hint for hint in _HELD if hint != "f16" or facts.has_half]
+
+
 def _capabilities(facts: DeviceFacts) -> list[str]:
-    return ["FP32", *(["FP16"] if facts.has_half else []), "DYNAMIC"]
+    return ["FP32", *(["FP16"] if facts.has_half else []), "BF16", "DYNAMIC"]

@@ -10,24 +10,33 @@ import numpy as np
 
 from ...errors import DeviceError
 from ...executors import ProcessMark
-from .driver import (
+from ...runtime.accelerator.driver import (
     Argument,
     Bytes,
     Context,
     DeviceFacts,
+    DriverError,
+    ErrorKind,
     Event,
     HostMemory,
     Kernel,
     Memory,
     Program,
     Queue,
+    Recording,
 )
+from ...runtime.accelerator.library_operation import LibraryOperation
 from .pyopencl_event import PyOpenClEvent, as_driver_error
 
 __all__ = ["PyOpenClDriver"]
 
 T = TypeVar("T")
 
+_HEADER = """
+#define DEVICE_FUNCTION static
+#define bits_of_float as_uint
+#define float_of_bits as_float
+"""
 _BUILD_OPTIONS = ("-w", "-cl-mad-enable", "-cl-std=CL1.2")
 _WAY_OUT = (
     "install one with 'pip install aioinfer[opencl]', which brings PoCL for CPUs, or install the "
@@ -232,6 +241,9 @@ class _Queue:
         sizes = tuple(global_size), tuple(local_size)
         return PyOpenClEvent(self._cl, _checked(enqueue, self._raw, kernel.raw, *sizes))
 
+    def replay(self, recording: Recording) -> Event:
+        raise _nothing_recorded()
+
     def wait_for(self, events: Sequence[Event]) -> None:
         _checked(self._cl.enqueue_barrier, self._raw, wait_for=_raw_events(events))
 
@@ -243,6 +255,10 @@ class _Queue:
         finally:
             _checked(self._raw.flush)
         return PyOpenClEvent(self._cl, marker)
+
+
+def _nothing_recorded() -> DriverError:
+    return DriverError(ErrorKind.OTHER, "this driver records no launches")
 
 
 def _raw_memory(memory: Memory) -> Any:
@@ -272,8 +288,14 @@ class _Context:
         return _HostMemory(self._cl, self._raw, self._mapping_queue, max(1, size_bytes))
 
     def program(self, source: str) -> Program:
-        program = self._cl.Program(self._raw, source)
+        program = self._cl.Program(self._raw, _HEADER + source)
         return _Program(self._cl, _checked(program.build, options=list(_BUILD_OPTIONS)))
+
+    def library_program(self, operation: LibraryOperation) -> Program:
+        raise DriverError(ErrorKind.OTHER, f"OpenCL has no library {operation.library!r}")
+
+    def record(self, enqueue: Callable[[Queue], None]) -> Recording:
+        raise _nothing_recorded()
 
     def close(self) -> None:
         _checked(self._mapping_queue.finish)

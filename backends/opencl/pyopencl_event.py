@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from .driver import DriverError
+from ...runtime.accelerator.driver import DriverError, ErrorKind
 
 __all__ = ["PyOpenClEvent", "as_driver_error"]
 
-_NO_CODE = -9999
+_KINDS = {
+    -2: ErrorKind.LOST,  # DEVICE_NOT_AVAILABLE
+    -34: ErrorKind.LOST,  # INVALID_CONTEXT: it is not valid any more
+    -36: ErrorKind.LOST,  # INVALID_COMMAND_QUEUE
+    -4: ErrorKind.OUT_OF_MEMORY,  # MEM_OBJECT_ALLOCATION_FAILURE
+    -6: ErrorKind.OUT_OF_MEMORY,  # OUT_OF_HOST_MEMORY
+    -61: ErrorKind.OUT_OF_MEMORY,  # INVALID_BUFFER_SIZE
+    -5: ErrorKind.OUT_OF_RESOURCES,
+    -14: ErrorKind.WAITED_FOR_FAILURE,  # EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
+}
 _COMPLETE = 0  # of a command's status; below it are errors
 
 
 def as_driver_error(error: Any) -> DriverError:
     """Make the error of the contract of one of the library's."""
-    code = getattr(error, "code", _NO_CODE)
-    return DriverError(code if isinstance(code, int) else _NO_CODE, str(error))
+    return DriverError(_kind(getattr(error, "code", None)), str(error))
+
+
+def _kind(code: object) -> ErrorKind:
+    return _KINDS.get(code, ErrorKind.OTHER) if isinstance(code, int) else ErrorKind.OTHER
 
 
 class PyOpenClEvent:
@@ -41,7 +53,7 @@ class PyOpenClEvent:
         status = self._status()
         if status >= _COMPLETE:
             return None
-        return DriverError(status, _status_name(self._cl, status))
+        return DriverError(_kind(status), _status_name(self._cl, status))
 
     @property
     def times_ns(self) -> tuple[int, int]:

@@ -24,6 +24,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("aioinfer.runtime.operators",),
     ("aioinfer.runtime.passes", "aioinfer.runtime.onnx_reader"),
     ("aioinfer.runtime",),
+    ("aioinfer.runtime.accelerator",),
     ("aioinfer.backends", "aioinfer.backends.*", "aioinfer.serving", "aioinfer.cli"),
     ("aioinfer",),
 )

@@ -26,7 +26,7 @@ from unit.backends.comparing import assert_close, run
 
 DEVICES = {
     "CPU": "aioinfer.backends.cpu.kernels.registry",
-    "OPENCL": "aioinfer.backends.opencl.kernels.registry",
+    "OPENCL": "aioinfer.runtime.accelerator.kernels.registry",
 }
 """By device, the module that knows its kernels."""
 ELSEWHERE = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from unit.backends.opencl.comparing import missing_reason
+from opencl_device import missing_reason
 
 TESTS = Path(__file__).parents[3]
 SCRIPT = """
@@ -23,7 +23,7 @@ SCRIPT = """
     from aioinfer.errors import DeviceError
 
     if "without a device" in sys.argv:
-        from unit.backends.opencl.test_errors import Library
+        from unit.runtime.accelerator.test_errors import Library
         pyopencl_driver._library = lambda: Library([])
 
     def is_there():

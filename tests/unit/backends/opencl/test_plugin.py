@@ -10,12 +10,12 @@ import pytest
 from aioinfer import Core
 from aioinfer.backends.hetero.executable_network import HeteroNetwork
 from aioinfer.backends.opencl import pyopencl_driver
-from aioinfer.backends.opencl.driver import DeviceFacts
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.errors import DeviceError, PropertyError
+from aioinfer.runtime.accelerator.driver import DeviceFacts
 from opencl_device import choose_device
-from unit.backends.opencl.comparing import model_of, operator
-from unit.backends.opencl.fake_driver import FACTS, FakeDriver
+from unit.runtime.accelerator.comparing import model_of, operator
+from unit.runtime.accelerator.fake_driver import FACTS, FakeDriver
 
 X = {"x": np.zeros(4, np.float32)}
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
-from aioinfer.backends.opencl.driver import DeviceFacts
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
+from aioinfer.runtime.accelerator.driver import DeviceFacts
 from opencl_device import choose_device
-from unit.backends.opencl.comparing import F16_BOUND, assert_close, model_of, operator, run
+from unit.runtime.accelerator.comparing import F16_BOUND, assert_close, model_of, operator, run
 
 HALF = {"INFERENCE_PRECISION_HINT": "f16"}
 

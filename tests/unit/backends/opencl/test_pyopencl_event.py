@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from aioinfer.backends.opencl import pyopencl_driver
-from aioinfer.backends.opencl.driver import WAITED_FOR_FAILURE, DriverError
 from aioinfer.backends.opencl.pyopencl_event import PyOpenClEvent
+from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
 
 
 class LibraryError(Exception):
-    code = WAITED_FOR_FAILURE
+    code = -14
 
 
 def name_of(status: int) -> str:
@@ -36,16 +36,25 @@ class Raw:
 
 
 @pytest.mark.parametrize(
-    ("status", "text"), [(-5, r"OUT_OF_RESOURCES \(-5\)"), (-1093, "the driver's error -1093")]
+    ("status", "kind", "text"),
+    [
+        (-5, ErrorKind.OUT_OF_RESOURCES, r"OUT_OF_RESOURCES \(-5\)"),
+        (-2, ErrorKind.LOST, "-2"),
+        (-36, ErrorKind.LOST, "-36"),
+        (-4, ErrorKind.OUT_OF_MEMORY, "-4"),
+        (-1093, ErrorKind.OTHER, "the driver's error -1093"),
+    ],
 )
-def test_a_failed_command_knows_why_and_who_waits_for_it_does_not(status: int, text: str) -> None:
+def test_a_failed_command_knows_why_and_who_waits_for_it_does_not(
+    status: int, kind: ErrorKind, text: str
+) -> None:
     event = PyOpenClEvent(LIBRARY, Raw(status))
     with pytest.raises(DriverError) as caught:
         event.wait()
-    assert caught.value.code == WAITED_FOR_FAILURE
+    assert caught.value.kind is ErrorKind.WAITED_FOR_FAILURE
     failure = event.failure
     assert failure is not None
-    assert (failure.code, event.is_over) == (status, True)
+    assert (failure.kind, event.is_over) == (kind, True)
     with pytest.raises(DriverError, match=text):
         raise failure
 

@@ -1,1 +1,0 @@
-"""Kernels of OPENCL, one family of operators a file; ``registry.py`` lists the families."""

@@ -1,0 +1,119 @@
+"""From a model and its input shapes to a plan: specialise, fuse, lower, build kernels, upload."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..capacity import refuse_what_cannot_fit
+from ..content_inputs import with_contents
+from ..graph import Model, check_graph, constant_values
+from ..graph.stand_ins import release_constants
+from ..kernel_registry import KernelRegistry
+from ..passes import ConstantFolding, DeadCode, Pass, run_passes, specialize
+from .kernel_programs import BuiltProgram
+from .opened_device import OpenedDevice
+from .operand import Buffer
+from .plan import Plan
+from .plan_builder import PlanBuilder
+from .precision import Precision
+from .weight_store import WeightStore
+
+__all__ = ["CompileRules", "Compiler"]
+
+
+@dataclass(frozen=True)
+class CompileRules:
+    """What a device does with models: ``passes`` fuse, once a plan, and ``kernels`` lower nodes."""
+
+    kernels: KernelRegistry[PlanBuilder]
+    passes: tuple[Pass, ...]
+
+
+@dataclass(frozen=True)
+class _Holding:
+    """What stays on the device as long as somebody has the plan: the cache, a slot or a run."""
+
+    plan: weakref.ref[Plan]
+    constants: Sequence[Buffer]
+    programs: Sequence[BuiltProgram]
+
+
+class Compiler:
+    """Builds the plans of one network, one at a time; plans share weights and kernels.
+
+    What only plans had that are gone is given back before the next one is built, because the thread
+    that builds may block, and the one that lets go of a plan may turn an event loop.
+    """
+
+    def __init__(
+        self, model: Model, device: OpenedDevice, precision: Precision, rules: CompileRules
+    ) -> None:
+        self._model, self._device, self._precision = model, device, precision
+        self._rules = rules
+        constants = [value.constant for value in constant_values(model.graph)]
+        own = [array for array in constants if array is not None]
+        self.weights = WeightStore(device, model.name, own)
+        self._holdings: list[_Holding] = []
+        self.latest: Plan | None = None
+        self.content_inputs = rules.kernels.content_inputs(model.graph)
+
+    def compile(
+        self,
+        shapes: Mapping[str, Sequence[int]],
+        contents: Mapping[str, np.ndarray[Any, Any]],
+    ) -> Plan:
+        """Build the plan for these input shapes, with its kernels and weights on the device.
+
+        ``contents`` are those of ``content_inputs``: the plan is for these alone. Blocks, for up
+        to seconds. Raises DeviceError where the plan does not fit the device, before it takes any
+        memory there.
+        """
+        self._device.health.refuse_if_lost()
+        self._forget_gone_plans()
+        model = specialize(with_contents(self._model, contents), shapes, check=False)
+        run_passes(model, (*self._rules.passes, ConstantFolding(), DeadCode()), check=False)
+        check_graph(model.graph)
+        facts = self._device.facts
+        refuse_what_cannot_fit(model.graph, facts.memory_bytes)
+        builder = PlanBuilder(
+            model,
+            self.weights,
+            device=self._device.name,
+            facts=facts,
+            precision=self._precision,
+        )
+        plan = builder.build(self._rules.kernels.lower)
+        what = f"a run of {model.name!r}, weights included,"
+        weights = [buffer.size_bytes for buffer in self.weights.missing(plan.constants)]
+        self._device.memory.check_room(what, [plan.arena_bytes, *weights])
+        programs = self._device.programs.build(plan.launches)
+        self.weights.upload(plan.constants)
+        self._holdings.append(_Holding(weakref.ref(plan), plan.constants, programs))
+        self.latest = plan
+        return plan
+
+    def release_weights(self) -> None:
+        """Let go of the model's weights on the host; for a network whose only plan is built.
+
+        Graphs show stand-ins, full of NaN, instead.
+        """
+        graphs = [self._model.graph]
+        if self.latest is not None:
+            graphs.append(self.latest.graph)
+        for graph in graphs:
+            release_constants(graph)
+        self.weights.forget_sources()
+
+    def release(self) -> None:
+        """Give back all that plans have on the device, when no run is left."""
+        self._holdings.clear()
+        self.weights.release()
+
+    def _forget_gone_plans(self) -> None:
+        self._holdings = [item for item in self._holdings if item.plan() is not None]
+        self.weights.keep_only(buffer for item in self._holdings for buffer in item.constants)

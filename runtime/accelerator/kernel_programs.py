@@ -1,0 +1,110 @@
+"""Kernels that are built, each once for a device; drivers keep them on disk as well.
+
+Theory of operation. Equal kernels of all networks on a device are one. A program belongs to those
+who have built it or found it built, and goes with the last of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable
+
+from ...errors import DeviceError
+from .driver import Context, DriverError, Kernel, Program
+from .kernel_source import KernelSource, program_text
+from .library_operation import LibraryOperation
+from .plan import Launch
+
+__all__ = ["BuiltProgram", "KernelPrograms"]
+
+_LOG_CHARACTERS = 2000  # of a build log; compilers repeat themselves
+_WAY_OUT = "report this, with the driver's version"
+
+
+class BuiltProgram:
+    """A program that is there as long as somebody holds this."""
+
+    __slots__ = ("__weakref__", "program")
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+
+class KernelPrograms:
+    """The programs of one device. Thread-safe; ``build`` blocks: it is for compile threads."""
+
+    def __init__(self, device: str, context: Context) -> None:
+        self._device, self._context = device, context
+        self._lock = threading.Lock()
+        self._built: weakref.WeakValueDictionary[str, BuiltProgram] = weakref.WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._built)
+
+    def build(self, launches: Iterable[Launch]) -> list[BuiltProgram]:
+        """Build what launches lack, as one program, and return all that they need, to be held.
+
+        Raises DeviceError with the compiler's words.
+        """
+        with self._lock:
+            wanted = {launch.source.name: launch for launch in launches}
+            found = {name: self._built.get(name) for name in wanted}
+            held = [program for program in found.values() if program is not None]
+            missing = [wanted[name] for name, program in found.items() if program is None]
+            kernels = [item for item in missing if isinstance(item.source, KernelSource)]
+            if kernels:
+                made = self._made(kernels)
+                self._built.update({item.source.name: made for item in kernels})
+                held.append(made)
+            for item in missing:
+                if isinstance(item.source, LibraryOperation):
+                    made = self._built[item.source.name] = self._planned(item, item.source)
+                    held.append(made)
+            return list(dict.fromkeys(held))
+
+    def kernel(self, source: KernelSource | LibraryOperation) -> Kernel:
+        """Make a kernel object, with arguments of its own, of a source whose program is held."""
+        return self._built[source.name].program.kernel(source.name)
+
+    def _made(self, launches: list[Launch]) -> BuiltProgram:
+        try:
+            text = program_text(_sources(launches))
+            return BuiltProgram(self._context.program(text))
+        except DriverError as error:
+            raise self._explain(launches, error) from error
+
+    def _planned(self, launch: Launch, operation: LibraryOperation) -> BuiltProgram:
+        try:
+            return BuiltProgram(self._context.library_program(operation))
+        except DriverError as error:
+            raise DeviceError(
+                f"{self._device} cannot plan {operation.label!r} of {operation.library} for "
+                f"{launch.origin.op} (node {launch.origin.name!r}): {_words(error)}; {_WAY_OUT}"
+            ) from error
+
+    def _explain(self, launches: list[Launch], error: DriverError) -> DeviceError:
+        """Find out which kernel it is, and which node wants it."""
+        for launch in launches:
+            try:
+                self._context.program(program_text(_sources([launch])))
+            except DriverError as alone:
+                return DeviceError(
+                    f"{self._device} cannot build the kernel {launch.source.name!r} of "
+                    f"{launch.origin.op} (node {launch.origin.name!r}): {_words(alone)}; run the "
+                    f"node on another device by HETERO, and {_WAY_OUT}"
+                )
+        return DeviceError(
+            f"{self._device} cannot build {len(launches)} kernels at once, though each alone: "
+            f"{_words(error)}; {_WAY_OUT}"
+        )
+
+
+def _sources(launches: Iterable[Launch]) -> list[KernelSource]:
+    return [item.source for item in launches if isinstance(item.source, KernelSource)]
+
+
+def _words(error: DriverError) -> str:
+    """Take what the compiler calls errors from its log, or its end where it calls nothing so."""
+    lines = [line.strip() for line in error.text.splitlines() if "error:" in line]
+    return " ".join(dict.fromkeys(lines))[:_LOG_CHARACTERS] or error.text[-_LOG_CHARACTERS:].strip()

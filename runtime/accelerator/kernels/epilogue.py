@@ -1,0 +1,68 @@
+"""What follows a product or a convolution in its own kernel: bias, residual sum, activations.
+
+A fused node has its extra operands after data, weights and bias, and the attribute ``steps``, which
+begin from ``acc``, what the kernel has summed up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...graph import Node
+from ..c_types import C_TYPES
+from ..chain import ChainStep, parse_steps
+from ..chain_source import chain_code
+from ..operand import Operand
+from ..plan import LaunchArgument
+from ..plan_builder import PlanBuilder
+
+__all__ = ["EPILOGUE_START", "EpilogueCode", "epilogue_code"]
+
+EPILOGUE_START = 3
+"""The index of a fused node's first extra operand; a bias that is not given is None."""
+
+
+class EpilogueCode:
+    """``text`` turns the accumulator into an element of the result and stores it.
+
+    ``parameters`` begins with a comma where there are any; ``arguments`` are passed for them.
+    """
+
+    def __init__(self, text: str, parameters: str, arguments: Sequence[LaunchArgument]) -> None:
+        self.text, self.parameters = text, parameters
+        self.arguments = tuple(arguments)
+
+
+def epilogue_code(
+    node: Node,
+    builder: PlanBuilder,
+    result: Operand,
+    accumulator: str,
+    index: str,
+    first: Sequence[ChainStep] = (),
+    operands: Mapping[str, Operand | float] | None = None,
+) -> EpilogueCode:
+    """Write the end of a kernel for the element ``index`` of ``y``, which is ``result``.
+
+    ``first`` are steps of the kernel's own, such as its bias, before those of the node;
+    ``operands`` are what they read beyond the node's extra operands, by names like ``i2``.
+    """
+    given = dict(operands or {})
+    for number, value in enumerate(node.inputs[EPILOGUE_START:], EPILOGUE_START):
+        if value is not None:
+            given[f"i{number}"] = builder.scalar_or_operand(value)
+    steps = _joined(first, parse_steps(node))
+    code = chain_code(steps, given, result.shape, index, accumulator)
+    lines = [*code.lines, C_TYPES[result.dtype].store(code.result, "y", index)]
+    parameters = "".join(f", {parameter}" for parameter in code.parameters)
+    return EpilogueCode(" ".join(lines), parameters, code.arguments)
+
+
+def _joined(first: Sequence[ChainStep], then: Sequence[ChainStep]) -> list[ChainStep]:
+    """Let the later steps begin with the result of the first ones."""
+    if not first:
+        return list(then)
+    count = len(first)
+    names = {f"s{index}": f"s{index + count}" for index in range(len(then))}
+    names["acc"] = f"s{count - 1}"
+    return [*first, *(step.renamed(names) for step in then)]

@@ -1,0 +1,170 @@
+"""Pools: each work-item looks through one window; global ones are reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...graph import DType, Node
+from ...window_node import Window, window_of
+from ..c_types import C_TYPES, extremes
+from ..chain_launch import line_groups
+from ..kernel_source import KernelSource
+from ..operand import Operand
+from ..plan import LaunchArgument
+from ..plan_builder import PlanBuilder
+from .reductions import FLOAT_REDUCTIONS, Reduction, launch_reduction
+from .registry import FLOATS, kernel
+from .window_code import (
+    lengths_of,
+    nested_index,
+    parameters_of,
+    place_lines,
+    seen_place,
+    window_loops,
+)
+
+_TEXT = """
+__kernel void $name(__global const {memory} *x, __global {memory} *y, const int count,
+                    const int pixels{parameters}) {{
+    const int i = get_global_id(0);
+    if (i >= count) return;
+    const int plane = i / pixels;
+    int rest = i % pixels;
+    {places}
+    {start}
+    {loops}
+        const {register} v = {load};
+        {update}
+    {ends}
+    {finish}
+}}
+"""
+
+
+@kernel("MaxPool", dtypes=FLOATS | {DType.INT8, DType.UINT8})
+def lower_max_pool(node: Node, builder: PlanBuilder) -> None:
+    """Lower a maximum of each window, and where it is if that is asked for.
+
+    NaN wins, but the search for the place takes it only where it comes first.
+    """
+    source, made, window = _ends(node, builder)
+    dtype, kind = made.dtype, C_TYPES[made.dtype]
+    start = f"{kind.register} best = {extremes(dtype)[0]};"
+    finish = kind.store("best", "y", "i")
+    asked = [value for value in node.outputs[1:] if value.uses or value.is_graph_output]
+    if not asked:
+        function = "greatest" if dtype in FLOATS else "max"
+        _launch(builder, source, made, window, (start, f"best = {function}(best, v);", finish))
+        return
+    places = builder.result(asked[0])
+    axes = range(len(window.kernel))
+    is_turned = bool(node.attributes.get("storage_order", 0))
+    place = nested_index("0", reversed(axes) if is_turned else axes)
+    size = " * ".join(f"x{axis}" for axis in axes)
+    _launch(
+        builder,
+        source,
+        made,
+        window,
+        (
+            f"{start} int place = -1;",
+            f"if (place < 0 || v > best) {{ best = v; place = {place}; }}",
+            f"{finish} z[i] = place + (long)plane * {size};",
+        ),
+        ", __global long *z",
+        [places],
+    )
+
+
+@kernel("AveragePool")
+def lower_average_pool(node: Node, builder: PlanBuilder) -> None:
+    """Lower an average of what a window sees of the input, or of that and its padding."""
+    source, made, window = _ends(node, builder)
+    has_padding = bool(node.attributes.get("count_include_pad", 0))
+    counts = []
+    for axis, length in enumerate(window.kernel):
+        bounds = (f"-p{axis}", f"x{axis} + e{axis}") if has_padding else ("0", f"x{axis}")
+        counts.append(
+            f"int n{axis} = 0; for (int k{axis} = 0; k{axis} < {length}; k{axis}++) {{ "
+            f"const int a{axis} = {seen_place(window, axis)}; "
+            f"n{axis} += a{axis} >= {bounds[0]} && a{axis} < {bounds[1]}; }}"
+        )
+    total = " * ".join(f"(float)n{axis}" for axis in range(len(window.kernel)))
+    finish = C_TYPES[made.dtype].store(f"sum / ({total})", "y", "i")
+    texts = "float sum = 0.0f;", "sum += v;", " ".join([*counts, finish])
+    named = [(f"e{axis}", end) for axis, end in enumerate(window.pads_end) if has_padding]
+    _launch(
+        builder, source, made, window, texts, parameters_of(named), [number for _, number in named]
+    )
+
+
+@kernel("LpPool")
+def lower_lp_pool(node: Node, builder: PlanBuilder) -> None:
+    """Lower p-norms of windows; padding is zeros."""
+    source, made, window = _ends(node, builder)
+    norm = _norm(node)
+    texts = (
+        "float acc = 0.0f;",
+        f"acc += {norm.value};",
+        C_TYPES[made.dtype].store(norm.finish, "y", "i"),
+    )
+    _launch(builder, source, made, window, texts)
+
+
+@kernel("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
+def lower_global_pool(node: Node, builder: PlanBuilder) -> None:
+    """Lower a reduction of all spatial axes."""
+    (source,) = node.inputs
+    assert source is not None
+    operand, made = builder.operand(source), builder.result(node.outputs[0])
+    known = {"GlobalAveragePool": "ReduceMean", "GlobalMaxPool": "ReduceMax"}
+    reduction = FLOAT_REDUCTIONS[known[node.op_type]] if node.op_type in known else _norm(node)
+    launch_reduction(builder, reduction, operand, made, range(2, len(operand.shape)))
+
+
+def _norm(node: Node) -> Reduction:
+    power = int(node.attributes.get("p", 2))
+    if power <= 2:
+        return FLOAT_REDUCTIONS["ReduceL1" if power == 1 else "ReduceL2"]
+    return Reduction(f"pow(fabs(v), {power}.0f)", finish=f"pow(acc, 1.0f / {power}.0f)")
+
+
+def _ends(node: Node, builder: PlanBuilder) -> tuple[Operand, Operand, Window]:
+    source = node.inputs[0]
+    assert source is not None
+    operand = builder.operand(source)
+    size = [int(length) for length in node.attributes["kernel_shape"]]
+    window = window_of(node, size, operand.shape[2:])
+    return operand, builder.result(node.outputs[0]), window
+
+
+def _launch(
+    builder: PlanBuilder,
+    source: Operand,
+    made: Operand,
+    window: Window,
+    texts: tuple[str, str, str],
+    parameters: str = "",
+    arguments: Sequence[LaunchArgument] = (),
+) -> None:
+    """Launch a pool; ``texts`` are what comes before the loops, inside of them, and behind."""
+    rank, kind = len(window.kernel), C_TYPES[made.dtype]
+    start, update, finish = texts
+    named = lengths_of(source.shape[2:], made.shape[2:], window.pads_begin)
+    pixels = math.prod(made.shape[2:])
+    text = _TEXT.format(
+        memory=kind.memory,
+        register=kind.register,
+        parameters=parameters_of(named) + parameters,
+        places=place_lines(rank),
+        start=start,
+        loops=window_loops(window),
+        load=kind.load("x", nested_index("plane", range(rank))),
+        update=update,
+        ends="}" * rank,
+        finish=finish,
+    )
+    given: list[LaunchArgument] = [source, made, made.count, pixels]
+    given += [*(number for _, number in named), *arguments]
+    builder.launch(KernelSource.of("pool", text), given, *line_groups(builder, made.count))

@@ -1,0 +1,36 @@
+"""The kernels that all accelerators share, by operator; a device may add its own to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...kernel_registry import KernelRegistry
+from ..c_types import FLOATS as FLOATS
+
+if TYPE_CHECKING:
+    from ..plan_builder import PlanBuilder
+
+__all__ = ["FAMILIES", "FLOATS", "KERNELS", "kernel"]
+
+FAMILIES = (
+    "convolution",
+    "elementwise",
+    "gathering",
+    "matmul",
+    "movement",
+    "normalization",
+    "pad",
+    "pooling",
+    "reductions",
+    "resize",
+    "scans",
+    "shapes",
+    "softmax",
+    "transposed_convolution",
+    "views",
+)
+"""The modules of this package that register kernels."""
+
+KERNELS: KernelRegistry[PlanBuilder] = KernelRegistry("accelerators", __package__, FAMILIES, FLOATS)
+
+kernel = KERNELS.kernel

@@ -1,0 +1,91 @@
+"""Windows in kernel C: loops over what the window of one result sees. Pure.
+
+The text calls ``o<axis>`` the place of a result, ``k<axis>`` that in its window, ``a<axis>`` what
+it sees of the input; ``x<axis>`` and ``y<axis>`` are the lengths of input and result, ``p<axis>``
+is the padding before the input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from ...window_node import Window
+
+__all__ = [
+    "lengths_of",
+    "nested_index",
+    "parameters_of",
+    "place_lines",
+    "seen_place",
+    "transposed_loops",
+    "weight_place",
+    "window_loops",
+]
+
+
+def lengths_of(
+    lengths: Sequence[int], counts: Sequence[int], begins: Sequence[int]
+) -> list[tuple[str, int]]:
+    """Name the int arguments of a kernel over windows; all three are spatial lengths."""
+    named = [(f"x{axis}", length) for axis, length in enumerate(lengths)]
+    named += [(f"y{axis}", count) for axis, count in enumerate(counts) if axis]
+    return named + [(f"p{axis}", begin) for axis, begin in enumerate(begins)]
+
+
+def parameters_of(named: Iterable[tuple[str, int]]) -> str:
+    """Declare int arguments, behind those that a kernel has already."""
+    return "".join(f", const int {name}" for name, _ in named)
+
+
+def place_lines(rank: int) -> str:
+    """Take ``rest``, the number of a result in its channel, apart, from the last axis on."""
+    lines = [
+        f"const int o{axis} = rest % y{axis}; rest /= y{axis};" for axis in reversed(range(1, rank))
+    ]
+    return " ".join([*lines, "const int o0 = rest;"])
+
+
+def seen_place(window: Window, axis: int) -> str:
+    """Write which place of an axis a window sees; it may lie outside of the input."""
+    return f"o{axis} * {window.strides[axis]} - p{axis} + k{axis} * {window.dilations[axis]}"
+
+
+def window_loops(window: Window) -> str:
+    """Open one loop an axis over what a window sees of the input; ``}`` closes each."""
+    return "\n        ".join(
+        f"for (int k{axis} = 0; k{axis} < {length}; k{axis}++) {{ "
+        f"const int a{axis} = {seen_place(window, axis)}; "
+        f"if (a{axis} < 0 || a{axis} >= x{axis}) continue;"
+        for axis, length in enumerate(window.kernel)
+    )
+
+
+def transposed_loops(window: Window) -> str:
+    """Open one loop an axis over what a result of a transposed convolution is made of."""
+    lines = []
+    for axis, length in enumerate(window.kernel):
+        stride = window.strides[axis]
+        lines.append(
+            f"for (int k{axis} = 0; k{axis} < {length}; k{axis}++) {{ "
+            f"const int t{axis} = o{axis} + p{axis} - k{axis} * {window.dilations[axis]}; "
+            f"if (t{axis} < 0 || t{axis} % {stride}) continue; "
+            f"const int a{axis} = t{axis} / {stride}; if (a{axis} >= x{axis}) continue;"
+        )
+    return "\n    ".join(lines)
+
+
+def nested_index(start: str, axes: Iterable[int]) -> str:
+    """Write the index of what is seen, counted through ``axes``, the last of them fastest."""
+    text = start
+    for axis in axes:
+        text = f"({text} * x{axis} + a{axis})"
+    return text
+
+
+def weight_place(window: Window) -> str:
+    """Write the number of a place in the window, in row-major order."""
+    terms = [
+        f"k{axis} * {math.prod(window.kernel[axis + 1 :])}" for axis in range(len(window.kernel))
+    ]
+    return " + ".join(terms) or "0"

@@ -1,0 +1,43 @@
+"""What kernels read and write: a value's place in device memory. Always dense and row-major."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ..graph import DType
+
+__all__ = ["Buffer", "Operand"]
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A piece of device memory: of the slot's arena, or a constant that all slots share."""
+
+    kind: Literal["arena", "constant"]
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A value in a buffer, from its start; ``dtype`` is the element type in memory."""
+
+    buffer: Buffer
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def count(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory its elements take."""
+        return self.count * self.dtype.item_bytes
+
+    def viewed(self, shape: Sequence[int]) -> Operand:
+        """See the same elements, in the same order, in another shape."""
+        return replace(self, shape=tuple(shape))

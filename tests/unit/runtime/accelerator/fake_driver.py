@@ -1,0 +1,367 @@
+"""A driver without hardware, which does what is enqueued in any order that a device might choose.
+
+Queues are in order, and nothing but events orders one against another: ``advance`` does one command
+of a queue drawn from the seed. Memory is undefined, full of 0xFF, until a command has written it,
+and again once it is released. What a copy reads is read when the device gets to it, and what it
+writes is spoilt until then. Kernels are Python functions, by the name of the kernel's label.
+
+The device's clock is the host's ``CLOCK_AHEAD_NS`` later. By it every copy and launch takes
+``TOOK_NS``, whenever the test lets it be done: queues work side by side, each at once if it can.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from aioinfer.runtime.accelerator.driver import DeviceFacts, DriverError, ErrorKind
+from aioinfer.runtime.accelerator.library_operation import LibraryOperation
+
+SPOILT = 0xFF
+WAIT_S = 20.0
+CLOCK_AHEAD_NS = 7 * 10**15
+TOOK_NS = 10**12  # the host's times are nothing beside it
+FACTS = DeviceFacts(
+    index=0,
+    name="a fake",
+    platform="Fake Platform",
+    platform_version="OpenCL 1.2 fake 1.0",
+    driver_version="1.0",
+    kind="discrete",
+    memory_bytes=1 << 20,
+    largest_buffer_bytes=1 << 19,
+    align_bytes=64,
+    local_memory_bytes=1 << 15,
+    work_group_size=256,
+    extensions=frozenset(),
+)
+
+
+class FakeMemory:
+    """Device memory, or a part of it."""
+
+    def __init__(self, data: np.ndarray, base: FakeMemory | None = None) -> None:
+        self.data, self.base = data, base
+        self.is_released = False
+
+    @property
+    def size_bytes(self) -> int:
+        return self.data.size
+
+    def part(self, offset_bytes: int, size_bytes: int) -> FakeMemory:
+        assert offset_bytes % FACTS.align_bytes == 0
+        assert offset_bytes + size_bytes <= self.data.size
+        return FakeMemory(self.data[offset_bytes : offset_bytes + size_bytes], self)
+
+    def release(self) -> None:
+        assert self.base is None
+        assert not self.is_released
+        self.is_released = True
+        self.data[:] = SPOILT
+
+    def use(self) -> np.ndarray:
+        owner = self.base or self
+        assert not owner.is_released, "a command uses memory that was released"
+        return self.data
+
+
+class FakeHostMemory:
+    def __init__(self, size_bytes: int) -> None:
+        self.array = np.full(size_bytes, SPOILT, np.uint8)
+        self.is_released = False
+
+    def release(self) -> None:
+        assert not self.is_released
+        self.array, self.is_released = np.empty(0, np.uint8), True
+
+
+@dataclass
+class FakeEvent:
+    """The end of a command; ``is_over`` once the device has come to it."""
+
+    label: str
+    needs: Sequence[FakeEvent] = ()
+    action: Callable[[], None] = lambda: None
+    error: DriverError | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+    enqueued_ns: int = field(default_factory=lambda: perf_counter_ns() + CLOCK_AHEAD_NS)
+    times: tuple[int, int] | None = None
+    """None: the device does not know them."""
+    array: np.ndarray | None = None
+    """That of the host which a copy's event keeps alive, as long as itself."""
+    can_tell: bool = True
+    """False: the driver fails when it is asked for the command's status."""
+    is_enqueued: bool = False
+    """False for a command that the driver has refused: there is nothing to wait for."""
+
+    def wait(self) -> None:
+        assert self.ended.wait(WAIT_S), f"{self.label} never ended"
+        if self.error is not None:
+            raise DriverError(ErrorKind.WAITED_FOR_FAILURE, "clWaitForEvents failed")
+
+    @property
+    def is_over(self) -> bool:
+        self._ask()
+        return self.ended.is_set()
+
+    @property
+    def failure(self) -> DriverError | None:
+        self._ask()
+        return self.error if self.ended.is_set() else None
+
+    @property
+    def times_ns(self) -> tuple[int, int]:
+        assert self.ended.is_set()
+        if self.times is None:
+            raise DriverError(ErrorKind.OTHER, "PROFILING_INFO_NOT_AVAILABLE")
+        return self.times
+
+    @property
+    def queued_ns(self) -> int:
+        assert self.ended.is_set()
+        return self.enqueued_ns
+
+    def _ask(self) -> None:
+        if not self.can_tell:
+            raise DriverError(ErrorKind.LOST, "INVALID_COMMAND_QUEUE")
+
+    def __del__(self) -> None:
+        if self.is_enqueued and not self.ended.is_set() and self.label in ("write", "read"):
+            FakeContext.dropped.append(self.label)
+
+
+class FakeQueue:
+    def __init__(self, name: str, context: FakeContext) -> None:
+        self.name, self._context = name, context
+        self.commands: deque[FakeEvent] = deque()
+        self.now_ns = 0
+
+    def write(self, target: FakeMemory, source: np.ndarray) -> FakeEvent:
+        def copy() -> None:
+            target.use()[: source.size] = source
+
+        return self._add(FakeEvent("write", action=copy, array=source))
+
+    def read(self, target: np.ndarray, source: FakeMemory) -> FakeEvent:
+        target[:] = SPOILT
+
+        def copy() -> None:
+            target[:] = source.use()[: target.size]
+
+        return self._add(FakeEvent("read", action=copy, array=target))
+
+    def launch(
+        self, kernel: FakeKernel, global_size: Sequence[int], local_size: Sequence[int]
+    ) -> FakeEvent:
+        assert len(global_size) == len(local_size)
+        arguments = list(kernel.arguments)
+        return self._add(FakeEvent("launch", action=lambda: kernel.function(*arguments)))
+
+    def replay(self, recording: FakeRecording) -> FakeEvent:
+        return self._add(FakeEvent("replay", action=recording.run))
+
+    def wait_for(self, events: Sequence[FakeEvent]) -> None:
+        self._add(FakeEvent("wait", needs=tuple(events)))
+
+    def marker(self, events: Sequence[FakeEvent]) -> FakeEvent:
+        return self._add(FakeEvent("marker", needs=tuple(events)))
+
+    def _add(self, event: FakeEvent) -> FakeEvent:
+        return self._context.add(self, event)
+
+
+class FakeKernel:
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function, self.arguments = function, ()
+
+    def set_arguments(self, arguments: Sequence[Any]) -> None:
+        self.arguments = tuple(arguments)
+
+
+class FakeRecording:
+    """Launches as they were recorded; it must be there, and idle, whenever it is replayed."""
+
+    def __init__(self) -> None:
+        self.launches: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.replay_count = 0
+
+    def launch(
+        self, kernel: FakeKernel, global_size: Sequence[int], local_size: Sequence[int]
+    ) -> FakeEvent:
+        assert len(global_size) == len(local_size)
+        self.launches.append((kernel.function, tuple(kernel.arguments)))
+        return FakeEvent("recorded")
+
+    def run(self) -> None:
+        self.replay_count += 1
+        for function, arguments in self.launches:
+            function(*arguments)
+
+
+class FakeProgram:
+    def __init__(self, functions: dict[str, Callable[..., None]]) -> None:
+        self._functions = functions
+
+    def kernel(self, name: str) -> FakeKernel:
+        return FakeKernel(self._functions[name.rsplit("_", 1)[0]])
+
+
+class FakeContext:
+    """One opened fake device. ``fails`` gives commands that are to fail, by label and error."""
+
+    dropped: list[str] = []
+    """Copy events that somebody let go of before they were over."""
+
+    def __init__(self, facts: DeviceFacts, driver: FakeDriver) -> None:
+        self.facts, self.driver = facts, driver
+        self.queues: list[FakeQueue] = []
+        self.buffers: list[FakeMemory] = []
+        self.host_memories: list[FakeHostMemory] = []
+        self.recordings: list[FakeRecording] = []
+        self.done: list[str] = []
+        self._lock = threading.RLock()
+        self._broken: dict[FakeQueue, DriverError] = {}
+
+    def queue(self, name: str) -> FakeQueue:
+        queue = FakeQueue(name, self)
+        self.queues.append(queue)
+        return queue
+
+    @property
+    def alive(self) -> list[FakeMemory | FakeHostMemory]:
+        """All memory that was taken and not given back."""
+        return [item for item in (*self.buffers, *self.host_memories) if not item.is_released]
+
+    def buffer(self, size_bytes: int) -> FakeMemory:
+        self._count_allocation()
+        memory = FakeMemory(np.full(size_bytes, SPOILT, np.uint8))
+        self.buffers.append(memory)
+        return memory
+
+    def host_memory(self, size_bytes: int) -> FakeHostMemory:
+        self._count_allocation()
+        memory = FakeHostMemory(size_bytes)
+        self.host_memories.append(memory)
+        return memory
+
+    def program(self, source: str) -> FakeProgram:
+        if self.driver.build_error is not None:
+            raise self.driver.build_error
+        return FakeProgram(self.driver.functions)
+
+    def library_program(self, operation: LibraryOperation) -> FakeProgram:
+        assert operation.library in self.facts.libraries
+        if self.driver.build_error is not None:
+            raise self.driver.build_error
+        return FakeProgram(self.driver.functions)
+
+    def record(self, enqueue: Callable[[FakeRecording], None]) -> FakeRecording:
+        assert self.facts.can_record
+        self._count_allocation()
+        warm_up = FakeRecording()
+        enqueue(warm_up)
+        warm_up.run()  # undefined memory makes undefined results
+        recording = FakeRecording()
+        enqueue(recording)
+        self.recordings.append(recording)
+        return recording
+
+    def close(self) -> None:
+        return
+
+    def add(self, queue: FakeQueue, event: FakeEvent) -> FakeEvent:
+        self._count_command()
+        with self._lock:
+            event.is_enqueued = True
+            queue.commands.append(event)
+            if self.driver.is_eager:
+                self.run_all()
+            elif queue.name.endswith("setup"):
+                self._do(queue, queue.commands.popleft())
+        return event
+
+    def advance(self, order: random.Random) -> bool:
+        """Do one command of a queue that can go on; False if none can."""
+        with self._lock:
+            ready = [queue for queue in self.queues if self._can_go_on(queue)]
+            if not ready:
+                return False
+            queue = order.choice(ready)
+            self._do(queue, queue.commands.popleft())
+            return True
+
+    def run_all(self, order: random.Random | None = None) -> None:
+        """Do all that can be done."""
+        order = order or random.Random(0)
+        while self.advance(order):
+            pass
+
+    def _count_allocation(self) -> None:
+        self.driver.allocation_count += 1
+        error = self.driver.allocation_errors.get(self.driver.allocation_count)
+        if error is not None:
+            raise DriverError(error.kind, error.text)  # one that was raised keeps frames
+
+    def _count_command(self) -> None:
+        self.driver.command_count += 1
+        error = self.driver.command_errors.get(self.driver.command_count)
+        if error is not None:
+            raise DriverError(error.kind, error.text)  # one that was raised keeps frames
+
+    def _can_go_on(self, queue: FakeQueue) -> bool:
+        return bool(queue.commands) and all(need.ended.is_set() for need in queue.commands[0].needs)
+
+    def _do(self, queue: FakeQueue, event: FakeEvent) -> None:
+        self.done.append(f"{queue.name.rsplit(' ', 1)[-1]}: {event.label}")
+        error: DriverError | None = None
+        if any(need.error is not None for need in event.needs):
+            error = DriverError(
+                ErrorKind.WAITED_FOR_FAILURE, "EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"
+            )
+        error = error or self.driver.fails.pop(self.done[-1], None)
+        if error is None:
+            event.action()
+        needed = [need.times[1] for need in event.needs if need.times is not None]
+        began_ns = max(queue.now_ns, event.enqueued_ns, *needed)
+        queue.now_ns = began_ns + (0 if event.label in ("wait", "marker") else TOOK_NS)
+        if error is None and self.done[-1] not in self.driver.untimed:
+            event.times = began_ns, queue.now_ns
+        event.error = error
+        event.action, event.needs = lambda: None, ()
+        event.ended.set()
+
+
+class FakeDriver:
+    """``functions`` compute kernels, by label; ``is_eager`` does commands as they are enqueued."""
+
+    def __init__(self, *facts: DeviceFacts, is_eager: bool = True) -> None:
+        given = facts or (FACTS,)
+        self.facts = [replace(item, index=index) for index, item in enumerate(given)]
+        self.is_eager = is_eager
+        self.functions: dict[str, Callable[..., None]] = {}
+        self.fails: dict[str, DriverError] = {}
+        self.untimed: set[str] = set()
+        """Commands of which the device does not know the times, by queue and label."""
+        self.build_error: DriverError | None = None
+        self.allocation_errors: dict[int, DriverError] = {}
+        """By number, from 1 on, those of buffers and host memories that are refused."""
+        self.allocation_count = 0
+        self.command_errors: dict[int, DriverError] = {}
+        """By number, from 1 on, those of commands that are refused when they are enqueued."""
+        self.command_count = 0
+        self.contexts: list[FakeContext] = []
+
+    def find_devices(self) -> list[DeviceFacts]:
+        return self.facts
+
+    def open(self, facts: DeviceFacts) -> FakeContext:
+        context = FakeContext(facts, self)
+        self.contexts.append(context)
+        return context

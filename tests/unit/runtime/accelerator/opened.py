@@ -1,0 +1,50 @@
+"""Devices of the fake driver, opened, for what lives on one; and graphs to plan for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aioinfer.runtime.accelerator.kernel_programs import BuiltProgram
+from aioinfer.runtime.accelerator.opened_device import OpenedDevice
+from aioinfer.runtime.accelerator.plan_builder import PlanBuilder
+from aioinfer.runtime.accelerator.precision import F32, Precision
+from aioinfer.runtime.accelerator.weight_store import WeightStore
+from aioinfer.runtime.graph import Model
+from aioinfer.runtime.onnx_writer import infer_types
+from unit.runtime.accelerator.fake_driver import FACTS, FakeContext, FakeDriver
+from unit.runtime.passes.small_models import parse
+
+
+class Opened:
+    """A fake device with a network's weights; ``facts`` are changes of the driver's."""
+
+    def __init__(self, **facts: int | str) -> None:
+        self.driver = FakeDriver(replace(FACTS, **facts))  # type: ignore[arg-type]
+        self.context: FakeContext = self.driver.open(self.driver.facts[0])
+        self.device = OpenedDevice("FAKE.0", self.context)
+        self.weights = WeightStore(self.device, "net")
+        self.held: list[BuiltProgram] = []
+        """Programs that are to stay."""
+
+    @property
+    def taken_bytes(self) -> int:
+        return self.device.memory.taken_bytes
+
+    def builder(self, model: Model, precision: Precision = F32) -> PlanBuilder:
+        return PlanBuilder(
+            model,
+            self.weights,
+            device="FAKE.0",
+            facts=FACTS,
+            precision=precision,
+        )
+
+    def close(self) -> None:
+        self.device.close()
+
+
+def typed(text: str) -> Model:
+    """Parse a model and infer its types, as a plan's are."""
+    model: Model = parse(text)
+    infer_types(model)
+    return model

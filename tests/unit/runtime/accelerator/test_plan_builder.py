@@ -1,0 +1,216 @@
+"""What kernels ask of the builder: places of values, launches, and lifetimes in the arena."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from aioinfer.errors import GraphError, UnsupportedOpError
+from aioinfer.runtime.accelerator.kernel_source import KernelSource
+from aioinfer.runtime.accelerator.operand import Operand
+from aioinfer.runtime.accelerator.plan import Plan
+from aioinfer.runtime.accelerator.plan_builder import PlanBuilder
+from aioinfer.runtime.accelerator.precision import Precision
+from aioinfer.runtime.graph import DType, Model, Node
+from unit.runtime.accelerator.fake_driver import FACTS
+from unit.runtime.accelerator.opened import Opened, typed
+
+SOURCE = KernelSource.of("any", "__kernel void $name() {}")
+LINE = """g (float[100] x) => (float[100] y) {
+    a = Relu(x)
+    b = Relu(a)
+    c = Relu(b)
+    y = Relu(c)
+}"""
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    made = Opened()
+    yield made
+    made.close()
+
+
+def lower(node: Node, builder: PlanBuilder) -> None:
+    """Lower a Reshape or an Identity as a view, anything else as one launch."""
+    operands = [builder.operand(value) for value in node.inputs if value is not None]
+    (result,) = node.outputs
+    if node.op_type in ("Reshape", "Identity"):
+        builder.define(result, operands[0].viewed(builder.shape(result)))
+        return
+    made = builder.result(result)
+    builder.launch(SOURCE, [*operands, made, made.count], (made.count,), (64,))
+
+
+def build(opened: Opened, text: str, **options: DType) -> Plan:
+    return opened.builder(typed(text), **options).build(lower)
+
+
+def places(plan: Plan) -> list[tuple[int, int]]:
+    """Give offset and size of what each launch writes."""
+    written = [launch.operands[-1].buffer for launch in plan.launches]
+    return [(plan.offsets[buffer], buffer.size_bytes) for buffer in written]
+
+
+def test_nodes_are_launched_in_order_with_their_names(opened: Opened) -> None:
+    plan = build(opened, LINE)
+    assert [launch.origin.op for launch in plan.launches] == ["Relu"] * 4
+    assert [launch.origin.name for launch in plan.launches] == [
+        node.name for node in plan.graph.nodes
+    ]
+    for before, after in itertools.pairwise(plan.launches):
+        assert before.operands[-1] == after.operands[0]
+
+
+def test_what_is_not_read_any_more_leaves_its_place(opened: Opened) -> None:
+    plan = build(opened, LINE)
+    assert plan.arena_bytes == 2 * 448  # 400 bytes, aligned: a result beside what it is made of
+    assert all(offset % FACTS.align_bytes == 0 for offset, _ in places(plan))
+
+
+def test_inputs_and_outputs_live_from_upload_to_download(opened: Opened) -> None:
+    text = """g (float[100] x, float[100] z) => (float[100] y, float[100] a) {
+        a = Relu(x)
+        b = Relu(a)
+        c = Relu(b)
+        y = Add(c, z)
+    }"""
+    plan = build(opened, text)
+    kept = {operand.buffer for operand in (plan.inputs[1], *plan.outputs)}
+    spans = sorted((plan.offsets[buffer], buffer.size_bytes) for buffer in kept)
+    for (start, size), (other, _) in itertools.pairwise(spans):
+        assert start + size <= other
+    z = plan.offsets[plan.inputs[1].buffer]
+    assert all(abs(offset - z) >= size for offset, size in places(plan)[:3])
+
+
+def test_a_view_keeps_the_memory_that_it_shows(opened: Opened) -> None:
+    text = """g (float[4,25] x) => (float[100] v, float[4,25] y) <int64[1] s = {100}> {
+        a = Relu(x)
+        v = Reshape(a, s)
+        b = Relu(a)
+        y = Relu(b)
+    }"""
+    plan = build(opened, text)
+    view, result = plan.outputs
+    assert view.shape == (100,)
+    assert view.buffer is plan.launches[0].operands[-1].buffer
+    first = places(plan)[0]
+    assert all(abs(offset - first[0]) >= first[1] for offset, _ in places(plan)[1:])
+    assert result.shape == (4, 25)
+
+
+def test_an_input_may_be_an_output(opened: Opened) -> None:
+    plan = build(opened, "g (float[4] x) => (float[4] y) { y = Identity(x) }")
+    assert plan.launches == ()
+    assert plan.outputs[0].buffer is plan.inputs[0].buffer
+    assert plan.arena_bytes == FACTS.align_bytes
+
+
+def test_constants_are_named_once_and_lie_outside_of_the_arena(opened: Opened) -> None:
+    text = """g (float[4] x) => (float[4] y) <float[4] w = {1, 2, 3, 4}> {
+        a = Add(x, w)
+        y = Mul(a, w)
+    }"""
+    plan = build(opened, text)
+    first, second = (launch.operands[1].buffer for launch in plan.launches)
+    assert plan.constants == (first,)
+    assert first is second
+    assert first not in plan.offsets
+    assert build(opened, text).constants != plan.constants  # arrays of another model
+
+
+def test_a_number_is_an_argument_and_not_a_constant(opened: Opened) -> None:
+    given = []
+
+    def lower_scalar(node: Node, builder: PlanBuilder) -> None:
+        for value in node.inputs:
+            assert value is not None
+            given.append(builder.scalar_or_operand(value))
+        builder.result(node.outputs[0])
+
+    text = "g (float[4] x) => (float[4] y) <float[1,1] w = {2.5}> { y = Add(x, w) }"
+    plan = opened.builder(typed(text)).build(lower_scalar)
+    assert isinstance(given[0], Operand)
+    assert given[1] == 2.5
+    assert plan.constants == ()
+
+
+def test_groups_are_whole_and_empty_grids_are_not_launched(opened: Opened) -> None:
+    (launch,) = build(opened, "g (float[65] x) => (float[65] y) { y = Relu(x) }").launches
+    assert (launch.global_size, launch.local_size) == ((128,), (64,))
+    plan = build(opened, "g (float[3,0] x) => (float[3,0] y) { y = Relu(x) }")
+    assert plan.launches == ()
+    assert plan.outputs[0].shape == (3, 0)
+
+
+def test_half_floats_are_cast_at_the_edges_alone(opened: Opened) -> None:
+    text = """g (float[4] x) => (float[4] y) <float[4] w = {1, 2, 3, 4}> {
+        a = Relu(x)
+        y = Add(a, w)
+    }"""
+    plan = build(opened, text, precision=Precision(DType.FLOAT16))
+    types = [[operand.dtype for operand in launch.operands] for launch in plan.launches]
+    full, half = DType.FLOAT32, DType.FLOAT16
+    assert [sorted(set(row), key=str) for row in types[1:3]] == [[half], [half]]
+    assert set(types[0]) == set(types[3]) == {full, half}
+    assert (plan.inputs[0].dtype, plan.outputs[0].dtype) == (full, full)
+    assert plan.constants[0].size_bytes == 8
+
+
+def test_more_elements_than_an_int_counts_are_refused_with_the_node(opened: Opened) -> None:
+    text = f"g (float[1] x) => (float[{2**31}] y) <int64[1] s = {{{2**31}}}> {{ y = Expand(x, s) }}"
+    with pytest.raises(UnsupportedOpError, match=r"2147483648 elements is more than") as caught:
+        build(opened, text)
+    assert "Expand" in str(caught.value)
+
+
+def without_types(model: Model) -> Model:
+    for node in model.graph.nodes:
+        node.outputs[0].type = None
+    return model
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda builder, value: builder.shape(value), "the shape of 'y' depends on data"),
+        (lambda builder, value: builder.dtype(value), "the type of 'y' is unknown"),
+        (lambda builder, value: builder.operand(value), "type of 'y' is unknown"),
+    ],
+)
+def test_what_is_not_known_names_the_node_and_a_way_out(
+    ask: Callable[[PlanBuilder, object], object], words: str, opened: Opened
+) -> None:
+    model = without_types(typed("g (float[4] x) => (float[4] y) { y = Relu(x) }"))
+
+    def lower_asking(node: Node, builder: PlanBuilder) -> None:
+        builder.define(node.outputs[0], builder.operand(model.inputs[0]))
+        ask(builder, node.outputs[0])
+
+    with pytest.raises(GraphError, match=rf"Relu \(node '\S+'\) cannot run on FAKE\.0: .*{words}"):
+        opened.builder(model).build(lower_asking)
+
+
+def test_what_a_kernel_makes_of_constants_is_shared_by_plans(opened: Opened) -> None:
+    model = typed("g (float[4] x) => (float[4] y) <float[4] w = {1, 2, 3, 4}> { y = Add(x, w) }")
+    calls = []
+
+    def lower_derived(node: Node, builder: PlanBuilder) -> None:
+        weights = builder.constant(node.inputs[1])
+        assert weights is not None
+
+        def compute() -> np.ndarray:
+            calls.append(1)
+            return weights[::-1]
+
+        turned = builder.derived("turned", [weights], DType.FLOAT32, compute, (2, 2))
+        assert turned.shape == (2, 2)
+        builder.launch(SOURCE, [turned, builder.result(node.outputs[0])], (4,), (4,))
+
+    plans = [opened.builder(model).build(lower_derived) for _ in range(2)]
+    assert plans[0].constants == plans[1].constants
+    assert len(calls) == 1
