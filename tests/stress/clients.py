@@ -17,7 +17,6 @@ import aioinfer
 from stress.client import ERRORS, WAIT_S, Case, Client, check, idle
 from stress.plant import Plant
 
-TASKS = 24
 IN_FLIGHT = 12
 
 
@@ -43,6 +42,8 @@ def _wait(request: aioinfer.InferRequest) -> BaseException | None:
 class LoopClient(Client):
     """Many tasks on one event loop."""
 
+    task_count = 24
+
     def __init__(self, plant: Plant, number: int, make_loop: Any) -> None:
         super().__init__(plant, number)
         self._make_loop = make_loop
@@ -52,7 +53,7 @@ class LoopClient(Client):
             runner.run(self._main())
 
     async def _main(self) -> None:
-        await asyncio.gather(*(self._work(self.chance_of(task)) for task in range(TASKS)))
+        await asyncio.gather(*(self._work(self.chance_of(task)) for task in range(self.task_count)))
         mine = asyncio.current_task()
         self.left_tasks = [repr(task) for task in asyncio.all_tasks() if task is not mine]
 

@@ -8,32 +8,24 @@ from typing import Any
 
 import aioinfer
 from aioinfer.errors import OverloadedError
-from stress.client import ERRORS, Client, idle
+from stress.client import ERRORS, idle
+from stress.clients import LoopClient
 from stress.plant import Plant
 
-TASKS = 12
 MOST_AT_ONCE = 5
 
 
-class OverloadClient(Client):
+class OverloadClient(LoopClient):
     """Tasks on one event loop, each with bursts of runs; nobody else uses the network.
 
     Whoever is refused tries again when any run is over: a full network has some under way.
     """
 
+    task_count = 12
+
     def __init__(self, plant: Plant, number: int, make_loop: Any) -> None:
-        super().__init__(plant, number)
-        self._make_loop = make_loop
+        super().__init__(plant, number, make_loop)
         self._room = asyncio.Event()
-
-    def run(self) -> None:
-        with asyncio.Runner(loop_factory=self._make_loop) as runner:
-            runner.run(self._main())
-
-    async def _main(self) -> None:
-        await asyncio.gather(*(self._work(self.chance_of(task)) for task in range(TASKS)))
-        mine = asyncio.current_task()
-        self.left_tasks = [repr(task) for task in asyncio.all_tasks() if task is not mine]
 
     async def _work(self, chance: random.Random) -> None:
         network = self.plant.targets[self.plant.full].network

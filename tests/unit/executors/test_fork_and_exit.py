@@ -1,65 +1,35 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-FORK = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+from child_process import HAS_FORK, run_script
+
+FORK = pytest.mark.skipif(not HAS_FORK, reason="this system has no fork")
 
 CHILD = """
-    import os, sys, threading, warnings
-    warnings.simplefilter("ignore")  # newer Pythons warn of fork beside threads
+    import threading
+    from functools import partial
     from aioinfer.errors import ClosedError
     from aioinfer.executors import *
     from aioinfer.executors.base import Ready
 
-    def in_child(check):
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                check()
-                code = 0
-            except BaseException as error:
-                print("child:", repr(error), file=sys.stderr)
-            finally:
-                sys.stderr.flush()
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-    def refuses(call):
-        try:
-            call()
-        except ClosedError as error:
-            assert "was made before fork; load in the child" in str(error), error
-        else:
-            raise AssertionError("was not refused")
+    refuses = partial(refuses, kind=ClosedError, text="was made before fork; load in the child")
 
     def ignore(ready, error): pass
 """
 
 
-def run_script(script: str, folder: Path) -> str:
-    """Run it in a process of its own and return what it printed; a hang fails the test."""
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", textwrap.dedent(CHILD) + textwrap.dedent(script)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+def run(script: str, folder: Path) -> str:
+    """Run it in a process of its own and return what it printed."""
+    return run_script(textwrap.dedent(CHILD) + textwrap.dedent(script), folder).stdout
 
 
 @FORK
 def test_in_a_forked_child_every_executor_refuses_and_close_returns(tmp_path) -> None:
-    run_script(
+    run(
         """
         device = FakeDevice()
         executors = [
@@ -89,7 +59,7 @@ def test_in_a_forked_child_every_executor_refuses_and_close_returns(tmp_path) ->
 
 @FORK
 def test_a_token_that_fires_in_the_child_settles_what_the_parent_parked(tmp_path) -> None:
-    run_script(
+    run(
         """
         executor, token, told = StreamsExecutor(StreamsConfig("CPU")), HostReady(), []
         executor.run(lambda lane: NOW, token, lambda ready, error: told.append(error))
@@ -107,7 +77,7 @@ def test_a_token_that_fires_in_the_child_settles_what_the_parent_parked(tmp_path
 
 @FORK
 def test_the_child_of_a_fork_has_a_timer_of_its_own(tmp_path) -> None:
-    run_script(
+    run(
         """
         parents, fired = process_timer(), threading.Event()
         handle = parents.call_at(parents.now_s() + 3600, lambda: None)
@@ -133,7 +103,7 @@ def test_the_child_of_a_fork_has_a_timer_of_its_own(tmp_path) -> None:
 
 @FORK
 def test_a_device_event_of_the_parent_fires_with_an_error_in_the_child(tmp_path) -> None:
-    run_script(
+    run(
         """
         completion = CompletionThread("HAND.0", lambda event: threading.Event().wait())
         event = DeviceEvent(completion, completion.watch)
@@ -150,7 +120,7 @@ def test_a_device_event_of_the_parent_fires_with_an_error_in_the_child(tmp_path)
 
 
 def test_exit_with_running_and_queued_work_does_not_hang(tmp_path) -> None:
-    printed = run_script(
+    printed = run(
         """
         executor, started = StreamsExecutor(StreamsConfig("CPU", 2)), threading.Semaphore(0)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -10,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-FORK = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+from child_process import HAS_FORK, run_script
+
+FORK = pytest.mark.skipif(not HAS_FORK, reason="this system has no fork")
 SIGNALS = pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no SIGINT to a thread")
 
 COMMON = """
-    import asyncio, os, signal, sys, threading, warnings
-    warnings.simplefilter("ignore")  # newer Pythons warn of fork beside threads
+    import asyncio, os, signal, sys, threading
+    from functools import partial
     import numpy as np
     import onnx
     from onnx import TensorProto, helper
@@ -23,6 +24,7 @@ COMMON = """
     from aioinfer.errors import ClosedError
     from aioinfer.testing import MockDevices
 
+    refuses = partial(refuses, kind=ClosedError, text="made before fork; load in the child")
     X = np.array([[-1, 2, 3]], np.float32)
 
     def interrupt_main():
@@ -64,24 +66,14 @@ COMMON = """
 """
 
 
-def run_script(
-    script: str, folder: Path, expected_code: int = 0
-) -> subprocess.CompletedProcess[str]:
-    """Run it in a process of its own; a hang, or another exit code, fails the test."""
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", textwrap.dedent(COMMON) + textwrap.dedent(script)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert ended.returncode == expected_code, ended.stderr
-    return ended
+def run(script: str, folder: Path, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run it in a process of its own."""
+    program = textwrap.dedent(COMMON) + textwrap.dedent(script)
+    return run_script(program, folder, exit_code=exit_code)
 
 
 def test_exit_with_queued_and_running_runs_is_quiet(tmp_path: Path) -> None:
-    ended = run_script(
+    ended = run(
         """
         network = aioinfer.Core().load_network(slow_model(), "REFERENCE")
         requests = [network.create_infer_request() for _ in range(50)]
@@ -96,7 +88,7 @@ def test_exit_with_queued_and_running_runs_is_quiet(tmp_path: Path) -> None:
 
 
 def test_exit_waits_for_a_device_that_never_finishes_only_for_the_grace(tmp_path: Path) -> None:
-    ended = run_script(
+    ended = run(
         """
         import atexit, time
         from aioinfer.runtime import shutdown
@@ -125,7 +117,7 @@ def test_exit_waits_for_a_device_that_never_finishes_only_for_the_grace(tmp_path
 
 
 def test_exit_finishes_what_runs_and_its_callback(tmp_path: Path) -> None:
-    ended = run_script(
+    ended = run(
         """
         network = aioinfer.Core().load_network(model(), "REFERENCE")
         started, may_go = threading.Event(), threading.Event()
@@ -150,7 +142,7 @@ def test_exit_finishes_what_runs_and_its_callback(tmp_path: Path) -> None:
 
 
 def test_exit_without_a_close_is_quiet(tmp_path: Path) -> None:
-    ended = run_script(
+    ended = run(
         """
         core = aioinfer.Core()
         networks = [core.load_network(model(), f"REFERENCE.{index}") for index in (0, 1)]
@@ -168,7 +160,7 @@ def test_exit_without_a_close_is_quiet(tmp_path: Path) -> None:
 
 
 def test_an_exception_in_main_ends_the_process_with_its_traceback_alone(tmp_path: Path) -> None:
-    ended = run_script(
+    ended = run(
         """
         network = aioinfer.Core().load_network(slow_model(), "REFERENCE")
         for _ in range(20):
@@ -176,41 +168,15 @@ def test_an_exception_in_main_ends_the_process_with_its_traceback_alone(tmp_path
         raise SystemExit(3)
         """,
         tmp_path,
-        expected_code=3,
+        exit_code=3,
     )
     assert ended.stderr == ""
 
 
-FORKED = """
-    def in_child(check):
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                check()
-                code = 0
-            except BaseException as error:
-                print("child:", repr(error), file=sys.stderr)
-            finally:
-                sys.stderr.flush()
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-    def refuses(call):
-        try:
-            returned = call()
-        except ClosedError as error:
-            assert "made before fork; load in the child" in str(error), error
-        else:
-            raise AssertionError(f"was not refused, and returned {returned!r}")
-"""
-
-
 @FORK
 def test_in_a_forked_child_what_the_parent_made_refuses(tmp_path: Path) -> None:
-    run_script(
-        textwrap.dedent(FORKED)
-        + textwrap.dedent("""
+    run(
+        """
         core = aioinfer.Core()
         network = core.load_network(model(), "REFERENCE")
         request = network.create_infer_request()
@@ -255,16 +221,15 @@ def test_in_a_forked_child_what_the_parent_made_refuses(tmp_path: Path) -> None:
         request.infer_sync(X)  # the parent goes on
         devices[0].held.release()
         assert running.wait()
-        """),
+        """,
         tmp_path,
     )
 
 
 @FORK
 def test_locks_that_were_held_at_the_fork_hang_nobody_in_the_child(tmp_path: Path) -> None:
-    run_script(
-        textwrap.dedent(FORKED)
-        + textwrap.dedent("""
+    run(
+        """
         core = aioinfer.Core()
         network = core.load_network(model(), "REFERENCE")
         request = network.create_infer_request()
@@ -288,16 +253,15 @@ def test_locks_that_were_held_at_the_fork_hang_nobody_in_the_child(tmp_path: Pat
         for lock in locks:
             lock.release()
         request.infer_sync(X)
-        """),
+        """,
         tmp_path,
     )
 
 
 @FORK
 def test_a_new_core_in_the_child_works(tmp_path: Path) -> None:
-    run_script(
-        textwrap.dedent(FORKED)
-        + textwrap.dedent("""
+    run(
+        """
         core = aioinfer.Core()
         network = core.load_network(model(), "REFERENCE")
         asyncio.run(network.infer(X, deadline_s=60))
@@ -315,14 +279,14 @@ def test_a_new_core_in_the_child_works(tmp_path: Path) -> None:
 
         in_child(check)
         in_child(check)
-        """),
+        """,
         tmp_path,
     )
 
 
 @FORK
 def test_a_child_that_exits_normally_runs_no_hook_of_the_parent(tmp_path: Path) -> None:
-    ended = run_script(
+    ended = run(
         """
         core = aioinfer.Core()
         core.register_plugin("MOCK", MockDevices(1).make_plugin)
@@ -343,7 +307,7 @@ def test_a_child_that_exits_normally_runs_no_hook_of_the_parent(tmp_path: Path) 
 
 @SIGNALS
 def test_an_interrupt_ends_infer_sync_and_cancels_its_run(tmp_path: Path) -> None:
-    run_script(
+    run(
         """
         devices = MockDevices(1)
         core = aioinfer.Core()
@@ -379,7 +343,7 @@ def test_an_interrupt_ends_infer_sync_and_cancels_its_run(tmp_path: Path) -> Non
 
 @SIGNALS
 def test_an_interrupt_of_asyncio_run_cancels_what_is_awaited(tmp_path: Path) -> None:
-    run_script(
+    run(
         """
         devices = MockDevices(1)
         core = aioinfer.Core()
@@ -411,7 +375,7 @@ def test_an_interrupt_of_asyncio_run_cancels_what_is_awaited(tmp_path: Path) -> 
 @SIGNALS
 @pytest.mark.parametrize("threshold_us", [0, 1_000_000], ids=["hopped", "inline"])
 def test_interrupts_amid_the_start_of_runs_lose_no_slot(tmp_path: Path, threshold_us: int) -> None:
-    run_script(
+    run(
         """
         core = aioinfer.Core()
         network = core.load_network(model(), "REFERENCE", {"INLINE_THRESHOLD_US": LIMIT})

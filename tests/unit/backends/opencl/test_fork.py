@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
+from child_process import HAS_FORK, run_script
 from opencl_device import missing_reason
 
-TESTS = Path(__file__).parents[3]
 SCRIPT = """
-    import os, sys, warnings
-    warnings.simplefilter("ignore")  # newer Pythons warn of fork beside threads
-    sys.path.insert(0, sys.argv[1])
+    from functools import partial
     from aioinfer import Core
     from aioinfer.backends.opencl import pyopencl_driver
     from aioinfer.backends.opencl.plugin import OpenClPlugin
@@ -30,14 +24,12 @@ SCRIPT = """
         with Core() as core:
             return any(name.startswith("OPENCL") for name in core.available_devices)
 
-    def refuses(call):
-        try:
-            call()
-        except DeviceError as error:
-            assert "OpenCL was used before fork" in str(error), error
-            assert "use the start method 'spawn'" in str(error), error
-        else:
-            raise AssertionError("was not refused")
+    refuses = partial(
+        refuses,
+        kind=DeviceError,
+        text="OpenCL was used before fork, and its drivers do not work in the child; use the "
+        "start method 'spawn'",
+    )
 
     def check_child():
         assert not is_there()
@@ -46,19 +38,6 @@ SCRIPT = """
         if driver is not None:
             refuses(lambda: driver.open(driver.find_devices()[0]))
             refuses(lambda: driver.open(facts))
-
-    def in_child(check):
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                check()
-                code = 0
-            except BaseException as error:
-                print("child:", repr(error), file=sys.stderr, flush=True)
-            finally:
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
     driver = None
     has_device = "with a device" in sys.argv
@@ -74,17 +53,9 @@ SCRIPT = """
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.skipif(not HAS_FORK, reason="this system has no fork")
 @pytest.mark.parametrize("kind", ["with a device", "without a device"])
 def test_a_child_is_told_that_its_parent_has_used_the_driver(kind: str, tmp_path: Path) -> None:
     if kind == "with a device" and (reason := missing_reason()) is not None:
         pytest.skip(reason)
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", textwrap.dedent(SCRIPT), str(TESTS), kind],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    run_script(SCRIPT, tmp_path, kind)
