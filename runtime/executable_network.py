@@ -38,6 +38,7 @@ from .admitted_run import AdmittedRun
 from .bindings import Bindings
 from .completion import must_end
 from .deadlines import check_timeout
+from .device_array import AdoptArray
 from .graph import Graph
 from .infer_request import InferRequest
 from .inline_gate import InlineGate
@@ -88,6 +89,7 @@ class ExecutableNetwork(ABC):
         outputs: Sequence[Port],
         config: Configuration,
         core: CoreHandle,
+        adopt_array: AdoptArray | None = None,
     ) -> None:
         self.name, self.device = name, device
         self.inputs: tuple[Port, ...] = tuple(inputs)
@@ -99,7 +101,9 @@ class ExecutableNetwork(ABC):
         """The deadline of requests that are given none; None: they have none."""
         self.removed_nodes: tuple[str, ...] = ()
         """Nodes of the file for which ``runtime_graph`` has none: passes made them needless."""
-        self.check_inputs = InputChecker(self.inputs, name).check
+        self.adopt_array = adopt_array
+        """Takes arrays in the device's memory; None: this network reads and writes the host's."""
+        self.check_inputs = InputChecker(self.inputs, name, adopt_array).check
         """Turns what a caller gave into name -> array, or raises TensorError."""
         self.inline_route: InlineRoute | None = None
         """The way of short runs that stay on their callers' threads; None: all runs go to slots."""

@@ -237,8 +237,9 @@ class InferRequest:
     def set_tensor(self, name: str, tensor: Any) -> None:
         """Bind memory of the caller to an input (read) or output (written in place by each run).
 
-        ``tensor``: a Tensor or anything with ``__array__``; None takes the binding back. Raises
-        TensorError for a wrong name, dtype or shape, or an output that cannot be written.
+        ``tensor``: a Tensor or anything with ``__array__``; None takes the binding back. A device
+        may also take arrays in its own memory, with DLPack. Raises TensorError for a wrong name,
+        dtype or shape, or an output that cannot be written.
         """
         port = self._port(name)
         if tensor is None:
@@ -250,12 +251,13 @@ class InferRequest:
         if data is None:
             raise TensorError(f"the tensor for {name!r} has no memory; give it an array")
         kind = "input" if name in self._input_names else "output"
-        array = check_value(data, port, f"set_tensor on network {self._network.name!r}")
-        if kind == "output" and isinstance(array, np.ndarray):
+        place = f"set_tensor on network {self._network.name!r}"
+        array = check_value(data, port, place, self._network.adopt_array)
+        if kind == "output":
             check_can_be_written(array, data, name)
         self._access("access")
-        self._bound[name] = array
-        self._handle(name).data = array
+        # One in a device's memory is taken anew for each run, behind what its owner has enqueued.
+        self._bound[name] = self._handle(name).data = getattr(array, "given", array)
 
     def get_tensor(self, name: str) -> Tensor:
         """Return the request's own handle on an input or output: the same object every time.
@@ -327,9 +329,17 @@ class InferRequest:
         bindings = network.bindings(self.id, self._arrays(inputs), priority)
         if self._bound:
             bindings.bound = {
-                name: array for name, array in self._bound.items() if name not in self._input_names
+                name: self._writable(name, array)
+                for name, array in self._bound.items()
+                if name not in self._input_names
             }
         return RequestRun(self, network, bindings, callback)
+
+    def _writable(self, name: str, bound: Any) -> Any:
+        adopt = self._network.adopt_array
+        if adopt is None or isinstance(bound, np.ndarray | list):
+            return bound
+        return adopt(bound, f"output {name!r}")
 
     def _carry(self, run: RequestRun, deadline_at: float | None, turn: InlineTurn) -> bool:
         """Bring a short run to its end on this thread; False: nothing has happened to it."""

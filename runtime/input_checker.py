@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .device_array import AdoptArray
 from .graph import DType, is_static
 from .tensor import Port, check_inputs
 
@@ -20,10 +21,13 @@ class InputChecker:
 
     What most callers give, plain arrays of exactly the declared type and shape, is passed with a
     few comparisons. All else goes to ``check_inputs``, which takes more and explains what is wrong.
+    ``adopt`` takes arrays in the memory of the network's device.
     """
 
-    def __init__(self, ports: Sequence[Port], network: str) -> None:
-        self._ports, self._network = tuple(ports), network
+    def __init__(
+        self, ports: Sequence[Port], network: str, adopt: AdoptArray | None = None
+    ) -> None:
+        self._ports, self._network, self._adopt = tuple(ports), network, adopt
         self._expected = _expected(self._ports)
 
     def check(self, given: Any) -> dict[str, Any]:
@@ -33,11 +37,11 @@ class InputChecker:
         """
         expected = self._expected
         if expected is None or type(given) is not dict or len(given) != len(expected):
-            return check_inputs(given, self._ports, self._network)
+            return check_inputs(given, self._ports, self._network, self._adopt)
         for name, dtype, shape in expected:
             array = given.get(name)
             if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
-                return check_inputs(given, self._ports, self._network)
+                return check_inputs(given, self._ports, self._network, self._adopt)
         return given.copy()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import TensorError, nearest
 from .array_like import as_array
+from .device_array import AdoptArray, memory_place
 from .graph import DType, OptionalType, SequenceType, TensorType, Value, ValueType, shape_text
 
 __all__ = [
@@ -103,12 +104,15 @@ class Tensor:
         return f"<Tensor {self.dtype} {shape_text(self.shape)}>"
 
 
-def check_inputs(given: Any, ports: Sequence[Port], network: str) -> dict[str, Any]:
+def check_inputs(
+    given: Any, ports: Sequence[Port], network: str, adopt: AdoptArray | None = None
+) -> dict[str, Any]:
     """Turn what a caller gave into name -> array, checked against the ports.
 
     ``given``: a mapping by name, a sequence in order, or one array for a network with one input.
-    Arrays are taken as they are, without a copy, in any memory order. Raises TensorError for a
-    missing, unknown or doubled name, a wrong dtype or shape, and symbols that disagree.
+    Arrays are taken as they are, without a copy, in any memory order; those in a device's memory
+    by ``adopt``. Raises TensorError for a missing, unknown or doubled name, a wrong dtype or shape,
+    symbols that disagree, and memory that the network's device cannot read.
     """
     named = _by_name(given, ports, network)
     known = {port.name for port in ports}
@@ -128,15 +132,18 @@ def check_inputs(given: Any, ports: Sequence[Port], network: str) -> dict[str, A
             raise TensorError(
                 f"input {port.name!r} of network {network!r} is missing; it wants {_listed(ports)}"
             )
-        arrays[port.name] = check_value(named[port.name], port, f"input of network {network!r}")
+        arrays[port.name] = check_value(
+            named[port.name], port, f"input of network {network!r}", adopt
+        )
         _bind_symbols(arrays[port.name], port, symbols)
     return arrays
 
 
-def check_value(given: Any, port: Port, place: str) -> Any:
+def check_value(given: Any, port: Port, place: str, adopt: AdoptArray | None = None) -> Any:
     """Return the array, list or None that a port takes; TensorError names port and place.
 
-    An array is never copied, except that text becomes an object array of str.
+    An array is never copied, except that text becomes an object array of str. One in a device's
+    memory goes through ``adopt``, and is refused where there is none.
     """
     if isinstance(given, Tensor):
         given = given.content
@@ -148,19 +155,34 @@ def check_value(given: Any, port: Port, place: str) -> Any:
         raise TensorError(f"{place}: {port.name!r} is None; it wants {port.type}")
     dtype = None if port.type is None else port.type.dtype
     try:
-        array = as_array(given, dtype)
+        memory = memory_place(given)
+        array: Any = as_array(given, dtype) if memory is None else None
     except Exception as error:  # the object's own __array__ may raise anything
         raise TensorError(
             f"{place}: {port.name!r} cannot be made an array of {port.type or 'any type'}: {error}"
         ) from error
+    if memory is not None:
+        if adopt is None:
+            raise TensorError(
+                f"{place}: {port.name!r} lies in the memory of {memory}, and the host's is wanted; "
+                f"give a copy there, as .get() or .cpu() make"
+            )
+        array = adopt(given, f"{place}: {port.name!r}")
     if dtype is not None:
         _check_dtype(array, dtype, port, place)
         _check_shape(array.shape, port, place)
     return array
 
 
-def check_can_be_written(array: np.ndarray, given: Any, name: str) -> None:
+def check_can_be_written(array: Any, given: Any, name: str) -> None:
     """Raise TensorError for an array that no output can be written into; made from ``given``."""
+    if not isinstance(array, np.ndarray):
+        if not getattr(array, "is_writable", True):
+            raise TensorError(
+                f"output {name!r} cannot be bound to a {type(given).__name__} that is read-only, "
+                f"or not contiguous"
+            )
+        return
     if not array.flags.writeable:
         raise TensorError(f"output {name!r} cannot be bound to a read-only array")
     if array is not given and array.size and not np.may_share_memory(array, np.asarray(given)):
@@ -212,7 +234,7 @@ def _is_sequence(data: Any) -> bool:
     return isinstance(data, list) and all(isinstance(item, np.ndarray) for item in data)
 
 
-def _check_dtype(array: np.ndarray, dtype: DType, port: Port, place: str) -> None:
+def _check_dtype(array: Any, dtype: DType, port: Port, place: str) -> None:
     if array.dtype != dtype.numpy:
         hint = (
             "give strings" if dtype is DType.STRING else f"convert it with .astype('{dtype.numpy}')"
@@ -243,7 +265,7 @@ def _check_shape(shape: tuple[int, ...], port: Port, place: str) -> None:
 
 
 def _bind_symbols(array: Any, port: Port, symbols: dict[str, tuple[int, str]]) -> None:
-    if not isinstance(array, np.ndarray) or port.shape is None:
+    if port.shape is None or not hasattr(array, "shape"):
         return
     for dim, length in zip(port.shape, array.shape, strict=True):
         if not isinstance(dim, str):
