@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
+
+from ..errors import nearest
 
 __all__ = [
     "Parser",
@@ -20,6 +22,7 @@ __all__ = [
     "parse_input_shapes",
     "parse_integer",
     "parse_mapping",
+    "parse_pass_names",
     "parse_seconds",
     "parse_text",
 ]
@@ -113,6 +116,24 @@ def parse_mapping(given: Any) -> Mapping[str, Any]:
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise ValueError("a mapping with string keys is wanted")
     return MappingProxyType(dict(given))
+
+
+def parse_pass_names(known: Callable[[], Collection[str]]) -> Parser[tuple[str, ...]]:
+    """Take names of passes, in a collection or with commas between them; ``known`` lists all."""
+
+    def parse(given: Any) -> tuple[str, ...]:
+        there_are = f"there are {', '.join(known())}"
+        names = given.split(",") if isinstance(given, str) else given
+        is_collection = isinstance(names, Collection) and not isinstance(names, bytes | Mapping)
+        if not is_collection or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"names of passes, separated by commas, are wanted; {there_are}")
+        wanted = tuple(name.strip() for name in names if name.strip())
+        for name in wanted:
+            if name not in known():
+                raise ValueError(f"there is no pass {name!r}{nearest(name, known())}; {there_are}")
+        return wanted
+
+    return parse
 
 
 def parse_input_shapes(given: Any) -> tuple[Mapping[str, tuple[int, ...]], ...]:

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...runtime.graph.mapped_file import forget_pages
 from ...runtime.graph.slabs import Slabs
+from ...runtime.passes.constant_cache import ConstantCache
 from .onednn import ARG, Attributes, Desc, Engine, Memory, aligned_bytes
 from .operand import Buffer
-from .passes.constant_cache import ConstantCache
 
 __all__ = ["PackedWeight", "WeightStore"]
 

@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import DeviceError
 from ...executors import ProcessMark
 from ...runtime.accelerator.driver import (
+    AdoptedArray,
     Argument,
     Bytes,
     Context,
@@ -233,6 +234,11 @@ class _Queue:
         copy = self._cl.enqueue_copy
         return PyOpenClEvent(self._cl, _checked(copy, self._raw, target, source, is_blocking=False))
 
+    def copy(
+        self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
+    ) -> Event:
+        raise _nothing_adopted()
+
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
     ) -> Event:
@@ -261,6 +267,10 @@ def _nothing_recorded() -> DriverError:
     return DriverError(ErrorKind.OTHER, "this driver records no launches")
 
 
+def _nothing_adopted() -> DriverError:
+    return DriverError(ErrorKind.OTHER, "this driver takes arrays of the host only")
+
+
 def _raw_memory(memory: Memory) -> Any:
     assert isinstance(memory, _Memory)
     return memory.raw
@@ -286,6 +296,9 @@ class _Context:
 
     def host_memory(self, size_bytes: int) -> HostMemory:
         return _HostMemory(self._cl, self._raw, self._mapping_queue, max(1, size_bytes))
+
+    def adopt(self, given: Any) -> AdoptedArray | None:
+        raise _nothing_adopted()
 
     def program(self, source: str) -> Program:
         program = self._cl.Program(self._raw, _HEADER + source)

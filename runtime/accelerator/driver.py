@@ -12,6 +12,7 @@ Any method may raise DriverError.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -21,6 +22,7 @@ import numpy as np
 from .library_operation import LibraryOperation
 
 __all__ = [
+    "AdoptedArray",
     "Argument",
     "Context",
     "DeviceFacts",
@@ -81,6 +83,8 @@ class DeviceFacts:
     """The vendor's libraries whose operations its driver can build."""
     can_record: bool = False
     """True if launches can be recorded, to be replayed as one command."""
+    can_adopt: bool = False
+    """True if arrays of other libraries in its memory can be read and written as they are."""
 
     @property
     def platform_text(self) -> str:
@@ -142,6 +146,28 @@ class Memory(Protocol):
         """Give it back, when no command uses it any more."""
 
 
+@dataclass(frozen=True, eq=False)
+class AdoptedArray:
+    """A caller's array in the device's memory: a DeviceArray, in use as long as this is held."""
+
+    given: Any
+    memory: Memory
+    """Its elements, dense and row-major; not to be released."""
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    is_writable: bool
+    """False for one that its owner protects, and for a dense copy of one that is not dense."""
+    written: Event
+    """Passed when what its owner had enqueued before is done."""
+    owner: object = None
+    """What else has to live as long as the memory is used."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory its elements take."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
 class HostMemory(Protocol):
     """Memory of the host that the device copies from at full speed: pinned, or mapped."""
 
@@ -174,8 +200,9 @@ class Program(Protocol):
 class Recording(Protocol):
     """Launches that are replayed as one command: a CUDA graph, or an OpenCL command buffer.
 
-    It has the arguments of the kernels as they were, is replayed once at a time, and goes when it
-    is dropped.
+    It has the arguments of the kernels as they were, and is replayed once at a time. It goes when
+    it is dropped, on any thread, which is not before a replay is over; the kernels and the memory
+    of its arguments are there as long as it may be replayed.
     """
 
 
@@ -187,6 +214,11 @@ class Queue(Protocol):
 
     def read(self, target: Bytes, source: Memory) -> Event:
         """Copy device memory to host bytes, which are undefined until the event."""
+
+    def copy(
+        self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
+    ) -> Event:
+        """Copy within the device's memory, from the source's start; only where ``can_adopt``."""
 
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
@@ -222,6 +254,13 @@ class Context(Protocol):
     def host_memory(self, size_bytes: int) -> HostMemory:
         """Make host memory of at least one byte for copies."""
 
+    def adopt(self, given: Any) -> AdoptedArray | None:
+        """See an array of another library by DLPack; None if it is not in this device's memory.
+
+        Called on the thread of its owner, whose current stream says what it waits for. Only where
+        ``can_adopt``; does not block.
+        """
+
     def program(self, source: str) -> Program:
         """Compile kernels, or take them from the disk's cache. Blocks, for up to seconds."""
 
@@ -235,7 +274,9 @@ class Context(Protocol):
         """Record what ``enqueue`` launches on the queue that it is given; only if ``can_record``.
 
         It may be called twice, and the first time for real: what it writes must be free to be
-        written. Blocks, for milliseconds.
+        written, and what it reads is undefined. One call at a time for a device, while other
+        queues go on. Nothing of it is running any more when this returns or raises. Blocks, for
+        milliseconds. ErrorKind.OTHER says that these launches cannot be recorded.
         """
 
     def close(self) -> None:

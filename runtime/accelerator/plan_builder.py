@@ -10,7 +10,7 @@ downloaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,8 @@ _INT_LIMIT = 2**31
 class PlanBuilder(Lowering):
     """Builds one plan of a specialised graph; not thread-safe.
 
-    ``precision`` says what float32 values are held in between launches.
+    ``precision`` says what float32 values are held in between launches; ``refused`` are libraries
+    and names of nodes that they do not plan.
     """
 
     def __init__(
@@ -50,13 +51,13 @@ class PlanBuilder(Lowering):
         device: str,
         facts: DeviceFacts,
         precision: Precision = F32,
+        refused: Collection[tuple[str, str]] = (),
     ) -> None:
         super().__init__(model, device, precision.held)
         self.precision = precision
         self.work_group_size = facts.work_group_size
         """The most work-items of one group on this device."""
-        self.libraries = facts.libraries
-        """Those whose operations can be called."""
+        self._libraries, self._refused = facts.libraries, refused
         self._weights, self._align_bytes = weights, facts.align_bytes
         self._launches: list[Launch] = []
         self._operands: dict[Value, Operand] = {}
@@ -70,6 +71,11 @@ class PlanBuilder(Lowering):
             lower(node, self)
         outputs = [self._in_own_dtype(value) for value in graph.outputs]
         return self._finish(graph, inputs, outputs)
+
+    def has_library(self, name: str) -> bool:
+        """Tell whether operations of a library can be called for the node that is lowered."""
+        node = "" if self._node is None else self._node.name
+        return name in self._libraries and (name, node) not in self._refused
 
     def operand(self, value: Value) -> Operand:
         """Return where a value lies, in its held type; constants are uploaded for it."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ....runtime.passes import Pass
+from ....runtime.passes.attention_fusion import AttentionFusion
+from ....runtime.passes.constant_cache import ConstantCache
+from ....runtime.passes.flat_gemm_fusion import FlatGemmFusion
+from ....runtime.passes.layer_normalization_fusion import LayerNormalizationFusion
 from ....runtime.passes.model_passes import model_passes
+from ..post_ops import CPU_DOMAIN
 from . import fused_types as fused_types
 from .activation_fusion import ActivationFusion
-from .attention_fusion import AttentionFusion
 from .batch_normalization_scaling import BatchNormalizationScaling
-from .constant_cache import ConstantCache
 from .eltwise_chain_fusion import EltwiseChainFusion
 from .epilogue_fusion import EpilogueFusion
-from .flat_gemm_fusion import FlatGemmFusion
-from .layer_normalization_fusion import LayerNormalizationFusion
 from .shared_input_fusion import SharedInputFusion
 
 __all__ = ["PASS_NAMES", "plan_passes", "shapeless_passes", "shared_passes"]
@@ -35,11 +36,11 @@ def plan_passes(
     """
     cache = ConstantCache() if cache is None else cache
     passes = (
-        LayerNormalizationFusion(cache),
+        LayerNormalizationFusion(cache, domain=CPU_DOMAIN),
         FlatGemmFusion(),
         ActivationFusion(),
         SharedInputFusion(cache),
-        AttentionFusion(),
+        AttentionFusion(CPU_DOMAIN),
         BatchNormalizationScaling(cache),
         EpilogueFusion(cache),
         EltwiseChainFusion(),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass
+from ....runtime.passes.gelu_fusion import gated_factors, match_gelu
 from ....runtime.passes.matching import (
     are_float32,
     commuted,
@@ -18,10 +18,10 @@ from ....runtime.passes.matching import (
     made_by,
     rank_of,
 )
+from ....runtime.passes.products import product_of
 from ..post_ops import PostOp
 from .elementwise_steps import steps_of
 from .fusing import fuse
-from .products import Product, product_of
 
 __all__ = ["ActivationFusion"]
 
@@ -67,19 +67,9 @@ def _may_replace(match: _Match, last: Node, graph: Graph) -> bool:
     )
 
 
-def _times_itself(node: Node) -> Iterator[tuple[Value, Node, Product]]:
-    """Give x and the maker of g, for a node that gives c * x * g; both orders."""
-    product = product_of(node.outputs[0])
-    if len(product.factors) != 2:
-        return
-    for value, other in (product.factors, product.factors[::-1]):
-        if other.producer is not None:
-            yield value, other.producer, product
-
-
 def _gated(node: Node) -> _Match | None:
     """Find x * s(x) with s one of the sigmoids: swish, also with a factor inside, and hardswish."""
-    for value, gate, product in _times_itself(node):
+    for value, gate, product in gated_factors(node):
         source = input_at(gate, 0)
         steps = None if source is None else steps_of(gate, source)
         if source is None or steps is None or len(steps.post_ops) != 1:
@@ -107,7 +97,7 @@ def _exact(post_op: PostOp) -> PostOp:
 
 def _mish(node: Node) -> _Match | None:
     """Find x * tanh(softplus(x)), softplus also as log(1 + exp(x))."""
-    for value, gate, product in _times_itself(node):
+    for value, gate, product in gated_factors(node):
         found = _softplus(gate.inputs[0]) if is_standard(gate, "Tanh") else None
         if found and found.value is value and product.coefficient == 1.0:
             return _Match(value, PostOp.unary("mish"), (*product.nodes, gate, *found.nodes))
@@ -163,54 +153,11 @@ def _hard(node: Node) -> _Match | None:
 
 
 def _gelu(node: Node) -> _Match | None:
-    """Find 0.5 * x * (1 + g), g being erf(x / sqrt(2)) or tanh of the polynomial."""
-    for value, total, product in _times_itself(node):
-        if not is_near(product.coefficient, 0.5) or not is_standard(total, "Add"):
-            continue
-        for curve, one in commuted(total):
-            maker = made_by(curve, "Erf", "Tanh")
-            if maker is None or maker.inputs[0] is None or not is_near(one, 1.0):
-                continue
-            argument = _gelu_argument(maker, maker.inputs[0], value)
-            if argument is not None:
-                name = "gelu_erf" if maker.op_type == "Erf" else "gelu_tanh"
-                nodes = (*product.nodes, total, maker, *argument)
-                return _Match(value, PostOp.unary(name), nodes)
-    return None
-
-
-def _gelu_argument(maker: Node, argument: Value, value: Value) -> tuple[Node, ...] | None:
-    """List the nodes that make what erf or tanh is given, if that is what GELU has there."""
-    product = product_of(argument)
-    if maker.op_type == "Erf":
-        is_scaled = product.factors == (value,) and is_near(product.coefficient, math.sqrt(0.5))
-        return product.nodes if is_scaled else None
-    if not is_near(product.coefficient, math.sqrt(2 / math.pi)):
+    found = match_gelu(node)
+    if found is None:
         return None
-    for factor in product.factors:
-        total = made_by(factor, "Add")
-        rest = product.without(factor)
-        # Either c * (x + 0.044715 * x**3), or c * x * (1 + 0.044715 * x**2).
-        cubic = _polynomial(total, value, None, 3) if total and rest == [] else None
-        square = _polynomial(total, value, 1.0, 2) if total and rest == [value] else None
-        found = cubic or square
-        if found is not None:
-            return (*product.nodes, *found)
-    return None
-
-
-def _polynomial(
-    total: Node, value: Value, one: float | None, power: int
-) -> tuple[Node, ...] | None:
-    """List the nodes that make ``one`` (None: the value itself) plus 0.044715 * value**power."""
-    for first, second in commuted(total):
-        is_first = first is value if one is None else is_near(first, one)
-        product = product_of(second)
-        if not is_first or not is_near(product.coefficient, 0.044715):
-            continue
-        if product.factors == (value,) * power:
-            return (total, *product.nodes)
-    return None
+    name = "gelu_tanh" if found.is_tanh else "gelu_erf"
+    return _Match(found.value, PostOp.unary(name), found.nodes)
 
 
 _PATTERNS: Sequence[Callable[[Node], _Match | None]] = (_gelu, _hard, _gated, _mish)

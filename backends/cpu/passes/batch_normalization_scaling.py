@@ -9,9 +9,9 @@ import numpy as np
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass
 from ....runtime.passes.batch_normalization_folding import affine_of, is_inference
+from ....runtime.passes.constant_cache import ConstantCache
 from ....runtime.passes.matching import are_float32, input_at, rank_of
 from ....runtime.passes.weight_folding import Affine
-from .constant_cache import ConstantCache
 
 __all__ = ["BatchNormalizationScaling"]
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
+from ....runtime.passes.constant_cache import ConstantCache
 from ....runtime.passes.matching import commuted, is_standard, only_user
 from ..post_ops import CPU_DOMAIN
-from .constant_cache import ConstantCache
 
 __all__ = ["SharedInputFusion"]
 

@@ -16,7 +16,7 @@ from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
 
-__all__ = ["EPILOGUE_START", "EpilogueCode", "epilogue_code"]
+__all__ = ["EPILOGUE_START", "EpilogueCode", "epilogue_code", "extra_operands", "joined_steps"]
 
 EPILOGUE_START = 3
 """The index of a fused node's first extra operand; a bias that is not given is None."""
@@ -47,18 +47,24 @@ def epilogue_code(
     ``first`` are steps of the kernel's own, such as its bias, before those of the node;
     ``operands`` are what they read beyond the node's extra operands, by names like ``i2``.
     """
-    given = dict(operands or {})
-    for number, value in enumerate(node.inputs[EPILOGUE_START:], EPILOGUE_START):
-        if value is not None:
-            given[f"i{number}"] = builder.scalar_or_operand(value)
-    steps = _joined(first, parse_steps(node))
+    given = {**(operands or {}), **extra_operands(node, builder)}
+    steps = joined_steps(first, parse_steps(node))
     code = chain_code(steps, given, result.shape, index, accumulator)
     lines = [*code.lines, C_TYPES[result.dtype].store(code.result, "y", index)]
     parameters = "".join(f", {parameter}" for parameter in code.parameters)
     return EpilogueCode(" ".join(lines), parameters, code.arguments)
 
 
-def _joined(first: Sequence[ChainStep], then: Sequence[ChainStep]) -> list[ChainStep]:
+def extra_operands(node: Node, builder: PlanBuilder) -> dict[str, Operand | float]:
+    """Give what the steps of a fused node read beside the sum, by their names in the steps."""
+    return {
+        f"i{number}": builder.scalar_or_operand(value)
+        for number, value in enumerate(node.inputs[EPILOGUE_START:], EPILOGUE_START)
+        if value is not None
+    }
+
+
+def joined_steps(first: Sequence[ChainStep], then: Sequence[ChainStep]) -> list[ChainStep]:
     """Let the later steps begin with the result of the first ones."""
     if not first:
         return list(then)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["FAMILIES", "FLOATS", "KERNELS", "kernel"]
 
 FAMILIES = (
+    "attention",
     "convolution",
     "elementwise",
     "gathering",

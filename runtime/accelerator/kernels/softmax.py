@@ -1,4 +1,4 @@
-"""Softmax and LogSoftmax along any axis: one work-item for each row."""
+"""Softmax and LogSoftmax along any axis; rows that lie in one piece are shared by work-items."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from ...graph import Node
 from ..c_types import C_TYPES
 from ..chain_launch import line_groups
 from ..kernel_source import KernelSource
+from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
+from ..row_groups import RowGroups
 from .registry import kernel
 
-_TEXT = """
-__kernel void $name(__global const {memory} *x, __global {memory} *y, const int rows,
+__all__ = ["launch_softmax"]
+
+_ROWS_TEXT = """
+__kernel void $name(__global const {read} *x, __global {memory} *y, {parameters}) {{
+    {start}
+    {top}
+    {sum}
+    {finish}
+    {loop} {store} }}
+}}
+"""
+
+_ACROSS_TEXT = """
+__kernel void $name(__global const {read} *x, __global {memory} *y, const int rows,
                     const int length, const int inner) {{
     const int row = get_global_id(0);
     if (row >= rows) return;
@@ -27,6 +41,12 @@ __kernel void $name(__global const {memory} *x, __global {memory} *y, const int 
 }}
 """
 
+_FINISH = {
+    False: "const float scale = 1.0f / sum;",
+    True: "const float shift = top + log(sum);",
+}
+"""Before the elements are written; by whether it is LogSoftmax."""
+
 
 @kernel("Softmax", "LogSoftmax")
 def lower_softmax(node: Node, builder: PlanBuilder) -> None:
@@ -35,15 +55,48 @@ def lower_softmax(node: Node, builder: PlanBuilder) -> None:
     assert source is not None
     operand, made = builder.operand(source), builder.result(node.outputs[0])
     axis = int(node.attributes.get("axis", -1)) % max(1, len(made.shape))
+    launch_softmax(builder, operand, made, axis, is_log=node.op_type == "LogSoftmax")
+
+
+def launch_softmax(
+    builder: PlanBuilder, operand: Operand, made: Operand, axis: int, *, is_log: bool = False
+) -> None:
+    """Launch along an axis that is not negative; the operand may have another float type."""
     length = math.prod(made.shape[axis : axis + 1])
     inner = math.prod(made.shape[axis + 1 :])
     rows = math.prod(made.shape[:axis]) * inner
-    kind, place = C_TYPES[made.dtype], "start + k * inner"
-    x = kind.load("x", place)
-    is_log = node.op_type == "LogSoftmax"
-    finish = "const float shift = top + log(sum);" if is_log else "const float scale = 1.0f / sum;"
+    if not rows or not length:
+        return
+    place = "row * length + k" if inner == 1 else "start + k * inner"
+    kind, read = C_TYPES[made.dtype], C_TYPES[operand.dtype]
+    x = read.load("x", place)
     value = f"{x} - shift" if is_log else f"exp({x} - top) * scale"
-    text = _TEXT.format(memory=kind.memory, x=x, finish=finish, store=kind.store(value, "y", place))
+    parts = {
+        "read": read.memory,
+        "memory": kind.memory,
+        "finish": _FINISH[is_log],
+        "store": kind.store(value, "y", place),
+    }
+    if inner == 1:
+        _launch_rows(builder, operand, made, RowGroups(rows, length), parts)
+        return
+    source = KernelSource.of("softmax", _ACROSS_TEXT.format(x=x, **parts))
     arguments: list[LaunchArgument] = [operand, made, rows, length, inner]
-    source_text = KernelSource.of("softmax", text)
-    builder.launch(source_text, arguments, *line_groups(builder, rows if length else 0))
+    builder.launch(source, arguments, *line_groups(builder, rows))
+
+
+def _launch_rows(
+    builder: PlanBuilder, operand: Operand, made: Operand, groups: RowGroups, parts: dict[str, str]
+) -> None:
+    """Launch where the elements of a row lie side by side."""
+    element = f"const float v = {C_TYPES[operand.dtype].load('x', 'row * length + k')};"
+    text = _ROWS_TEXT.format(
+        parameters=groups.parameters,
+        start=groups.start,
+        top=groups.fold("top", element, "v", "-INFINITY", "greatest({a}, {b})"),
+        sum=groups.fold("sum", element, "exp(v - top)", "0.0f", "{a} + {b}"),
+        loop=groups.loop,
+        **parts,
+    )
+    arguments: list[LaunchArgument] = [operand, made, groups.rows, groups.length]
+    builder.launch(KernelSource.of("softmax", text), arguments, *groups.sizes)

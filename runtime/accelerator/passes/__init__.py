@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from ...passes import Pass
+from ...passes.attention_fusion import AttentionFusion
+from ...passes.flat_gemm_fusion import FlatGemmFusion
+from ...passes.gelu_fusion import GeluFusion
+from ...passes.layer_normalization_fusion import LayerNormalizationFusion
+from ..c_types import FLOATS
+from ..chain import ACCELERATOR_DOMAIN
 from .chain_fusion import ChainFusion
 from .epilogue_fusion import EpilogueFusion
 
@@ -10,5 +16,15 @@ __all__ = ["plan_passes"]
 
 
 def plan_passes() -> tuple[Pass, ...]:
-    """List what runs on every specialised copy, with nodes of a domain of their own as a result."""
-    return (ChainFusion(), EpilogueFusion())
+    """List what runs on every specialised copy, with nodes of a domain of their own as a result.
+
+    First what exporters spell out gets its name, and then the rest is joined.
+    """
+    return (
+        LayerNormalizationFusion(dtypes=FLOATS),
+        FlatGemmFusion(),
+        GeluFusion(FLOATS),
+        AttentionFusion(ACCELERATOR_DOMAIN, FLOATS),
+        ChainFusion(),
+        EpilogueFusion(),
+    )

@@ -14,19 +14,35 @@ import numpy as np
 from hypothesis import strategies as st
 from onnx import helper
 
-__all__ = ["DTYPES", "FUSED", "GENERATORS", "Array", "Case", "Generator", "fused", "generator"]
+from aioinfer.runtime.graph import DType
+from unit.backends.comparing import is_float
+
+__all__ = [
+    "DTYPES",
+    "FLOATS",
+    "FUSED",
+    "GENERATORS",
+    "Array",
+    "Case",
+    "Generator",
+    "fused",
+    "generator",
+    "is_float",
+]
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 DTYPES = tuple(
-    np.dtype(name)
+    DType[name.upper()].numpy
     for name in (
         *("float32", "float16", "int64", "int32", "uint8", "bool", "int8", "int16"),
-        *("uint16", "uint32", "uint64", "float64"),
+        *("uint16", "uint32", "uint64", "float64", "bfloat16"),
     )
 )
 """What elements may be; the first are what shrinking leads to."""
+FLOATS = ("float32", "float16", "bfloat16")
+"""Those that devices compute in."""
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0)
 
 
@@ -78,7 +94,15 @@ class Case:
 
     def dtype(self, among: Collection[str] | None = None) -> np.dtype[Any]:
         """Draw a type that the kernel takes."""
-        return np.dtype(self.one_of([t for t in self.taken if among is None or t.name in among]))
+        found: np.dtype[Any] = self.one_of(
+            [t for t in self.taken if among is None or t.name in among]
+        )
+        return found
+
+    def float_dtype(self) -> np.dtype[Any]:
+        """Draw a type that devices compute in."""
+        found: np.dtype[Any] = self.one_of([t for t in DTYPES if t.name in FLOATS])
+        return found
 
     def array(self, shape: Sequence[int], dtype: Any, low: float = -5, high: float = 5) -> Array:
         """Draw an array of quarters, or of integers: sums of a few are exact, and ties come up."""
@@ -87,13 +111,13 @@ class Case:
             return self._chance.random(shape) > 0.5
         if dtype.kind == "u":
             low = max(low, 0)
-        step = 4 if dtype.kind == "f" else 1
+        step = 4 if is_float(dtype) else 1
         whole = self._chance.integers(math.ceil(low * step), int(high * step) + 1, shape)
         return np.asarray(whole / step if step > 1 else whole).astype(dtype)
 
     def with_specials(self, array: Array) -> Array:
         """Put NaN, infinities and -0 at a few places of floats, in some cases."""
-        if array.dtype.kind == "f" and array.size and self.flag():
+        if is_float(array.dtype) and array.size and self.flag():
             places = self._chance.integers(0, array.size, 3)
             array.reshape(-1)[places] = self._chance.choice(SPECIAL, 3)
         return array

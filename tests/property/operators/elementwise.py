@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis.extra import numpy as arrays
 from onnx import helper
 
-from property.operators.cases import DTYPES, Array, Case, fused, generator
+from property.operators.cases import DTYPES, Array, Case, fused, generator, is_float
 
 Attributes = Callable[[Case], dict[str, Any]]
 
@@ -90,7 +90,7 @@ def draw_binary(case: Case, op_type: str) -> None:
 def draw_mod(case: Case, op_type: str) -> None:
     dtype = case.dtype()
     x, z = (case.array(shape, dtype) for shape in broadcasting(case, 2))
-    fmod = 1 if dtype.kind == "f" else case.number(0, 1)
+    fmod = 1 if is_float(dtype) else case.number(0, 1)
     case.give(op_type, case.feed(x, known=False), case.feed(_without_zeros(z)), fmod=fmod)
 
 
@@ -103,8 +103,8 @@ def _without_zeros(divisors: Array) -> Array:
 def draw_pow(case: Case, op_type: str) -> None:
     x_shape, z_shape = broadcasting(case, 2)
     x = case.array(x_shape, case.dtype())
-    least = -3 if x.dtype.kind == "f" else 0
-    z = case.array(z_shape, case.one_of([t for t in DTYPES if t.kind in "fiu"]), least, 3)
+    least = -3 if is_float(x.dtype) else 0
+    z = case.array(z_shape, case.one_of([t for t in DTYPES if t.kind != "b"]), least, 3)
     case.give(op_type, case.feed(x, known=False), case.feed(z))
 
 
@@ -148,7 +148,7 @@ def draw_where(case: Case, op_type: str) -> None:
 @generator("Cast")
 def draw_cast(case: Case, op_type: str) -> None:
     source, target = case.dtype(), case.one_of(DTYPES)
-    low = 0 if source.kind == "f" and target.kind == "u" else -5  # else C leaves it open
+    low = 0 if is_float(source) and target.kind == "u" else -5  # else C leaves it open
     x = case.array(case.shape(), source, low)
     to = helper.np_dtype_to_tensor_dtype(target)
     case.give(op_type, case.feed(x, known=False), to=to)
@@ -189,7 +189,7 @@ def draw_steps(case: Case, start: str, shape: Sequence[int], dtype: np.dtype[Any
 
 @fused("Chain")
 def draw_chain(case: Case, op_type: str) -> None:
-    dtype = case.one_of([np.dtype("float32"), np.dtype("float16")])
+    dtype = case.float_dtype()
     shape = case.shape((1, 4))
     (first,) = case.node("Neg", case.feed(case.array(shape, dtype), known=False))
     draw_steps(case, first, shape, dtype)

@@ -9,8 +9,6 @@ from hypothesis.extra import numpy as arrays
 from property.operators.cases import Case, fused, generator, given
 from property.operators.elementwise import draw_steps
 
-FLOATS = ("float32", "float16")
-
 
 def add_matmul(case: Case, dtype: Any, least: int = 0) -> tuple[str, tuple[int, ...]]:
     """Add a product; matrices may be larger than a tile."""
@@ -124,7 +122,7 @@ def draw_transposed(case: Case, op_type: str) -> None:
 
 @fused("MatMul", "Gemm", "Conv")
 def draw_fused(case: Case, op_type: str) -> None:
-    dtype = case.one_of(FLOATS)
+    dtype = case.float_dtype()
     add = {"MatMul": add_matmul, "Gemm": add_gemm, "Conv": add_conv}[op_type]
     name, shape = add(case, dtype)
     draw_steps(case, name, shape, dtype)
@@ -132,5 +130,39 @@ def draw_fused(case: Case, op_type: str) -> None:
 
 @fused("ConvTranspose")
 def draw_fused_transposed(case: Case, op_type: str) -> None:
-    dtype = case.one_of(FLOATS)
+    dtype = case.float_dtype()
     draw_steps(case, add_transposed(case, dtype), (), dtype)
+
+
+@fused("Attention")
+def draw_attention(case: Case, op_type: str) -> None:
+    """Add an attention as exporters write it: heads split off, masked scores, heads merged."""
+    batch, heads, queries, keys = case.numbers(4, 1, 4)
+    depth = case.one_of([1, 3, 8])
+    if case.flag():
+        keys = case.number(30, 70)
+    width = heads * depth
+
+    def split(rows: int, perm: list[int]) -> str:
+        x = case.feed(case.array((batch, rows, width), "float32", -2, 2), known=False)
+        shape = case.integers([batch, rows, heads, depth], known=True)
+        return case.node("Transpose", case.node("Reshape", x, shape)[0], perm=perm)[0]
+
+    query, key, value = (
+        split(rows, perm)
+        for rows, perm in ((queries, [0, 2, 1, 3]), (keys, [0, 2, 3, 1]), (keys, [0, 2, 1, 3]))
+    )
+    (scores,) = case.node("MatMul", query, key)
+    if case.flag():
+        scale = case.feed(case.array((), "float32", 0.5, 2), known=True)
+        (scores,) = case.node("Mul", scores, scale)
+    if case.flag():
+        whole = (batch, heads, queries, keys)
+        shape = tuple(case.one_of([1, length]) for length in whole)
+        mask = case.array(shape, "float32", -2, 2)
+        mask[case.array(shape, "bool")] = -1e4
+        (scores,) = case.node("Add", scores, case.feed(mask))
+    (weights,) = case.node("Softmax", scores, axis=-1)
+    (mixed,) = case.node("MatMul", weights, value)
+    (merged,) = case.node("Transpose", mixed, perm=[0, 2, 1, 3])
+    case.give("Reshape", merged, case.integers([batch, queries, width], known=True))

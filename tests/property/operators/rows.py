@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from property.operators.cases import Case, generator, given
+from property.operators.cases import FLOATS, Case, generator, given, is_float
 from property.operators.products import draw_window
-
-FLOATS = ("float32", "float16")
 
 
 @generator("MaxPool", "AveragePool", "LpPool")
@@ -42,7 +40,7 @@ def draw_global_pool(case: Case, op_type: str) -> None:
 def draw_reduction(case: Case, op_type: str) -> None:
     # onnx.reference writes logarithms into integers, and fails.
     dtype = case.dtype(FLOATS if op_type.startswith("ReduceLog") else None)
-    has_mean_of_none = op_type != "ReduceMean" or dtype.kind == "f"
+    has_mean_of_none = op_type != "ReduceMean" or is_float(dtype)
     shape = case.shape((1, 4), least=case.number(0, 1) if has_mean_of_none else 1)
     x = case.array(shape, dtype, *((-1, 2) if op_type == "ReduceProd" else (-5, 5)))
     if op_type not in ("ReduceProd", "ReduceLogSum", "ReduceLogSumExp"):

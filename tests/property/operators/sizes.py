@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import numpy_helper
 
-from property.operators.cases import DTYPES, Case, generator, given
+from property.operators.cases import DTYPES, FLOATS, Case, generator, given
 
 COORDINATES = (
     *("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"),
@@ -39,7 +39,7 @@ def draw_resize(case: Case, op_type: str) -> None:
     coordinates = case.one_of(COORDINATES)
     shape = (*case.numbers(2, 1, 2), *case.numbers(case.number(1, 2), 2, 6))
     numbers = [dtype.name for dtype in case.taken if dtype.kind != "b"]
-    dtype = case.dtype(numbers if mode == "nearest" else ("float32", "float16"))
+    dtype = case.dtype(numbers if mode == "nearest" else FLOATS)
     x = case.feed(case.array(shape, dtype), known=False)
     spatial = range(2, len(shape))
     if case.flag():

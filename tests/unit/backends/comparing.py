@@ -9,6 +9,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
+from aioinfer.runtime.graph import DType
 
 Arrays = Mapping[str, np.ndarray]
 OPSET = 21
@@ -68,11 +69,11 @@ def assert_same_on(
 def assert_close(name: str, found: np.ndarray, expected: np.ndarray, bound: float) -> None:
     """Compare an output; errors are relative to its largest value.
 
-    Shapes and types must be equal, and all but numpy's own floats exactly so.
+    Shapes and types must be equal, and all but floats exactly so.
     """
     assert found.dtype == expected.dtype, name
     assert found.shape == expected.shape, name
-    if expected.dtype.kind != "f":
+    if not is_float(expected.dtype):
         np.testing.assert_array_equal(found, expected)
         return
     a, b = found.astype(np.float64), expected.astype(np.float64)
@@ -83,3 +84,8 @@ def assert_close(name: str, found: np.ndarray, expected: np.ndarray, bound: floa
         scale = max(float(np.abs(b[finite]).max()), 1e-30)
         error = float(np.abs(a[finite] - b[finite]).max()) / scale
         assert error <= bound, f"{name}: error {error:.3g} of the largest value"
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """True for numpy's own floats and for bfloat16."""
+    return dtype.kind == "f" or dtype == DType.BFLOAT16.numpy

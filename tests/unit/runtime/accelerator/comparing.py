@@ -15,6 +15,7 @@ from unit.backends.comparing import (
 )
 
 __all__ = [
+    "BF16_BOUND",
     "F16_BOUND",
     "F32_BOUND",
     "Arrays",
@@ -27,5 +28,7 @@ __all__ = [
 
 F16_BOUND = 4e-3
 """Largest error over largest value; float16 has 11 bits of mantissa."""
+BF16_BOUND = 3e-2
+"""Bfloat16 has 8 of them."""
 
 assert_same_as_reference = partial(assert_same_on, "OPENCL")

@@ -7,7 +7,7 @@ from aioinfer.runtime.graph import DType, Graph, Model, Node, TensorType, Value,
 from aioinfer.runtime.onnx_writer import infer_types
 from aioinfer.runtime.passes import run_passes
 from aioinfer.runtime.passes.transpose_elimination import TransposeElimination
-from unit.backends.cpu.passes.transformer_models import assert_same, fused, lines, ops, typed
+from unit.runtime.passes.transformer_models import assert_same, fused, lines, ops, typed
 
 HEAD = """g (float[2,3,4] x, float[4,2,3] z) => (float[2,3,4] y) <
     float one = {1}, float[4] row = {1, 2, 3, 4}, float[3,1] column = {1, 2, 3},

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from aioinfer.backends.cpu.passes.constant_cache import ConstantCache
 from aioinfer.backends.cpu.passes.shared_input_fusion import SharedInputFusion
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.passes import run_passes
-from unit.backends.cpu.passes.transformer_models import assert_same, fused, lines, ops, typed
+from aioinfer.runtime.passes.constant_cache import ConstantCache
+from unit.runtime.passes.transformer_models import assert_same, fused, lines, ops, typed
 
 HEAD = """g (float[2,3,2] x, float[2,3,2] z) => (float[2,3,2] q, float[2,3,2] k, float[2,3,3] v) <
     float[2,2] a = {1, 2, 3, 4}, float[2,2] b = {-1, 0, 2, 1}, float[2,3] c = {1, 0, 2, 3, 1, 1},

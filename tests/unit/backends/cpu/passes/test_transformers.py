@@ -7,16 +7,17 @@ import numpy as np
 import onnx
 import pytest
 
-from aioinfer.backends.cpu.passes.attention_fusion import AttentionFusion
-from aioinfer.backends.cpu.passes.constant_cache import ConstantCache
-from aioinfer.backends.cpu.passes.flat_gemm_fusion import FlatGemmFusion
-from aioinfer.backends.cpu.passes.layer_normalization_fusion import LayerNormalizationFusion
 from aioinfer.backends.cpu.passes.shared_input_fusion import SharedInputFusion
+from aioinfer.backends.cpu.post_ops import CPU_DOMAIN
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.passes import Pass, default_passes, run_passes, specialize
+from aioinfer.runtime.passes.attention_fusion import AttentionFusion
+from aioinfer.runtime.passes.constant_cache import ConstantCache
+from aioinfer.runtime.passes.flat_gemm_fusion import FlatGemmFusion
+from aioinfer.runtime.passes.layer_normalization_fusion import LayerNormalizationFusion
 from aioinfer.runtime.passes.transpose_elimination import TransposeElimination
-from unit.backends.cpu.passes.transformer_models import Arrays, assert_same, fused, ops
+from unit.runtime.passes.transformer_models import Arrays, assert_same, fused, ops
 
 LAYERS = 3
 KIND = networks_language.Encoder(layers=LAYERS, width=32, heads=4, hidden=64, vocabulary=50)
@@ -24,7 +25,11 @@ Build = Callable[..., onnx.ModelProto]
 
 
 def passes(cache: ConstantCache) -> list[Pass]:
-    fusions = [LayerNormalizationFusion(cache), SharedInputFusion(cache), AttentionFusion()]
+    fusions = [
+        LayerNormalizationFusion(cache, domain=CPU_DOMAIN),
+        SharedInputFusion(cache),
+        AttentionFusion(CPU_DOMAIN),
+    ]
     return [TransposeElimination(), FlatGemmFusion(), *fusions]
 
 

@@ -89,7 +89,7 @@ def test_the_norm_of_integers_is_refused(core: Core) -> None:
     inputs = {"x": np.ones((2, 3), np.int32)}
     (refused,) = core.query_network(reductions(["ReduceL2"], [1], inputs), "OPENCL").values()
     assert not refused.supported
-    assert "ReduceL2 for float16, float32, not for int32" in str(refused.reason)
+    assert "ReduceL2 for bfloat16, float16, float32, not for int32" in str(refused.reason)
 
 
 def test_what_nothing_reduces_to(core: Core) -> None:

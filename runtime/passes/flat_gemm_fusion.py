@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ....runtime.graph import DType, Graph, Node, TensorType, Value
-from ....runtime.passes import GraphPatch, Pass, have_one_affinity
-from ....runtime.passes.matching import input_at, is_standard, made_by, only_user, static_shape
+from ..graph import DType, Graph, Node, TensorType, Value
+from .graph_patch import GraphPatch
+from .matching import input_at, is_standard, made_by, only_user, static_shape
+from .pass_base import Pass
+from .patch_check import have_one_affinity
 
 __all__ = ["FlatGemmFusion"]
 

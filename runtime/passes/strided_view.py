@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....runtime.graph import Node
-from ....runtime.passes.matching import input_at, integers_of, scalar_of, static_shape
+from ..graph import Node
+from .matching import input_at, integers_of, scalar_of, static_shape
 
 __all__ = ["Piece", "StridedView", "apply_node", "merge_pieces"]
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....runtime.graph import DType, Graph, Node, TensorType, Value
-from ....runtime.passes import GraphPatch, Pass
-from ....runtime.passes.matching import (
-    are_float32,
+from ..graph import DType, Graph, Node, TensorType, Value
+from .constant_cache import ConstantCache
+from .graph_patch import GraphPatch
+from .matching import (
     commuted,
+    dtype_of,
+    fuse,
     input_at,
     integers_of,
     is_closed,
@@ -22,8 +24,7 @@ from ....runtime.passes.matching import (
     scalar_of,
     static_shape,
 )
-from .constant_cache import ConstantCache
-from .fusing import fuse
+from .pass_base import Pass
 
 __all__ = ["LayerNormalizationFusion"]
 
@@ -46,23 +47,32 @@ class _Match:
 
 
 class LayerNormalizationFusion(Pass):
-    """Fuse what exporters write for LayerNorm and RMSNorm, over the last axes of a float32 tensor.
+    """Fuse what exporters write for LayerNorm and RMSNorm, over the last axes of a tensor.
 
     The mean may be subtracted twice, the square be a Pow or a Mul, the quotient a product with the
     Reciprocal; scale and shift may be missing, and are then ones and zeros. They must be constants
-    of the shape of the normalised axes. ``cache`` makes those that are new, once for all plans.
+    of the shape of the normalised axes. ``cache`` makes those that are new, once for all plans;
+    without one each plan has its own. The node is one of ``domain``, ONNX's or a device's own, and
+    its tensor one of ``dtypes``.
     """
 
     name = "layer normalization fusion"
     requires = frozenset({"topological order"})
 
-    def __init__(self, cache: ConstantCache) -> None:
-        self._cache = cache
+    def __init__(
+        self,
+        cache: ConstantCache | None = None,
+        *,
+        domain: str = "",
+        dtypes: Collection[DType] = (DType.FLOAT32,),
+    ) -> None:
+        self._cache, self._domain = cache, domain
+        self._dtypes = frozenset(dtypes)
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in list(graph.nodes):
             found = _match_quotient(node) if node.graph is graph else None
-            if found is None:
+            if found is None or dtype_of(found.x) not in self._dtypes:
                 continue
             found = _with_shift(_with_scale(found))
             lengths = static_shape(found.x)
@@ -76,33 +86,41 @@ class LayerNormalizationFusion(Pass):
     def _patch(self, found: _Match, shape: Sequence[int] | None) -> GraphPatch:
         op_type = "LayerNormalization" if found.is_centred else "RMSNormalization"
         base = found.last.name
-        constants = [self._constant(found.scale, f"{base}_scale", 1, shape)]
+        dtype = dtype_of(found.x) or DType.FLOAT32
+        constants = [self._constant(found.scale, f"{base}_scale", 1, shape, dtype)]
         if found.is_centred:
-            constants.append(self._constant(found.shift, f"{base}_shift", 0, shape))
+            constants.append(self._constant(found.shift, f"{base}_shift", 0, shape, dtype))
         attributes = {"axis": -found.axis_count, "epsilon": found.epsilon}
-        patch = fuse(found.nodes, found.last, op_type, (found.x, *constants), attributes)
+        inputs = (found.x, *constants)
+        patch = fuse(found.nodes, found.last, op_type, inputs, attributes, domain=self._domain)
         for value in constants:
             if value is not found.scale and value is not found.shift:
                 patch.add_constant(value)
         return patch
 
     def _constant(
-        self, given: Value | None, name: str, fill: int, shape: Sequence[int] | None
+        self,
+        given: Value | None,
+        name: str,
+        fill: int,
+        shape: Sequence[int] | None,
+        dtype: DType,
     ) -> Value:
         """Give a constant of the normalised axes' shape: the one that is there, or a new one."""
+        cache = ConstantCache() if self._cache is None else self._cache
         old = None if given is None else given.constant
         if given is not None and old is not None:
             if shape is None or old.shape == tuple(shape):
                 return given
             key, sources = ("reshape", tuple(shape)), [old]
-            array = self._cache.get(key, sources, lambda: old.reshape(shape))
+            array = cache.get(key, sources, lambda: old.reshape(shape))
         else:
             assert shape is not None  # find has looked
             lengths = tuple(shape)
-            array = self._cache.get(
-                ("full", fill, lengths), [], lambda: np.full(lengths, fill, np.float32)
+            array = cache.get(
+                ("full", fill, lengths, dtype), [], lambda: np.full(lengths, fill, dtype.numpy)
             )
-        return Value(name, TensorType(DType.FLOAT32, array.shape), array)
+        return Value(name, TensorType(dtype, array.shape), array)
 
 
 def _match_quotient(node: Node) -> _Match | None:
@@ -193,7 +211,7 @@ def _match_centred(variance: _Mean, numerator: Value, epsilon: float) -> _Match 
         if mean is None or mean.source is not x or mean.axis_count != variance.axis_count:
             return None
         nodes.append(mean.node)
-    if below.inputs[0] is not x or not are_float32(x):
+    if below.inputs[0] is not x:
         return None
     return _Match(x, variance.axis_count, epsilon, True, tuple(nodes), square)
 
@@ -201,7 +219,7 @@ def _match_centred(variance: _Mean, numerator: Value, epsilon: float) -> _Match 
 def _match_plain(mean: _Mean, numerator: Value, epsilon: float) -> _Match | None:
     """Match x above, and the mean of its squares below."""
     square = _squared(mean.source)
-    if square is None or square.inputs[0] is not numerator or not are_float32(numerator):
+    if square is None or square.inputs[0] is not numerator:
         return None
     return _Match(numerator, mean.axis_count, epsilon, False, (square,), square)
 
@@ -246,7 +264,8 @@ def _fits(array: np.ndarray, found: _Match) -> bool:
     Without their lengths its rank tells: then it broadcasts only if it is as long as they are, or
     if it is of length 1, which is left alone.
     """
-    if array.dtype != np.float32:
+    dtype = dtype_of(found.x)
+    if dtype is None or array.dtype != dtype.numpy:
         return False
     lengths = static_shape(found.x)
     if lengths is None:

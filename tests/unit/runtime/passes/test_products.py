@@ -1,6 +1,6 @@
 import pytest
 
-from aioinfer.backends.cpu.passes.products import product_of
+from aioinfer.runtime.passes.products import product_of
 from unit.backends.cpu.passes.fused_models import parse_typed
 from unit.runtime.passes.small_models import value_of
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from ....runtime.graph import Graph, Node, Value
-from ....runtime.passes.matching import (
-    are_float32,
+from ..graph import DType, Graph, Node, Value
+from .attention_scores import Scores, mask_shape, match_scores
+from .head_layout import Columns, HeadLayout, find_columns
+from .matching import (
     does_broadcast,
+    dtype_of,
     is_standard,
     only_user,
     scalar_of,
     static_shape,
 )
-from .attention_scores import Scores, mask_shape, match_scores
-from .head_layout import Columns, HeadLayout, find_columns
 from .strided_view import StridedView, apply_node
 
 __all__ = ["AttentionMatch", "find_removable", "match_attention"]
@@ -43,6 +43,7 @@ class AttentionMatch:
     nodes: tuple[Node, ...]
     result: Value
     has_guard: bool
+    dtype: DType
 
     @property
     def scale(self) -> float:
@@ -54,10 +55,13 @@ class AttentionMatch:
         return self.result.producer
 
 
-def match_attention(softmax: Node, graph: Graph) -> AttentionMatch | None:
-    """Match the attention around a Softmax, in float32 and of known shapes."""
+def match_attention(
+    softmax: Node, graph: Graph, dtypes: Collection[DType]
+) -> AttentionMatch | None:
+    """Match the attention around a Softmax, in one of these types and of known shapes."""
     shape = static_shape(softmax.outputs[0])
-    if shape is None or 0 in shape or not are_float32(softmax.outputs[0]):
+    dtype = dtype_of(softmax.outputs[0])
+    if shape is None or 0 in shape or dtype is None or dtype not in dtypes:
         return None
     if len(shape) < 2 or int(softmax.attributes.get("axis", -1)) not in (-1, len(shape) - 1):
         return None
@@ -85,6 +89,7 @@ def match_attention(softmax: Node, graph: Graph) -> AttentionMatch | None:
                 tuple(dict.fromkeys(nodes)),
                 merged.result,
                 has_guard=bool(guard),
+                dtype=dtype,
             )
     return None
 
@@ -175,7 +180,7 @@ def _operands(
     value = find_columns(values, keyed, graph, may_scale=False)
     if query is None or key is None or value is None:
         return None
-    if not are_float32(query.source, key.source, value.source):
+    if len({dtype_of(columns.source) for columns in (query, key, value)}) > 1:
         return None
     pairs = [(query, key), (query, value), (key, value)]
     clash = any(_clash(one, other, layout.width) for one, other in pairs)

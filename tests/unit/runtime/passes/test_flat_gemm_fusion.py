@@ -1,8 +1,8 @@
 import pytest
 
-from aioinfer.backends.cpu.passes.flat_gemm_fusion import FlatGemmFusion
 from aioinfer.runtime.graph import Model
-from unit.backends.cpu.passes.transformer_models import assert_same, fused, lines, ops, typed
+from aioinfer.runtime.passes.flat_gemm_fusion import FlatGemmFusion
+from unit.runtime.passes.transformer_models import assert_same, fused, lines, ops, typed
 
 HEAD = """g (float[2,3,4] x) => (float[2,3,2] y) <
     int64[2] flat = {-1, 4}, int64[3] wide = {2, 3, 2}, int64[3] other = {3, 2, 2},

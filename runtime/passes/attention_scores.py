@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....runtime.graph import Graph, Node, Value
-from ....runtime.passes.matching import are_float32, commuted, is_standard, scalar_of, static_shape
+from ..graph import Graph, Node, Value
 from .head_layout import scalar_factor
+from .matching import commuted, dtype_of, is_standard, scalar_of, static_shape
 
 __all__ = ["MaskStep", "Scores", "mask_shape", "match_scores"]
 
@@ -54,7 +54,7 @@ def match_scores(value: Value | None, graph: Graph, depth: int = _LONGEST) -> Sc
     if node is None or node.graph is not graph or not depth:
         return None
     shape = static_shape(value)
-    if shape is None or not are_float32(value):
+    if shape is None:
         return None
     if is_standard(node, "MatMul"):
         is_computed = not any(v is None or v.is_constant for v in node.inputs)
@@ -98,7 +98,8 @@ def _scaled(node: Node, graph: Graph, depth: int) -> Scores | None:
 
 def _added(node: Node, graph: Graph, depth: int) -> Scores | None:
     for scores, mask in commuted(node):
-        if static_shape(scores) != static_shape(node.outputs[0]) or not are_float32(mask):
+        is_typed = dtype_of(mask) is dtype_of(scores)
+        if static_shape(scores) != static_shape(node.outputs[0]) or not is_typed:
             continue
         found = match_scores(scores, graph, depth - 1)
         if found is not None:

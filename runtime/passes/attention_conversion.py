@@ -1,4 +1,4 @@
-"""ONNX's own Attention as the CPU's, where it does no more than that."""
+"""ONNX's own Attention as a device's, where it does no more than that."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import math
 
 import numpy as np
 
-from ....runtime.graph import DType, Node, TensorType, Value
-from ....runtime.passes import GraphPatch
-from ....runtime.passes.matching import (
+from ..graph import DType, Node, TensorType, Value
+from .graph_patch import GraphPatch
+from .matching import (
     are_float32,
     does_broadcast,
     dtype_of,
     input_at,
     static_shape,
 )
-from ..post_ops import CPU_DOMAIN
 
 __all__ = ["CausalMasks", "convert_attention"]
 
@@ -26,11 +25,11 @@ _MASK = 3
 """Which input is the mask; what comes after it belongs to a cache of keys and values."""
 
 
-def convert_attention(node: Node, causal: CausalMasks) -> GraphPatch | None:
-    """Rewrite a standard Attention of 3-D float32 inputs; None if it does more.
+def convert_attention(node: Node, causal: CausalMasks, domain: str) -> GraphPatch | None:
+    """Rewrite a standard Attention of 3-D float32 inputs as one of ``domain``.
 
-    That is: a cache, a softcap, heads that share keys, a causal mask beside a given one, or a use
-    of its other outputs. ``causal`` is filled with the masks that are made.
+    None if it does more, that is: a cache, a softcap, heads that share keys, a causal mask beside a
+    given one, or a use of its other outputs. ``causal`` is filled with the masks that are made.
     """
     heads = int(node.attributes.get("q_num_heads", 0))
     shapes = [static_shape(value) for value in node.inputs[:_MASK]]
@@ -52,7 +51,7 @@ def convert_attention(node: Node, causal: CausalMasks) -> GraphPatch | None:
     scale = float(node.attributes.get("scale", 1 / math.sqrt(width // heads)))
     made = Value(node.outputs[0].name, node.outputs[0].type)
     attributes = {"num_heads": heads, "scale": scale}
-    converted = Node("Attention", inputs, [made], attributes, name=node.name, domain=CPU_DOMAIN)
+    converted = Node("Attention", inputs, [made], attributes, name=node.name, domain=domain)
     return patch.add(converted, before=node).replace(node.outputs[0], made).remove(node)
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinfer.backends.cpu.passes.strided_view import StridedView, apply_node, merge_pieces
-from unit.backends.cpu.passes.transformer_models import run, typed
+from aioinfer.runtime.passes.strided_view import StridedView, apply_node, merge_pieces
+from unit.runtime.passes.transformer_models import run, typed
 
 
 def indices(view: StridedView) -> np.ndarray:

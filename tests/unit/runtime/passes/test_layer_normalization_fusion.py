@@ -1,10 +1,11 @@
 import pytest
 
-from aioinfer.backends.cpu.passes.constant_cache import ConstantCache
-from aioinfer.backends.cpu.passes.layer_normalization_fusion import LayerNormalizationFusion
-from aioinfer.runtime.graph import Model
+from aioinfer.backends.cpu.post_ops import CPU_DOMAIN
+from aioinfer.runtime.graph import DType, Model
 from aioinfer.runtime.passes import run_passes
-from unit.backends.cpu.passes.transformer_models import assert_same, fused, lines, ops, typed
+from aioinfer.runtime.passes.constant_cache import ConstantCache
+from aioinfer.runtime.passes.layer_normalization_fusion import LayerNormalizationFusion
+from unit.runtime.passes.transformer_models import assert_same, fused, lines, ops, typed
 
 HEAD = """g (float[2,3,4] x) => (float[2,3,4] y) <
     int64[1] last = {-1}, int64[2] last_two = {1, 2}, int64[1] middle = {1}, float two = {2},
@@ -23,7 +24,7 @@ def model_of(nodes: str) -> Model:
 
 
 def fuse(model: Model, cache: ConstantCache | None = None) -> Model:
-    return fused(model, LayerNormalizationFusion(ConstantCache() if cache is None else cache))
+    return fused(model, LayerNormalizationFusion(cache, domain=CPU_DOMAIN))
 
 
 def test_the_usual_form_becomes_one_node() -> None:
@@ -154,6 +155,16 @@ def test_other_element_types_stay() -> None:
     assert ops(fuse(model)) == ops(model)
 
 
+def test_other_floats_have_to_be_allowed() -> None:
+    text = f"{HEAD} {MOMENTS} n = Div(d, s) g = Mul(n, gamma) y = Neg(g) }}"
+    model = typed(text.replace("float", "double"))
+    assert ops(fuse(model)) == ops(model)
+    found = fused(model, LayerNormalizationFusion(dtypes=[DType.FLOAT64]))
+    assert ops(found) == {"LayerNormalization": 1, "Neg": 1}
+    constants = [value.constant for value in found.graph.initializers.values()]
+    assert {array.dtype.name for array in constants if array is not None} == {"float64"}
+
+
 def test_without_lengths_it_needs_scale_and_shift() -> None:
     whole = f"{HEAD} {MOMENTS} n = Div(d, s) g = Mul(n, gamma) y = Add(g, beta) }}"
     bare = f"{HEAD} {MOMENTS} y = Div(d, s) }}"
@@ -187,5 +198,5 @@ def test_nodes_for_different_devices_stay_apart() -> None:
     model = model_of(f"{MOMENTS} y = Div(d, s)")
     model.node("Sqrt_0").affinity = "CPU.1"
     before = ops(model)
-    run_passes(model, [LayerNormalizationFusion(ConstantCache())])
+    run_passes(model, [LayerNormalizationFusion(domain=CPU_DOMAIN)])
     assert ops(model) == before

@@ -3,10 +3,11 @@ import math
 import numpy as np
 import pytest
 
-from aioinfer.backends.cpu.passes.attention_fusion import AttentionFusion
-from aioinfer.runtime.graph import Model
+from aioinfer.backends.cpu.post_ops import CPU_DOMAIN
+from aioinfer.runtime.graph import DType, Model, TensorType
 from aioinfer.runtime.passes import run_passes
-from unit.backends.cpu.passes.transformer_models import assert_same, fused, lines, ops, typed
+from aioinfer.runtime.passes.attention_fusion import AttentionFusion
+from unit.runtime.passes.transformer_models import assert_same, fused, lines, ops, typed
 
 # Batch 2, 3 queries, 5 keys, 2 heads of 4 columns.
 HEAD = """g (float[2,3,8] q, float[2,5,8] k, float[2,5,8] v, float[2,1,1,5] m, bool[2,1,3,5] c)
@@ -33,7 +34,7 @@ def model_of(nodes: str) -> Model:
 
 
 def fuse(model: Model) -> Model:
-    return fused(model, AttentionFusion())
+    return fused(model, AttentionFusion(CPU_DOMAIN))
 
 
 def test_the_usual_form_becomes_one_node() -> None:
@@ -409,5 +410,17 @@ def test_the_scale_is_a_plain_number() -> None:
     (node,) = found.graph.nodes
     assert type(node.attributes["scale"]) is float
     assert math.isclose(node.attributes["scale"], 0.5)
-    run_passes(found, [AttentionFusion()])
+    run_passes(found, [AttentionFusion(CPU_DOMAIN)])
     assert ops(found) == {"cpu::Attention": 1}
+
+
+def test_other_floats_have_to_be_allowed() -> None:
+    masked = "z = Where(c, d, lowest) p = Softmax(z)"
+    text = f"{HEAD} {WHOLE.replace(SOFTMAX, masked)} }}".replace("-3.4e38", "-inf")
+    model = typed(text.replace("float", "double"))
+    assert ops(fuse(model)) == ops(model)
+    found = fused(model, AttentionFusion(CPU_DOMAIN, [DType.FLOAT64]))
+    assert ops(found) == {"Where": 1, "cpu::Attention": 1}
+    (node,) = found.graph.nodes_of("Attention", CPU_DOMAIN)
+    kinds = [value.type for value in (*node.inputs, *node.outputs) if value is not None]
+    assert {kind.dtype for kind in kinds if isinstance(kind, TensorType)} == {DType.FLOAT64}

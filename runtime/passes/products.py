@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ....runtime.graph import Node, Value
-from ....runtime.passes.matching import is_scalar, is_standard, scalar_of
+from ..graph import Node, Value
+from .matching import is_scalar, is_standard, scalar_of
 
 __all__ = ["Product", "product_of"]
 

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from ....runtime.graph import DType, Graph, Node, TensorType, Value
-from ....runtime.passes import GraphPatch, Pass, have_one_affinity
-from ....runtime.passes.matching import dtype_of, is_standard, static_shape
-from ..post_ops import CPU_DOMAIN
+from ..graph import DType, Graph, Node, TensorType, Value
 from .attention_conversion import CausalMasks, convert_attention
 from .attention_match import AttentionMatch, find_removable, match_attention
 from .attention_scores import MaskStep, mask_shape
+from .graph_patch import GraphPatch
+from .matching import dtype_of, is_standard, static_shape
+from .pass_base import Pass
+from .patch_check import have_one_affinity
 
 __all__ = ["AttentionFusion"]
 
-_Masks = dict[tuple[int, int, tuple[MaskStep, ...]], Value]
-"""Batch, heads and the steps -> the mask that was made for them."""
+_Masks = dict[tuple[DType, int, int, tuple[MaskStep, ...]], Value]
+"""Type, batch, heads and the steps -> the mask that was made for them."""
 
 
 class AttentionFusion(Pass):
-    """Fuse what exporters write for multi-head attention, in float32 and of known shapes.
+    """Fuse what exporters write for multi-head attention, in ``dtypes`` and of known shapes.
 
     From the split into heads to their merge: scaled products of queries and keys, masks added or
     chosen by a Where, Softmax, the product with the values. How the heads are split off does not
@@ -30,14 +31,18 @@ class AttentionFusion(Pass):
     What others use, too, stays beside the new node; an attention whose scores or probabilities are
     used elsewhere stays as it is. ONNX's own Attention becomes the same node where it does no more.
 
-    The node is Attention(query, key, value, mask or nothing), each (batch, rows, width) but for the
-    mask, which broadcasts to (batch, heads, queries, keys) and is added. ``num_heads`` and
-    ``scale`` are always there; ``zero_empty_rows`` = 1 asks for zeros, not NaN, for a query whose
-    probabilities are NaN, as where its scores are all minus infinity.
+    The node is Attention(query, key, value, mask or nothing) of ``domain``, which is a device's
+    own. Each is (batch, rows, width) but for the mask, which broadcasts to (batch, heads, queries,
+    keys) and is added. ``num_heads`` and ``scale`` are always there; ``zero_empty_rows`` = 1 asks
+    for zeros, not NaN, for a query whose probabilities are NaN, as where its scores are all minus
+    infinity.
     """
 
     name = "attention fusion"
     requires = frozenset({"topological order"})
+
+    def __init__(self, domain: str, dtypes: Collection[DType] = (DType.FLOAT32,)) -> None:
+        self._domain, self._dtypes = domain, frozenset(dtypes)
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         masks: _Masks = {}
@@ -46,23 +51,28 @@ class AttentionFusion(Pass):
             if node.graph is not graph:
                 continue
             if is_standard(node, "Attention"):
-                patch = convert_attention(node, causal)
+                patch = convert_attention(node, causal, self._domain)
                 if patch is not None:
                     yield patch
-            found = match_attention(node, graph) if is_standard(node, "Softmax") else None
+            if not is_standard(node, "Softmax"):
+                continue
+            found = match_attention(node, graph, self._dtypes)
             if found is None:
                 continue
             removed = find_removable(found)
             if have_one_affinity(found.nodes) and removed.issuperset(found.essential):
                 gone = [node for node in found.nodes if node in removed]
-                yield _Rewrite(found, gone, masks).patch
+                yield _Rewrite(found, gone, masks, self._domain).patch
 
 
 class _Rewrite:
     """Collects the patch for one attention: its inputs, its mask, itself, its shape."""
 
-    def __init__(self, found: AttentionMatch, removed: Sequence[Node], masks: _Masks) -> None:
+    def __init__(
+        self, found: AttentionMatch, removed: Sequence[Node], masks: _Masks, domain: str
+    ) -> None:
         self._found = found
+        self._domain = domain
         self._removed = removed
         self._name = found.scores.product.name
         self.patch = GraphPatch(f"fuse the attention around {self._name!r}")
@@ -101,7 +111,9 @@ class _Rewrite:
         if static_shape(value) == shape:
             return value
         target = self._constant("shape", np.array(shape, np.int64))
-        return self._add("Reshape", (value, target), [Value(f"{value.name}_rows", _float(shape))])
+        return self._add(
+            "Reshape", (value, target), [Value(f"{value.name}_rows", self._type(shape))]
+        )
 
     def _split(self, value: Value, offsets: set[int], pitch: int) -> dict[int, Value]:
         """Split a packed value's last axis; what nobody asked for becomes outputs without use."""
@@ -110,7 +122,7 @@ class _Rewrite:
         edges = {0, pitch, *offsets, *(offset + width for offset in offsets)}
         cuts = sorted(edges)
         sizes = [end - start for start, end in itertools.pairwise(cuts)]
-        made = [Value(f"{value.name}_part", _float((batch, rows, size))) for size in sizes]
+        made = [Value(f"{value.name}_part", self._type((batch, rows, size))) for size in sizes]
         lengths = self._constant("sizes", np.array(sizes, np.int64))
         self._add("Split", (value, lengths), made, {"axis": -1})
         return dict(zip(cuts, made, strict=False))
@@ -120,7 +132,7 @@ class _Rewrite:
         layout, steps = self._found.layout, self._found.scores.steps
         mask: Value | None = None
         for count, step in enumerate(steps, 1):
-            key = (layout.batch, layout.heads, steps[:count])
+            key = (self._found.dtype, layout.batch, layout.heads, steps[:count])
             if key not in masks:
                 masks[key] = self._masked(mask, step)
             mask = masks[key]
@@ -132,8 +144,8 @@ class _Rewrite:
         if step.fill is None:
             return operand if before is None else self._add_mask("Add", before, operand)
         if before is None:
-            before = self._constant("zero", np.zeros((), np.float32))
-        fill = self._constant("fill", np.array(step.fill, np.float32))
+            before = self._constant("zero", np.zeros((), self._found.dtype.numpy))
+        fill = self._constant("fill", np.array(step.fill, self._found.dtype.numpy))
         pair = (before, fill) if step.is_kept_where_true else (fill, before)
         return self._add_mask("Where", operand, *pair)
 
@@ -144,20 +156,20 @@ class _Rewrite:
         if shape is None or len(shape) == len(static_shape(mask) or ()):
             return mask
         target = self._constant("shape", np.array(shape, np.int64))
-        kind = TensorType(dtype_of(mask) or DType.FLOAT32, shape)
+        kind = TensorType(dtype_of(mask) or self._found.dtype, shape)
         made = Value(f"{mask.name}_heads", kind)
         return self._add("Reshape", (mask, target), [made], before=self._found.softmax)
 
     def _add_mask(self, op_type: str, *inputs: Value) -> Value:
         shape = np.broadcast_shapes(*(static_shape(value) or () for value in inputs))
-        made = Value(f"{self._name}_mask", _float(shape))
+        made = Value(f"{self._name}_mask", self._type(shape))
         return self._add(op_type, inputs, [made], before=self._found.softmax)
 
     def _finish(self, inputs: Sequence[Value]) -> None:
         found, layout = self._found, self._found.layout
         shape = (layout.batch, layout.rows, layout.width)
         old = found.result
-        made = Value(old.name, _float(shape))
+        made = Value(old.name, self._type(shape))
         attributes = {"num_heads": layout.heads, "scale": found.scale}
         if found.has_guard:
             attributes["zero_empty_rows"] = 1
@@ -167,7 +179,7 @@ class _Rewrite:
             [made],
             attributes,
             name=f"{self._name}_attention",
-            domain=CPU_DOMAIN,
+            domain=self._domain,
         )
         self.patch.add(attention, before=found.last, stands_for=self._removed)
         if static_shape(old) != shape:
@@ -187,12 +199,11 @@ class _Rewrite:
         self.patch.add(node, before=before or self._found.last, stands_for=self._removed)
         return outputs[0]
 
+    def _type(self, shape: tuple[int, ...]) -> TensorType:
+        return TensorType(self._found.dtype, shape)
+
     def _constant(self, name: str, array: np.ndarray) -> Value:
         kind = TensorType(DType.of(array.dtype), array.shape)
         value = Value(f"{self._name}_{name}", kind, array)
         self.patch.add_constant(value)
         return value
-
-
-def _float(shape: tuple[int, ...]) -> TensorType:
-    return TensorType(DType.FLOAT32, shape)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ....runtime.graph import Graph, Node, Value
-from ....runtime.passes.matching import commuted, is_standard, scalar_of, static_shape
+from ..graph import Graph, Node, Value
+from .matching import commuted, is_standard, scalar_of, static_shape
 from .strided_view import StridedView, apply_node, merge_pieces
 
 __all__ = ["Columns", "HeadLayout", "find_columns", "scalar_factor"]

@@ -4,7 +4,7 @@ import threading
 import numpy as np
 import pytest
 
-from aioinfer.backends.cpu.passes.constant_cache import ConstantCache
+from aioinfer.runtime.passes.constant_cache import ConstantCache
 
 
 def test_the_same_operation_on_the_same_arrays_gives_the_same_array() -> None:
