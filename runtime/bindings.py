@@ -42,14 +42,14 @@ class Bindings:
     """The tensors of one run, by name: inputs to read, memory to write, results as they come.
 
     ``inputs`` hold the caller's own arrays, in any memory order, in use until the run's last token.
-    ``bound`` is memory of the caller for some of the outputs. ``results`` are filled by the last
-    stage through :meth:`deliver`.
+    ``bound`` is memory of the caller for some of the outputs, arrays or DeviceArrays. ``results``
+    are filled by the last stage through :meth:`deliver`.
     """
 
     inputs: dict[str, Any]
     ticket: Ticket
     run_id: int = 0
-    bound: dict[str, np.ndarray] = field(default_factory=dict)
+    bound: dict[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     profile: list[NodeProfile] | None = None
     """Where nodes note their times; None unless PERF_COUNT is on."""

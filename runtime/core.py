@@ -20,7 +20,7 @@ from .extension import Extension
 from .graph import Model
 from .graph.mapped_file import read_constants
 from .passes import SupportMap
-from .plugin import Plugin
+from .plugin import Division, Plugin
 from .plugin_registry import MakePlugin, PluginRegistry
 from .properties import DEVICE_ID, STANDARD_PROPERTIES, Configuration, property_keys
 
@@ -149,6 +149,18 @@ class Core:
         plugin, config_of = self._plugin(device)
         return plugin.query_network(self._read(model, is_mapped=True), config_of(config))
 
+    def divide_network(
+        self, model: ModelSource, device: str, config: Mapping[Any, Any] | None = None
+    ) -> Division:
+        """Cut a model as a device such as ``HETERO:CUDA,CPU`` would load it; compile nothing.
+
+        So a partition can be planned where its devices are not, if they answer queries. Raises
+        UnsupportedOpError for a node that none takes, NotSupportedError for a device that runs a
+        model whole.
+        """
+        plugin, config_of = self._plugin(device)
+        return plugin.divide_network(self._read(model, is_mapped=True), config_of(config))
+
     def import_network(
         self,
         source: str | os.PathLike[str] | bytes | BinaryIO,
@@ -229,10 +241,11 @@ class Core:
     def why_missing(self, name: str) -> str | None:
         """Say why a plugin, or its search for devices, fails; None if it does not."""
         try:
-            self._ids_of(self._started(name))
+            plugin = self._started(name)
+            self._ids_of(plugin)
         except DeviceError as error:
             return str(error)
-        return None
+        return plugin.why_no_device()
 
     @property
     def available_devices(self) -> list[str]:
@@ -249,10 +262,16 @@ class Core:
         return devices
 
     def resolve_device(self, device: str) -> str:
-        """Check that one device is there and return its full name; for plugins."""
+        """Check that one device is there and return its full name; for plugins.
+
+        Raises DeviceError, for a device that only answers queries as well.
+        """
         name = parse_device(device)
         plugin = self._started(name.name)
         plugin.check_device_id(name.id or "")
+        reason = plugin.why_no_device()
+        if reason is not None:
+            raise DeviceError(reason)
         return str(name)
 
     def device_configuration(self, device: str) -> Configuration:

@@ -18,12 +18,11 @@ _KINDS = {2: "CUDA", 4: "OPENCL", 7: "VULKAN", 8: "METAL", 10: "ROCM", 14: "ONEA
 
 
 class DeviceArray(Protocol):
-    """A caller's array that stays in the memory of the device that reads or writes it.
+    """A caller's array that stays in the memory of the device that reads or writes it."""
 
-    ``given`` is the object that the caller gave, whose memory is in use until the run's last token.
-    """
-
-    given: Any
+    @property
+    def given(self) -> Any:
+        """The object that the caller gave; its memory is in use until the run's last token."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ..errors import DeviceError, NotSupportedError, PropertyError, nearest
 from .extension import Extension
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..executors import ExecutorManager
     from .executable_network import ExecutableNetwork
 
-__all__ = ["CoreHandle", "Plugin"]
+__all__ = ["CoreHandle", "Division", "Plugin"]
 
 _log = logging.getLogger("aioinfer")
 
@@ -68,12 +68,30 @@ class CoreHandle(Protocol):
         """Return what a device would be configured with now: defaults and ``set_config``."""
 
 
+class Division(Protocol):
+    """A model cut into pieces for several devices, none of them compiled."""
+
+    @property
+    def partition(self) -> Any:
+        """Which node runs where and why, and what crosses, as plain data."""
+
+    def explain(self) -> str:
+        """Say the same in words."""
+
+    def diagram(self, language: Literal["dot", "svg"]) -> str:
+        """Draw every node in the colour of its device, and what crosses with its size."""
+
+    def subgraph_models(self) -> list[tuple[str, Model]]:
+        """Return each piece's device and a copy of its model, in order of execution."""
+
+
 class Plugin(ABC):
     """Drives the devices of one kind: says which there are, what they can, and compiles for them.
 
     The constructor checks that the backend can work and raises DeviceError, with the reason, if it
-    cannot. ``properties`` are the keys beyond ``standard_properties``, which every device with
-    hardware has. Methods may be called from any thread.
+    cannot; one that answers queries without a device does not raise, and ``why_no_device`` tells.
+    ``properties`` are the keys beyond ``standard_properties``, which every device with hardware
+    has. Methods may be called from any thread.
     """
 
     standard_properties: ClassVar[Sequence[Property[Any]]] = STANDARD_PROPERTIES
@@ -106,6 +124,13 @@ class Plugin(ABC):
     @abstractmethod
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         """Compile a transformed model, which is the plugin's own. May take long; blocks."""
+
+    def why_no_device(self) -> str | None:
+        """(optional) Say why there is no device to load on, for one that answers queries even so.
+
+        None where there is one, and by default: a plugin without devices cannot start.
+        """
+        return None
 
     def check_values(self, config: Configuration) -> None:
         """(optional) Refuse values that this device cannot honour, with PropertyError."""
@@ -145,6 +170,16 @@ class Plugin(ABC):
     def import_network(self, blob: bytes, config: Configuration) -> ExecutableNetwork:
         """(optional) Load what the network's ``export`` wrote; by default refuse."""
         raise NotSupportedError(f"{self.name} cannot import a network; load the model instead")
+
+    def divide_network(self, model: Model, config: Configuration) -> Division:
+        """(optional) Cut a copy of a model as ``load_network`` would; by default refuse.
+
+        Nothing is compiled, and the devices need not be there if they answer queries.
+        """
+        raise NotSupportedError(
+            f"{config.device} runs a model whole, so there is no partition to draw or save; query "
+            f"a device such as 'HETERO:CUDA,CPU'"
+        )
 
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
         """Answer for each original node: supported, or the reason why not."""

@@ -31,7 +31,8 @@ class ShapePlans(Generic[P]):
 
     ``build`` makes the plan for input shapes by name, and for the content of ``content_inputs``:
     short integer inputs that shapes depend on, such as a Reshape's. It runs on ``executor``, once
-    for each signature.
+    for each signature. ``signature_of_plan`` says for which signature the plan of another one is
+    made, if not for itself.
     """
 
     def __init__(
@@ -42,9 +43,11 @@ class ShapePlans(Generic[P]):
         build: Callable[[dict[str, tuple[int, ...]], dict[str, np.ndarray]], P],
         executor: TaskExecutor,
         content_inputs: Sequence[str] = (),
+        signature_of_plan: Callable[[Signature], Signature] | None = None,
     ) -> None:
         self._model, self._ports, self._device = model, tuple(ports), device
         self._build = build
+        self._signature_of_plan = signature_of_plan
         self.build_count = 0
         """How many plans have been built so far, the same again after it was dropped included."""
         self.build_s = 0.0
@@ -75,7 +78,10 @@ class ShapePlans(Generic[P]):
     def request(self, inputs: Mapping[str, Any]) -> PendingPlan[P]:
         """Return the token of the plan for these arrays; never blocks."""
         content = tuple([inputs[port.name].tobytes() for port in self._content_ports])
-        return self._cache.request((shape_signature(inputs, self._ports), content))
+        signature = shape_signature(inputs, self._ports)
+        if self._signature_of_plan is not None:
+            signature = self._signature_of_plan(signature)
+        return self._cache.request((signature, content))
 
     def _plan(self, key: _Key) -> P:
         signature, content = key
@@ -105,7 +111,8 @@ class ShapePlans(Generic[P]):
             if not is_known and isinstance(port.type, TensorType):
                 raise self._bad_shapes(shapes, f"it leaves input {port} open; give its shape, too")
             signature.append(lengths if is_known else None)
-        return tuple(signature)
+        complete = tuple(signature)
+        return self._signature_of_plan(complete) if self._signature_of_plan else complete
 
     def _bad_shapes(self, shapes: Mapping[str, Sequence[int]], why: str) -> PropertyError:
         text = f"{self._device}: bad value {dict(shapes)} for {INPUT_SHAPES.key}: {why}"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from ..errors import NotSupportedError
+from ..errors import NotSupportedError, UnsupportedOpError
 from ..runtime.core import Core
-from ..runtime.device_name import parse_device
-from ..runtime.executable_network import ExecutableNetwork
 from ..runtime.graph import Model, TensorType
 from ..runtime.passes import SupportMap
+from ..runtime.plugin import Division
 from ..runtime.tensor import ports_of
 from .console import make_console, print_table
 from .device_config import device_config
@@ -34,20 +34,13 @@ def run_query(parsed: argparse.Namespace) -> int:
             _set_shapes(model, parsed.shape, parsed.b)
         support = core.query_network(model, parsed.d, config)
         is_supported = all(answer.supported for answer in support.values())
-        network = None
-        if _is_partitioning(core, parsed.d):
-            network = core.load_network(model, parsed.d, config) if is_supported else None
-        elif parsed.dot or parsed.svg or parsed.save_subgraphs:
-            raise NotSupportedError(
-                f"{parsed.d} runs a model whole, so there is no partition to draw or save; "
-                f"query a device such as 'HETERO:CUDA,CPU'"
-            )
-        written = [] if network is None else _write_files(parsed, network)
+        division = _divided(core, parsed, model, config)
+        written = [] if division is None else _write_files(parsed, division)
         if parsed.json:
-            print(json.dumps(_document(parsed.d, model, support, network), indent=2))
+            print(json.dumps(_document(parsed.d, model, support, division), indent=2))
         else:
             console = make_console()
-            _print_answers(console, parsed.d, model, support, network)
+            _print_answers(console, parsed.d, model, support, division)
             for path in written:
                 console.print(f"wrote {path}", soft_wrap=True)
     return 0 if is_supported else 1
@@ -61,10 +54,18 @@ def _set_shapes(model: Model, text: str | None, batch: int | None) -> None:
             value.type = TensorType(value.type.dtype, chosen.shapes[value.name])
 
 
-def _is_partitioning(core: Core, device: str) -> bool:
-    """Tell whether a network on the device is cut into subgraphs."""
-    keys = core.get_metric(parse_device(device).name, "SUPPORTED_CONFIG_KEYS")
-    return "AFFINITY" in keys
+def _divided(
+    core: Core, parsed: argparse.Namespace, model: Model, config: Mapping[str, Any]
+) -> Division | None:
+    """Cut the model; None where a node is refused, or for a device that runs it whole."""
+    try:
+        return core.divide_network(model, parsed.d, config)
+    except UnsupportedOpError:
+        return None
+    except NotSupportedError:
+        if parsed.dot or parsed.svg or parsed.save_subgraphs:
+            raise
+        return None
 
 
 def _print_answers(
@@ -72,10 +73,10 @@ def _print_answers(
     device: str,
     model: Model,
     support: SupportMap,
-    network: ExecutableNetwork | None,
+    division: Division | None,
 ) -> None:
-    if network is not None:
-        console.print(network.explain(), soft_wrap=True)
+    if division is not None:
+        console.print(division.explain(), soft_wrap=True)
         return
     rows = []
     for node in model.graph.nodes:
@@ -94,7 +95,7 @@ def _print_answers(
 
 
 def _document(
-    device: str, model: Model, support: SupportMap, network: ExecutableNetwork | None
+    device: str, model: Model, support: SupportMap, division: Division | None
 ) -> dict[str, Any]:
     return {
         "model": model.name,
@@ -109,12 +110,12 @@ def _document(
             }
             for node in model.graph.nodes
         ],
-        "partition": None if network is None else _partition_document(network),
+        "partition": None if division is None else _partition_document(division),
     }
 
 
-def _partition_document(network: Any) -> dict[str, Any]:
-    partition = network.partition
+def _partition_document(division: Division) -> dict[str, Any]:
+    partition = division.partition
     return {
         "devices": list(partition.devices),
         "subgraphs": [
@@ -133,14 +134,14 @@ def _partition_document(network: Any) -> dict[str, Any]:
     }
 
 
-def _write_files(parsed: argparse.Namespace, network: Any) -> list[Path]:
+def _write_files(parsed: argparse.Namespace, division: Division) -> list[Path]:
     written = []
     if parsed.dot is not None:
-        parsed.dot.write_text(network.diagram("dot"), encoding="utf-8")
+        parsed.dot.write_text(division.diagram("dot"), encoding="utf-8")
         written.append(parsed.dot)
     if parsed.svg is not None:
-        parsed.svg.write_text(network.diagram("svg"), encoding="utf-8")
+        parsed.svg.write_text(division.diagram("svg"), encoding="utf-8")
         written.append(parsed.svg)
     if parsed.save_subgraphs is not None:
-        written += save_subgraphs(network.subgraph_models(), parsed.save_subgraphs)
+        written += save_subgraphs(division.subgraph_models(), parsed.save_subgraphs)
     return written

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -23,10 +22,11 @@ from ...runtime.properties import (
 )
 from ...runtime.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
 from .affinity import NodeOrigin, Placement, place_nodes, refuse, wishes_of
-from .cutting import CutModel, cut_model, node_edges
+from .cutting import cut_model, node_edges
+from .division import Division
 from .dump import dump_diagrams
 from .executable_network import HeteroNetwork
-from .partition import Partition, make_partition
+from .partition import make_partition
 from .schedule import execution_order
 from .selection import select_subgraphs
 from .signatures import subgraph_signatures
@@ -58,15 +58,6 @@ DUMP_GRAPH = Property(
     "A folder to write the partition to, as dot and SVG: hetero_affinity_<model> shows nodes, "
     "hetero_subgraphs_<model> subgraphs and cuts. '' writes nothing.",
 )
-
-
-@dataclass(frozen=True)
-class _Division:
-    """A model cut for its devices, before they compile it."""
-
-    model: Model
-    cut: CutModel
-    partition: Partition
 
 
 class HeteroPlugin(VirtualPlugin):
@@ -108,12 +99,17 @@ class HeteroPlugin(VirtualPlugin):
                     answers[name] = Support(True, f"on {placement.device}, {placement.reason}")
         return answers
 
+    def divide_network(self, model: Model, config: Configuration) -> Division:
+        division = self._divide(model, self._devices(config), config)
+        subgraph_signatures(division.model, division.cut, config[INPUT_SHAPES])
+        return division
+
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         devices = self._devices(config)
+        for device in devices:
+            self.core.resolve_device(device)
         configs = {device: self._device_values(device, config) for device in devices}
         division = self._divide(model, devices, config)
-        if config[DUMP_GRAPH]:
-            dump_diagrams(division.partition, config[DUMP_GRAPH])
         shapes = subgraph_signatures(division.model, division.cut, config[INPUT_SHAPES])
         if model.is_disposable:  # then the pieces alone hold the weights, each until it is compiled
             for graph in (model.graph, division.model.graph):
@@ -152,8 +148,6 @@ class HeteroPlugin(VirtualPlugin):
                 f"{self.name} needs devices: name them in the device, as in "
                 f"'{self.name}:CUDA,CPU', or in MULTI_DEVICE_PRIORITIES"
             )
-        for device in devices:
-            self.core.resolve_device(device)
         self.check_device_properties(config, devices)
         _refuse_request_properties(config)
         return devices
@@ -185,7 +179,7 @@ class HeteroPlugin(VirtualPlugin):
         }
         return copied, nodes, *place_nodes(nodes, wishes, answers)
 
-    def _divide(self, model: Model, devices: Sequence[str], config: Configuration) -> _Division:
+    def _divide(self, model: Model, devices: Sequence[str], config: Configuration) -> Division:
         copied, nodes, placed, refused = self._place(model, devices, config)
         if refused:
             raise refuse(nodes, refused, f"{self.name}:{','.join(devices)}")
@@ -206,7 +200,9 @@ class HeteroPlugin(VirtualPlugin):
         partition = make_partition(
             whole, cut, by_origin, _main_names(report.removed_names, nodes), devices
         )
-        return _Division(whole, cut, partition)
+        if config[DUMP_GRAPH]:
+            dump_diagrams(partition, config[DUMP_GRAPH])
+        return Division(whole, cut, partition)
 
 
 def _refuse_request_properties(config: Configuration) -> None:

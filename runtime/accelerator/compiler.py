@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from ..graph import Model, check_graph, constant_values
 from ..graph.stand_ins import release_constants
 from ..kernel_registry import KernelRegistry
 from ..passes import ConstantFolding, DeadCode, Pass, run_passes, specialize
-from .kernel_programs import BuiltProgram
+from .kernel_programs import BuiltProgram, LibraryRefusedError
 from .opened_device import OpenedDevice
 from .operand import Buffer
 from .plan import Plan
@@ -24,6 +25,8 @@ from .precision import Precision
 from .weight_store import WeightStore
 
 __all__ = ["CompileRules", "Compiler"]
+
+_log = logging.getLogger("aioinfer")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Compiler:
         own = [array for array in constants if array is not None]
         self.weights = WeightStore(device, model.name, own)
         self._holdings: list[_Holding] = []
+        self._refused: set[tuple[str, str]] = set()
+        """Libraries, and the nodes that they have refused."""
         self.latest: Plan | None = None
         self.content_inputs = rules.kernels.content_inputs(model.graph)
 
@@ -80,22 +85,37 @@ class Compiler:
         check_graph(model.graph)
         facts = self._device.facts
         refuse_what_cannot_fit(model.graph, facts.memory_bytes)
-        builder = PlanBuilder(
-            model,
-            self.weights,
-            device=self._device.name,
-            facts=facts,
-            precision=self._precision,
-        )
-        plan = builder.build(self._rules.kernels.lower)
-        what = f"a run of {model.name!r}, weights included,"
-        weights = [buffer.size_bytes for buffer in self.weights.missing(plan.constants)]
-        self._device.memory.check_room(what, [plan.arena_bytes, *weights])
-        programs = self._device.programs.build(plan.launches)
+        plan, programs = self._built(model)
         self.weights.upload(plan.constants)
         self._holdings.append(_Holding(weakref.ref(plan), plan.constants, programs))
         self.latest = plan
         return plan
+
+    def _built(self, model: Model) -> tuple[Plan, Sequence[BuiltProgram]]:
+        """Lower a model and build its programs, without the libraries that refuse its nodes."""
+        what = f"a run of {model.name!r}, weights included,"
+        held: list[BuiltProgram] = []  # what was built before a refusal is not built again
+        while True:
+            builder = PlanBuilder(
+                model,
+                self.weights,
+                device=self._device.name,
+                facts=self._device.facts,
+                precision=self._precision,
+                refused=frozenset(self._refused),
+            )
+            plan = builder.build(self._rules.kernels.lower)
+            weights = [buffer.size_bytes for buffer in self.weights.missing(plan.constants)]
+            self._device.memory.check_room(what, [plan.arena_bytes, *weights])
+            try:
+                return plan, self._device.programs.build(plan.launches)
+            except LibraryRefusedError as refusal:
+                if refusal.nodes <= self._refused:  # their kernels know no other way
+                    raise
+                for reason in refusal.reasons:
+                    _log.warning("%s; kernels without the library do it", reason)
+                self._refused |= refusal.nodes
+                held += refusal.held
 
     def release_weights(self) -> None:
         """Let go of the model's weights on the host; for a network whose only plan is built.

@@ -5,6 +5,9 @@ memory that the device reads at full speed; then upload, the plan's launches, an
 enqueued one after the other, each on a queue of its own and each behind the event of the one
 before. The host waits for none of them. What the device does for several slots overlaps. What takes
 memory, binds or copies much is done on the executor of copies, which never compiles.
+
+Where rows of a batch keep apart, a run of any number of them takes the plan of the next bucket. Its
+input is padded on the host, and of the outputs only its own rows are read back.
 """
 
 from __future__ import annotations
@@ -15,7 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from ...executors import NOW, DeviceLane, HostReady, ImmediateExecutor, Lane, Ready, StreamsConfig
+from ...executors import (
+    NOW,
+    DeviceLane,
+    DeviceStreamExecutor,
+    HostReady,
+    ImmediateExecutor,
+    Lane,
+    Ready,
+    StreamsConfig,
+)
+from ..batch_buckets import Padding, choose_buckets
 from ..executable_network import ExecutableNetwork, Slot
 from ..graph import Graph, Model, copy_graph, is_static
 from ..output_pool import OutputPool
@@ -27,28 +40,39 @@ from ..shape_plans import ShapePlans
 from ..tensor import ports_of
 from .chosen_executor import ChosenExecutor
 from .compiler import Compiler, CompileRules
-from .driver import Event
+from .driver import AdoptedArray, Event
+from .launch_recorder import LaunchRecorder
 from .launch_times import LaunchTimes
 from .opened_device import OpenedDevice
 from .plan import Plan
 from .precision import Precision
+from .properties import BATCH_BUCKETS
 from .queue_stream import QueueStream
-from .run_arrays import output_array, stage_input
-from .slot_memory import BoundPlan, SlotMemory, stages_outputs
+from .run_arrays import check_bound_shape, output_array, refuse_on_device, stage_input
+from .slot_memory import BoundInput, BoundOutput, BoundPlan, SlotMemory, stages_outputs
 from .weight_store import bytes_of
 
-__all__ = ["AcceleratorNetwork"]
+__all__ = ["AcceleratorNetwork", "useful_slot_count"]
 
-SLOT_COUNT = 3
-"""One run is uploaded, one computed and one downloaded."""
-LATENCY_SLOT_COUNT = 2
-"""One run is computed, and one more is there when it ends."""
 _LIGHT_BYTES = 64 << 10
 """Copies up to this many are made on the calling thread, which may turn an event loop."""
 
 
+def useful_slot_count(stream_count: int, *, is_for_latency: bool) -> int:
+    """Say how many runs keep so many compute streams busy. Pure.
+
+    Each stream computes one run; one more is there when one of them ends. For throughput another
+    one is on its way to each stream, and one on its way back.
+    """
+    return stream_count + 1 if is_for_latency else 2 * stream_count + 1
+
+
 class AcceleratorNetwork(ExecutableNetwork):
-    """A model compiled for an accelerator; ``records``: a run replays launches as one command."""
+    """A model compiled for an accelerator.
+
+    Its slots share ``stream_count`` compute queues. ``records``: where the device can, a run
+    replays its launches as one command.
+    """
 
     def __init__(
         self,
@@ -59,6 +83,7 @@ class AcceleratorNetwork(ExecutableNetwork):
         config: Configuration,
         core: CoreHandle,
         *,
+        stream_count: int = 1,
         records: bool = False,
     ) -> None:
         super().__init__(
@@ -68,24 +93,32 @@ class AcceleratorNetwork(ExecutableNetwork):
             outputs=ports_of(model.outputs),
             config=config,
             core=core,
+            adopt_array=device.adopt if device.facts.can_adopt else None,
         )
         self._model, self.opened = model, device
         self._compiler = Compiler(model, device, precision, rules)
         self.compile_executor = core.executors.acquire(StreamsConfig("compile"))
         self.copy_executor = core.executors.acquire(StreamsConfig(f"{device.name} copies"))
         self.inline = ImmediateExecutor("inline")
+        contents = self.content_inputs = self._compiler.content_inputs
+        """Inputs whose content plans depend on."""
+        sizes: tuple[int, ...] = config.value_or_default(BATCH_BUCKETS)
+        self.buckets, self._bucket_refusal = choose_buckets(model, self.inputs, sizes, contents)
         self._plans = ShapePlans(
             model,
             self.inputs,
             self.device,
             self._build,
             self.compile_executor,
-            self._compiler.content_inputs,
+            contents,
+            None if self.buckets is None else self.buckets.signature_of_plan,
         )
         is_for_latency = config["PERFORMANCE_HINT"] == "LATENCY"
-        count = slot_count(config, LATENCY_SLOT_COUNT if is_for_latency else SLOT_COUNT)
+        count = slot_count(config, useful_slot_count(stream_count, is_for_latency=is_for_latency))
+        is_recording = records and device.facts.can_record
+        self._recorder = LaunchRecorder(device, model.name) if is_recording else None
         self._memories = [
-            SlotMemory(device, self._compiler.weights, model.name, records=records)
+            SlotMemory(device, self._compiler.weights, model.name, self._recorder)
             for _ in range(count)
         ]
         self.pool = OutputPool(most_free=count * max(1, len(self.outputs)))
@@ -94,7 +127,12 @@ class AcceleratorNetwork(ExecutableNetwork):
         except BaseException:
             self._abandon()
             raise
-        self._provide_slots([_Slot(self, memory) for memory in self._memories])
+        self._provide_slots(
+            [
+                _Slot(self, memory, device.compute(number % stream_count))
+                for number, memory in enumerate(self._memories)
+            ]
+        )
 
     @property
     def shape_plans(self) -> ShapePlans[Plan]:
@@ -138,11 +176,30 @@ class AcceleratorNetwork(ExecutableNetwork):
 
     def _metrics(self) -> list[Metric]:
         plan = self._compiler
+        recorded = [
+            Metric(
+                "RECORDED_PLAN_COUNT",
+                lambda _: sum(memory.recorded_count for memory in self._memories),
+                "Plans whose launches a slot replays as one command, over all slots.",
+            ),
+            Metric(
+                "EAGER_PLAN_COUNT",
+                lambda _: sum(memory.eager_count for memory in self._memories),
+                "Plans that the driver refused to record for a slot, over all slots; their "
+                "launches are enqueued one by one.",
+            ),
+        ]
         return [
+            *(recorded if self._recorder is not None else ()),
             Metric(
                 "PLAN_COUNT",
                 lambda _: len(self.shape_plans),
                 "Shape signatures whose plans are kept.",
+            ),
+            Metric(
+                "BATCH_BUCKETS_REFUSAL",
+                lambda _: self._bucket_refusal,
+                "Why each batch has a plan of its own; '' where batches are padded to buckets.",
             ),
             Metric(
                 "WEIGHTS_BYTES",
@@ -160,11 +217,14 @@ class AcceleratorNetwork(ExecutableNetwork):
 class _Slot(Slot):
     """One run: plan, bind, copy on the host; upload, compute, download on the device; deliver."""
 
-    def __init__(self, network: AcceleratorNetwork, memory: SlotMemory) -> None:
+    def __init__(
+        self, network: AcceleratorNetwork, memory: SlotMemory, compute: DeviceStreamExecutor
+    ) -> None:
         self._network, self._memory = network, memory
         self._pending: PendingPlan[Plan] | None = None
         self._bound: BoundPlan | None = None
         self._times: LaunchTimes | None = None
+        self._padding: Padding | None = None
         device, inline = network.opened, network.inline
         copies = network.copy_executor
         fill = ChosenExecutor("copies", self._has_much_to_fill, inline, copies)
@@ -172,7 +232,7 @@ class _Slot(Slot):
             Stage("bind", inline, self._bind),
             Stage("fill", fill, self._fill),
             Stage("upload", device.upload, self._upload),
-            Stage("compute", device.compute, self._compute),
+            Stage("compute", compute, self._compute),
         )
         if network.only_plan is None:
             self.stages = (Stage("plan", inline, self._find_plan), *self.stages)
@@ -184,7 +244,11 @@ class _Slot(Slot):
             self.stages = (*self.stages, Stage("download", device.download, self._download))
 
     def _find_plan(self, _lane: Lane) -> Ready:
-        self._pending = self._network.shape_plans.request(self.bindings.inputs)
+        network, given = self._network, self.bindings.inputs
+        for name in network.content_inputs:
+            refuse_on_device(name, given[name])
+        self._padding = None if network.buckets is None else network.buckets.padding_of(given)
+        self._pending = network.shape_plans.request(given)
         return self._pending
 
     def _bind(self, _lane: Lane) -> Ready:
@@ -207,21 +271,43 @@ class _Slot(Slot):
         return NOW
 
     def _has_much_to_fill(self) -> bool:
-        given = self.bindings.inputs.values()
-        return sum(int(getattr(array, "nbytes", 0)) for array in given) > _LIGHT_BYTES
+        given, padding = self.bindings.inputs.values(), self._padding
+        total_bytes = sum(int(getattr(array, "nbytes", 0)) for array in given)
+        if padding is not None:
+            total_bytes = total_bytes * padding.bucket // padding.rows
+        return total_bytes > _LIGHT_BYTES
 
     def _fill(self, _lane: Lane) -> Ready:
         bound = self._plan()
         for port, place in zip(self._network.inputs, bound.inputs, strict=True):
-            stage_input(port.name, self.bindings.inputs[port.name], place.staged.array)
+            given, staged = self.bindings.inputs[port.name], place.staged.array
+            if not isinstance(given, AdoptedArray):
+                stage_input(port.name, given, staged, self._given_rows(port.name))
         return NOW
+
+    def _given_rows(self, name: str) -> int | None:
+        """Say how many rows of an input are given; None: all that its plan has."""
+        padding, buckets = self._padding, self._network.buckets
+        if padding is None or buckets is None or name not in buckets.inputs:
+            return None
+        return padding.rows
 
     def _upload(self, lane: Lane) -> Ready:
         stream = _stream(lane)
-        for place in self._plan().inputs:
-            if place.staged.data.size:
+        for port, place in zip(self._network.inputs, self._plan().inputs, strict=True):
+            given = self.bindings.inputs[port.name]
+            if isinstance(given, AdoptedArray):
+                self._copy_on_device(stream, given, place)
+            elif place.staged.data.size:
                 stream.write(place.memory, place.staged.data)
         return NOW
+
+    def _copy_on_device(self, stream: QueueStream, given: AdoptedArray, place: BoundInput) -> None:
+        """Copy an array of the device, again and again until its rows fill the input."""
+        size_bytes, whole_bytes = given.size_bytes, place.operand.size_bytes
+        for offset_bytes in range(0, whole_bytes if size_bytes else 0, size_bytes or 1):
+            part_bytes = min(size_bytes, whole_bytes - offset_bytes)
+            stream.copy_from(given, place.memory, part_bytes, offset_bytes)
 
     def _compute(self, lane: Lane) -> Ready:
         stream, bound = _stream(lane), self._plan()
@@ -238,10 +324,37 @@ class _Slot(Slot):
 
     def _download_staged(self, lane: Lane) -> Ready:
         stream = _stream(lane)
-        for place in self._plan().outputs:
-            if place.staged is not None and place.staged.data.size:
-                stream.read(place.staged.data, place.memory)
+        for port, place in zip(self._network.outputs, self._plan().outputs, strict=True):
+            assert place.staged is not None
+            if self._keep_on_device(stream, port.name, place):
+                continue
+            own = self._own_part(port.name, place.staged.array)
+            data = place.staged.data if own is place.staged.array else bytes_of(own)
+            if data.size:
+                stream.read(data, place.memory)
         return NOW
+
+    def _keep_on_device(self, stream: QueueStream, name: str, place: BoundOutput) -> bool:
+        """Copy an output to memory of the device that the caller has bound to it, if so."""
+        bound = self.bindings.bound.get(name)
+        if not isinstance(bound, AdoptedArray):
+            return False
+        check_bound_shape(name, bound.shape, self._own_shape(name, place.operand.shape))
+        if bound.size_bytes:
+            stream.copy_to(bound, place.memory)
+        self.bindings.results[name] = bound.given
+        return True
+
+    def _own_part(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Take what the run's own rows make of an output, which comes before the padding's."""
+        shape = self._own_shape(name, array.shape)
+        return array if shape == array.shape else array[: shape[0]]
+
+    def _own_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        padding, buckets = self._padding, self._network.buckets
+        if padding is None or buckets is None or name not in buckets.outputs:
+            return shape
+        return padding.visible_shape(shape)
 
     def _has_much_to_deliver(self) -> bool:
         assert self._bound is not None
@@ -251,11 +364,13 @@ class _Slot(Slot):
         """Copy results to where they belong: memory that the caller has bound, or a new array."""
         bindings = self.bindings
         for port, place in zip(self._network.outputs, self._plan().outputs, strict=True):
+            if port.name in bindings.results:
+                continue
             assert place.staged is not None
-            array = place.staged.array
+            array = staged = self._own_part(port.name, place.staged.array)
             if port.name not in bindings.bound:
-                array = self._network.pool.empty(array.shape, array.dtype)
-                np.copyto(array, place.staged.array)
+                array = self._network.pool.empty(staged.shape, staged.dtype)
+                np.copyto(array, staged)
             bindings.deliver(port.name, array)
         return NOW
 
@@ -264,8 +379,10 @@ class _Slot(Slot):
         stream, bindings = _stream(lane), self.bindings
         late: list[tuple[str, np.ndarray[Any, Any]]] = []
         for port, place in zip(self._network.outputs, self._plan().outputs, strict=True):
+            if self._keep_on_device(stream, port.name, place):
+                continue
             operand, given = place.operand, bindings.bound.get(port.name)
-            form = operand.shape, operand.dtype.numpy
+            form = self._own_shape(port.name, operand.shape), operand.dtype.numpy
             array = output_array(port.name, given, *form, self._network.pool.empty)
             if array.nbytes:
                 stream.read(bytes_of(array), place.memory)
@@ -297,7 +414,7 @@ class _Slot(Slot):
     def release(self) -> None:
         if self._times is not None and self.bindings.profile is not None:
             self.bindings.profile.extend(self._times.profiles())
-        self._pending = self._bound = self._times = None
+        self._pending = self._bound = self._times = self._padding = None
         super().release()
 
 

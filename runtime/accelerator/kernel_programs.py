@@ -8,18 +8,38 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from ...errors import DeviceError
-from .driver import Context, DriverError, Kernel, Program
+from .driver import Context, DriverError, ErrorKind, Kernel, Program
 from .kernel_source import KernelSource, program_text
 from .library_operation import LibraryOperation
 from .plan import Launch
 
-__all__ = ["BuiltProgram", "KernelPrograms"]
+__all__ = ["BuiltProgram", "KernelPrograms", "LibraryRefusedError"]
 
 _LOG_CHARACTERS = 2000  # of a build log; compilers repeat themselves
+_PLANNERS = 4
+"""Operations that are planned side by side: mostly waiting, for other processes or a device."""
 _WAY_OUT = "report this, with the driver's version"
+_LIBRARY_WAY_OUT = f"run the node on another device by HETERO, and {_WAY_OUT}"
+
+
+class LibraryRefusedError(DeviceError):
+    """Libraries do not plan some operations; their nodes can be lowered without the library.
+
+    ``nodes`` are libraries and names of nodes, ``held`` is what was built all the same.
+    """
+
+    def __init__(
+        self,
+        reasons: Sequence[str],
+        nodes: frozenset[tuple[str, str]],
+        held: Sequence[BuiltProgram],
+    ) -> None:
+        super().__init__(f"{reasons[0]}; {_LIBRARY_WAY_OUT}")
+        self.reasons, self.nodes, self.held = tuple(reasons), nodes, tuple(held)
 
 
 class BuiltProgram:
@@ -45,8 +65,10 @@ class KernelPrograms:
     def build(self, launches: Iterable[Launch]) -> list[BuiltProgram]:
         """Build what launches lack, as one program, and return all that they need, to be held.
 
-        Raises DeviceError with the compiler's words.
+        Operations of libraries are planned side by side. Raises DeviceError with the compiler's
+        words, LibraryRefusedError where a library has no plan.
         """
+        launches = tuple(launches)
         with self._lock:
             wanted = {launch.source.name: launch for launch in launches}
             found = {name: self._built.get(name) for name in wanted}
@@ -57,10 +79,19 @@ class KernelPrograms:
                 made = self._made(kernels)
                 self._built.update({item.source.name: made for item in kernels})
                 held.append(made)
-            for item in missing:
-                if isinstance(item.source, LibraryOperation):
-                    made = self._built[item.source.name] = self._planned(item, item.source)
-                    held.append(made)
+            operations = [item for item in missing if isinstance(item.source, LibraryOperation)]
+            refusals: dict[str, str] = {}
+            for item, planned in zip(operations, self._planned(operations), strict=True):
+                if isinstance(planned, str):
+                    refusals[item.source.name] = planned
+                else:
+                    self._built[item.source.name] = planned
+                    held.append(planned)
+            if refusals:
+                refused = [item for item in launches if item.source.name in refusals]
+                raise LibraryRefusedError(
+                    list(refusals.values()), frozenset(map(_library_and_node, refused)), held
+                )
             return list(dict.fromkeys(held))
 
     def kernel(self, source: KernelSource | LibraryOperation) -> Kernel:
@@ -74,14 +105,26 @@ class KernelPrograms:
         except DriverError as error:
             raise self._explain(launches, error) from error
 
-    def _planned(self, launch: Launch, operation: LibraryOperation) -> BuiltProgram:
+    def _planned(self, launches: Sequence[Launch]) -> list[BuiltProgram | str]:
+        """Plan operations of libraries; gives the reason for one that is refused."""
+        if len(launches) < 2:
+            return [self._plan_of(launch) for launch in launches]
+        with ThreadPoolExecutor(min(_PLANNERS, len(launches)), f"{self._device} plans") as planners:
+            return list(planners.map(self._plan_of, launches))
+
+    def _plan_of(self, launch: Launch) -> BuiltProgram | str:
+        operation = launch.source
+        assert isinstance(operation, LibraryOperation)
         try:
             return BuiltProgram(self._context.library_program(operation))
         except DriverError as error:
-            raise DeviceError(
+            reason = (
                 f"{self._device} cannot plan {operation.label!r} of {operation.library} for "
-                f"{launch.origin.op} (node {launch.origin.name!r}): {_words(error)}; {_WAY_OUT}"
-            ) from error
+                f"{launch.origin.op} (node {launch.origin.name!r}): {_words(error)}"
+            )
+            if error.kind is not ErrorKind.OTHER:
+                raise DeviceError(f"{reason}; {_LIBRARY_WAY_OUT}") from error
+            return reason
 
     def _explain(self, launches: list[Launch], error: DriverError) -> DeviceError:
         """Find out which kernel it is, and which node wants it."""
@@ -102,6 +145,11 @@ class KernelPrograms:
 
 def _sources(launches: Iterable[Launch]) -> list[KernelSource]:
     return [item.source for item in launches if isinstance(item.source, KernelSource)]
+
+
+def _library_and_node(launch: Launch) -> tuple[str, str]:
+    assert isinstance(launch.source, LibraryOperation)
+    return launch.source.library, launch.origin.name
 
 
 def _words(error: DriverError) -> str:

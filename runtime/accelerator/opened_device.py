@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from typing import Any
 
+from ...errors import TensorError
 from ...executors import CompletionThread, DeviceEvent, DeviceStreamExecutor
+from ..device_array import memory_place
 from .device_health import DeviceHealth
 from .device_memory import DeviceMemory
 from .driver import (
+    AdoptedArray,
     Bytes,
     Context,
     DeviceFacts,
@@ -43,8 +47,9 @@ class OpenedDevice:
         self.completion = CompletionThread(f"{name} completion", _wait_for)
         self.queues = QueueGroup(self, self.health, self.completion.watch)
         self.upload = self._executor("upload")
-        self.compute = self._executor("compute")
         self.download = self._executor("download")
+        self._computing: list[DeviceStreamExecutor] = []
+        self._computing_lock = threading.Lock()
         self._setup_queue = context.queue(f"{name} setup")
         self._setup_lock = threading.Lock()
         self._recording_lock = threading.Lock()
@@ -54,12 +59,36 @@ class OpenedDevice:
         """What the device says of itself."""
         return self._context.facts
 
+    def compute(self, number: int) -> DeviceStreamExecutor:
+        """Return the queue of this number, from 0 on, for launches; made when it is first asked.
+
+        Launches of different queues run side by side where the device has room.
+        """
+        with self._computing_lock:
+            while len(self._computing) <= number:
+                suffix = f" {len(self._computing)}" if self._computing else ""
+                self._computing.append(self._executor(f"compute{suffix}"))
+            return self._computing[number]
+
     def host_memory(self, size_bytes: int) -> HostMemory:
         """Make host memory that the device copies from at full speed. Blocks a little."""
         try:
             return self._context.host_memory(size_bytes)
         except DriverError as error:
             raise self.health.translate(error, "taking host memory for copies") from error
+
+    def adopt(self, given: Any, what: str) -> AdoptedArray:
+        """Take a caller's array in the device's memory as it is; see AdoptArray."""
+        try:
+            adopted = self._context.adopt(given)
+        except DriverError as error:
+            raise self.health.translate(error, f"taking {what} as it is") from error
+        if adopted is None:
+            raise TensorError(
+                f"{what} lies in the memory of {memory_place(given)}, and {self.name} computes; "
+                f"copy it there, or to the host"
+            )
+        return adopted
 
     def record(self, enqueue: Callable[[Queue], None]) -> Recording:
         """Record launches, one such call at a time; see ``Context.record``. Blocks a little."""
@@ -83,7 +112,7 @@ class OpenedDevice:
 
     def close(self) -> None:
         """End its threads; when no network is left on it. Blocks."""
-        for executor in (self.upload, self.compute, self.download):
+        for executor in (self.upload, *self._computing, self.download):
             executor.close()
         self.completion.close()
         self._context.close()

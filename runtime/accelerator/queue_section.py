@@ -94,6 +94,7 @@ class QueueSection:
         "failure",
         "is_passed",
         "is_settled",
+        "kept",
         "marker",
         "stream",
         "works",
@@ -106,6 +107,8 @@ class QueueSection:
         self.marker: Event | None = None
         """Its last command stands in where the driver refuses one."""
         self.events: list[Event] = []
+        self.kept: list[object] = []
+        """What is replayed or copied from and to, which must not go before it is over."""
         self.works: list[StageWork] = []
         self.is_passed = False
         """True once somebody knows that the device has passed the marker, without asking it."""
@@ -145,7 +148,7 @@ class QueueSection:
 
     def let_go(self) -> None:
         """Drop the commands, and with them host arrays."""
-        self.events, self.works = [], []
+        self.events, self.works, self.kept = [], [], []
 
     def _find_failure(self) -> Failure | None:
         found = [section.failure for section in self.awaited if section.failure is not None]

@@ -17,10 +17,21 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
+from typing import Any
 
 from ...executors import DeviceClock, DeviceEvent, DeviceStream, TellTimes
 from .device_health import DeviceHealth
-from .driver import Bytes, DriverError, ErrorKind, Event, Kernel, Memory, Queue, Recording
+from .driver import (
+    AdoptedArray,
+    Bytes,
+    DriverError,
+    ErrorKind,
+    Event,
+    Kernel,
+    Memory,
+    Queue,
+    Recording,
+)
 from .queue_section import QueueSection, StageWork
 
 __all__ = ["QueueEvent", "QueueGroup", "QueueStream"]
@@ -105,8 +116,21 @@ class QueueStream(DeviceStream):
         )
 
     def replay(self, recording: Recording) -> Event:
-        """Enqueue all launches of a recording."""
-        return self._note("replaying launches", lambda: self._queue.replay(recording))
+        """Enqueue all launches of a recording; keeps it until they are over."""
+        section = self._open
+        event = self._note("replaying launches", lambda: self._queue.replay(recording))
+        section.kept.append(recording)
+        return event
+
+    def copy_from(
+        self, source: AdoptedArray, target: Memory, size_bytes: int, target_offset_bytes: int
+    ) -> Event:
+        """Enqueue a copy of a caller's array, behind what its owner has enqueued; keeps it."""
+        return self._copy(source, target, source.memory, size_bytes, target_offset_bytes)
+
+    def copy_to(self, target: AdoptedArray, source: Memory) -> Event:
+        """Enqueue a copy to a caller's array, behind what its owner has enqueued; keeps it."""
+        return self._copy(target, target.memory, source, target.size_bytes)
 
     @property
     def stage_work(self) -> StageWork | None:
@@ -186,6 +210,16 @@ class QueueStream(DeviceStream):
                 self._passed_ns = section.settle(self.group.clock, self._passed_ns)
             if section is last:
                 return
+
+    def _copy(self, array: AdoptedArray, *copied: Any) -> Event:
+        section = self._open
+        section.kept.append(array)
+
+        def enqueue() -> Event:
+            self._queue.wait_for([array.written])
+            return self._queue.copy(*copied)
+
+        return self._note("copying an array of the device", enqueue)
 
     def _note(self, doing: str, enqueue: Callable[[], Event]) -> Event:
         section = self._open

@@ -9,20 +9,35 @@ import numpy as np
 
 from ...errors import TensorError
 from ..graph import shape_text
+from .driver import AdoptedArray
 
-__all__ = ["is_writable_in_place", "output_array", "stage_input"]
+__all__ = [
+    "check_bound_shape",
+    "is_writable_in_place",
+    "output_array",
+    "refuse_on_device",
+    "stage_input",
+]
 
 Array = np.ndarray[Any, Any]
 
 
-def stage_input(name: str, given: Any, staged: Array) -> None:
-    """Copy what the caller gave, in whatever memory order, to where the device reads it."""
+def stage_input(name: str, given: Any, staged: Array, rows: int | None = None) -> None:
+    """Copy what the caller gave, in whatever memory order, to where the device reads it.
+
+    ``rows``, at least 1: how many of the first dimension are given; the last one is repeated to
+    fill the others, because it is sure to be an input that the network can take.
+    """
     if not isinstance(given, np.ndarray):
         raise TensorError(
             f"input {name!r} is a {type(given).__name__}, and this device takes arrays "
             "only; give a numpy array"
         )
-    np.copyto(staged, given, casting="no")
+    if rows is None:
+        np.copyto(staged, given, casting="no")
+        return
+    np.copyto(staged[:rows], given, casting="no")
+    staged[rows:] = staged[rows - 1]
 
 
 def output_array(
@@ -39,12 +54,26 @@ def output_array(
     """
     if bound is None:
         return empty(shape, dtype)
-    if bound.shape != shape:
+    check_bound_shape(name, bound.shape, shape)
+    return bound if is_writable_in_place(bound) else empty(shape, dtype)
+
+
+def refuse_on_device(name: str, given: Any) -> None:
+    """Raise TensorError for an input that a plan depends on, and that the host cannot read."""
+    if isinstance(given, AdoptedArray):
+        raise TensorError(
+            f"the content of input {name!r} decides what is computed, and it lies in a device's "
+            f"memory; give a copy on the host, as .get() or .cpu() make"
+        )
+
+
+def check_bound_shape(name: str, bound: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Raise TensorError if memory of one shape is bound to an output of another."""
+    if bound != shape:
         raise TensorError(
             f"output {name!r} is {shape_text(shape)} in this run, and the tensor bound to it is "
-            f"{shape_text(bound.shape)}; bind one that fits, or none"
+            f"{shape_text(bound)}; bind one that fits, or none"
         )
-    return bound if is_writable_in_place(bound) else empty(shape, dtype)
 
 
 def is_writable_in_place(array: Array) -> bool:

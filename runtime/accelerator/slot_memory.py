@@ -6,6 +6,10 @@ largest plan that the slot has run; then kernels are bound anew, because they ho
 A plan stays bound as long as the network keeps it: who builds plans takes the others out, which a
 run that still has one does not notice. In a steady state nothing is allocated.
 
+Where launches are recorded, that runs them once on what happens to lie in the arena. It writes the
+arena alone, which is free: the run that binds has uploaded nothing yet. Recordings hold addresses,
+too, so they are dropped before the memory behind those is given back.
+
 A driver may wait in a copy to memory that it has not allocated itself, and a queue's thread must
 not. So on other devices than the host's processor results come to staging memory first.
 """
@@ -29,6 +33,7 @@ from .driver import (
     Queue,
     Recording,
 )
+from .launch_recorder import LaunchRecorder
 from .opened_device import OpenedDevice
 from .operand import Operand
 from .plan import Launch, LaunchArgument, Plan
@@ -86,7 +91,10 @@ class BoundLaunch:
 
 @dataclass(frozen=True)
 class BoundPlan:
-    """A plan with addresses in one slot; ``recording`` replays all of its launches at once."""
+    """A plan with addresses in one slot; ``recording`` replays all of its launches at once.
+
+    Without one, the launches are enqueued one by one.
+    """
 
     plan: Plan
     inputs: Sequence[BoundInput]
@@ -98,13 +106,17 @@ class BoundPlan:
 class SlotMemory:
     """The memory of one slot; used by one run at a time. ``keep_only`` is for any thread.
 
-    ``records``: launches are recorded when a plan is bound, which runs them once for nothing.
+    With a ``recorder``, launches are recorded when a plan is bound.
     """
 
     def __init__(
-        self, device: OpenedDevice, weights: WeightStore, network: str, *, records: bool = False
+        self,
+        device: OpenedDevice,
+        weights: WeightStore,
+        network: str,
+        recorder: LaunchRecorder | None = None,
     ) -> None:
-        self._device, self._weights, self._records = device, weights, records
+        self._device, self._weights, self._recorder = device, weights, recorder
         self._what = f"a slot of {network!r}"
         self._arena: Memory | None = None
         self._staging: HostMemory | None = None
@@ -115,6 +127,17 @@ class SlotMemory:
     def arena_bytes(self) -> int:
         """How much device memory the slot has."""
         return 0 if self._arena is None else self._arena.size_bytes
+
+    @property
+    def recorded_count(self) -> int:
+        """How many plans are bound with a recording."""
+        return sum(bound.recording is not None for bound in tuple(self._bound.values()))
+
+    @property
+    def eager_count(self) -> int:
+        """How many plans are bound whose launches are enqueued one by one."""
+        bound = tuple(self._bound.values())
+        return sum(bool(item.launches) and item.recording is None for item in bound)
 
     def find(self, plan: Plan) -> BoundPlan | None:
         """Return the plan as it is bound here; None if it is not. Never blocks."""
@@ -187,14 +210,14 @@ class SlotMemory:
         return BoundPlan(plan, inputs, outputs, launches, self._recorded(launches))
 
     def _recorded(self, launches: Sequence[BoundLaunch]) -> Recording | None:
-        if not self._records or not launches:
+        if self._recorder is None or not launches:
             return None
 
         def enqueue(queue: Queue) -> None:
             for item in launches:
                 queue.launch(item.kernel, item.launch.global_size, item.launch.local_size)
 
-        return self._device.record(enqueue)
+        return self._recorder.record(enqueue)
 
     def _staged_operands(self, plan: Plan) -> list[Operand]:
         return [*plan.inputs, *(plan.outputs if self._stages_outputs else ())]

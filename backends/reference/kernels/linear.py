@@ -18,7 +18,7 @@ def matmul(a: Array, b: Array) -> Any:
         raise TypeError(f"both inputs need one element type, and have {a.dtype} and {b.dtype}")
     if a.ndim <= 2 and b.ndim <= 2:
         return np.dot(a, b)
-    return np.matmul(a, b)
+    return np.matmul(a, b).astype(a.dtype, copy=False)  # of bfloat16 numpy makes float32
 
 
 @kernel("Gemm")

@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 import aioinfer
-from aioinfer.errors import DeviceError
+from aioinfer.errors import DeviceError, NotSupportedError
+from aioinfer.runtime.graph import Model
 from aioinfer.runtime.plugin import CoreHandle, Plugin
+from aioinfer.runtime.properties import Configuration
 from unit.runtime.models import expected, tiny_model
 from unit.runtime.toy_plugin import ToyPlugin
 
@@ -179,6 +181,53 @@ def test_a_plugin_that_cannot_list_its_devices_hides_only_them(core: aioinfer.Co
     assert not [name for name in core.available_devices if name.startswith("BLIND")]
     assert "the bus does not answer" in str(core.why_missing("BLIND"))
     assert core.why_missing("REFERENCE") is None
+
+
+class PlanningPlugin(ToyPlugin):
+    """Answers queries although it has no device."""
+
+    def device_ids(self) -> list[str]:
+        return []
+
+    def why_no_device(self) -> str:
+        return "the slot is empty; put a toy in"
+
+    def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
+        return {}
+
+
+def test_a_plugin_without_a_device_may_answer_queries(core: aioinfer.Core) -> None:
+    core.register_plugin("TOY", PlanningPlugin)
+    answers = core.query_network(tiny_model(), "TOY")
+    assert answers
+    assert all(answer.supported for answer in answers.values())
+    assert not [name for name in core.available_devices if name.startswith("TOY")]
+    assert core.why_missing("TOY") == "the slot is empty; put a toy in"
+    with pytest.raises(DeviceError, match="the slot is empty"):
+        core.resolve_device("TOY")
+
+
+def test_a_partition_is_planned_over_devices_that_are_not_there(core: aioinfer.Core) -> None:
+    core.register_plugin("TOY", PlanningPlugin)
+    division = core.divide_network(tiny_model(), "HETERO:TOY,REFERENCE")
+    assert division.explain().startswith("tiny on TOY, REFERENCE")
+    assert [device for device, _ in division.subgraph_models()] == ["TOY"]
+    with pytest.raises(DeviceError, match="the slot is empty"):
+        core.load_network(tiny_model(), "HETERO:TOY,REFERENCE")
+    with pytest.raises(DeviceError, match="the slot is empty"):
+        core.load_network(tiny_model(), "HETERO:REFERENCE,TOY")
+
+
+def test_auto_passes_over_a_device_that_only_answers_queries(core: aioinfer.Core) -> None:
+    core.register_plugin("TOY", PlanningPlugin)
+    assert core.load_network(tiny_model(), "AUTO:TOY,REFERENCE").device == "REFERENCE.0"
+    with pytest.raises(NotSupportedError, match="TOY is not there: the slot is empty"):
+        core.load_network(tiny_model(), "AUTO:TOY")
+
+
+def test_a_device_that_runs_a_model_whole_divides_none(core: aioinfer.Core) -> None:
+    with pytest.raises(NotSupportedError, match=r"REFERENCE.1 runs a model whole.*'HETERO:CUDA"):
+        core.divide_network(tiny_model(), "REFERENCE.1")
 
 
 def test_a_name_is_taken_once(core: aioinfer.Core) -> None:

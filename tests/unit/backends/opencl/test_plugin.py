@@ -168,7 +168,7 @@ def test_a_platform_that_is_given_goes_before_one_that_is_set() -> None:
         ("NUM_STREAMS", 2),
         ("INFERENCE_NUM_THREADS", 3),
         ("INFERENCE_PRECISION_HINT", "f16"),
-        ("INFERENCE_PRECISION_HINT", "bf16"),
+        ("INFERENCE_PRECISION_HINT", "tf32"),
     ],
 )
 def test_what_the_device_cannot_honour_is_refused(key: str, value: object) -> None:

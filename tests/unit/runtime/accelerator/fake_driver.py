@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,10 +22,22 @@ from typing import Any
 
 import numpy as np
 
-from aioinfer.runtime.accelerator.driver import DeviceFacts, DriverError, ErrorKind
+from aioinfer.runtime.accelerator.driver import (
+    AdoptedArray,
+    DeviceFacts,
+    DriverError,
+    ErrorKind,
+)
 from aioinfer.runtime.accelerator.library_operation import LibraryOperation
+from unit.runtime.accelerator.fake_memory import ALIGN_BYTES, SPOILT, FakeHostMemory, FakeMemory
+from unit.runtime.accelerator.fake_recording import (
+    FakeCapture,
+    FakeRecording,
+    OneAtATime,
+    replay_of,
+    run_for_nothing,
+)
 
-SPOILT = 0xFF
 WAIT_S = 20.0
 CLOCK_AHEAD_NS = 7 * 10**15
 TOOK_NS = 10**12  # the host's times are nothing beside it
@@ -37,49 +50,11 @@ FACTS = DeviceFacts(
     kind="discrete",
     memory_bytes=1 << 20,
     largest_buffer_bytes=1 << 19,
-    align_bytes=64,
+    align_bytes=ALIGN_BYTES,
     local_memory_bytes=1 << 15,
     work_group_size=256,
     extensions=frozenset(),
 )
-
-
-class FakeMemory:
-    """Device memory, or a part of it."""
-
-    def __init__(self, data: np.ndarray, base: FakeMemory | None = None) -> None:
-        self.data, self.base = data, base
-        self.is_released = False
-
-    @property
-    def size_bytes(self) -> int:
-        return self.data.size
-
-    def part(self, offset_bytes: int, size_bytes: int) -> FakeMemory:
-        assert offset_bytes % FACTS.align_bytes == 0
-        assert offset_bytes + size_bytes <= self.data.size
-        return FakeMemory(self.data[offset_bytes : offset_bytes + size_bytes], self)
-
-    def release(self) -> None:
-        assert self.base is None
-        assert not self.is_released
-        self.is_released = True
-        self.data[:] = SPOILT
-
-    def use(self) -> np.ndarray:
-        owner = self.base or self
-        assert not owner.is_released, "a command uses memory that was released"
-        return self.data
-
-
-class FakeHostMemory:
-    def __init__(self, size_bytes: int) -> None:
-        self.array = np.full(size_bytes, SPOILT, np.uint8)
-        self.is_released = False
-
-    def release(self) -> None:
-        assert not self.is_released
-        self.array, self.is_released = np.empty(0, np.uint8), True
 
 
 @dataclass
@@ -98,6 +73,10 @@ class FakeEvent:
     """That of the host which a copy's event keeps alive, as long as itself."""
     can_tell: bool = True
     """False: the driver fails when it is asked for the command's status."""
+    memories: Sequence[FakeMemory] = ()
+    """What it uses on the device."""
+    at_end: Callable[[], None] = lambda: None
+    """Called once it has ended or failed."""
     is_enqueued: bool = False
     """False for a command that the driver has refused: there is nothing to wait for."""
 
@@ -147,7 +126,7 @@ class FakeQueue:
         def copy() -> None:
             target.use()[: source.size] = source
 
-        return self._add(FakeEvent("write", action=copy, array=source))
+        return self._add(FakeEvent("write", action=copy, array=source, memories=[target]))
 
     def read(self, target: np.ndarray, source: FakeMemory) -> FakeEvent:
         target[:] = SPOILT
@@ -155,17 +134,39 @@ class FakeQueue:
         def copy() -> None:
             target[:] = source.use()[: target.size]
 
-        return self._add(FakeEvent("read", action=copy, array=target))
+        return self._add(FakeEvent("read", action=copy, array=target, memories=[source]))
+
+    def copy(
+        self, target: FakeMemory, source: FakeMemory, size_bytes: int, target_offset_bytes: int = 0
+    ) -> FakeEvent:
+        assert self._context.facts.can_adopt
+        assert target_offset_bytes + size_bytes <= target.size_bytes
+        assert size_bytes <= source.size_bytes
+
+        def copy() -> None:
+            there = target.use()[target_offset_bytes : target_offset_bytes + size_bytes]
+            there[:] = source.use()[:size_bytes]
+
+        return self._add(FakeEvent("copy", action=copy, memories=[target, source]))
 
     def launch(
         self, kernel: FakeKernel, global_size: Sequence[int], local_size: Sequence[int]
     ) -> FakeEvent:
         assert len(global_size) == len(local_size)
         arguments = list(kernel.arguments)
-        return self._add(FakeEvent("launch", action=lambda: kernel.function(*arguments)))
+        used = [item for item in arguments if isinstance(item, FakeMemory)]
+        return self._add(
+            FakeEvent("launch", action=lambda: kernel.function(*arguments), memories=used)
+        )
 
     def replay(self, recording: FakeRecording) -> FakeEvent:
-        return self._add(FakeEvent("replay", action=recording.run))
+        recording.begin()
+        action, at_end = replay_of(recording)
+        try:
+            return self._add(FakeEvent("replay", action=action, at_end=at_end))
+        except DriverError:
+            recording.end()
+            raise
 
     def wait_for(self, events: Sequence[FakeEvent]) -> None:
         self._add(FakeEvent("wait", needs=tuple(events)))
@@ -185,26 +186,6 @@ class FakeKernel:
         self.arguments = tuple(arguments)
 
 
-class FakeRecording:
-    """Launches as they were recorded; it must be there, and idle, whenever it is replayed."""
-
-    def __init__(self) -> None:
-        self.launches: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        self.replay_count = 0
-
-    def launch(
-        self, kernel: FakeKernel, global_size: Sequence[int], local_size: Sequence[int]
-    ) -> FakeEvent:
-        assert len(global_size) == len(local_size)
-        self.launches.append((kernel.function, tuple(kernel.arguments)))
-        return FakeEvent("recorded")
-
-    def run(self) -> None:
-        self.replay_count += 1
-        for function, arguments in self.launches:
-            function(*arguments)
-
-
 class FakeProgram:
     def __init__(self, functions: dict[str, Callable[..., None]]) -> None:
         self._functions = functions
@@ -217,15 +198,16 @@ class FakeContext:
     """One opened fake device. ``fails`` gives commands that are to fail, by label and error."""
 
     dropped: list[str] = []
-    """Copy events that somebody let go of before they were over."""
+    """What somebody let go of before it was over: copy events, and recordings."""
 
     def __init__(self, facts: DeviceFacts, driver: FakeDriver) -> None:
         self.facts, self.driver = facts, driver
         self.queues: list[FakeQueue] = []
         self.buffers: list[FakeMemory] = []
         self.host_memories: list[FakeHostMemory] = []
-        self.recordings: list[FakeRecording] = []
         self.done: list[str] = []
+        self._recordings: list[weakref.ref[FakeRecording]] = []
+        self._recording = OneAtATime()
         self._lock = threading.RLock()
         self._broken: dict[FakeQueue, DriverError] = {}
 
@@ -238,6 +220,11 @@ class FakeContext:
     def alive(self) -> list[FakeMemory | FakeHostMemory]:
         """All memory that was taken and not given back."""
         return [item for item in (*self.buffers, *self.host_memories) if not item.is_released]
+
+    @property
+    def recordings(self) -> list[FakeRecording]:
+        """All that are still there."""
+        return [item for found in self._recordings if (item := found()) is not None]
 
     def buffer(self, size_bytes: int) -> FakeMemory:
         self._count_allocation()
@@ -256,6 +243,15 @@ class FakeContext:
             raise self.driver.build_error
         return FakeProgram(self.driver.functions)
 
+    def adopt(self, given: OnDevice) -> AdoptedArray | None:
+        """Take an array of the fake device; it is in use as long as what this gives is held."""
+        assert self.facts.can_adopt
+        if given.context is not self:
+            return None
+        return AdoptedArray(
+            given, given.memory, given.shape, given.dtype, given.is_writable, given.enqueued()
+        )
+
     def library_program(self, operation: LibraryOperation) -> FakeProgram:
         assert operation.library in self.facts.libraries
         if self.driver.build_error is not None:
@@ -264,14 +260,25 @@ class FakeContext:
 
     def record(self, enqueue: Callable[[FakeRecording], None]) -> FakeRecording:
         assert self.facts.can_record
-        self._count_allocation()
-        warm_up = FakeRecording()
-        enqueue(warm_up)
-        warm_up.run()  # undefined memory makes undefined results
-        recording = FakeRecording()
-        enqueue(recording)
-        self.recordings.append(recording)
+        with self._recording:
+            self._count_recording_step()
+            warm_up = self._capture(enqueue)
+            with self._lock:
+                commands = [event for queue in self.queues for event in queue.commands]
+                in_use = [memory for event in commands for memory in event.memories]
+                alive = [memory for memory in self.buffers if not memory.is_released]
+                run_for_nothing(warm_up, alive, in_use)
+            self.driver.while_recording()
+            launches = self._capture(enqueue)
+            assert launches == warm_up
+            self._count_recording_step()
+        recording = FakeRecording(launches, self.dropped)
+        self._recordings.append(weakref.ref(recording))
         return recording
+
+    def _capture(self, enqueue: Callable[[FakeCapture], None]) -> list[Any]:
+        capture = FakeCapture(lambda: FakeEvent("recorded"), self._count_recording_step)
+        return capture.take(enqueue)
 
     def close(self) -> None:
         return
@@ -315,6 +322,12 @@ class FakeContext:
         if error is not None:
             raise DriverError(error.kind, error.text)  # one that was raised keeps frames
 
+    def _count_recording_step(self) -> None:
+        self.driver.recording_step_count += 1
+        error = self.driver.recording_errors.get(self.driver.recording_step_count)
+        if error is not None:
+            raise DriverError(error.kind, error.text)  # one that was raised keeps frames
+
     def _can_go_on(self, queue: FakeQueue) -> bool:
         return bool(queue.commands) and all(need.ended.is_set() for need in queue.commands[0].needs)
 
@@ -334,8 +347,40 @@ class FakeContext:
         if error is None and self.done[-1] not in self.driver.untimed:
             event.times = began_ns, queue.now_ns
         event.error = error
-        event.action, event.needs = lambda: None, ()
+        event.at_end()
+        event.action, event.at_end, event.needs = (lambda: None), (lambda: None), ()
         event.ended.set()
+
+
+class OnDevice:
+    """A caller's array in a fake device's memory, which a queue of the caller's fills later."""
+
+    def __init__(self, context: FakeContext, content: np.ndarray, is_writable: bool = True) -> None:
+        self.context, self.is_writable = context, is_writable
+        self.shape, self.dtype = content.shape, content.dtype
+        self.memory = context.buffer(max(1, content.nbytes))
+        self._queue = context.queue("caller")
+        self._content = np.ascontiguousarray(content)
+        self.fill(content)
+
+    def fill(self, content: np.ndarray) -> None:
+        """Enqueue other content on the caller's queue."""
+        self._queue.write(self.memory, np.ascontiguousarray(content).reshape(-1).view(np.uint8))
+
+    def enqueued(self) -> FakeEvent:
+        """Give the end of what the caller has enqueued so far."""
+        return self._queue.marker([])
+
+    def content(self) -> np.ndarray:
+        """Read it, whatever is enqueued."""
+        size_bytes = self._content.nbytes
+        return self.memory.use()[:size_bytes].view(self.dtype).reshape(self.shape).copy()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise TypeError("its memory is the device's")
 
 
 class FakeDriver:
@@ -356,6 +401,12 @@ class FakeDriver:
         self.command_errors: dict[int, DriverError] = {}
         """By number, from 1 on, those of commands that are refused when they are enqueued."""
         self.command_count = 0
+        self.recording_errors: dict[int, DriverError] = {}
+        """By number, from 1 on, those of the steps of recording that fail: it begins, launches are
+        run for nothing, launches are recorded, it ends."""
+        self.recording_step_count = 0
+        self.while_recording: Callable[[], None] = lambda: None
+        """Called between what is run for nothing and what is recorded."""
         self.contexts: list[FakeContext] = []
 
     def find_devices(self) -> list[DeviceFacts]:

@@ -18,7 +18,7 @@ from unit.runtime.passes.small_models import parse
 class Opened:
     """A fake device with a network's weights; ``facts`` are changes of the driver's."""
 
-    def __init__(self, **facts: int | str) -> None:
+    def __init__(self, **facts: int | str | frozenset[str]) -> None:
         self.driver = FakeDriver(replace(FACTS, **facts))  # type: ignore[arg-type]
         self.context: FakeContext = self.driver.open(self.driver.facts[0])
         self.device = OpenedDevice("FAKE.0", self.context)

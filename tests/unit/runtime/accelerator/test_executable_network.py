@@ -286,4 +286,4 @@ def test_one_context_and_its_queues_serve_all_networks(driver: FakeDriver, fake_
         fake_core.load_network(negating(), "FAKE")
     assert len(driver.contexts) == 1
     names = [queue.name for queue in driver.contexts[0].queues]
-    assert names == ["FAKE.0 upload", "FAKE.0 compute", "FAKE.0 download", "FAKE.0 setup"]
+    assert names == ["FAKE.0 upload", "FAKE.0 download", "FAKE.0 setup", "FAKE.0 compute"]

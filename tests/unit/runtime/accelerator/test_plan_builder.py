@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from aioinfer.errors import GraphError, UnsupportedOpError
 from aioinfer.runtime.accelerator.kernel_source import KernelSource
+from aioinfer.runtime.accelerator.library_operation import LibraryOperation
 from aioinfer.runtime.accelerator.operand import Operand
 from aioinfer.runtime.accelerator.plan import Plan
 from aioinfer.runtime.accelerator.plan_builder import PlanBuilder
@@ -214,3 +216,44 @@ def test_what_a_kernel_makes_of_constants_is_shared_by_plans(opened: Opened) -> 
     plans = [opened.builder(model).build(lower_derived) for _ in range(2)]
     assert plans[0].constants == plans[1].constants
     assert len(calls) == 1
+
+
+def test_a_librarys_operation_is_noted_in_the_order_of_launches(opened: Opened) -> None:
+    """Its workspace lives from one launch to the next, and nothing else lies there meanwhile."""
+    operation = LibraryOperation.of("cudnn", "conv", n=100)
+    workspaces = []
+
+    def call(node: Node, builder: PlanBuilder) -> None:
+        (source,) = (builder.operand(value) for value in node.inputs if value is not None)
+        workspace = builder.temporary((1000,), DType.UINT8)
+        workspaces.append(workspace.buffer)
+        builder.call(operation, [source, builder.result(node.outputs[0]), workspace])
+
+    plan = opened.builder(typed(LINE)).build(call)
+    assert [launch.origin.op for launch in plan.launches] == ["Relu"] * 4
+    assert {launch.source for launch in plan.launches} == {operation}
+    assert {(launch.global_size, launch.local_size) for launch in plan.launches} == {((), ())}
+    for launch, workspace in zip(plan.launches, workspaces, strict=True):
+        spans = sorted(
+            (plan.offsets[item.buffer], plan.offsets[item.buffer] + item.size_bytes)
+            for item in launch.operands
+        )
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+        assert workspace in plan.offsets
+    assert plan.arena_bytes < 2 * 1024 + 3 * 400
+
+
+def test_libraries_of_the_device_are_known_while_lowering(opened: Opened) -> None:
+    facts = replace(FACTS, libraries=frozenset({"cudnn"}))
+    model = typed(LINE)
+    known: dict[str, list[bool]] = {}
+
+    def note(node: Node, builder: PlanBuilder) -> None:
+        known[node.name] = [builder.has_library(name) for name in ("cudnn", "cublas")]
+        builder.result(node.outputs[0])
+
+    first, *others = (node.name for node in model.graph.nodes)
+    refused = {("cudnn", first)}
+    options = {"device": "FAKE.0", "facts": facts, "refused": refused}
+    PlanBuilder(model, opened.weights, **options).build(note)
+    assert known == {first: [False, False], **{name: [True, False] for name in others}}

@@ -20,6 +20,7 @@ from unit.runtime.accelerator.fake_driver import (
     FakeContext,
     FakeDriver,
 )
+from unit.runtime.accelerator.fake_recording import FakeRecording
 
 SLACK_NS = 10**10  # what a test takes on the host at most, a hundredth of what a command takes
 
@@ -58,6 +59,37 @@ def test_a_copy_nobody_holds_is_kept_until_the_device_has_passed_it(
     context.run_all()
     stream.forget_finished()
     assert stream.unfinished_count == 0
+
+
+def test_a_recording_nobody_holds_is_kept_until_its_replay_is_over(
+    context: FakeContext, group: QueueGroup
+) -> None:
+    stream, recording = stream_of(group), FakeRecording([], FakeContext.dropped)
+    found = weakref.ref(recording)
+    stream.replay(recording)
+    stream.record_event()
+    del recording
+    gc.collect()
+    assert (FakeContext.dropped, stream.unfinished_count) == ([], 1)
+    context.run_all()
+    stream.forget_finished()
+    assert (found(), FakeContext.dropped) == (None, [])
+
+
+def test_a_replay_that_the_driver_refuses_keeps_nothing(
+    context: FakeContext, group: QueueGroup
+) -> None:
+    stream, recording = stream_of(group, "compute"), FakeRecording([], FakeContext.dropped)
+    context.driver.command_errors[1] = DriverError(ErrorKind.OTHER, "no")
+    with pytest.raises(
+        DeviceError, match=r"FAKE\.0 failed while replaying launches on compute: no"
+    ):
+        stream.replay(recording)
+    stream.replay(recording)
+    stream.record_event()
+    context.run_all()
+    stream.forget_finished()
+    assert recording.replay_count == 1
 
 
 def test_an_error_reaches_the_event_behind_it_and_the_stages_after(

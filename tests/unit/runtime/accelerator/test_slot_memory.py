@@ -10,11 +10,12 @@ import pytest
 from aioinfer.errors import DeviceError
 from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
 from aioinfer.runtime.accelerator.kernel_source import KernelSource
+from aioinfer.runtime.accelerator.library_operation import LibraryOperation
 from aioinfer.runtime.accelerator.plan import Plan
 from aioinfer.runtime.accelerator.plan_builder import PlanBuilder
 from aioinfer.runtime.accelerator.slot_memory import SlotMemory
-from aioinfer.runtime.graph import Node
-from unit.runtime.accelerator.fake_driver import FACTS
+from aioinfer.runtime.graph import DType, Node
+from unit.runtime.accelerator.fake_driver import FACTS, FakeMemory
 from unit.runtime.accelerator.opened import Opened, typed
 
 ALIGN = FACTS.align_bytes
@@ -225,3 +226,31 @@ def test_a_plan_without_inputs_can_be_bound(opened: Opened, slot: SlotMemory) ->
     bound = slot.bind(plan)
     assert bound.inputs == []
     assert bound.outputs[0].memory.size_bytes == 8
+
+
+def test_a_librarys_operation_is_bound_like_a_kernel() -> None:
+    opened = Opened(libraries=frozenset({"cudnn"}))
+    opened.driver.functions["double"] = double
+    operation = LibraryOperation.of("cudnn", "double", n=16)
+
+    def call(node: Node, builder: PlanBuilder) -> None:
+        (source,) = (builder.operand(value) for value in node.inputs if value is not None)
+        workspace = builder.temporary((64,), DType.UINT8)
+        builder.call(operation, [source, builder.result(node.outputs[0]), workspace])
+
+    plan = opened.builder(typed("g (float[16] x) => (float[16] y) { y = Relu(x) }")).build(call)
+    opened.held += opened.device.programs.build(plan.launches)
+    bound = SlotMemory(opened.device, opened.weights, "net").bind(plan)
+    queue, given = opened.context.queue("a queue"), np.arange(16, dtype=np.float32)
+    got = np.empty_like(given)
+    queue.write(bound.inputs[0].memory, given.view(np.uint8))  # type: ignore[arg-type]
+    (item,) = bound.launches
+    queue.launch(item.kernel, item.launch.global_size, item.launch.local_size)  # type: ignore[arg-type]
+    queue.read(got.view(np.uint8), bound.outputs[0].memory)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(got, 2 * given)
+    opened.close()
+
+
+def double(x: FakeMemory, y: FakeMemory, workspace: FakeMemory) -> None:
+    workspace.use()[:] = 0
+    y.use().view(np.float32)[:16] = 2 * x.use().view(np.float32)[:16]

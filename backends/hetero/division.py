@@ -1,0 +1,36 @@
+"""A model cut for its devices, before they compile it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ...runtime.graph import Model
+from .cutting import CutModel
+from .diagram import affinity_svg
+from .dot import subgraphs_dot
+from .explain import explain_partition
+from .partition import Partition
+
+__all__ = ["Division"]
+
+
+@dataclass(frozen=True)
+class Division:
+    """``model`` is the whole, after the passes; ``cut`` has its pieces."""
+
+    model: Model
+    cut: CutModel
+    partition: Partition
+
+    def explain(self) -> str:
+        """Say which node runs where and why, and what crosses."""
+        return explain_partition(self.partition)
+
+    def diagram(self, language: Literal["dot", "svg"]) -> str:
+        """Draw every node in the colour of its device, and what crosses with its size."""
+        return (subgraphs_dot if language == "dot" else affinity_svg)(self.partition)
+
+    def subgraph_models(self) -> list[tuple[str, Model]]:
+        """Return each subgraph's device and a copy of its model, in order of execution."""
+        return [(piece.device, piece.model.copy()) for piece in self.cut.subgraphs]

@@ -1,0 +1,56 @@
+"""A Core with a device FAKE on the fake driver, and a model of one kernel for it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import onnx
+
+from aioinfer import Core
+from aioinfer.backends.opencl.plugin import OpenClPlugin
+from unit.runtime.accelerator.comparing import model_of, operator
+from unit.runtime.accelerator.fake_driver import FakeContext, FakeDriver
+
+__all__ = ["negate", "negating", "pump", "serving"]
+
+_PATIENCE = 5000
+
+
+def negate(x: Any, y: Any, count: int) -> None:
+    """Compute what the kernel of ``negating`` does."""
+    y.use().view(np.float32)[:count] = -x.use().view(np.float32)[:count]
+
+
+def negating(x: np.ndarray, *, dynamic: bool = False) -> onnx.ModelProto:
+    """Make a model that negates what is like ``x``."""
+    model: onnx.ModelProto = model_of([operator("Neg", "x")], {"x": x}, dynamic=dynamic)
+    return model
+
+
+@contextmanager
+def serving(driver: FakeDriver, plugin: type[OpenClPlugin] = OpenClPlugin) -> Iterator[Core]:
+    """Open a Core; at its end all is done that is enqueued, and nothing was dropped before."""
+    driver.functions.setdefault("chain", negate)
+    FakeContext.dropped.clear()
+    with Core() as core:
+        core.register_plugin("FAKE", lambda handle, name: plugin(handle, name, driver))
+        yield core
+        driver.is_eager = True
+        for context in driver.contexts:
+            context.run_all()
+    assert FakeContext.dropped == []
+
+
+def pump(context: FakeContext, *requests: Any, seed: int = 1) -> None:
+    """Let the device go on, in an order of the seed's, until these have ended."""
+    order = random.Random(seed)
+    for _ in range(_PATIENCE):
+        if all(request.wait(0.0) for request in requests):
+            return
+        if not context.advance(order):
+            requests[-1].wait(0.01)  # other threads bind, or free a slot, which enqueues more
+    raise AssertionError("the runs never end")
