@@ -186,16 +186,22 @@ def eager_heavy(sources: Mapping[str, Source], root: str) -> list[str]:
 
 
 def scattered_heavy(sources: Mapping[str, Source]) -> list[str]:
-    """List the backends whose heavy third parties are imported in more than one file."""
+    """List the backends whose heavy third parties are imported in more than one file.
+
+    What a driver can do without may be bound in a package ``libraries``, one library a file.
+    """
     known = frozenset(source.module for source in sources.values())
     files: dict[str, list[str]] = {}
     for path, source in sources.items():
         room = room_of(source.module)
         is_backend = room.startswith("aioinfer.backends.")
-        if is_backend and any(is_heavy(item.module) for item in imports_of(source, known)):
+        if not is_backend or source.module.startswith(f"{room}.libraries."):
+            continue
+        if any(is_heavy(item.module) for item in imports_of(source, known)):
             files.setdefault(room, []).append(path)
     return [
-        f"{room}: third parties are imported in {', '.join(paths)}; keep them in one file"
+        f"{room}: third parties are imported in {', '.join(paths)}; keep them in one file, or "
+        "in libraries/"
         for room, paths in files.items()
         if len(paths) > 1
     ]

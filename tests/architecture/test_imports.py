@@ -198,11 +198,16 @@ def test_a_second_file_with_a_third_party_is_found() -> None:
     sources = invented(
         aioinfer__backends__cuda__driver="def load():\n    import cupy",
         aioinfer__backends__cuda__plugin="def load():\n    from cupy import cuda",
+        aioinfer__backends__cuda__libraries__products="import cublas",
+        aioinfer__backends__cuda__libraries__rows="import cudnn",
         aioinfer__backends__cpu__driver="import onednn",
         aioinfer__backends__cpu__plugin="import numpy",
     )
     (found,) = scattered_heavy(sources)
     assert found.startswith("aioinfer.backends.cuda: ")
+    assert "libraries/" in found.partition(";")[2]
+    del sources["aioinfer.backends.cuda.plugin"]
+    assert scattered_heavy(sources) == []
 
 
 @pytest.mark.parametrize(

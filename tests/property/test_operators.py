@@ -22,11 +22,12 @@ from opencl_device import choose_device
 from presence import skip_if_missing
 from property.operators import elementwise, movement, products, rows, sizes  # noqa: F401
 from property.operators.cases import DTYPES, FUSED, GENERATORS, Case, Generator
-from unit.backends.comparing import assert_close, run
+from unit.backends.comparing import assert_close, is_float, run
 
 DEVICES = {
     "CPU": "aioinfer.backends.cpu.kernels.registry",
     "OPENCL": "aioinfer.runtime.accelerator.kernels.registry",
+    "CUDA": "aioinfer.backends.cuda.kernels.registry",
 }
 """By device, the module that knows its kernels."""
 ELSEWHERE = {
@@ -35,13 +36,22 @@ ELSEWHERE = {
         *("LSTM", "OneHot", "QuantizeLinear", "RNN", "ReverseSequence", "ScatterElements"),
         *("ScatterND", "TopK", "aioinfer.cpu.Attention", "aioinfer.cpu.Eltwise"),
         *("aioinfer.cpu.LayerNormalization", "aioinfer.cpu.RMSNormalization"),
-    }
+    },
+    "CUDA": {
+        *("aioinfer.cuda.AveragePool", "aioinfer.cuda.Conv"),
+        *("aioinfer.cuda.ConvTranspose", "aioinfer.cuda.GlobalAveragePool"),
+        *("aioinfer.cuda.GlobalMaxPool", "aioinfer.cuda.MaxPool", "aioinfer.cuda.ToChannelsLast"),
+    },
 }
 """What has no generator, since the device's own tests compare it with REFERENCE."""
 
 CASES, OPSET = 4, 24
 """Cases of one model, which share a compilation; and the operator set of all."""
-BOUNDS = {np.dtype("float32"): 1e-5, np.dtype("float16"): 8e-3}
+BOUNDS = {
+    DType.FLOAT32.numpy: 1e-5,
+    DType.FLOAT16.numpy: 8e-3,
+    DType.BFLOAT16.numpy: 6e-2,
+}
 """By the least exact type that a case reads or writes; see ``bound_of``."""
 EXAMPLES = settings(
     max_examples=2,
@@ -156,5 +166,5 @@ def bound_of(case: Case, result: Any) -> float:
     """Bound the error by the largest value of a result, or by 1 where all are smaller."""
     arrays = (*case.inputs.values(), *case.constants.values(), result)
     bound = max(BOUNDS.get(array.dtype, 0.0) for array in arrays)
-    finite = np.abs(result[np.isfinite(result)]) if result.dtype.kind == "f" else np.ones(1)
+    finite = np.abs(result[np.isfinite(result)]) if is_float(result.dtype) else np.ones(1)
     return bound * max(1.0, 1.0 / max(float(finite.max(initial=0)), 1e-30))

@@ -10,6 +10,8 @@ import pytest
 from onnx import helper
 
 import aioinfer as ai
+from aioinfer.cli import query
+from unit.backends.cuda.planning import cuda_core
 
 Run = Callable[..., Any]
 
@@ -117,6 +119,29 @@ def test_saved_subgraphs_compute_together_what_the_model_computes(
             inputs = {port.name: values[port.name] for port in network.inputs}
             values.update(network.create_infer_request().infer_sync(inputs))
     np.testing.assert_allclose(values["logits"], expected, rtol=1e-5)
+
+
+def test_a_partition_is_planned_over_devices_that_are_not_there(
+    aioinfer: Run, digits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query, "Core", cuda_core)
+    drawn, parts = tmp_path / "cut.svg", tmp_path / "parts"
+    arguments = ["-d", "HETERO:CUDA,CUDA.1,REFERENCE", "--affinity", "conv2=REFERENCE"]
+    arguments += ["--svg", str(drawn), "--save-subgraphs", str(parts)]
+    finished = aioinfer("query", digits, *arguments)
+    assert (finished.code, finished.err) == (0, "")
+    assert "14 nodes in 3 subgraphs" in finished.out
+    assert "conv2 (Conv)  asked for by AFFINITY" in finished.out
+    assert "conv2" in drawn.read_text()
+    names = [path.name for path in sorted(parts.iterdir())]
+    assert names == ["000_CUDA.onnx", "001_REFERENCE.onnx", "002_CUDA.onnx"]
+    assert "every node can run on CUDA" in aioinfer("query", digits, "-d", "CUDA").out
+
+
+def test_a_refused_node_leaves_nothing_to_draw(aioinfer: Run, custom: str, tmp_path: Path) -> None:
+    finished = aioinfer("query", custom, "-d", HETERO, "--svg", str(tmp_path / "x"))
+    assert (finished.code, finished.err) == (1, "")
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize("option", ["--dot", "--svg", "--save-subgraphs"])

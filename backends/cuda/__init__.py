@@ -1,0 +1,1 @@
+"""CUDA: models as launches, library calls and graphs on NVIDIA GPUs."""

@@ -1,0 +1,197 @@
+"""The driver as CuPy has it: devices, memory, streams, programs and CUDA graphs of NVIDIA's GPUs.
+
+Theory of operation. With its neighbours ``cupy_*.py`` and with ``libraries``, this is all that
+touches CuPy, which is imported by the first driver. The context of a GPU is CUDA's primary one,
+which every library of the process shares: their errors are ours, and ours theirs. Memory is taken
+from CUDA itself and goes back there; streams are non-blocking, so that nothing waits for the
+legacy stream of others; kernels are compiled by NVRTC and cached on disk by CuPy.
+
+A recording is a CUDA graph. Its launches are run first, because CUDA loads code by its first
+launch, and libraries make handles then, neither of which may happen in a capture. Captures are
+relaxed, one at a time, and with Python's garbage collector stopped: what a finaliser frees, and
+what other threads allocate meanwhile, is no business of the capture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...errors import DeviceError
+from ...executors import ProcessMark
+from ...runtime.accelerator.driver import (
+    AdoptedArray,
+    Context,
+    DeviceFacts,
+    DriverError,
+    ErrorKind,
+    HostMemory,
+    Kernel,
+    Memory,
+    Program,
+    Queue,
+    Recording,
+)
+from ...runtime.accelerator.library_operation import LibraryOperation
+from .cupy_array import adopt_array
+from .cupy_device import CupyDevice
+from .cupy_event import EventPool
+from .cupy_facts import count_devices, facts_of, refuse_without_driver
+from .cupy_memory import CupyHostMemory, CupyMemory
+from .cupy_queue import CapturingQueue, CupyKernel, CupyQueue, CupyRecording, LibraryKernel
+from .kernel_header import BUILD_OPTIONS, cuda_text
+from .libraries import find_libraries, plan_operation
+from .libraries.planned import Planned
+
+__all__ = ["CupyDriver"]
+
+_INSTALL = "pip install 'aioinfer[cuda]'"
+_first_use: ProcessMark | None = None
+_capturing = threading.Lock()
+
+
+def _refuse_after_fork() -> None:
+    """Note the process of the first use, and raise DeviceError in its forked children."""
+    global _first_use
+    if _first_use is None:
+        _first_use = ProcessMark()
+    if not _first_use.is_current:
+        raise DeviceError(
+            "CUDA was used before fork, and does not work in the child; use the start method "
+            "'spawn', or load and list devices in children only"
+        )
+
+
+def _import_cupy() -> Any:
+    try:
+        return importlib.import_module("cupy")
+    except ImportError as error:
+        raise DeviceError(
+            f"CuPy cannot be imported ({error}); install it with {_INSTALL!r}"
+        ) from error
+
+
+class CupyDriver:
+    """The GPUs that CUDA shows to this process.
+
+    ``cupy`` is the module, and ``find_libraries`` names those that work, unless a test gives them.
+    """
+
+    def __init__(
+        self,
+        cupy: Any = None,
+        find_libraries: Callable[[], frozenset[str]] = find_libraries,
+    ) -> None:
+        if cupy is None:
+            refuse_without_driver()
+        self._cupy = _import_cupy() if cupy is None else cupy
+        self._find_libraries = find_libraries
+
+    def find_devices(self) -> list[DeviceFacts]:
+        _refuse_after_fork()
+        count = count_devices(self._cupy)
+        libraries = self._find_libraries()
+        return [facts_of(self._cupy, index, libraries) for index in range(count)]
+
+    def open(self, facts: DeviceFacts) -> Context:
+        _refuse_after_fork()
+        return _Context(CupyDevice(self._cupy, facts.index), facts)
+
+
+class _Program:
+    """A module of compiled kernels."""
+
+    __slots__ = ("_device", "_raw")
+
+    def __init__(self, device: CupyDevice, source: str) -> None:
+        self._device = device
+        self._raw = device.cupy.RawModule(code=cuda_text(source), options=BUILD_OPTIONS)
+        device.on_device(self._raw.compile)
+
+    def kernel(self, name: str) -> Kernel:
+        return CupyKernel(self._device.on_device(self._raw.get_function, name))
+
+
+class _LibraryProgram:
+    """A plan of a library, in the place of a program."""
+
+    __slots__ = ("_plan",)
+
+    def __init__(self, plan: Planned) -> None:
+        self._plan = plan
+
+    def kernel(self, name: str) -> Kernel:
+        return LibraryKernel(self._plan)
+
+
+class _Context:
+    def __init__(self, device: CupyDevice, facts: DeviceFacts) -> None:
+        self.facts = facts
+        self._device, self._pool = device, EventPool(device)
+        self._stream = device.on_device(device.cuda.Stream, non_blocking=True)
+        self._arrivals = device.on_device(device.cuda.Stream, non_blocking=True)
+
+    def queue(self, name: str) -> Queue:
+        return CupyQueue(self._device, self._pool, name)
+
+    def buffer(self, size_bytes: int) -> Memory:
+        return CupyMemory.allocated(self._device, size_bytes)
+
+    def host_memory(self, size_bytes: int) -> HostMemory:
+        return CupyHostMemory(self._device, size_bytes)
+
+    def adopt(self, given: Any) -> AdoptedArray | None:
+        return adopt_array(self._device, self._pool, self._arrivals, given)
+
+    def program(self, source: str) -> Program:
+        return _Program(self._device, source)
+
+    def library_program(self, operation: LibraryOperation) -> Program:
+        return _LibraryProgram(self._device.on_device(plan_operation, operation, self.facts.index))
+
+    def record(self, enqueue: Callable[[Queue], None]) -> Recording:
+        with _capturing:
+            return self._device.on_device(self._recorded, enqueue)
+
+    def close(self) -> None:
+        try:
+            self._device.on_device(self._stream.synchronize)
+        except DriverError as error:
+            if error.kind is not ErrorKind.LOST:
+                raise
+        finally:
+            self._pool.close()
+
+    def _recorded(self, enqueue: Callable[[Queue], None]) -> Recording:
+        enqueue(CapturingQueue(self._device, self._stream))
+        self._stream.synchronize()
+        queue = CapturingQueue(self._device, self._stream)
+        graph = self._captured(lambda: enqueue(queue))
+        graph.upload(self._stream)
+        return CupyRecording(graph, queue.kernels)
+
+    def _captured(self, enqueue: Callable[[], None]) -> Any:
+        with _no_collection():
+            self._stream.begin_capture()
+            try:
+                enqueue()
+            except BaseException:
+                with contextlib.suppress(DriverError):  # an invalid capture has to be ended, too
+                    self._device.checked(self._stream.end_capture)
+                raise
+            return self._stream.end_capture()
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,196 @@
+"""Events of CUDA as ends of commands, and the device's clock.
+
+Theory of operation. CUDA knows events that are recorded in a stream, and neither the end of a
+command nor its time. A recorded event is a ``Moment`` here, which the device passes or not. The
+commands of a queue lie in ``Section``s: a moment is recorded before the first of them, and the next
+marker is the moment behind the last. So a stage that replays a graph costs two records, whatever
+the graph does, and uploads and downloads have one time together. Launches that are not replayed are
+sections of their own. Who asks about a command with no moment behind it yet lets one be recorded
+then: it comes later than the command, and never says too early that it is over.
+
+What CUDA tells is the time between two moments, in milliseconds of float32. Times are counted from
+a base moment, and one that is more than a second later becomes the base; the end of a section is
+counted from its beginning. So what is rounded is off by less than 0.1 µs, except once behind a long
+time without work. The clock begins at the host's time. When a command was enqueued the device does
+not know; the host does, and converts it: a section began on the device after the host enqueued it,
+and it ended before somebody saw that it had, and what all sections allow together leaves some 10 µs
+(``DeviceClock``).
+
+An error of a command is sticky: every moment that nobody has seen passed by then has it.
+Moments are pooled, because to make an event costs more than all else here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from time import perf_counter_ns
+from typing import Any
+
+from ...executors import DeviceClock
+from ...runtime.accelerator.driver import DriverError, ErrorKind
+from .cupy_device import NOT_READY, SUCCESS, CupyDevice
+
+__all__ = ["CupyEvent", "EventPool", "Moment", "Section"]
+
+_REBASE_NS = 1_000_000_000
+"""A float32 of fewer milliseconds is exact to 0.06 µs."""
+
+
+class Moment:
+    """A CUDA event that is recorded in a stream; given back to the pool with the last reference."""
+
+    __slots__ = ("_pool", "passed_ns", "raw", "time_ns")
+
+    def __init__(self, pool: EventPool, raw: Any) -> None:
+        self._pool, self.raw = pool, raw
+        self.passed_ns = 0
+        """By when somebody had seen that the device had passed it, by the host; 0 if nobody has."""
+        self.time_ns = 0
+        """When the device passed it, by its clock; 0 as long as nobody has asked."""
+
+    def __del__(self) -> None:
+        self._pool.free.append(self.raw)
+
+    def wait(self) -> None:
+        """Block until the device has passed it, without the GIL."""
+        if not self.passed_ns:
+            self._pool.device.on_device(self.raw.synchronize)
+            self.passed_ns = perf_counter_ns()
+
+    @property
+    def status(self) -> int:
+        """Ask the driver whether the device has passed it; an error's number if it has failed."""
+        if self.passed_ns:
+            return SUCCESS
+        status: int = self._pool.device.runtime.eventQuery(self.raw.ptr)
+        if status == SUCCESS:
+            self.passed_ns = perf_counter_ns()
+        return status
+
+
+class EventPool:
+    """The events of one device, and its clock. Thread-safe."""
+
+    def __init__(self, device: CupyDevice) -> None:
+        self.device = device
+        self.free: deque[Any] = deque()
+        self._lock = threading.Lock()
+        self._clock = DeviceClock()
+        self._base: Moment | None = None
+
+    def record(self, stream: Any) -> Moment:
+        """Record a moment behind all that is enqueued in a stream."""
+        try:
+            raw = self.free.pop()
+        except IndexError:
+            raw = self.device.on_device(self.device.cuda.Event, block=True)
+        moment = Moment(self, raw)
+        self.device.checked(raw.record, stream)
+        return moment
+
+    def times_ns(self, begin: Moment, end: Moment) -> tuple[int, int]:
+        """Tell when the device passed two moments, which it has, by its clock."""
+        with self._lock:
+            if not begin.time_ns:
+                self._read(begin, self._base or begin)
+            if not end.time_ns:
+                self._read(end, begin)
+            return begin.time_ns, max(begin.time_ns, end.time_ns)
+
+    def read_clock(self, device_ns: int, earliest_ns: int, latest_ns: int) -> int:
+        """Note between which times of the host it was this time of the device.
+
+        Returns what to add to times of the device.
+        """
+        return self._clock.read(device_ns, earliest_ns, latest_ns)
+
+    def close(self) -> None:
+        """Let go of all events."""
+        with self._lock:
+            self._base = None
+        self.free.clear()
+
+    def _read(self, moment: Moment, near: Moment) -> None:
+        """Note the time of a moment; ``near`` is one whose time is known, or itself: the first."""
+        if near is moment:
+            moment.time_ns = perf_counter_ns()
+        else:
+            elapsed = self.device.cuda.get_elapsed_time
+            passed_ms: float = self.device.checked(elapsed, near.raw, moment.raw)
+            moment.time_ns = near.time_ns + round(passed_ms * 1e6)
+        if self._base is None or moment.time_ns > self._base.time_ns + _REBASE_NS:
+            self._base = moment
+
+
+class Section:
+    """Commands of a queue between two moments; ``end`` is None until it is recorded."""
+
+    __slots__ = ("_queued_ns", "begin", "end", "enqueued_ns")
+
+    def __init__(self, begin: Moment, enqueued_ns: int) -> None:
+        self.begin, self.enqueued_ns = begin, enqueued_ns
+        self.end: Moment | None = None
+        self._queued_ns = 0
+
+    def queued_ns(self, pool: EventPool, end: Moment) -> int:
+        """Tell when the host enqueued it, by the device's clock; ``end`` has passed."""
+        if not self._queued_ns:
+            began_ns, ended_ns = pool.times_ns(self.begin, end)
+            latest_ns = max(end.passed_ns - (ended_ns - began_ns), self.enqueued_ns)
+            distance_ns = pool.read_clock(began_ns, self.enqueued_ns, latest_ns)
+            self._queued_ns = min(self.enqueued_ns - distance_ns, began_ns)
+        return self._queued_ns
+
+
+class CupyEvent:
+    """The end of a command; keeps a copy's host array alive."""
+
+    __slots__ = ("_end", "_kept", "_pool", "_section", "_stream")
+
+    def __init__(self, pool: EventPool, stream: Any, section: Section, kept: object = None) -> None:
+        self._pool, self._stream, self._section, self._kept = pool, stream, section, kept
+        self._end: Moment | None = None
+
+    @property
+    def end(self) -> Moment:
+        """The moment behind the command; recorded if there is none yet."""
+        end = self._end or self._section.end
+        if end is None:
+            end = self._pool.record(self._stream)
+        self._end = end
+        return end
+
+    def wait(self) -> None:
+        try:
+            self.end.wait()
+        except DriverError as error:
+            raise DriverError(ErrorKind.WAITED_FOR_FAILURE, error.text) from error
+        try:
+            self._section.queued_ns(self._pool, self.end)  # nobody sees sooner that it is over
+        except DriverError:
+            return
+
+    @property
+    def is_over(self) -> bool:
+        return self.end.status != NOT_READY
+
+    @property
+    def failure(self) -> DriverError | None:
+        return self._pool.device.failure_of(self.end.status)
+
+    @property
+    def times_ns(self) -> tuple[int, int]:
+        return self._pool.times_ns(self._passed().begin, self.end)
+
+    @property
+    def queued_ns(self) -> int:
+        return self._passed().queued_ns(self._pool, self.end)
+
+    def _passed(self) -> Section:
+        """Return the section, if the device has passed its end; else there are no times yet."""
+        status = self.end.status
+        if status != SUCCESS:
+            reason = self._pool.device.failure_of(status)
+            raise reason or DriverError(ErrorKind.OTHER, "the command has not ended yet")
+        return self._section

@@ -1,0 +1,243 @@
+"""Streams of CUDA as in-order queues, and what is launched on them: kernels, plans, graphs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...runtime.accelerator.driver import (
+    Argument,
+    Bytes,
+    DriverError,
+    ErrorKind,
+    Event,
+    Kernel,
+    Memory,
+    Recording,
+)
+from .cupy_device import CupyDevice
+from .cupy_event import CupyEvent, EventPool, Section
+from .cupy_memory import CupyMemory
+from .kernel_header import launch_grid
+from .libraries.planned import Planned
+
+__all__ = ["CapturingQueue", "CupyKernel", "CupyQueue", "CupyRecording", "LibraryKernel"]
+
+
+class Launched(Protocol):
+    """What a queue can launch."""
+
+    def enqueue(self, stream: Any, global_size: Sequence[int], local_size: Sequence[int]) -> None:
+        """Enqueue it once; its device is the current one. Raises what CuPy or a library raises."""
+
+
+class CupyKernel:
+    """A kernel of a program; its arguments are packed as CUDA C++ takes them."""
+
+    __slots__ = ("_arguments", "_raw")
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self._arguments: tuple[Any, ...] = ()
+
+    def set_arguments(self, arguments: Sequence[Argument]) -> None:
+        self._arguments = tuple(map(_packed, arguments))
+
+    def enqueue(self, stream: Any, global_size: Sequence[int], local_size: Sequence[int]) -> None:
+        try:
+            groups, items, group_arguments = launch_grid(global_size, local_size)
+        except ValueError as error:
+            raise DriverError(ErrorKind.OTHER, str(error)) from error
+        given = (*self._arguments, *map(np.uint32, group_arguments))
+        self._raw(groups, items, given, stream=stream)
+
+
+def _packed(argument: Argument) -> Any:
+    if isinstance(argument, int):
+        return np.int32(argument)
+    if isinstance(argument, float):
+        return np.float32(argument)
+    return np.uint64(_address(argument))
+
+
+def _address(memory: Memory | int | float) -> int:
+    assert isinstance(memory, CupyMemory)
+    return memory.address
+
+
+class LibraryKernel:
+    """A plan of a library with addresses; the sizes of its launches say nothing."""
+
+    __slots__ = ("_addresses", "_plan")
+
+    def __init__(self, plan: Planned) -> None:
+        self._plan = plan
+        self._addresses: tuple[int, ...] = ()
+
+    def set_arguments(self, arguments: Sequence[Argument]) -> None:
+        self._addresses = tuple(map(_address, arguments))
+
+    def enqueue(self, stream: Any, global_size: Sequence[int], local_size: Sequence[int]) -> None:
+        self._plan.enqueue(self._addresses, stream.ptr)
+
+
+class CupyRecording:
+    """A CUDA graph, and the kernels that it launches, whose code it needs."""
+
+    __slots__ = ("_kernels", "graph")
+
+    def __init__(self, graph: Any, kernels: Sequence[Launched]) -> None:
+        self.graph, self._kernels = graph, tuple(kernels)
+
+
+class CupyQueue:
+    """A stream with its sections; see the theory of operation in ``cupy_event.py``."""
+
+    def __init__(self, device: CupyDevice, pool: EventPool, name: str) -> None:
+        self.name = name
+        self._device, self._runtime, self._pool = device, device.runtime, pool
+        self._stream = device.on_device(device.cuda.Stream, non_blocking=True)
+        self._section: Section | None = None
+
+    def write(self, target: Memory, source: Bytes) -> Event:
+        kind = self._runtime.memcpyHostToDevice
+        return self._copy(_address(target), _host_address(source), source, kind)
+
+    def read(self, target: Bytes, source: Memory) -> Event:
+        kind = self._runtime.memcpyDeviceToHost
+        return self._copy(_host_address(target), _address(source), target, kind)
+
+    def copy(
+        self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
+    ) -> Event:
+        section = self._begun_section()
+        kind, to = self._runtime.memcpyDeviceToDevice, _address(target) + target_offset_bytes
+        copy = self._runtime.memcpyAsync
+        self._device.checked(copy, to, _address(source), size_bytes, kind, self._stream.ptr)
+        return CupyEvent(self._pool, self._stream, section)
+
+    def launch(
+        self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
+    ) -> Event:
+        self._end_section()
+        section = self._begun_section()
+        launched = _launched(kernel)
+        self._device.on_device(launched.enqueue, self._stream, global_size, local_size)
+        self._end_section()
+        return CupyEvent(self._pool, self._stream, section)
+
+    def replay(self, recording: Recording) -> Event:
+        assert isinstance(recording, CupyRecording)
+        section = self._begun_section()
+        self._device.on_device(recording.graph.launch, self._stream)
+        return CupyEvent(self._pool, self._stream, section, recording)
+
+    def wait_for(self, events: Sequence[Event]) -> None:
+        self._end_section()  # waiting is no part of what comes before, nor of what follows
+        for event in events:
+            assert isinstance(event, CupyEvent)
+            self._device.checked(self._stream.wait_event, event.end.raw)
+
+    def marker(self, events: Sequence[Event]) -> Event:
+        """Record a moment: all commands before it, and what they waited for, are behind it."""
+        enqueued_ns = perf_counter_ns()
+        moment = self._pool.record(self._stream)
+        section, self._section = self._section, None
+        if section is not None:
+            section.end = moment
+        own = Section(moment, enqueued_ns)
+        own.end = moment
+        return CupyEvent(self._pool, self._stream, own)
+
+    def _copy(self, to: int, come: int, array: Bytes, kind: int) -> Event:
+        section = self._begun_section()
+        copy = self._runtime.memcpyAsync
+        self._device.checked(copy, to, come, array.nbytes, kind, self._stream.ptr)
+        return CupyEvent(self._pool, self._stream, section, array)
+
+    def _begun_section(self) -> Section:
+        """Return the section that is open, or open one."""
+        if self._section is None:
+            enqueued_ns = perf_counter_ns()
+            self._section = Section(self._pool.record(self._stream), enqueued_ns)
+        return self._section
+
+    def _end_section(self) -> None:
+        """Record the end of the open section; where that is refused, who asks for it does."""
+        section, self._section = self._section, None
+        if section is not None:
+            with contextlib.suppress(DriverError):
+                section.end = self._pool.record(self._stream)
+
+
+def _launched(kernel: Kernel) -> Launched:
+    assert isinstance(kernel, CupyKernel | LibraryKernel)
+    return kernel
+
+
+def _host_address(array: Bytes) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+class CapturingQueue:
+    """A stream whose launches are run, or captured for a CUDA graph; nothing else may be."""
+
+    def __init__(self, device: CupyDevice, stream: Any) -> None:
+        self._device, self._stream = device, stream
+        self.kernels: list[Launched] = []
+        """What was launched."""
+
+    def launch(
+        self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
+    ) -> Event:
+        launched = _launched(kernel)
+        self.kernels.append(launched)
+        self._device.on_device(launched.enqueue, self._stream, global_size, local_size)
+        return CapturedEvent()
+
+    def write(self, target: Memory, source: Bytes) -> Event:
+        raise _refusal()
+
+    def read(self, target: Bytes, source: Memory) -> Event:
+        raise _refusal()
+
+    def copy(
+        self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
+    ) -> Event:
+        raise _refusal()
+
+    def replay(self, recording: Recording) -> Event:
+        raise _refusal()
+
+    def wait_for(self, events: Sequence[Event]) -> None:
+        raise _refusal()
+
+    def marker(self, events: Sequence[Event]) -> Event:
+        raise _refusal()
+
+
+class CapturedEvent:
+    """The end of a launch that is captured, and does not run before its graph does."""
+
+    is_over = False
+    failure = None
+
+    def wait(self) -> None:
+        raise _refusal()
+
+    @property
+    def times_ns(self) -> tuple[int, int]:
+        raise _refusal()
+
+    @property
+    def queued_ns(self) -> int:
+        raise _refusal()
+
+
+def _refusal() -> DriverError:
+    return DriverError(ErrorKind.OTHER, "a recording has launches alone, and no events")

@@ -1,0 +1,75 @@
+"""Attention by cuDNN, in one launch; what it does not have is lowered as on all accelerators."""
+
+from __future__ import annotations
+
+from ....runtime.accelerator.chain import ACCELERATOR_DOMAIN
+from ....runtime.accelerator.kernels import attention as shared
+from ....runtime.accelerator.kernels.attention import Heads
+from ....runtime.accelerator.library_operation import LibraryOperation
+from ....runtime.accelerator.plan import LaunchArgument
+from ....runtime.accelerator.plan_builder import PlanBuilder
+from ....runtime.graph import DType, Node
+from .registry import kernel
+
+__all__ = ["WORKSPACE_BYTES", "does_fit"]
+
+WORKSPACE_BYTES = 32 << 20
+"""What cuDNN may use beside; scores are never in memory, so that is little."""
+
+_DEPTH_STEP = 8
+_MOST_DEPTH = 128
+"""Columns of a head that cuDNN's kernels have on every GPU which has them."""
+
+
+@kernel("Attention", domain=ACCELERATOR_DOMAIN)
+def lower_attention(node: Node, builder: PlanBuilder) -> None:
+    """Lower a fused node to cuDNN's operation if that has it."""
+    heads = shared.read_heads(node, builder)
+    values = [heads.query, heads.key, heads.value]
+    values += [] if heads.mask is None else [heads.mask]
+    dtypes = {builder.held_dtype(value) for value in values}
+    mask_shape = None if heads.mask is None else _four_axes(builder.shape(heads.mask))
+    dtype = builder.held_dtype(node.outputs[0])
+    fits = dtypes == {dtype} and does_fit(heads, dtype, mask_shape)
+    if not builder.has_library("cudnn") or not fits:
+        shared.lower_attention(node, builder)
+        return
+    query, key = heads.strides(heads.queries), heads.strides(heads.keys)
+    made = builder.result(node.outputs[0])
+    operation = LibraryOperation.of(
+        "cudnn",
+        "attention",
+        dtype=made.dtype.label,
+        batch=heads.batch,
+        heads=heads.heads,
+        queries=heads.queries,
+        keys=heads.keys,
+        head=heads.depth,
+        scale=heads.scale,
+        has_mask=mask_shape is not None,
+        mask_shape=mask_shape,
+        q_strides=query,
+        k_strides=key,
+        v_strides=key,
+        o_strides=query,
+        workspace_bytes=WORKSPACE_BYTES,
+    )
+    workspace = builder.temporary((WORKSPACE_BYTES,), DType.UINT8)
+    arguments: list[LaunchArgument] = [builder.operand(value) for value in values]
+    builder.call(operation, [*arguments, made, workspace])
+
+
+def does_fit(heads: Heads, dtype: DType, mask_shape: tuple[int, ...] | None) -> bool:
+    """True if cuDNN has a kernel: of half precision, for heads of so many columns.
+
+    A mask has a number for each key. Rows without a key give NaN there, so what asks for zeros
+    does not fit. Pure.
+    """
+    has_type = dtype in (DType.FLOAT16, DType.BFLOAT16)
+    has_depth = heads.depth % _DEPTH_STEP == 0 and 0 < heads.depth <= _MOST_DEPTH
+    has_keys = mask_shape is None or mask_shape[3] == heads.keys
+    return has_type and has_depth and has_keys and not heads.zeroes_empty_rows
+
+
+def _four_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (1,) * (4 - len(shape)) + shape

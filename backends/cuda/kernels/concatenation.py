@@ -1,0 +1,76 @@
+"""Concat in one launch: a work-item for each word of the result, which finds its part.
+
+A dense block of a network joins all that it has made again and again, so that a copy for each part
+would be most of the launches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ....runtime.accelerator.c_types import ELEMENT_WORDS
+from ....runtime.accelerator.chain_launch import line_groups
+from ....runtime.accelerator.kernel_source import KernelSource
+from ....runtime.accelerator.kernels.movement import lower_concat as lower_by_copies
+from ....runtime.accelerator.operand import Operand
+from ....runtime.accelerator.plan_builder import PlanBuilder
+from ....runtime.graph import Node
+from .registry import kernel
+
+_MOST_PARTS = 64
+"""Of one launch; each is a pointer and a length among the 4 KB of its arguments."""
+
+_TEXT = """
+__kernel void $name({parameters}, __global {word} *y, const int count, const int whole) {{
+    const int i = get_global_id(0);
+    if (i >= count) return;
+    const int row = i / whole;
+    int at = i % whole;
+    {parts}
+}}
+"""
+
+
+@kernel("Concat", dtypes=None)
+def lower_concat(node: Node, builder: PlanBuilder) -> None:
+    """Lower a concatenation of tensors of any type along any axis."""
+    (result,) = node.outputs
+    shape = builder.shape(result)
+    axis = int(node.attributes["axis"]) % len(shape)
+    values = [value for value in node.inputs if value is not None and 0 not in builder.shape(value)]
+    if not 1 < len(values) <= _MOST_PARTS:
+        lower_by_copies(node, builder)
+        return
+    made, parts = builder.result(result), [builder.operand(value) for value in values]
+    rows = math.prod(shape[:axis])
+    item_bytes = made.dtype.item_bytes
+    word_bytes = widest_word([part.count // rows * item_bytes for part in parts], item_bytes)
+    widths = [part.count // rows * item_bytes // word_bytes for part in parts]
+    count = rows * sum(widths)
+    text = _TEXT.format(
+        parameters=", ".join(
+            f"__global const {ELEMENT_WORDS[word_bytes]} *x{number}, const int n{number}"
+            for number in range(len(parts))
+        ),
+        word=ELEMENT_WORDS[word_bytes],
+        parts="\n    ".join(
+            f"if (at < n{number}) {{ y[i] = x{number}[row * n{number} + at]; return; }} "
+            f"at -= n{number};"
+            for number in range(len(parts))
+        ),
+    )
+    given: list[Operand | int] = []
+    for part, width in zip(parts, widths, strict=True):
+        given += [part, width]
+    builder.launch(
+        KernelSource.of("concat", text),
+        [*given, made, count, sum(widths)],
+        *line_groups(builder, count),
+    )
+
+
+def widest_word(row_bytes: Sequence[int], item_bytes: int) -> int:
+    """Choose in how many bytes at once rows are moved: all of them are whole words. Pure."""
+    sizes = [size for size in ELEMENT_WORDS if size >= item_bytes]
+    return max(size for size in sizes if all(length % size == 0 for length in row_bytes))

@@ -1,0 +1,144 @@
+"""Convolutions with channels last that are summed up directly, forwards or transposed.
+
+A work-item has one channel of a place of the result; where each channel has a filter of its own, it
+has a block of them. Neighbours are channels, so that they read neighbouring filters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....runtime.accelerator.c_types import C_TYPES, CType
+from ....runtime.accelerator.chain import parse_steps
+from ....runtime.accelerator.chain_source import chain_code
+from ....runtime.accelerator.kernel_source import KernelSource
+from ....runtime.accelerator.kernels.epilogue import extra_operands
+from ....runtime.accelerator.kernels.window_code import (
+    lengths_of,
+    nested_index,
+    parameters_of,
+    place_lines,
+    weight_place,
+)
+from ....runtime.accelerator.operand import Operand
+from ....runtime.accelerator.plan import LaunchArgument
+from ....runtime.accelerator.plan_builder import PlanBuilder
+from ....runtime.graph import Node
+from ....runtime.passes.matching import input_at
+from ....runtime.window_node import Window
+from .channel_words import ChannelWords, channel_words
+
+__all__ = ["DirectSum", "launch_direct_sum"]
+
+_GROUP = 128
+
+_TEXT = """
+__kernel void $name(__global const {memory} *x, __global const {memory} *w, __global {memory} *y,
+                    const int count, const int blocks{parameters}) {{
+    const int i = get_global_id(0), image = get_global_id(1);
+    if (i >= count) return;
+    const int block = i % blocks;
+    int rest = i / blocks;
+    {places}
+    {start}
+    {loops}
+        {step}
+    {ends}
+    {epilogue}
+    {store}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class DirectSum:
+    """What is summed up: ``filters`` lie as window, channel of a group, filter.
+
+    ``loops`` go over what one result is made of, and name its places like ``window_code``.
+    """
+
+    label: str
+    image: Operand
+    filters: Operand
+    groups: int
+    window: Window
+    loops: str
+
+    @property
+    def inner(self) -> int:
+        """The channels of a group."""
+        return self.filters.shape[-2]
+
+    @property
+    def outputs(self) -> int:
+        """The channels of the result."""
+        return self.filters.shape[-1]
+
+    @property
+    def is_each_alone(self) -> bool:
+        """True if every channel has a filter of its own."""
+        return self.inner == 1 and self.groups == self.outputs
+
+
+def launch_direct_sum(node: Node, builder: PlanBuilder, made: Operand, parts: DirectSum) -> None:
+    """Launch a convolution with its bias and all its steps."""
+    window, kind = parts.window, C_TYPES[made.dtype]
+    words = channel_words(made.dtype, parts.outputs if parts.is_each_alone else 1)
+    rank, blocks = len(window.kernel), parts.outputs // words.count
+    named = lengths_of(parts.image.shape[1:-1], made.shape[1:-1], window.pads_begin)
+    place, weight = nested_index("image", range(rank)), weight_place(window)
+    if parts.is_each_alone:
+        step = _products(words, place, weight)
+    else:
+        step = _sum_over_channels(kind, place, weight)
+        named += ("channels", parts.image.shape[-1]), ("inner", parts.inner)
+        named.append(("group", parts.outputs // parts.groups))
+    value = input_at(node, 2)
+    bias = [] if value is None else [builder.operand(value)]
+    end = chain_code(parse_steps(node), extra_operands(node, builder), made.shape, "o", "acc[j]")
+    declared = [f"__global const {kind.memory} *bias"] * len(bias)
+    text = _TEXT.format(
+        memory=kind.memory,
+        parameters=parameters_of(named) + _listed([*declared, *end.parameters]),
+        places=place_lines(rank),
+        start=words.load("acc", "bias", "block") if bias else words.filled("acc", "0.0f"),
+        loops=parts.loops,
+        step=step,
+        ends="}" * rank,
+        epilogue=words.each(
+            f"const int o = (image * count + i) * {words.count} + j; "
+            f"{' '.join(end.lines)} acc[j] = {end.result};"
+        ),
+        store=words.store("acc", "y", "image * count + i"),
+    )
+    count = math.prod(made.shape[1:-1]) * blocks
+    arguments: list[LaunchArgument] = [parts.image, parts.filters, made, count, blocks]
+    arguments += [*(number for _, number in named), *bias, *end.arguments]
+    grid = (count, made.shape[0]), (min(_GROUP, builder.work_group_size), 1)
+    builder.launch(KernelSource.of(parts.label, text), arguments, *grid)
+
+
+def _listed(parameters: Sequence[str]) -> str:
+    return "".join(f", {parameter}" for parameter in parameters)
+
+
+def _products(words: ChannelWords, place: str, weight: str) -> str:
+    """Write the product of a block of channels with their own filters."""
+    return " ".join(
+        [
+            words.load("v", "x", f"{place} * blocks + block"),
+            words.load("f", "w", f"({weight}) * blocks + block"),
+            words.each("acc[j] += v[j] * f[j];"),
+        ]
+    )
+
+
+def _sum_over_channels(kind: CType, place: str, weight: str) -> str:
+    """Write the sum over the channels of a group, for the one result of a work-item."""
+    return (
+        f"const int from = {place} * channels + block / group * inner, at = ({weight}) * inner; "
+        "for (int c = 0; c < inner; c++) "
+        f"acc[0] += {kind.load('x', 'from + c')} * {kind.load('w', '(at + c) * blocks + block')};"
+    )

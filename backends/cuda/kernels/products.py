@@ -1,0 +1,114 @@
+"""MatMul and Gemm by cuBLASLt, with what it takes of the steps behind them, or by cuBLAS.
+
+What remains of the steps is a chain of its own, in place. A product that is no single strided
+batch, or that has neither library, is computed by the kernel of all accelerators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+
+from ....runtime.accelerator.chain import ACCELERATOR_DOMAIN, parse_steps
+from ....runtime.accelerator.chain_launch import chain_launch
+from ....runtime.accelerator.kernels import matmul as shared
+from ....runtime.accelerator.kernels.epilogue import extra_operands, joined_steps
+from ....runtime.accelerator.library_operation import LibraryOperation
+from ....runtime.accelerator.operand import Operand
+from ....runtime.accelerator.plan import LaunchArgument
+from ....runtime.accelerator.plan_builder import PlanBuilder
+from ....runtime.graph import DType, Node, Value
+from .product_call import FittedSteps, MatmulShape, fit_steps, one_batch, should_turn
+from .registry import kernel
+
+__all__ = ["WORKSPACE_BYTES"]
+
+WORKSPACE_BYTES = 32 << 20
+"""What cuBLASLt may use beside, to divide the sums of few long rows among many processors."""
+
+_CURRENT = "iacc"
+"""The name of what the library has made, for the steps behind it."""
+
+
+@kernel("Gemm", "MatMul")
+@kernel("Gemm", "MatMul", domain=ACCELERATOR_DOMAIN)
+def lower_product(node: Node, builder: PlanBuilder) -> None:
+    """Lower to a library's product and a chain, as far as both are needed."""
+    library = next((name for name in ("cublaslt", "cublas") if builder.has_library(name)), None)
+    product = shared.read_product(node, builder)
+    shape = one_batch(product)
+    values = (product.left.value, product.right.value, node.outputs[0])
+    dtypes = {builder.held_dtype(value) for value in values}
+    if library is None or shape is None or len(dtypes) > 1:
+        shared.lower_product(node, builder)
+        return
+    left = builder.operand(product.left.value)
+    right, shape = _right(product.right.value, shape, builder)
+    made = builder.result(node.outputs[0])
+    operands = {**shared.bias_operand(node, builder), **extra_operands(node, builder)}
+    steps = joined_steps(product.steps, parse_steps(node))
+    fitted = FittedSteps(rest=tuple(steps))
+    if library == "cublaslt":
+        fitted = fit_steps(steps, _rows(operands, shape.n, made), _maps(operands, made))
+    _call(builder, library, shape, fitted, (left, right), operands, made)
+    if fitted.rest:
+        rest = [step.renamed({"acc": _CURRENT}) for step in fitted.rest]
+        chain_launch(builder, rest, {**operands, _CURRENT: made}, made)
+
+
+def _call(
+    builder: PlanBuilder,
+    library: str,
+    shape: MatmulShape,
+    fitted: FittedSteps,
+    factors: tuple[Operand, Operand],
+    operands: Mapping[str, Operand | float],
+    made: Operand,
+) -> None:
+    workspace_bytes = WORKSPACE_BYTES if library == "cublaslt" else 0
+    operation = LibraryOperation.of(
+        library,
+        "matmul",
+        dtype=made.dtype.label,
+        **asdict(shape),
+        has_bias=fitted.bias is not None,
+        has_residual=fitted.residual is not None,
+        activation=fitted.activation,
+        has_tf32=builder.precision.has_tf32 and made.dtype is DType.FLOAT32,
+        workspace_bytes=workspace_bytes,
+    )
+    extra = [operands[name] for name in (fitted.bias, fitted.residual) if name is not None]
+    workspace = builder.temporary((workspace_bytes,), DType.UINT8)
+    arguments: list[LaunchArgument] = [*factors, *extra, made, workspace]
+    builder.call(operation, arguments)
+
+
+def _right(value: Value, shape: MatmulShape, builder: PlanBuilder) -> tuple[Operand, MatmulShape]:
+    """Find the second matrix; a constant one may be stored column by column, once for all plans."""
+    array, dtype = value.constant, builder.held_dtype(value)
+    if array is None or array.ndim != 2 or not should_turn(shape, dtype.item_bytes):
+        return builder.operand(value), shape
+    known, turned = array, (shape.n, shape.k)
+    operand = builder.derived("transpose", [known], dtype, lambda: known.T, turned)
+    return operand, replace(shape, b_strides=(1, shape.k))
+
+
+def _rows(operands: Mapping[str, Operand | float], n: int, made: Operand) -> set[str]:
+    """Name what can be a bias: a number for each column of the result."""
+    return {
+        name
+        for name, item in operands.items()
+        if isinstance(item, Operand)
+        and item.dtype is made.dtype
+        and item.count == n
+        and (n == 1 or item.shape[-1] == n)
+    }
+
+
+def _maps(operands: Mapping[str, Operand | float], made: Operand) -> set[str]:
+    """Name what can be a residual: an element for each of the result's."""
+    return {
+        name
+        for name, item in operands.items()
+        if isinstance(item, Operand) and item.dtype is made.dtype and item.count == made.count
+    }

@@ -1,0 +1,32 @@
+"""CUDA's kernels, by operator: its own, and where it has none those of all accelerators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....runtime.accelerator.kernels.registry import FLOATS
+from ....runtime.accelerator.kernels.registry import KERNELS as SHARED
+from ....runtime.kernel_registry import KernelRegistry
+
+if TYPE_CHECKING:
+    from ....runtime.accelerator.plan_builder import PlanBuilder
+
+__all__ = ["FAMILIES", "KERNELS", "kernel"]
+
+FAMILIES: tuple[str, ...] = (
+    "attention",
+    "channel_order",
+    "concatenation",
+    "convolution",
+    "global_pooling",
+    "pooling",
+    "products",
+    "transposition",
+)
+"""The modules of this package that register kernels."""
+
+KERNELS: KernelRegistry[PlanBuilder] = KernelRegistry(
+    "CUDA", __package__, FAMILIES, FLOATS, base=SHARED
+)
+
+kernel = KERNELS.kernel

@@ -1,0 +1,103 @@
+"""cuDNN on this machine's devices: whether it is there, and its plans for each device in use.
+
+Theory of operation. Plans, their files and the processes that build them belong to the process, not
+to a network, since an operation's plan is the same for all. They are made with the first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import threading
+from pathlib import Path
+
+from ....runtime.accelerator.driver import DriverError, ErrorKind
+from ..plan_files import PlanFiles, cache_folder
+from ..plan_workers import PlanWorkers
+from .cudnn_builder import find_frontend, versions
+from .cudnn_graph import GraphDescription
+from .cudnn_plans import CudnnPlanned, CudnnPlans, StreamHandles
+from .cudnn_timing import DeviceTimers
+
+__all__ = ["close", "find_missing", "is_installed", "plan_on", "plan_on_device"]
+
+
+def find_missing() -> str | None:
+    """Say what is missing to use cuDNN, or None; loads it, and needs no device."""
+    try:
+        find_frontend()
+    except ImportError as error:
+        return f"{error}; {_WAY_OUT}"
+    return None
+
+
+def is_installed() -> bool:
+    """True if cuDNN and its frontend can be loaded; needs no device."""
+    return find_missing() is None
+
+
+def plan_on(device_id: int, description: GraphDescription) -> CudnnPlanned:
+    """Plan an operation for a device, the thread's current one: from disk, or elsewhere. Blocks.
+
+    Any thread may call it. Raises DriverError if cuDNN is missing or has no plan.
+    """
+    return _plans_of(device_id).plan(description)
+
+
+def plan_on_device(device_id: int, description: GraphDescription) -> CudnnPlanned:
+    """Plan what cuDNN can plan on its device only; blocks, with the GIL held. Like ``plan_on``."""
+    return _plans_of(device_id).plan_here(description)
+
+
+def close() -> None:
+    """End the processes that build plans and forget what devices have; twice is fine.
+
+    Whatever is planned keeps working, and the next plan starts anew.
+    """
+    global _workers
+    with _lock:
+        ended, _workers = _workers, None
+        _plans.clear()
+    if ended is not None:
+        ended.close()
+
+
+_WAY_OUT = "pip install nvidia-cudnn-cu13, and --no-deps nvidia-cudnn-frontend"
+_lock = threading.Lock()
+_plans: dict[int, CudnnPlans] = {}
+_workers: PlanWorkers | None = None
+
+
+def _plans_of(device_id: int) -> CudnnPlans:
+    global _workers
+    with _lock:
+        if device_id not in _plans:
+            if _workers is None:
+                _workers = PlanWorkers()
+            try:
+                _plans[device_id] = _open(device_id, _workers)
+            except Exception as error:  # ImportError, RuntimeError: what loading or asking gives
+                raise DriverError(
+                    ErrorKind.OTHER, f"cuDNN cannot use CUDA.{device_id}: {error}; {_WAY_OUT}"
+                ) from error
+        return _plans[device_id]
+
+
+def _open(device_id: int, workers: PlanWorkers) -> CudnnPlans:
+    frontend = find_frontend()
+    device = str(frontend.create_device_properties(device_id).serialize())
+    facts = json.loads(device)
+    environment = {
+        name: str(facts.get(name)) for name in ("deviceName", "deviceVer", "multiProcessorCount")
+    }
+    files = PlanFiles(_cache_folder(), {**environment, **versions(frontend)})
+    timers = DeviceTimers(importlib.import_module("cupy"), int(facts.get("l2CacheSize") or 0))
+    return CudnnPlans(frontend, device, workers, files, StreamHandles(frontend), timers)
+
+
+def _cache_folder() -> Path | None:
+    try:
+        return cache_folder(os.environ, Path.home())
+    except RuntimeError:  # a user without a home
+        return None

@@ -1,0 +1,26 @@
+"""What a library of NVIDIA raises, as the driver's error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ....runtime.accelerator.driver import DriverError, ErrorKind
+from ....runtime.accelerator.library_operation import LibraryOperation
+
+__all__ = ["translated"]
+
+_ALLOCATION_FAILED = 3  # CUBLAS_STATUS_ALLOC_FAILED
+
+
+@contextmanager
+def translated(operation: LibraryOperation) -> Iterator[None]:
+    """Raise DriverError for what cuBLAS or cuBLASLt raises within, and for ValueError."""
+    try:
+        yield
+    except DriverError:
+        raise
+    except Exception as error:  # each binding has an error of its own, of no common class
+        is_full = getattr(error, "status", None) == _ALLOCATION_FAILED
+        kind = ErrorKind.OUT_OF_MEMORY if is_full else ErrorKind.OTHER
+        raise DriverError(kind, f"{operation.library}: {error}; asked for {operation}") from error

@@ -1,0 +1,64 @@
+"""NVRTC without a GPU: whether kernels compile, all of them, and for which architecture not.
+
+NVRTC needs no driver. What CuPy compiles on a device is the same text with the same options, and
+those that CuPy adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from aioinfer.backends.cuda.kernel_header import BUILD_OPTIONS, cuda_text
+from aioinfer.runtime.accelerator.kernel_source import KernelSource, program_text
+
+ARCHITECTURES = ("sm_80", "sm_90")
+ADDED_BY_CUPY = ("-ftz=true",)
+_TOGETHER = 100
+"""Kernels of one program: starting the compiler costs more than most of them."""
+
+
+def nvrtc_or_skip() -> Any:
+    """Return CuPy's binding of NVRTC, or skip the test with the reason why there is none."""
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+    from cupy.cuda import nvrtc
+
+    try:
+        nvrtc.getVersion()
+    except RuntimeError as error:
+        pytest.skip(f"NVRTC is not installed: {error}")
+    return nvrtc
+
+
+def find_refused(sources: Sequence[KernelSource], architecture: str) -> dict[str, str]:
+    """Compile kernels, and give the compiler's words by the name of each that does not compile."""
+    nvrtc = nvrtc_or_skip()
+    refused: dict[str, str] = {}
+    for first in range(0, len(sources), _TOGETHER):
+        some = list(sources[first : first + _TOGETHER])
+        if compiler_words(nvrtc, program_text(some), architecture) is None:
+            continue
+        words = {
+            item.name: compiler_words(nvrtc, program_text([item]), architecture) for item in some
+        }
+        refused |= {name: text for name, text in words.items() if text is not None}
+        if not refused:
+            refused["a program of several kernels, which compile one by one"] = str(
+                compiler_words(nvrtc, program_text(some), architecture)
+            )
+    return refused
+
+
+def compiler_words(nvrtc: Any, source: str, architecture: str) -> str | None:
+    """Compile kernel C; None if that works, else what the compiler says."""
+    program = nvrtc.createProgram(cuda_text(source), "kernels.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, (f"-arch={architecture}", *BUILD_OPTIONS, *ADDED_BY_CUPY))
+        assert nvrtc.getCUBIN(program)
+    except nvrtc.NVRTCError:
+        return str(nvrtc.getProgramLog(program))
+    finally:
+        nvrtc.destroyProgram(program)
+    return None

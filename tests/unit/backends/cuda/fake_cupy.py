@@ -1,0 +1,292 @@
+"""Stands in for the parts of ``cupy`` that CUDA's driver uses, on the GPUs of ``fake_gpu.py``.
+
+Elapsed times are rounded to float32 milliseconds, as CUDA's are. What needs a current device looks
+at that of the thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from unit.backends.cuda.fake_gpu import (
+    SPOILT,
+    FakeCompileError,
+    FakeDriverError,
+    FakeEvent,
+    FakeGpu,
+    FakeRuntimeError,
+    FakeStream,
+)
+
+MEMCPY = {1: "write", 2: "read", 3: "copy"}
+
+
+class FakeArray:
+    """An array of CuPy's in a block of its own, which goes with it."""
+
+    def __init__(self, cupy: FakeCupy, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.nbytes = int(np.prod(shape)) * self.dtype.itemsize
+        self.data = SimpleNamespace(ptr=cupy.cuda.runtime.malloc(max(1, self.nbytes)))
+        self.flags = SimpleNamespace(c_contiguous=True)
+        self._cupy, self._gpu = cupy, cupy.gpus[cupy.current]
+
+    def __del__(self) -> None:
+        block = self._gpu.blocks.pop(self.data.ptr, None)
+        if block is not None:
+            block[:] = SPOILT
+
+
+class FakeOwner:
+    """A user's array, of any library: written on a stream of the user's, exported behind that."""
+
+    def __init__(self, cupy: FakeCupy, content: np.ndarray, is_dense: bool = True) -> None:
+        self.array = FakeArray(cupy, content.shape, content.dtype)
+        self.array.flags.c_contiguous = is_dense
+        self._cupy, self._index = cupy, cupy.current
+        self._stream = FakeStream(cupy, non_blocking=True)
+        self.fill(content)
+
+    def fill(self, content: np.ndarray) -> None:
+        """Enqueue its content."""
+        source, target = np.ascontiguousarray(content), self.array.data.ptr
+        action = partial(ctypes.memmove, target, source.ctypes.data, source.nbytes)
+        self._stream.add("fill", partial(_called, action, source))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self._index
+
+    def __dlpack__(self, *, stream: int) -> FakeArray:
+        cupy = self._cupy
+        assert not cupy.streams_in_use, "the owner's current stream is not seen in a block"
+        event = FakeEvent(cupy, block=True)
+        event.record(self._stream)
+        cupy.named(stream).wait_event(event)
+        return self.array
+
+
+def _called(action: Callable[[], object], _kept: object) -> None:
+    action()
+
+
+class FakePinnedMemory:
+    def __init__(self, cupy: FakeCupy, size: int) -> None:
+        gpu = cupy.gpus[cupy.current]
+        cupy.check(gpu)
+        self.array = np.full(size, SPOILT, np.uint8)
+        self.ptr = self.array.ctypes.data
+        gpu.pinned[self.ptr] = self.array
+        self._gpu = gpu
+
+    def __del__(self) -> None:
+        self._gpu.pinned.pop(self.ptr, None)
+
+
+class FakePinnedMemoryPointer:
+    """The buffer that numpy makes an array of; it keeps the block alive."""
+
+    def __new__(cls, block: FakePinnedMemory, offset: int) -> Any:
+        buffer = (ctypes.c_uint8 * block.array.size).from_buffer(block.array)
+        buffer.block = block
+        return buffer
+
+
+class FakeKernel:
+    def __init__(self, cupy: FakeCupy, name: str) -> None:
+        self.cupy, self.name = cupy, name
+
+    def __call__(
+        self, grid: tuple[int, ...], block: tuple[int, ...], args: Sequence[Any], *, stream: Any
+    ) -> None:
+        self.cupy.must_be_current(stream.gpu)
+        if self.name not in self.cupy.loaded:
+            self.cupy.refuse_in_capture()
+            self.cupy.loaded.add(self.name)
+        function = self.cupy.functions[self.name.rsplit("_", 1)[0]]
+        given = [np.copy(item) for item in args]
+        assert all(item.dtype in (np.int32, np.uint32, np.float32, np.uint64) for item in given)
+        stream.add("launch", lambda: function(stream.gpu, grid, block, *given))
+
+
+class FakeModule:
+    def __init__(self, cupy: FakeCupy, code: str, options: tuple[str, ...]) -> None:
+        self.cupy, self.code, self.options = cupy, code, options
+
+    def compile(self) -> None:
+        self.cupy.refuse_in_capture()
+        self.cupy.compiled.append((self.cupy.current, self.code))
+        if "missing" in self.code:
+            raise FakeCompileError('kern.cu(1): error: identifier "missing" is undefined')
+
+    def get_function(self, name: str) -> FakeKernel:
+        if name not in self.code:
+            raise FakeDriverError(500)
+        return FakeKernel(self.cupy, name)
+
+
+class FakeCupy:
+    """The module; ``functions`` compute kernels, by label: (gpu, grid, block, *arguments)."""
+
+    def __init__(self, *gpus: FakeGpu) -> None:
+        self.gpus = gpus or (FakeGpu(),)
+        self.functions: dict[str, Callable[..., None]] = {}
+        self.loaded: set[str] = set()
+        self.compiled: list[tuple[int, str]] = []
+        self.events: list[FakeEvent] = []
+        self.capturing: list[FakeStream] = []
+        self.streams_in_use: list[FakeStream] = []
+        """Those of the blocks that the thread is in."""
+        self.calls: list[str] = []
+        """What was enqueued, in order."""
+        self.refuses: dict[int, int] = {}
+        """By number, from 1 on, the calls that enqueue which are refused, with their error."""
+        self.start_error = 0
+        """What the first question of the runtime fails with."""
+        self.driver_version, self.runtime_version = 13000, 13020
+        self.nvrtc_error: Exception | None = None
+        self._threads = threading.local()
+        self._named: list[Any] = []
+        self.cuda = SimpleNamespace(
+            runtime=self._runtime(),
+            driver=SimpleNamespace(CUDADriverError=FakeDriverError),
+            compiler=SimpleNamespace(CompileException=FakeCompileError),
+            nvrtc=SimpleNamespace(getVersion=self._nvrtc_version),
+            Stream=lambda **named: FakeStream(self, **named),
+            Event=lambda **named: FakeEvent(self, **named),
+            PinnedMemory=lambda size: FakePinnedMemory(self, size),
+            PinnedMemoryPointer=FakePinnedMemoryPointer,
+            get_elapsed_time=self._elapsed_ms,
+        )
+
+    def RawModule(self, *, code: str, options: tuple[str, ...]) -> FakeModule:  # noqa: N802
+        return FakeModule(self, code, options)
+
+    def from_dlpack(self, exported: Any) -> FakeArray:
+        kind, index = exported.__dlpack_device__()
+        assert (kind, self.gpus[index]) == (2, self.gpus[self.current])
+        array = exported.__dlpack__(stream=0, max_version=(1, 1))
+        assert isinstance(array, FakeArray)
+        return array
+
+    def ascontiguousarray(self, array: FakeArray) -> FakeArray:
+        """Make a dense copy on the thread's current stream."""
+        made = FakeArray(self, array.shape, array.dtype)
+        stream = self.streams_in_use[-1]
+        source, target = array.data.ptr, made.data.ptr
+        stream.add("dense copy", lambda: ctypes.memmove(target, source, made.nbytes))
+        return made
+
+    @property
+    def current(self) -> int:
+        """The current device of the thread."""
+        return getattr(self._threads, "current", 0)
+
+    def must_be_current(self, gpu: FakeGpu) -> None:
+        if self.gpus[self.current] is not gpu:
+            raise FakeDriverError(400)
+
+    def name(self, thing: Any) -> int:
+        """Give a handle."""
+        self._named.append(thing)
+        return len(self._named)
+
+    def named(self, handle: int) -> Any:
+        """Find what has a handle."""
+        return self._named[handle - 1]
+
+    def call(self, label: str) -> None:
+        self.calls.append(label)
+        status = self.refuses.get(len(self.calls))
+        if status is not None:
+            raise FakeRuntimeError(status)
+
+    def check(self, gpu: FakeGpu) -> None:
+        if gpu.status:
+            raise FakeRuntimeError(gpu.status)
+
+    def refuse_in_capture(self) -> None:
+        """Refuse what no capture allows, and spoil those that there are."""
+        for stream in self.capturing:
+            stream.is_valid = False
+        if self.capturing:
+            raise FakeRuntimeError(900)
+
+    def _runtime(self) -> Any:
+        return SimpleNamespace(
+            CUDARuntimeError=FakeRuntimeError,
+            memcpyHostToDevice=1,
+            memcpyDeviceToHost=2,
+            memcpyDeviceToDevice=3,
+            getDevice=lambda: self.current,
+            setDevice=lambda index: setattr(self._threads, "current", index),
+            getDeviceCount=self._count,
+            getDeviceProperties=self._properties,
+            driverGetVersion=lambda: self.driver_version,
+            runtimeGetVersion=lambda: self.runtime_version,
+            malloc=self._malloc,
+            free=self._free,
+            memcpyAsync=self._copy,
+            eventQuery=lambda handle: self._named[handle - 1].status,
+        )
+
+    def _count(self) -> int:
+        if self.start_error:
+            raise FakeRuntimeError(self.start_error)
+        return len(self.gpus)
+
+    def _properties(self, index: int) -> dict[str, Any]:
+        self.check(self.gpus[index])
+        return {
+            "name": b"Fake GPU ",
+            "integrated": 0,
+            "totalGlobalMem": self.gpus[index].memory_bytes,
+            "sharedMemPerBlock": 49152,
+            "maxThreadsPerBlock": 1024,
+            "major": 9,
+            "minor": 0,
+        }
+
+    def _nvrtc_version(self) -> tuple[int, int]:
+        if self.nvrtc_error is not None:
+            raise self.nvrtc_error
+        return 13, 0
+
+    def _malloc(self, size: int) -> int:
+        self.refuse_in_capture()
+        gpu = self.gpus[self.current]
+        self.check(gpu)
+        if sum(block.size for block in gpu.blocks.values()) + size > gpu.memory_bytes:
+            raise FakeRuntimeError(2)
+        block = np.full(size, SPOILT, np.uint8)
+        gpu.blocks[block.ctypes.data] = block
+        return int(block.ctypes.data)
+
+    def _free(self, address: int) -> None:
+        gpu = self.gpus[self.current]
+        self.check(gpu)
+        gpu.blocks.pop(address)[:] = SPOILT
+
+    def _copy(self, to: int, come: int, size: int, kind: int, handle: int) -> None:
+        stream = self._named[handle - 1]
+
+        def copy() -> None:
+            for address in {1: [to], 2: [come], 3: [to, come]}[kind]:
+                stream.gpu.use(address, size)
+            ctypes.memmove(to, come, size)
+
+        stream.add(MEMCPY[kind], copy)
+
+    def _elapsed_ms(self, start: FakeEvent, end: FakeEvent) -> float:
+        times = []
+        for event in (start, end):
+            if event.status or event.latest is None:
+                raise FakeRuntimeError(event.status or 400)
+            times.append(event.latest.time_ns)
+        return float(np.float32((times[1] - times[0]) / 1e6))

@@ -1,0 +1,56 @@
+"""Plans of small models for a GPU that is not there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from aioinfer.backends.cuda.plugin import compile_rules
+from aioinfer.runtime.accelerator.compiler import Compiler
+from aioinfer.runtime.accelerator.library_operation import LibraryOperation
+from aioinfer.runtime.accelerator.opened_device import OpenedDevice
+from aioinfer.runtime.accelerator.plan import Plan
+from aioinfer.runtime.accelerator.precision import F32, Precision
+from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.passes import DeadCode, default_passes, run_passes
+from aioinfer.runtime.passes.model_passes import model_passes
+from unit.backends.comparing import Arrays
+from unit.runtime.accelerator.fake_driver import FACTS, FakeDriver
+
+__all__ = ["CUDNN", "labels_of", "operations_of", "plan_of"]
+
+CUDNN = frozenset({"cudnn"})
+_ROOM_BYTES = 1 << 34
+
+
+def plan_of(
+    model: Any,
+    inputs: Arrays,
+    libraries: frozenset[str] = CUDNN,
+    precision: Precision = F32,
+) -> Plan:
+    """Compile a ModelProto for the shapes of inputs."""
+    facts = replace(FACTS, memory_bytes=_ROOM_BYTES, largest_buffer_bytes=_ROOM_BYTES)
+    driver = FakeDriver(replace(facts, libraries=libraries))
+    device = OpenedDevice("CUDA.0", driver.open(driver.facts[0]))
+    read = read_model(model)
+    run_passes(read, (*default_passes(), *model_passes(), DeadCode()), check=False)
+    try:
+        compiler = Compiler(read, device, precision, compile_rules(libraries))
+        return compiler.compile({name: array.shape for name, array in inputs.items()}, {})
+    finally:
+        device.close()
+
+
+def operations_of(plan: Plan) -> list[LibraryOperation]:
+    """List the library's operations of a plan."""
+    sources = [launch.source for launch in plan.launches]
+    return [source for source in sources if isinstance(source, LibraryOperation)]
+
+
+def labels_of(plan: Plan) -> list[str]:
+    """List what is launched, in a word each; operations of libraries in capitals."""
+    return [
+        source.label.upper() if isinstance(source, LibraryOperation) else source.label
+        for source in (launch.source for launch in plan.launches)
+    ]

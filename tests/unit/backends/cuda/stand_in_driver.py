@@ -1,0 +1,233 @@
+"""A driver like CUDA's on a machine without a GPU: kernels run on PoCL, libraries are numpy.
+
+It says of the first OpenCL device that it is discrete, has cuDNN and cuBLASLt, and can record. A
+library's operation is computed when it is launched, on the launching thread, once the queue has
+come to it: what it reads was enqueued before, so the numbers are those of a device. Its workspace
+is spoilt, so that a plan that has anything else there gives wrong results. A recording is launched
+again, command by command, with the arguments that the kernels had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
+from aioinfer.runtime.accelerator.driver import (
+    AdoptedArray,
+    Argument,
+    Bytes,
+    Context,
+    DeviceFacts,
+    DriverError,
+    ErrorKind,
+    Event,
+    HostMemory,
+    Kernel,
+    Memory,
+    Program,
+    Queue,
+    Recording,
+)
+from aioinfer.runtime.accelerator.library_operation import LibraryOperation
+from unit.backends.cuda.library_stand_ins import STAND_INS, StandIn
+
+__all__ = ["LIBRARIES", "StandInDriver"]
+
+LIBRARIES = frozenset({"cudnn", "cublaslt"})
+_SPOILT = 0xFF  # NaN in all float types
+_SPOILT_BYTES = 4096
+
+
+class StandInDriver:
+    """The first device of OPENCL, as if it were CUDA's; ``libraries`` are those that it has."""
+
+    def __init__(self, libraries: frozenset[str] = LIBRARIES) -> None:
+        self._driver, self._libraries = PyOpenClDriver(), libraries
+        self.operations: list[LibraryOperation] = []
+        """All that were built, in order."""
+
+    def find_devices(self) -> list[DeviceFacts]:
+        found = self._driver.find_devices()[0]
+        return [
+            replace(
+                found,
+                kind="discrete",
+                libraries=self._libraries,
+                can_record=True,
+                extensions=found.extensions | {"cl_khr_fp16", "tf32", "bf16", "sm_90"},
+            )
+        ]
+
+    def open(self, facts: DeviceFacts) -> Context:
+        return _Context(self._driver.open(facts), facts, self.operations)
+
+
+class _LibraryKernel:
+    """An operation with its arguments in memory."""
+
+    def __init__(self, operation: LibraryOperation, stand_in: StandIn) -> None:
+        self._operation, self._compute = operation, stand_in.compute
+        self._sizes = list(stand_in.sizes(operation))
+        self._arguments: list[Memory] = []
+
+    def set_arguments(self, arguments: Sequence[Argument]) -> None:
+        given = [item for item in arguments if not isinstance(item, int | float)]
+        lengths = [item.size_bytes for item in given]
+        if len(given) < len(arguments) or len(given) != len(self._sizes):
+            raise self._refusal(f"takes {len(self._sizes)} addresses, and got {len(arguments)}")
+        if any(have < want for have, want in zip(lengths, self._sizes, strict=True)):
+            raise self._refusal(f"needs {self._sizes} bytes, and got {lengths}")
+        self._arguments = given
+
+    def launch_on(self, queue: Queue) -> Event:
+        """Wait for what is in the queue, compute, and enqueue the result."""
+        arrays = [np.empty(size, np.uint8) for size in self._sizes[:-1]]
+        for array, memory in zip(arrays, self._arguments, strict=False):
+            if array.size:
+                queue.read(array, memory).wait()
+        made = self._compute(self._operation, arrays)
+        self._spoil_workspace(queue)
+        data = np.ascontiguousarray(made).reshape(-1).view(np.uint8)
+        if data.size != self._sizes[-2]:
+            raise self._refusal(f"made {data.size} bytes of {self._sizes[-2]}")
+        event = queue.write(self._arguments[-2], data)
+        event.wait()
+        return event
+
+    def frozen(self) -> _LibraryKernel:
+        """Copy it, with the arguments that it has."""
+        copied = object.__new__(_LibraryKernel)
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def _spoil_workspace(self, queue: Queue) -> None:
+        size, workspace = self._sizes[-1], self._arguments[-1]
+        if size:
+            waste = np.full(min(size, _SPOILT_BYTES), _SPOILT, np.uint8)
+            queue.write(workspace, waste).wait()
+
+    def _refusal(self, reason: str) -> DriverError:
+        return DriverError(ErrorKind.OTHER, f"{self._operation.name} {reason}")
+
+
+class _LibraryProgram:
+    def __init__(self, operation: LibraryOperation, stand_in: StandIn) -> None:
+        self._operation, self._stand_in = operation, stand_in
+        stand_in.sizes(operation)  # what it refuses, the library has no plan for
+
+    def kernel(self, name: str) -> Kernel:
+        assert name == self._operation.name
+        return _LibraryKernel(self._operation, self._stand_in)
+
+
+class _Queue:
+    """A queue of OpenCL that takes operations of libraries, too."""
+
+    def __init__(self, inner: Queue) -> None:
+        self._inner = inner
+        self.write, self.read = inner.write, inner.read
+        self.copy, self.wait_for, self.marker = inner.copy, inner.wait_for, inner.marker
+
+    def launch(
+        self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
+    ) -> Event:
+        if isinstance(kernel, _LibraryKernel):
+            return kernel.launch_on(self._inner)
+        return self._inner.launch(kernel, global_size, local_size)
+
+    def replay(self, recording: Recording) -> Event:
+        assert isinstance(recording, _Recording)
+        return recording.launch_on(self)
+
+
+class _NoEvent:
+    """The event of a launch that is only noted."""
+
+    is_over, failure, times_ns, queued_ns = False, None, (0, 0), 0
+
+    def wait(self) -> None:
+        raise AssertionError("nobody waits for what is recorded")
+
+
+class _Recording:
+    """A queue that notes launches, and then what it has noted."""
+
+    def __init__(self) -> None:
+        self._launches: list[tuple[Kernel, tuple[int, ...], tuple[int, ...]]] = []
+
+    def launch(
+        self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
+    ) -> Event:
+        noted = kernel.frozen() if isinstance(kernel, _LibraryKernel) else kernel
+        self._launches.append((noted, tuple(global_size), tuple(local_size)))
+        return _NoEvent()
+
+    def launch_on(self, queue: Queue) -> Event:
+        events = [queue.launch(*launch) for launch in self._launches]
+        return events[-1]
+
+    def write(self, target: Memory, source: Bytes) -> Event:
+        raise _not_recorded()
+
+    def read(self, target: Bytes, source: Memory) -> Event:
+        raise _not_recorded()
+
+    def copy(
+        self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
+    ) -> Event:
+        raise _not_recorded()
+
+    def replay(self, recording: Recording) -> Event:
+        raise _not_recorded()
+
+    def wait_for(self, events: Sequence[Event]) -> None:
+        raise _not_recorded()
+
+    def marker(self, events: Sequence[Event]) -> Event:
+        raise _not_recorded()
+
+
+def _not_recorded() -> DriverError:
+    return DriverError(ErrorKind.OTHER, "only launches are recorded")
+
+
+class _Context:
+    def __init__(
+        self, inner: Context, facts: DeviceFacts, operations: list[LibraryOperation]
+    ) -> None:
+        self.facts, self._inner, self._operations = facts, inner, operations
+
+    def queue(self, name: str) -> Queue:
+        return _Queue(self._inner.queue(name))
+
+    def buffer(self, size_bytes: int) -> Memory:
+        return self._inner.buffer(size_bytes)
+
+    def host_memory(self, size_bytes: int) -> HostMemory:
+        return self._inner.host_memory(size_bytes)
+
+    def adopt(self, given: Any) -> AdoptedArray | None:
+        return self._inner.adopt(given)
+
+    def program(self, source: str) -> Program:
+        return self._inner.program(source)
+
+    def library_program(self, operation: LibraryOperation) -> Program:
+        found = STAND_INS.get((operation.library, operation.label))
+        if found is None or operation.library not in self.facts.libraries:
+            reason = f"there is no {operation.label!r} of {operation.library!r} here"
+            raise DriverError(ErrorKind.OTHER, reason)
+        self._operations.append(operation)
+        return _LibraryProgram(operation, found)
+
+    def record(self, enqueue: Callable[[Queue], None]) -> Recording:
+        made = _Recording()
+        enqueue(made)
+        return made
+
+    def close(self) -> None:
+        self._inner.close()

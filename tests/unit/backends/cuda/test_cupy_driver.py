@@ -1,0 +1,295 @@
+"""Devices, memory, programs and recordings of CUDA's driver, on a GPU that is none."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aioinfer.backends.cuda import cupy_driver
+from aioinfer.backends.cuda.cupy_driver import CupyDriver
+from aioinfer.backends.cuda.cupy_facts import refuse_without_driver
+from aioinfer.errors import DeviceError
+from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind, Queue
+from unit.backends.cuda.fake_cupy import FakeCupy
+from unit.backends.cuda.fake_gpu import SPOILT, FakeGpu
+from unit.backends.cuda.opened_gpu import BREAK, ONE, OpenedGpu
+
+COUNT = 64
+GRID = (COUNT,), (32,)
+
+
+@pytest.fixture
+def opened() -> OpenedGpu:
+    return OpenedGpu()
+
+
+def test_a_device_says_what_it_is() -> None:
+    first, second = CupyDriver(
+        FakeCupy(FakeGpu(), FakeGpu(1 << 30)), lambda: frozenset({"cublas"})
+    ).find_devices()
+    assert (first.index, second.index) == (0, 1)
+    assert second.name == "Fake GPU"
+    assert second.platform_version == "CUDA 13.2, compute capability 9.0"
+    assert second.driver_version == "CUDA 13.0"
+    assert second.kind == "discrete"
+    assert second.memory_bytes == second.largest_buffer_bytes == 1 << 30
+    assert second.extensions == {"sm_90"}
+    assert second.libraries == {"cublas"}
+    assert second.can_record
+
+
+def without_driver(cupy: FakeCupy) -> None:
+    cupy.start_error, cupy.driver_version = 35, 0
+
+
+def with_old_driver(cupy: FakeCupy) -> None:
+    cupy.start_error, cupy.driver_version = 35, 12040
+
+
+def without_gpu(cupy: FakeCupy) -> None:
+    cupy.start_error = 100
+
+
+def with_empty_list(cupy: FakeCupy) -> None:
+    cupy.gpus = ()
+
+
+def with_broken_driver(cupy: FakeCupy) -> None:
+    cupy.start_error = 803
+
+
+def without_compiler(cupy: FakeCupy) -> None:
+    cupy.nvrtc_error = RuntimeError("CuPy failed to load libnvrtc.so.13")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "text"),
+    [
+        (without_driver, "driver is not installed .* install the one of your GPU"),
+        (with_old_driver, r"has CUDA 12\.4, and CuPy needs 13\.2; install a newer .*cupy-cuda12x"),
+        (without_gpu, "sees no GPU .*CUDA_VISIBLE_DEVICES"),
+        (with_empty_list, "sees no GPU .*CUDA_VISIBLE_DEVICES"),
+        (with_broken_driver, "does not start .*803.* nvidia-smi"),
+        (without_compiler, "cannot be loaded .*libnvrtc.* 'pip install nvidia-cuda-nvrtc'"),
+    ],
+)
+def test_a_device_that_is_missing_is_missed_with_the_way_out(
+    spoil: Callable[[FakeCupy], None], text: str
+) -> None:
+    cupy = FakeCupy()
+    spoil(cupy)
+    with pytest.raises(DeviceError, match=text):
+        CupyDriver(cupy, frozenset).find_devices()
+
+
+def test_a_gpu_that_does_not_answer_is_named() -> None:
+    cupy = FakeCupy(FakeGpu(), FakeGpu())
+    cupy.gpus[1].status = 46
+    with pytest.raises(DeviceError, match=r"GPU 1 does not say .*46.*CUDA_VISIBLE_DEVICES"):
+        CupyDriver(cupy, frozenset).find_devices()
+
+
+def test_a_missing_cupy_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(cupy_driver, "refuse_without_driver", lambda: None)
+    with pytest.raises(DeviceError, match=r"cannot be imported .*pip install 'aioinfer\[cuda\]'"):
+        CupyDriver()
+
+
+def test_without_the_drivers_library_cupy_is_not_even_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(cupy_driver, "refuse_without_driver", partial(refuse_without_driver, load))
+    with pytest.raises(DeviceError, match=r"NVIDIA's driver is not installed .*container toolkit"):
+        CupyDriver()
+    refuse_without_driver(lambda name: object())
+
+
+def test_importing_the_driver_imports_no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    importlib.reload(importlib.import_module("aioinfer.backends.cuda.cupy_facts"))
+    importlib.reload(importlib.import_module("aioinfer.backends.cuda.libraries"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from aioinfer.backends.cuda import cupy_driver
+
+    driver = CupyDriver(FakeCupy(), frozenset)
+    driver.find_devices()
+    mark = cupy_driver._first_use
+    assert mark is not None
+    monkeypatch.setattr(mark, "is_current", False)
+    with pytest.raises(DeviceError, match=r"before fork.*'spawn'"):
+        driver.find_devices()
+
+
+def test_memory_goes_back_when_it_is_released(opened: OpenedGpu) -> None:
+    memory = opened.context.buffer(100)
+    part = memory.part(32, 8)
+    opened.bytes_of(part)[:] = 7
+    assert (opened.bytes_of(memory)[32:40] == 7).all()
+    assert opened.bytes_of(memory)[40] == SPOILT
+    part.release()
+    assert opened.gpu.blocks
+    memory.release()
+    assert not opened.gpu.blocks
+    memory.release()
+
+
+def test_memory_that_there_is_no_room_for_is_refused_as_such() -> None:
+    opened = OpenedGpu(FakeGpu(memory_bytes=100))
+    kept = opened.context.buffer(80)
+    with pytest.raises(DriverError) as raised:
+        opened.context.buffer(80)
+    assert raised.value.kind is ErrorKind.OUT_OF_MEMORY
+    kept.release()
+    opened.context.buffer(80)
+
+
+def test_memory_of_a_lost_device_is_released_without_a_word(opened: OpenedGpu) -> None:
+    memory = opened.context.buffer(100)
+    opened.gpu.status = 700
+    memory.release()
+
+
+def test_host_memory_is_pinned_until_nothing_sees_it(opened: OpenedGpu) -> None:
+    host = opened.context.host_memory(100)
+    array = host.array
+    assert array.nbytes == 100
+    assert array.ctypes.data in opened.gpu.pinned
+    host.release()
+    assert host.array.nbytes == 0
+    array[:] = 1  # still there
+    del array
+    assert not opened.gpu.pinned
+
+
+def test_memory_of_the_second_gpu_lies_there() -> None:
+    opened = OpenedGpu(FakeGpu(), FakeGpu())
+    memory, host = opened.context.buffer(10), opened.context.host_memory(10)
+    assert len(opened.gpu.blocks) == len(opened.gpu.pinned) == 1
+    memory.release()
+    host.release()
+    assert not opened.gpu.blocks
+    assert not opened.gpu.pinned
+    assert opened.cupy.current == 0
+
+
+def test_a_program_is_compiled_at_once_on_its_device() -> None:
+    opened = OpenedGpu(FakeGpu(), FakeGpu())
+    program = opened.context.program(ONE.text)
+    ((index, code),) = opened.cupy.compiled
+    assert index == 1
+    assert "#define __kernel" in code
+    program.kernel(ONE.name)
+    with pytest.raises(DriverError, match="500"):
+        program.kernel("another")
+
+
+def test_a_program_that_does_not_compile_says_what_the_compiler_says(opened: OpenedGpu) -> None:
+    with pytest.raises(DriverError, match='identifier "missing" is undefined') as raised:
+        opened.context.program("missing")
+    assert raised.value.kind is ErrorKind.OTHER
+
+
+def test_a_recording_runs_its_launches_in_order_with_the_arguments_of_then(
+    opened: OpenedGpu,
+) -> None:
+    memory = opened.context.buffer(COUNT)
+    kernel = opened.kernel(ONE, memory, COUNT)
+
+    def enqueue(queue: Queue) -> None:
+        for _ in range(3):
+            queue.launch(kernel, *GRID)
+
+    recording = opened.context.record(enqueue)
+    kernel.set_arguments([opened.context.buffer(1), 1])
+    queue = opened.context.queue("compute")
+    queue.write(memory, np.zeros(COUNT, np.uint8))
+    queue.replay(recording)
+    queue.replay(recording)
+    queue.marker([]).wait()
+    assert (opened.bytes_of(memory) == 6).all()
+    assert gc.isenabled()
+
+
+def test_a_recording_has_launches_alone(opened: OpenedGpu) -> None:
+    memory, queue = opened.context.buffer(COUNT), opened.context.queue("compute")
+    marker, bytes_ = queue.marker([]), np.zeros(COUNT, np.uint8)
+    attempts: list[Callable[[Any], object]] = [
+        lambda capturing: capturing.write(memory, bytes_),
+        lambda capturing: capturing.read(bytes_, memory),
+        lambda capturing: capturing.wait_for([marker]),
+        lambda capturing: capturing.marker([]),
+        lambda capturing: capturing.launch(opened.kernel(ONE, memory, 1), *GRID).wait(),
+    ]
+    for attempt in attempts:
+        with pytest.raises(DriverError, match="launches alone"):
+            opened.context.record(attempt)
+
+
+def test_a_capture_that_fails_is_ended_and_the_next_one_works(opened: OpenedGpu) -> None:
+    memory = opened.context.buffer(COUNT)
+    kernel = opened.kernel(ONE, memory, COUNT)
+    rounds: list[str] = []
+
+    def spoil(queue: Queue) -> None:
+        rounds.append("round")
+        queue.launch(kernel, *GRID)
+        if len(rounds) == 2:
+            opened.context.buffer(1)
+
+    with pytest.raises(DriverError, match="900"):
+        opened.context.record(spoil)
+    assert not opened.cupy.capturing
+    assert gc.isenabled()
+    queue = opened.context.queue("compute")
+    queue.write(memory, np.zeros(COUNT, np.uint8))
+    recording = opened.context.record(lambda capturing: capturing.launch(kernel, *GRID))
+    queue.write(memory, np.zeros(COUNT, np.uint8))
+    queue.replay(recording)
+    queue.marker([]).wait()
+    assert (opened.bytes_of(memory) == 1).all()
+
+
+def test_a_kernel_that_breaks_the_device_while_it_is_recorded_is_told(opened: OpenedGpu) -> None:
+    kernel = opened.kernel(BREAK)
+    with pytest.raises(DriverError) as raised:
+        opened.context.record(lambda queue: queue.launch(kernel, *GRID))
+    assert raised.value.kind is ErrorKind.LOST
+
+
+def test_recording_leaves_the_collector_as_it_was(opened: OpenedGpu) -> None:
+    kernel = opened.kernel(ONE, opened.context.buffer(1), 1)
+    gc.disable()
+    try:
+        opened.context.record(lambda queue: queue.launch(kernel, *GRID))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_a_context_of_a_lost_device_is_closed_without_a_word(opened: OpenedGpu) -> None:
+    opened.gpu.status = 719
+    opened.context.close()
+
+
+def test_a_closed_context_lets_go_of_its_events(opened: OpenedGpu) -> None:
+    queue = opened.context.queue("compute")
+    queue.marker([]).wait()
+    del queue
+    opened.context.close()
+    assert not opened.context._pool.free

@@ -1,0 +1,68 @@
+"""Convolutional networks on CUDA's plans with real numbers, and what they launch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import networks_vision
+import numpy as np
+import pytest
+from models import images
+
+from aioinfer import Core
+from aioinfer.runtime.accelerator.executable_network import AcceleratorNetwork
+from unit.backends.comparing import assert_close, run
+from unit.benchmarks.small_networks import BATCH, SMALL, inputs_of
+
+BOUNDS = {"f32": 1e-3, "f16": 2e-2}
+NETWORKS = (
+    *("resnet50", "mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0", "densenet121"),
+    *("shufflenet_v2", "unet", "yolo"),
+)
+IMAGE = 64
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_gives_what_reference_gives(stand_in_core: Core, name: str) -> None:
+    model, inputs = SMALL[name](batch=BATCH), inputs_of(name)
+    wanted = run(stand_in_core, model, "REFERENCE", inputs)
+    for hint, bound in BOUNDS.items():
+        found = run(stand_in_core, model, "STANDIN", inputs, INFERENCE_PRECISION_HINT=hint)
+        for key, expected in wanted.items():
+            assert_close(key, found[key], expected, bound)
+
+
+def launched(core: Core, model: Any, inputs: Any, **config: Any) -> tuple[Counter[str], Any]:
+    """Count the launches of a network by operator, and run it."""
+    with core.load_network(model, "STANDIN", config) as network:
+        assert isinstance(network, AcceleratorNetwork)
+        assert network.only_plan is not None
+        counts = Counter(launch.origin.op for launch in network.only_plan.launches)
+        return counts, network.create_infer_request().infer_sync(inputs)
+
+
+def test_resnet_50_is_53_convolutions_a_pool_a_mean_a_product_and_one_copy(
+    stand_in_core: Core,
+) -> None:
+    model = networks_vision.resnet50(size=IMAGE)
+    inputs = images(IMAGE)(np.random.default_rng(1), 1)
+    counts, found = launched(stand_in_core, model, inputs)
+    assert counts == {
+        "aioinfer.cuda::ToChannelsLast": 1,
+        "aioinfer.cuda::Conv": 53,
+        "aioinfer.cuda::MaxPool": 1,
+        "aioinfer.cuda::GlobalAveragePool": 1,
+        "Gemm": 1,
+    }
+    wanted = run(stand_in_core, model, "REFERENCE", inputs)
+    assert_close("logits", found["logits"], wanted["logits"], BOUNDS["f32"])
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet50", "mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0", "densenet121"]
+)
+def test_no_map_is_turned_inside_of_a_network(stand_in_core: Core, name: str) -> None:
+    counts, _ = launched(stand_in_core, SMALL[name](batch=BATCH), inputs_of(name))
+    assert counts["aioinfer.cuda::ToChannelsLast"] == 1
+    assert counts["Transpose"] == 0
