@@ -79,22 +79,22 @@ class PlanBuilder(Lowering):
 
     def operand(self, value: Value) -> Operand:
         """Return where a value lies, in its held type; constants are uploaded for it."""
-        if value.constant is not None and value not in self._operands:
-            self._operands[value] = self._uploaded(value.constant, self.held_dtype(value))
-        if value not in self._operands:
-            raise GraphError(f"value {value.name!r} is used before it is made")
-        found, wanted = self._operands[value], self.held_dtype(value)
+        found, wanted = self._as_it_lies(value), self.held_dtype(value)
         if found.dtype is not wanted:
             found = self._operands[value] = self._cast(found, wanted)
         return found
 
     def scalar_or_operand(self, value: Value) -> Operand | float:
-        """Return a float constant of one element as a number, anything else as an operand."""
+        """Return a float constant of one element as a number, anything else as it lies.
+
+        For what reads operands in the types that they have: an input of the network lies in its own
+        type, which may not be the held one.
+        """
         array = value.constant
         is_number = array is not None and array.size == 1 and self.dtype(value) is DType.FLOAT32
         if is_number and array is not None:
             return float(array.reshape(-1)[0])
-        return self.operand(value)
+        return self._as_it_lies(value)
 
     def constant_operand(self, array: Array) -> Operand:
         """Return the place of an array that a kernel made; it is uploaded as it is."""
@@ -164,6 +164,13 @@ class PlanBuilder(Lowering):
     def call(self, operation: LibraryOperation, arguments: Sequence[LaunchArgument]) -> None:
         """Note an operation of a library to run after what was noted before."""
         self._launches.append(Launch(self._origin(), operation, tuple(arguments), (), ()))
+
+    def _as_it_lies(self, value: Value) -> Operand:
+        if value.constant is not None and value not in self._operands:
+            self._operands[value] = self._uploaded(value.constant, self.held_dtype(value))
+        if value not in self._operands:
+            raise GraphError(f"value {value.name!r} is used before it is made")
+        return self._operands[value]
 
     def _uploaded(self, array: Array, dtype: DType) -> Operand:
         buffer = self._weights.constant(array, dtype)

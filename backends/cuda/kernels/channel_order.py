@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ....runtime.accelerator.c_types import C_TYPES, CType
+from ....runtime.accelerator.c_types import C_TYPES
 from ....runtime.accelerator.chain import parse_steps
 from ....runtime.accelerator.chain_launch import line_groups
 from ....runtime.accelerator.chain_source import ChainCode, chain_code
@@ -49,7 +49,9 @@ def lower_to_channels_last(node: Node, builder: PlanBuilder) -> None:
         if value is not None
     }
     dtype, source = made.dtype, operands["i0"]
-    if not steps and made.shape[-1] == shape[1] and isinstance(source, Operand):
+    is_same = isinstance(source, Operand) and source.dtype is made.dtype
+    if not steps and is_same and made.shape[-1] == shape[1]:
+        assert isinstance(source, Operand)
         matrices = matrices_of(shape, (0, *range(2, len(shape)), 1))
         if matrices is not None and has_room_for_tiles(builder):
             launch_transposition(builder, source, made, matrices)
@@ -58,7 +60,7 @@ def lower_to_channels_last(node: Node, builder: PlanBuilder) -> None:
         code = chain_code(steps, operands, shape, "at")
     else:
         dtype = dtype if dtype in C_TYPES else _MOVED_AS[dtype.item_bytes]
-        code = _as_it_is(source, C_TYPES[dtype])
+        code = _as_it_is(source, dtype)
     words = channel_words(dtype, made.shape[-1])
     step = (
         f"const int c = block * {words.count} + j; if (c < channels) {{ "
@@ -80,8 +82,9 @@ def lower_to_channels_last(node: Node, builder: PlanBuilder) -> None:
     )
 
 
-def _as_it_is(source: Operand | float, kind: CType) -> ChainCode:
-    """Write the reading of an element that nothing is done to."""
+def _as_it_is(source: Operand | float, dtype: DType) -> ChainCode:
+    """Write the reading of an element that nothing is done to, but to hold it in another type."""
     assert isinstance(source, Operand)
+    kind = C_TYPES.get(source.dtype, C_TYPES[dtype])
     parameter = f"__global const {kind.memory} *x"
     return ChainCode((), kind.load("x", "at"), (parameter,), (source,))
