@@ -21,7 +21,7 @@ from aioinfer.executors import NOW, Lane, Ready, StreamsConfig, StreamsExecutor
 from aioinfer.runtime import completion
 from aioinfer.runtime.completion import until
 from aioinfer.testing import MockDevices
-from unit.executors.test_fork_and_exit import FORK, run_script
+from unit.executors.test_fork_and_exit import FORK, run
 from unit.runtime.models import expected, tiny_model
 
 uvloop = pytest.importorskip("uvloop")
@@ -346,7 +346,7 @@ def test_cancel_while_the_answer_is_on_its_way_to_trio(
 def test_a_child_that_was_forked_while_a_waker_was_made_has_wakers_of_its_own(
     tmp_path: Path,
 ) -> None:
-    run_script(
+    run(
         """
         import asyncio
         from aioinfer.runtime import completion
