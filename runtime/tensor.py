@@ -180,7 +180,7 @@ def check_can_be_written(array: Any, given: Any, name: str) -> None:
         if not getattr(array, "is_writable", True):
             raise TensorError(
                 f"output {name!r} cannot be bound to a {type(given).__name__} that is read-only, "
-                f"or not contiguous"
+                f"or not contiguous; give one that the device can write as a whole"
             )
         return
     if not array.flags.writeable:

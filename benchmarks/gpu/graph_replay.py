@@ -33,7 +33,7 @@ EAGER_US = 450.0
 
 
 def measure(report: Report, settings: Settings) -> None:
-    measure_own(report, settings)
+    measure_own(report)
     for name in NETWORKS:
         if not settings.has_time(15.0):
             report.refuse(name, "left out: no time")
@@ -44,7 +44,7 @@ def measure(report: Report, settings: Settings) -> None:
             report.refuse(name, error)
 
 
-def measure_own(report: Report, settings: Settings) -> None:
+def measure_own(report: Report) -> None:
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)

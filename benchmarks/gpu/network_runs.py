@@ -205,8 +205,8 @@ def bind_outputs(
     """Let a request write its outputs to arrays of CuPy."""
     import cupy
 
-    for name, array in shapes_of(network, inputs).items():
-        request.set_tensor(name, cupy.empty(array, cupy.float32))
+    for name, shape in shapes_of(network, inputs).items():
+        request.set_tensor(name, cupy.empty(shape, cupy.float32))
 
 
 def shapes_of(network: aioinfer.ExecutableNetwork, inputs: Inputs) -> dict[str, tuple[int, ...]]:

@@ -79,6 +79,7 @@ class DeviceFacts:
     work_group_size: int
     """The most work-items of one group."""
     extensions: frozenset[str]
+    """What it can beyond its platform's least, in the driver's own words."""
     libraries: frozenset[str] = frozenset()
     """The vendor's libraries whose operations its driver can build."""
     can_record: bool = False

@@ -23,7 +23,7 @@ _LOG_CHARACTERS = 2000  # of a build log; compilers repeat themselves
 _PLANNERS = 4
 """Operations that are planned side by side: mostly waiting, for other processes or a device."""
 _WAY_OUT = "report this, with the driver's version"
-_LIBRARY_WAY_OUT = f"run the node on another device by HETERO, and {_WAY_OUT}"
+_NODE_WAY_OUT = f"run the node on another device by HETERO, and {_WAY_OUT}"
 
 
 class LibraryRefusedError(DeviceError):
@@ -38,7 +38,7 @@ class LibraryRefusedError(DeviceError):
         nodes: frozenset[tuple[str, str]],
         held: Sequence[BuiltProgram],
     ) -> None:
-        super().__init__(f"{reasons[0]}; {_LIBRARY_WAY_OUT}")
+        super().__init__(f"{reasons[0]}; {_NODE_WAY_OUT}")
         self.reasons, self.nodes, self.held = tuple(reasons), nodes, tuple(held)
 
 
@@ -123,7 +123,7 @@ class KernelPrograms:
                 f"{launch.origin.op} (node {launch.origin.name!r}): {_words(error)}"
             )
             if error.kind is not ErrorKind.OTHER:
-                raise DeviceError(f"{reason}; {_LIBRARY_WAY_OUT}") from error
+                raise DeviceError(f"{reason}; {_NODE_WAY_OUT}") from error
             return reason
 
     def _explain(self, launches: list[Launch], error: DriverError) -> DeviceError:
@@ -134,8 +134,8 @@ class KernelPrograms:
             except DriverError as alone:
                 return DeviceError(
                     f"{self._device} cannot build the kernel {launch.source.name!r} of "
-                    f"{launch.origin.op} (node {launch.origin.name!r}): {_words(alone)}; run the "
-                    f"node on another device by HETERO, and {_WAY_OUT}"
+                    f"{launch.origin.op} (node {launch.origin.name!r}): {_words(alone)}; "
+                    f"{_NODE_WAY_OUT}"
                 )
         return DeviceError(
             f"{self._device} cannot build {len(launches)} kernels at once, though each alone: "

@@ -1,9 +1,9 @@
-"""A device in use: its context, three queues, one completion thread, memory and built kernels.
+"""A device in use: its context, its queues, one completion thread, memory and built kernels.
 
-Theory of operation. All networks on a device share what is here. Uploads, launches and downloads
-have a queue each, with events between them, so that those of different runs overlap. The one
-completion thread waits for nothing but the last event of a run, on the download queue; errors of
-earlier commands reach that event through wait lists.
+Theory of operation. All networks on a device share what is here. Uploads and downloads have a queue
+each, and launches one or several, with events between them, so that those of different runs
+overlap. The one completion thread waits for nothing but the last event of a run, on the download
+queue; errors of earlier commands reach that event through wait lists.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def _refuse_over_rows(x: Traced, axes: Sequence[int]) -> None:
         raise NotApartError(_OVER_ROWS)
 
 
-def _without(node: Node, x: Traced, axes: Sequence[int], *, keeps: bool) -> Traced:
+def _without(x: Traced, axes: Sequence[int], *, keeps: bool) -> Traced:
     """Leave out reduced axes, or make them 1."""
     _refuse_over_rows(x, axes)
     gone = {axis_at(axis, x.rank) for axis in axes}
@@ -57,12 +57,12 @@ def _reduced(node: Node, inputs: Inputs) -> Traced:
         if not integer(node, "noop_with_empty_axes", 0):
             raise NotApartError(_OVER_ROWS)
         return Traced(x.dims, x.axis)
-    return _without(node, x, list(axes), keeps=bool(integer(node, "keepdims", 1)))
+    return _without(x, list(axes), keeps=bool(integer(node, "keepdims", 1)))
 
 
 def _extreme_place(node: Node, inputs: Inputs) -> Traced:
     x = in_rows(inputs)
-    return _without(node, x, [integer(node, "axis", 0)], keeps=bool(integer(node, "keepdims", 1)))
+    return _without(x, [integer(node, "axis", 0)], keeps=bool(integer(node, "keepdims", 1)))
 
 
 def _along(default: int) -> Rule:

@@ -106,7 +106,7 @@ def test_facts_come_with_the_ceilings(program: Program) -> None:
 def test_own_graphs_are_compared_in_every_look(program: Program) -> None:
     replay, report = program("graph_replay"), Report("graph_replay", "a GPU")
     replay.REPLAYS, replay.SIDE = 200, 16
-    replay.measure_own(report, SHORT)
+    replay.measure_own(report)
     (row,) = report.rows
     assert (row.measured, row.is_met) == (0.0, True)
 
@@ -124,7 +124,7 @@ def test_a_graph_that_writes_nothing_is_seen(
             real(*given)
 
     monkeypatch.setattr(fake.cuda.runtime, "memcpyAsync", write_twice)
-    replay.measure_own(report, SHORT)
+    replay.measure_own(report)
     assert report.rows[0].is_met is False
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from aioinfer.runtime.accelerator.kernel_programs import BuiltProgram
 from aioinfer.runtime.accelerator.opened_device import OpenedDevice
+from aioinfer.runtime.accelerator.plan import Plan
 from aioinfer.runtime.accelerator.plan_builder import PlanBuilder
 from aioinfer.runtime.accelerator.precision import F32, Precision
 from aioinfer.runtime.accelerator.weight_store import WeightStore
-from aioinfer.runtime.graph import Model
+from aioinfer.runtime.graph import Model, Node
 from aioinfer.runtime.onnx_writer import infer_types
 from unit.runtime.accelerator.fake_driver import FACTS, FakeContext, FakeDriver
 from unit.runtime.passes.small_models import parse
@@ -38,6 +40,13 @@ class Opened:
             facts=FACTS,
             precision=precision,
         )
+
+    def plan(self, text: str, lower: Callable[[Node, PlanBuilder], None]) -> Plan:
+        """Plan a model, given as text, with its kernels built and its constants uploaded."""
+        made = self.builder(typed(text)).build(lower)
+        self.held += self.device.programs.build(made.launches)
+        self.weights.upload(made.constants)
+        return made
 
     def close(self) -> None:
         self.device.close()

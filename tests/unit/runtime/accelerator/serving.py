@@ -1,4 +1,4 @@
-"""A Core with a device FAKE on the fake driver, and a model of one kernel for it."""
+"""A Core with a device FAKE on the fake driver, a model of one kernel for it, and its runs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,23 @@ import onnx
 
 from aioinfer import Core
 from aioinfer.backends.opencl.plugin import OpenClPlugin
+from aioinfer.runtime.properties import Configuration
 from unit.runtime.accelerator.comparing import model_of, operator
 from unit.runtime.accelerator.fake_driver import FakeContext, FakeDriver
 
-__all__ = ["negate", "negating", "pump", "serving"]
+__all__ = ["RecordingPlugin", "negating", "pump", "serving"]
 
 _PATIENCE = 5000
 
 
-def negate(x: Any, y: Any, count: int) -> None:
+class RecordingPlugin(OpenClPlugin):
+    """OPENCL on a driver that records."""
+
+    def records(self, config: Configuration) -> bool:
+        return True
+
+
+def _negate(x: Any, y: Any, count: int) -> None:
     """Compute what the kernel of ``negating`` does."""
     y.use().view(np.float32)[:count] = -x.use().view(np.float32)[:count]
 
@@ -33,8 +41,11 @@ def negating(x: np.ndarray, *, dynamic: bool = False) -> onnx.ModelProto:
 
 @contextmanager
 def serving(driver: FakeDriver, plugin: type[OpenClPlugin] = OpenClPlugin) -> Iterator[Core]:
-    """Open a Core; at its end all is done that is enqueued, and nothing was dropped before."""
-    driver.functions.setdefault("chain", negate)
+    """Open a Core; at its end all is done that is enqueued, and nothing was dropped before.
+
+    The driver's chains compute what ``negating`` asks for, unless the test has set others.
+    """
+    driver.functions.setdefault("chain", _negate)
     FakeContext.dropped.clear()
     with Core() as core:
         core.register_plugin("FAKE", lambda handle, name: plugin(handle, name, driver))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +12,9 @@ import pytest
 from aioinfer import Core
 from aioinfer.errors import RequestCancelledError, TensorError
 from unit.runtime.accelerator.comparing import model_of, operator
-from unit.runtime.accelerator.fake_driver import FACTS, FakeDriver, OnDevice
-from unit.runtime.accelerator.serving import negating, pump, serving
+from unit.runtime.accelerator.fake_driver import FACTS, FakeDriver
+from unit.runtime.accelerator.on_device import OnDevice
+from unit.runtime.accelerator.serving import negating, pump
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -24,17 +24,11 @@ def driver(request: pytest.FixtureRequest) -> FakeDriver:
     return FakeDriver(replace(FACTS, kind=request.param, can_adopt=True), is_eager=False)
 
 
-@pytest.fixture
-def core(driver: FakeDriver) -> Iterator[Core]:
-    with serving(driver) as core:
-        yield core
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_an_input_is_read_after_its_owner_has_written_it_and_never_on_the_host(
-    seed: int, driver: FakeDriver, core: Core
+    seed: int, driver: FakeDriver, fake_core: Core
 ) -> None:
-    with core.load_network(negating(X), "FAKE") as network:
+    with fake_core.load_network(negating(X), "FAKE") as network:
         (context,) = driver.contexts
         requests = [network.create_infer_request() for _ in range(4)]
         for number, request in enumerate(requests):
@@ -48,9 +42,9 @@ def test_an_input_is_read_after_its_owner_has_written_it_and_never_on_the_host(
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_bound_output_stays_on_the_device_and_is_what_results_hold(
-    seed: int, driver: FakeDriver, core: Core
+    seed: int, driver: FakeDriver, fake_core: Core
 ) -> None:
-    with core.load_network(negating(X), "FAKE") as network:
+    with fake_core.load_network(negating(X), "FAKE") as network:
         (context,) = driver.contexts
         made, request = OnDevice(context, np.zeros_like(X)), network.create_infer_request()
         request.set_tensor("y", made)
@@ -64,9 +58,9 @@ def test_a_bound_output_stays_on_the_device_and_is_what_results_hold(
 
 
 def test_a_bound_input_is_read_behind_what_its_owner_enqueued_since_the_last_run(
-    driver: FakeDriver, core: Core
+    driver: FakeDriver, fake_core: Core
 ) -> None:
-    with core.load_network(negating(X), "FAKE") as network:
+    with fake_core.load_network(negating(X), "FAKE") as network:
         (context,) = driver.contexts
         given, request = OnDevice(context, X), network.create_infer_request()
         request.set_tensor("x", given)
@@ -78,9 +72,9 @@ def test_a_bound_input_is_read_behind_what_its_owner_enqueued_since_the_last_run
 
 
 def test_the_memory_is_held_until_the_device_is_done_with_a_cancelled_run(
-    driver: FakeDriver, core: Core
+    driver: FakeDriver, fake_core: Core
 ) -> None:
-    with core.load_network(negating(X), "FAKE") as network:
+    with fake_core.load_network(negating(X), "FAKE") as network:
         (context,) = driver.contexts
         request = network.create_infer_request()
         given = OnDevice(context, X)
@@ -101,11 +95,11 @@ def test_the_memory_is_held_until_the_device_is_done_with_a_cancelled_run(
 
 @pytest.mark.parametrize("rows", [1, 3, 5, 8])
 def test_rows_on_the_device_are_repeated_to_fill_their_bucket(
-    rows: int, driver: FakeDriver, core: Core
+    rows: int, driver: FakeDriver, fake_core: Core
 ) -> None:
     batch = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
     model = negating(X, dynamic=True)
-    with core.load_network(model, "FAKE", {"BATCH_BUCKETS": "8"}) as network:
+    with fake_core.load_network(model, "FAKE", {"BATCH_BUCKETS": "8"}) as network:
         (context,) = driver.contexts
         request, made = network.create_infer_request(), OnDevice(context, np.zeros_like(batch))
         request.set_tensor("y", made)
@@ -115,9 +109,9 @@ def test_rows_on_the_device_are_repeated_to_fill_their_bucket(
         assert network.get_metric("PLAN_COUNT") == 1
 
 
-def test_an_empty_array_is_neither_read_nor_written(driver: FakeDriver, core: Core) -> None:
+def test_an_empty_array_is_neither_read_nor_written(driver: FakeDriver, fake_core: Core) -> None:
     none = np.zeros((0, 4), np.float32)
-    with core.load_network(negating(X, dynamic=True), "FAKE") as network:
+    with fake_core.load_network(negating(X, dynamic=True), "FAKE") as network:
         (context,) = driver.contexts
         request, made = network.create_infer_request(), OnDevice(context, none)
         request.set_tensor("y", made)
@@ -127,8 +121,8 @@ def test_an_empty_array_is_neither_read_nor_written(driver: FakeDriver, core: Co
     assert not [item for item in context.done if item.endswith(": copy")]
 
 
-def test_what_does_not_fit_is_refused_by_name(driver: FakeDriver, core: Core) -> None:
-    with core.load_network(negating(X, dynamic=True), "FAKE") as network:
+def test_what_does_not_fit_is_refused_by_name(driver: FakeDriver, fake_core: Core) -> None:
+    with fake_core.load_network(negating(X, dynamic=True), "FAKE") as network:
         (context,) = driver.contexts
         request = network.create_infer_request()
         with pytest.raises(TensorError, match="'x' is float64, and float32 is wanted"):
@@ -141,18 +135,20 @@ def test_what_does_not_fit_is_refused_by_name(driver: FakeDriver, core: Core) ->
             pump(context, request)
 
 
-def test_an_array_of_another_device_is_refused_with_both_names(core: Core) -> None:
+def test_an_array_of_another_device_is_refused_with_both_names(fake_core: Core) -> None:
     other = FakeDriver(replace(FACTS, can_adopt=True)).open(FACTS)
-    with core.load_network(negating(X), "FAKE") as network:
+    with fake_core.load_network(negating(X), "FAKE") as network:
         expected = r"'x' lies in the memory of CUDA\.0, and FAKE\.0 computes; copy it there"
         with pytest.raises(TensorError, match=expected):
             network.create_infer_request().infer_sync({"x": OnDevice(other, X)})
 
 
-def test_an_input_that_decides_shapes_has_to_be_on_the_host(driver: FakeDriver, core: Core) -> None:
+def test_an_input_that_decides_shapes_has_to_be_on_the_host(
+    driver: FakeDriver, fake_core: Core
+) -> None:
     shape = np.array([4, 3], np.int64)
     model = model_of([operator("Reshape", "x", "shape")], {"x": X, "shape": shape})
-    with core.load_network(model, "FAKE") as network:
+    with fake_core.load_network(model, "FAKE") as network:
         (context,) = driver.contexts
         request = network.create_infer_request()
         request.start_async({"x": X, "shape": OnDevice(context, shape)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,50 +11,23 @@ import onnx.parser
 import pytest
 
 from aioinfer import Core, ExecutableNetwork
-from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.errors import PropertyError, RequestCancelledError, TensorError
-from aioinfer.runtime.properties import Configuration
 from unit.runtime.accelerator.comparing import model_of, operator
-from unit.runtime.accelerator.fake_driver import FACTS, FakeContext, FakeDriver, FakeQueue
+from unit.runtime.accelerator.fake_driver import FACTS, FakeDriver, FakeQueue
+from unit.runtime.accelerator.serving import RecordingPlugin, pump
 from unit.runtime.passes.small_models import HEADER
 
 BUCKETS = {"BATCH_BUCKETS": "1,2,4,8"}
 SIZES = (1, 2, 4, 8)
 WIDTH = 4
 WAIT_S = 20.0
-PATIENCE = 2000
 RUN_KINDS = ("cpu", "discrete")
 """Kinds of devices: results come straight, or by staging memory."""
 
 
-class RecordingPlugin(OpenClPlugin):
-    """OPENCL on a driver that records."""
-
-    def records(self, config: Configuration) -> bool:
-        return True
-
-
-def negate(x: Any, y: Any, count: int) -> None:
-    y.use().view(np.float32)[:count] = -x.use().view(np.float32)[:count]
-
-
 @pytest.fixture(params=RUN_KINDS)
 def driver(request: pytest.FixtureRequest) -> FakeDriver:
-    made = FakeDriver(replace(FACTS, kind=request.param))
-    made.functions["chain"] = negate
-    return made
-
-
-@pytest.fixture
-def fake_core(driver: FakeDriver) -> Iterator[Core]:
-    FakeContext.dropped.clear()
-    with Core() as core:
-        core.register_plugin("FAKE", lambda handle, name: OpenClPlugin(handle, name, driver))
-        yield core
-        driver.is_eager = True
-        for context in driver.contexts:
-            context.run_all()
-    assert FakeContext.dropped == []
+    return FakeDriver(replace(FACTS, kind=request.param))
 
 
 @pytest.fixture
@@ -208,25 +180,15 @@ def test_runs_of_mixed_sizes_are_right_in_every_order_of_the_queues(
     for count in SIZES:
         network.create_infer_request().infer_sync(rows_of(count))
     driver.is_eager = False
-    order, (context,) = random.Random(seed), driver.contexts
-    given = [rows_of(order.randint(1, 9), number) for number in range(8)]
+    chance = random.Random(seed)
+    given = [rows_of(chance.randint(1, 9), number) for number in range(8)]
     requests = [network.create_infer_request() for _ in given]
     for request, rows in zip(requests, given, strict=True):
         request.start_async(rows)
+    pump(driver.contexts[0], *requests, seed=seed)
     for request, rows in zip(requests, given, strict=True):
-        finish(context, request, order)
         np.testing.assert_array_equal(request.results["y"], -rows)
     assert plan_count(network) <= len(SIZES) + 1
-
-
-def finish(context: FakeContext, request: Any, order: random.Random) -> None:
-    """Let the device go on until a request has ended."""
-    for _ in range(PATIENCE):
-        if request.wait(0.0):
-            return
-        if not context.advance(order):
-            request.wait(0.01)
-    raise AssertionError("the run never ends")
 
 
 def test_a_cancelled_run_leaves_nothing_of_its_padding_to_the_next(
@@ -244,7 +206,7 @@ def test_a_cancelled_run_leaves_nothing_of_its_padding_to_the_next(
         _ = request.results
     given = rows_of(4, 1)
     other.start_async(given)
-    finish(driver.contexts[0], other, random.Random(1))
+    pump(driver.contexts[0], other)
     np.testing.assert_array_equal(other.results["y"], -given)
     driver.is_eager = True
     np.testing.assert_array_equal(request.infer_sync(rows_of(6))["y"], -rows_of(6))

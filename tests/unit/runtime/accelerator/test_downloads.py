@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,14 +21,11 @@ from unit.runtime.accelerator.fake_driver import (
     FakeMemory,
     FakeQueue,
 )
+from unit.runtime.accelerator.serving import negating, pump
 
 SMALL, LARGE = (3, 4), (130, 130)
 """Shapes of float32: less and more than 64 KB."""
 ACCELERATORS = ("integrated", "discrete")
-
-
-def negate(x: Any, y: Any, count: int) -> None:
-    y.use().view(np.float32)[:count] = -x.use().view(np.float32)[:count]
 
 
 @pytest.fixture
@@ -40,21 +35,7 @@ def kind() -> str:
 
 @pytest.fixture
 def driver(kind: Any) -> FakeDriver:
-    made = FakeDriver(replace(FACTS, kind=kind))
-    made.functions["chain"] = negate
-    return made
-
-
-@pytest.fixture
-def fake_core(driver: FakeDriver) -> Iterator[Core]:
-    FakeContext.dropped.clear()
-    with Core() as core:
-        core.register_plugin("FAKE", lambda handle, name: OpenClPlugin(handle, name, driver))
-        yield core
-        driver.is_eager = True
-        for context in driver.contexts:
-            context.run_all()
-    assert FakeContext.dropped == []
+    return FakeDriver(replace(FACTS, kind=kind))
 
 
 @pytest.fixture
@@ -70,8 +51,8 @@ def read_targets(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     return targets
 
 
-def negating(shape: tuple[int, ...] = SMALL) -> Any:
-    return model_of([operator("Neg", "x")], {"x": np.zeros(shape, np.float32)}, dynamic=True)
+def load(core: Core) -> ExecutableNetwork:
+    return core.load_network(negating(drawn(SMALL), dynamic=True), "FAKE")
 
 
 def drawn(shape: tuple[int, ...]) -> np.ndarray:
@@ -91,7 +72,7 @@ def lanes_of(network: ExecutableNetwork, stage: str) -> set[str]:
 def test_an_accelerator_writes_staging_memory_alone(
     shape: tuple[int, ...], driver: FakeDriver, fake_core: Core, read_targets: list[np.ndarray]
 ) -> None:
-    with fake_core.load_network(negating(shape), "FAKE") as network:
+    with load(fake_core) as network:
         mine = np.zeros(shape, np.float32)
         request, given = network.create_infer_request(), drawn(shape)
         first = request.infer_sync(given)["y"]
@@ -109,7 +90,7 @@ def test_an_accelerator_writes_staging_memory_alone(
 def test_a_processor_writes_results_where_they_belong(
     driver: FakeDriver, fake_core: Core, read_targets: list[np.ndarray]
 ) -> None:
-    with fake_core.load_network(negating(), "FAKE") as network:
+    with load(fake_core) as network:
         request, given = network.create_infer_request(), drawn(SMALL)
         result = request.infer_sync(given)["y"]
         (target,) = read_targets
@@ -121,7 +102,7 @@ def test_a_processor_writes_results_where_they_belong(
 def test_much_is_copied_on_the_executor_of_copies_and_little_at_once(
     driver: FakeDriver, fake_core: Core
 ) -> None:
-    with fake_core.load_network(negating(), "FAKE") as network:
+    with load(fake_core) as network:
         request = network.create_infer_request()
         request.infer_sync(drawn(SMALL))
         assert lanes_of(network, "deliver") == {"inline"}
@@ -135,15 +116,12 @@ def test_runs_that_share_a_slot_do_not_see_each_others_results(
     seed: int, shape: tuple[int, ...], driver: FakeDriver, fake_core: Core
 ) -> None:
     driver.is_eager = False
-    with fake_core.load_network(negating(shape), "FAKE") as network:
+    with load(fake_core) as network:
         requests = [network.create_infer_request() for _ in range(6)]
         for number, request in enumerate(requests):
             request.start_async(drawn(shape) + number)
-        order, (context,) = random.Random(seed), driver.contexts
+        pump(driver.contexts[0], *requests, seed=seed)
         for number, request in enumerate(requests):
-            while not request.wait(0.0):
-                if not context.advance(order):
-                    request.wait(0.01)  # other threads free a slot, which enqueues more
             np.testing.assert_array_equal(request.results["y"], -(drawn(shape) + number))
 
 
@@ -151,7 +129,7 @@ def test_runs_that_share_a_slot_do_not_see_each_others_results(
 def test_bound_memory_in_any_order_is_filled_and_other_shapes_are_refused(
     shape: tuple[int, ...], fake_core: Core
 ) -> None:
-    with fake_core.load_network(negating(shape), "FAKE") as network:
+    with load(fake_core) as network:
         request, memory = network.create_infer_request(), np.zeros(shape[::-1], np.float32).T
         request.set_tensor("y", memory)
         request.infer_sync(drawn(shape))
@@ -161,7 +139,7 @@ def test_bound_memory_in_any_order_is_filled_and_other_shapes_are_refused(
 
 
 def test_a_read_that_fails_delivers_nothing(driver: FakeDriver, fake_core: Core) -> None:
-    with fake_core.load_network(negating(), "FAKE") as network:
+    with load(fake_core) as network:
         request, mine = network.create_infer_request(), np.full(SMALL, 7, np.float32)
         request.set_tensor("y", mine)
         driver.fails["download: read"] = DriverError(ErrorKind.OTHER, "it broke")
@@ -175,7 +153,7 @@ def test_a_read_that_fails_delivers_nothing(driver: FakeDriver, fake_core: Core)
 def test_a_result_without_elements_is_not_read(
     fake_core: Core, read_targets: list[np.ndarray]
 ) -> None:
-    with fake_core.load_network(negating(), "FAKE") as network:
+    with load(fake_core) as network:
         result = network.create_infer_request().infer_sync(drawn((0, 4)))["y"]
     assert (result.shape, result.dtype, read_targets) == ((0, 4), np.float32, [])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,13 +108,6 @@ def driver() -> FakeDriver:
     made = FakeDriver()
     made.functions["chain"] = lambda *arguments: None
     return made
-
-
-@pytest.fixture
-def fake_core(driver: FakeDriver) -> Iterator[Core]:
-    with Core() as made:
-        made.register_plugin("FAKE", lambda handle, name: OpenClPlugin(handle, name, driver))
-        yield made
 
 
 def two_weights(dynamic: bool = False) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from itertools import pairwise
 from time import perf_counter_ns
 from typing import Any
@@ -12,11 +11,11 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
-from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.errors import DeviceError, NotSupportedError, TensorError
 from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
 from unit.runtime.accelerator.comparing import model_of, operator
-from unit.runtime.accelerator.fake_driver import TOOK_NS, FakeContext, FakeDriver
+from unit.runtime.accelerator.fake_driver import TOOK_NS, FakeDriver
+from unit.runtime.accelerator.serving import negating, pump
 
 THROUGHPUT = {"PERFORMANCE_HINT": "THROUGHPUT"}
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -26,53 +25,28 @@ CLOCKS_NS = 10_000_000
 LANES = ("FAKE.0 upload", "FAKE.0 compute", "FAKE.0 download")
 
 
-def negate(x: Any, y: Any, count: int) -> None:
-    y.use().view(np.float32)[:count] = -x.use().view(np.float32)[:count]
-
-
 @pytest.fixture
 def driver() -> FakeDriver:
-    made = FakeDriver(is_eager=False)
-    made.functions["chain"] = negate
-    return made
-
-
-@pytest.fixture
-def fake_core(driver: FakeDriver) -> Iterator[Core]:
-    FakeContext.dropped.clear()
-    with Core() as core:
-        core.register_plugin("FAKE", lambda handle, name: OpenClPlugin(handle, name, driver))
-        yield core
-        driver.is_eager = True
-        for context in driver.contexts:
-            context.run_all()
-    assert FakeContext.dropped == []
-
-
-def negating(dynamic: bool = False) -> Any:
-    return model_of([operator("Neg", "x")], {"x": X}, dynamic=dynamic)
+    return FakeDriver(is_eager=False)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_runs_are_right_in_every_order_of_the_queues(
     seed: int, driver: FakeDriver, fake_core: Core
 ) -> None:
-    network = fake_core.load_network(negating(), "FAKE")
+    network = fake_core.load_network(negating(X), "FAKE")
     requests = [network.create_infer_request() for _ in range(5)]
     for number, request in enumerate(requests):
         request.start_async(X + number)
-    order, (context,) = random.Random(seed), driver.contexts
+    pump(driver.contexts[0], *requests, seed=seed)
     for number, request in enumerate(requests):
-        while not request.wait(0.0):
-            if not context.advance(order):
-                request.wait(0.01)  # the completion thread frees a slot, which enqueues more
         np.testing.assert_array_equal(request.results["y"], -(X + number))
 
 
 def test_the_next_upload_comes_before_the_first_download(
     driver: FakeDriver, fake_core: Core
 ) -> None:
-    network = fake_core.load_network(negating(), "FAKE")
+    network = fake_core.load_network(negating(X), "FAKE")
     requests = [network.create_infer_request() for _ in range(2)]
     for request in requests:
         request.start_async(X)
@@ -87,7 +61,7 @@ def test_the_next_upload_comes_before_the_first_download(
 def test_the_trace_shows_what_the_queues_did_side_by_side(
     seed: int, driver: FakeDriver, fake_core: Core
 ) -> None:
-    network = fake_core.load_network(negating(), "FAKE", THROUGHPUT)
+    network = fake_core.load_network(negating(X), "FAKE", THROUGHPUT)
     requests = [network.create_infer_request() for _ in range(3)]
     for request in requests:
         request.start_async(X)
@@ -112,7 +86,7 @@ def test_a_device_that_knows_no_times_serves_requests_and_has_no_spans(
 ) -> None:
     driver.is_eager = True
     driver.untimed |= {"upload: write", "compute: launch", "download: read"}
-    with fake_core.load_network(negating(), "FAKE") as network:
+    with fake_core.load_network(negating(X), "FAKE") as network:
         np.testing.assert_array_equal(network.create_infer_request().infer_sync(X)["y"], -X)
         lanes = {span.lane for span in network.trace()}
         assert lanes >= {f"{lane} host" for lane in LANES}
@@ -123,7 +97,7 @@ def test_an_output_that_is_copied_by_the_host_has_its_download_in_the_trace(
     driver: FakeDriver, fake_core: Core
 ) -> None:
     driver.is_eager = True
-    with fake_core.load_network(negating(), "FAKE") as network:
+    with fake_core.load_network(negating(X), "FAKE") as network:
         request, memory = network.create_infer_request(), np.zeros((4, 3), np.float32).T
         request.set_tensor("y", memory)
         request.infer_sync(X)
@@ -136,7 +110,7 @@ def test_a_command_that_fails_fails_its_run_alone(
     command: str, driver: FakeDriver, fake_core: Core
 ) -> None:
     driver.is_eager = True
-    with fake_core.load_network(negating(), "FAKE") as network:
+    with fake_core.load_network(negating(X), "FAKE") as network:
         driver.fails[command] = DriverError(ErrorKind.OTHER, "it broke")
         request = network.create_infer_request()
         with pytest.raises(DeviceError, match="it broke"):
@@ -146,14 +120,14 @@ def test_a_command_that_fails_fails_its_run_alone(
 
 def test_a_lost_device_refuses_runs_and_loads(driver: FakeDriver, fake_core: Core) -> None:
     driver.is_eager = True
-    with fake_core.load_network(negating(), "FAKE") as network:
+    with fake_core.load_network(negating(X), "FAKE") as network:
         driver.fails["compute: launch"] = DriverError(ErrorKind.LOST, "DEVICE_NOT_AVAILABLE")
         request = network.create_infer_request()
         for _ in range(2):
             with pytest.raises(DeviceError, match=r"FAKE\.0 is lost .*DEVICE_NOT_AVAILABLE"):
                 request.infer_sync(X)
         with pytest.raises(DeviceError, match="is lost"):
-            fake_core.load_network(negating(), "FAKE")
+            fake_core.load_network(negating(X), "FAKE")
 
 
 def test_a_model_that_does_not_fit_is_refused_before_memory_is_taken(
@@ -176,25 +150,25 @@ def test_hints_decide_how_many_runs_are_in_flight(
     driver: FakeDriver, fake_core: Core, config: dict[str, Any], slots: int
 ) -> None:
     driver.is_eager = True
-    with fake_core.load_network(negating(), "FAKE", config) as network:
+    with fake_core.load_network(negating(X), "FAKE", config) as network:
         assert network.get_metric("OPTIMAL_NUMBER_OF_INFER_REQUESTS") == slots
 
 
 def test_a_kernel_that_does_not_build_is_named(driver: FakeDriver, fake_core: Core) -> None:
     driver.build_error = DriverError(ErrorKind.OTHER, "error: no such function")
     with pytest.raises(DeviceError, match=r"cannot build the kernel 'chain_\w+'.*no such function"):
-        fake_core.load_network(negating(), "FAKE")
+        fake_core.load_network(negating(X), "FAKE")
 
 
 def test_a_closed_network_gives_all_memory_back(driver: FakeDriver, fake_core: Core) -> None:
     driver.is_eager = True
-    fake_core.load_network(negating(), "FAKE").close()
+    fake_core.load_network(negating(X), "FAKE").close()
     assert all(memory.is_released for memory in driver.contexts[0].buffers)
 
 
 def test_a_steady_state_takes_no_memory(driver: FakeDriver, fake_core: Core) -> None:
     driver.is_eager = True
-    with fake_core.load_network(negating(dynamic=True), "FAKE") as network:
+    with fake_core.load_network(negating(X, dynamic=True), "FAKE") as network:
         requests = [network.create_infer_request() for _ in range(3)]
         for request in requests:
             request.infer_sync(X)
@@ -205,7 +179,7 @@ def test_a_steady_state_takes_no_memory(driver: FakeDriver, fake_core: Core) -> 
 
 
 def test_shapes_take_turns(core: Core) -> None:
-    with core.load_network(negating(dynamic=True), "OPENCL") as network:
+    with core.load_network(negating(X, dynamic=True), "OPENCL") as network:
         request = network.create_infer_request()
         for rows in (3, 500, 1, 3, 500):
             given = np.random.default_rng(rows).random((rows, 4), np.float32)
@@ -213,7 +187,7 @@ def test_shapes_take_turns(core: Core) -> None:
 
 
 def test_inputs_and_outputs_in_any_memory_order(core: Core) -> None:
-    with core.load_network(negating(), "OPENCL") as network:
+    with core.load_network(negating(X), "OPENCL") as network:
         request = network.create_infer_request()
         memory = np.zeros((4, 3), np.float32).T
         request.set_tensor("y", memory)
@@ -223,7 +197,7 @@ def test_inputs_and_outputs_in_any_memory_order(core: Core) -> None:
 
 
 def test_a_large_result_that_is_gone_leaves_its_memory_to_a_later_one(core: Core) -> None:
-    with core.load_network(negating(dynamic=True), "OPENCL") as network:
+    with core.load_network(negating(X, dynamic=True), "OPENCL") as network:
         request, given = network.create_infer_request(), np.ones((1000, 100), np.float32)
         first = request.infer_sync(given)["y"]
         address = first.ctypes.data
@@ -237,7 +211,7 @@ def test_a_large_result_that_is_gone_leaves_its_memory_to_a_later_one(core: Core
 
 
 def test_memory_that_does_not_fit_is_refused(core: Core) -> None:
-    with core.load_network(negating(dynamic=True), "OPENCL") as network:
+    with core.load_network(negating(X, dynamic=True), "OPENCL") as network:
         request = network.create_infer_request()
         request.set_tensor("y", np.zeros((2, 4), np.float32))
         with pytest.raises(TensorError, match="bind one that fits"):
@@ -256,7 +230,7 @@ def test_profiling_has_an_entry_for_each_launch(core: Core) -> None:
 
 def test_a_real_device_says_when_it_did_what(core: Core) -> None:
     given = np.ones((300, 1000), np.float32)
-    with core.load_network(negating(dynamic=True), "OPENCL") as network:
+    with core.load_network(negating(X, dynamic=True), "OPENCL") as network:
         device, request = network.device, network.create_infer_request()
         for _ in range(5):
             request.infer_sync(given)
@@ -274,7 +248,7 @@ def test_a_real_device_says_when_it_did_what(core: Core) -> None:
 
 def test_there_is_no_export(core: Core) -> None:
     with (
-        core.load_network(negating(), "OPENCL") as network,
+        core.load_network(negating(X), "OPENCL") as network,
         pytest.raises(NotSupportedError, match="cannot export"),
     ):
         network.export()
@@ -283,7 +257,7 @@ def test_there_is_no_export(core: Core) -> None:
 def test_one_context_and_its_queues_serve_all_networks(driver: FakeDriver, fake_core: Core) -> None:
     driver.is_eager = True
     for _ in range(2):
-        fake_core.load_network(negating(), "FAKE")
+        fake_core.load_network(negating(X), "FAKE")
     assert len(driver.contexts) == 1
     names = [queue.name for queue in driver.contexts[0].queues]
     assert names == ["FAKE.0 upload", "FAKE.0 download", "FAKE.0 setup", "FAKE.0 compute"]

@@ -66,10 +66,7 @@ def plan_of(opened: Opened, count: int) -> Plan:
         f"g (float[{count}] x) => (float[{count}] y) <float[1] w = {{2}}>"
         " { z = Add(x, w) y = Add(z, w) }"
     )
-    plan = opened.builder(typed(text)).build(lower)
-    opened.held += opened.device.programs.build(plan.launches)
-    opened.weights.upload(plan.constants)
-    return plan
+    return opened.plan(text, lower)
 
 
 def run(opened: Opened, bound: BoundPlan, value: float) -> list[float]:

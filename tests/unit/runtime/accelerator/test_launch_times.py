@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
-from aioinfer.backends.opencl.plugin import OpenClPlugin
 from unit.runtime.accelerator.comparing import model_of, operator
 from unit.runtime.accelerator.fake_driver import TOOK_NS, FakeDriver
 
@@ -35,20 +34,16 @@ def profiles_and_span(core: Core, device: str) -> tuple[list[Any], Any]:
         return request.profiling(), spans[0] if spans else None
 
 
-def test_launches_lie_within_the_span_of_what_the_device_did(driver: FakeDriver) -> None:
-    with Core() as core:
-        core.register_plugin("FAKE", lambda handle, name: OpenClPlugin(handle, name, driver))
-        (first, second), span = profiles_and_span(core, "FAKE")
+def test_launches_lie_within_the_span_of_what_the_device_did(fake_core: Core) -> None:
+    (first, second), span = profiles_and_span(fake_core, "FAKE")
     assert (first.start_ns, second.end_ns) == (span.started_ns, span.ended_ns)
     assert first.end_ns - first.start_ns == pytest.approx(TOOK_NS, rel=0.01)
     assert first.end_ns <= second.start_ns
 
 
-def test_a_device_without_times_has_no_profile(driver: FakeDriver) -> None:
+def test_a_device_without_times_has_no_profile(driver: FakeDriver, fake_core: Core) -> None:
     driver.untimed.add("compute: launch")
-    with Core() as core:
-        core.register_plugin("FAKE", lambda handle, name: OpenClPlugin(handle, name, driver))
-        assert profiles_and_span(core, "FAKE") == ([], None)
+    assert profiles_and_span(fake_core, "FAKE") == ([], None)
 
 
 def test_launches_of_a_real_device_lie_within_its_span(core: Core) -> None:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from aioinfer import Core
-from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.runtime.accelerator.executable_network import AcceleratorNetwork
 from aioinfer.runtime.plan_cache import PLAN_COUNT
 from unit.runtime.accelerator.comparing import model_of, operator
-from unit.runtime.accelerator.fake_driver import FakeContext, FakeDriver, FakeMemory, FakeProgram
+from unit.runtime.accelerator.fake_driver import FakeDriver, FakeMemory, FakeProgram
+from unit.runtime.accelerator.serving import negating, pump
 
 ONE_SLOT = {"PERFORMANCE_HINT_NUM_REQUESTS": 1}
 ROW_BYTES = 16
 SHAPE_COUNT = PLAN_COUNT + 8
-WAIT_S = 0.01
-PATIENCE = 2000
 
 
 def add_and_double(x: Any, ramp: Any, w: Any, *rest: Any) -> None:
@@ -66,16 +62,6 @@ def driver() -> FakeDriver:
     return made
 
 
-@pytest.fixture
-def fake_core(driver: FakeDriver) -> Iterator[Core]:
-    with Core() as core:
-        core.register_plugin("FAKE", lambda handle, name: OpenClPlugin(handle, name, driver))
-        yield core
-        driver.is_eager = True
-        for context in driver.contexts:
-            context.run_all()
-
-
 def load(core: Core, config: dict[str, Any] | None = None) -> AcceleratorNetwork:
     network = core.load_network(ramped(), "FAKE", config)
     assert isinstance(network, AcceleratorNetwork)
@@ -87,17 +73,6 @@ def build(network: AcceleratorNetwork, given: np.ndarray) -> None:
     built = threading.Event()
     network.shape_plans.request({"x": given}).when_ready(lambda _: built.set())
     assert built.wait(20)
-
-
-def pump(context: FakeContext, *requests: Any) -> None:
-    """Let the device go on until these have ended."""
-    order = random.Random(1)
-    for _ in range(PATIENCE):
-        if all(request.wait(0.0) for request in requests):
-            return
-        if not context.advance(order):
-            requests[-1].wait(WAIT_S)
-    raise AssertionError("the runs never end")
 
 
 def test_constants_of_shapes_go_with_their_plans_and_those_of_the_model_stay(
@@ -183,9 +158,7 @@ def test_a_run_of_a_plan_that_is_there_does_not_wait_for_another_networks_compil
 ) -> None:
     network, given = load(fake_core), rows_of(3)
     network.create_infer_request().infer_sync(given)  # which binds one of its slots
-    other = fake_core.load_network(
-        model_of([operator("Neg", "x")], {"x": rows_of(1)}, dynamic=True), "FAKE"
-    )
+    other = fake_core.load_network(negating(rows_of(1), dynamic=True), "FAKE")
     (context,) = driver.contexts
     is_building, go_on, make = threading.Event(), threading.Event(), context.program
 

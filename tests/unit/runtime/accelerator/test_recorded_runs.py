@@ -14,31 +14,17 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
-from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.errors import AioInferError, ClosedError, DeadlineExceededError, DeviceError
 from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
 from aioinfer.runtime.accelerator.executable_network import AcceleratorNetwork
 from aioinfer.runtime.plan_cache import PLAN_COUNT
-from aioinfer.runtime.properties import Configuration
-from unit.runtime.accelerator.comparing import model_of, operator
-from unit.runtime.accelerator.fake_driver import FACTS, FakeContext, FakeDriver
+from unit.runtime.accelerator.fake_driver import FACTS, FakeDriver
+from unit.runtime.accelerator.serving import RecordingPlugin, negating, pump, serving
 
 ONE_SLOT = {"PERFORMANCE_HINT_NUM_REQUESTS": 1}
 COMMAND_COUNT = 8
 """Of a run on the device: write, marker; wait, replay, marker; wait, read, marker."""
 WAIT_S = 20.0
-PATIENCE = 5000
-
-
-class RecordingPlugin(OpenClPlugin):
-    """OPENCL on a driver that records."""
-
-    def records(self, config: Configuration) -> bool:
-        return True
-
-
-def negate(x: Any, y: Any, count: int) -> None:
-    y.use().view(np.float32)[:count] = -x.use().view(np.float32)[:count]
 
 
 @pytest.fixture
@@ -48,21 +34,13 @@ def can_record() -> bool:
 
 @pytest.fixture
 def driver(can_record: bool) -> FakeDriver:
-    made = FakeDriver(replace(FACTS, can_record=can_record), is_eager=False)
-    made.functions["chain"] = negate
-    return made
+    return FakeDriver(replace(FACTS, can_record=can_record), is_eager=False)
 
 
 @pytest.fixture
 def fake_core(driver: FakeDriver) -> Iterator[Core]:
-    FakeContext.dropped.clear()
-    with Core() as core:
-        core.register_plugin("FAKE", lambda handle, name: RecordingPlugin(handle, name, driver))
+    with serving(driver, RecordingPlugin) as core:
         yield core
-        driver.is_eager = True
-        for context in driver.contexts:
-            context.run_all()
-    assert FakeContext.dropped == []
     assert all(context.alive == context.recordings == [] for context in driver.contexts)
 
 
@@ -71,21 +49,9 @@ def rows_of(count: int, number: float = 0) -> np.ndarray:
 
 
 def load(core: Core, config: dict[str, Any] | None = None, *, dynamic: bool = False) -> Any:
-    model = model_of([operator("Neg", "x")], {"x": rows_of(3)}, dynamic=dynamic)
-    network = core.load_network(model, "FAKE", config)
+    network = core.load_network(negating(rows_of(3), dynamic=dynamic), "FAKE", config)
     assert isinstance(network, AcceleratorNetwork)
     return network
-
-
-def pump(context: FakeContext, *requests: Any, seed: int = 1) -> None:
-    """Let the device go on until these have ended."""
-    order = random.Random(seed)
-    for _ in range(PATIENCE):
-        if all(request.wait(0.0) for request in requests):
-            return
-        if not context.advance(order):
-            requests[-1].wait(0.01)  # other threads bind, or free a slot, which enqueues more
-    raise AssertionError("the runs never end")
 
 
 def outcome(request: Any) -> BaseException | None:

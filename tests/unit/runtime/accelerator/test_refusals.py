@@ -5,19 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from aioinfer import Core, ExecutableNetwork
-from aioinfer.backends.opencl.plugin import OpenClPlugin
+from aioinfer import ExecutableNetwork
 from aioinfer.errors import DeviceError
 from aioinfer.executors import DeviceEvent
 from aioinfer.runtime.accelerator import opened_device
 from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
 from unit.runtime.accelerator.comparing import model_of, operator
-from unit.runtime.accelerator.fake_driver import FACTS, FakeContext, FakeDriver
+from unit.runtime.accelerator.fake_driver import FACTS, FakeDriver
+from unit.runtime.accelerator.serving import negating, serving
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 WAIT_S = 20.0
@@ -26,10 +25,6 @@ COMMANDS_OF_A_RUN = 8
 """Write, marker; wait, launch, marker; wait, read, marker."""
 MINE = np.float32(7)
 """What a caller writes to an array that is theirs again."""
-
-
-def negate(x: Any, y: Any, count: int) -> None:
-    y.use().view(np.float32)[:count] = -x.use().view(np.float32)[:count]
 
 
 class LockStep:
@@ -63,29 +58,13 @@ class LockStep:
 @pytest.fixture(params=["cpu", "discrete"])
 def driver(request: pytest.FixtureRequest) -> FakeDriver:
     """Give devices that write results where they belong, and that write them to staging memory."""
-    made = FakeDriver(replace(FACTS, kind=request.param), is_eager=False)
-    made.functions["chain"] = negate
-    return made
-
-
-def core_of(driver: FakeDriver) -> Core:
-    core = Core()
-    core.register_plugin("FAKE", lambda handle, name: OpenClPlugin(handle, name, driver))
-    return core
-
-
-def load(core: Core) -> ExecutableNetwork:
-    return core.load_network(model_of([operator("Neg", "x")], {"x": X}), "FAKE")
+    return FakeDriver(replace(FACTS, kind=request.param), is_eager=False)
 
 
 @pytest.fixture
 def network(driver: FakeDriver) -> Iterator[ExecutableNetwork]:
-    FakeContext.dropped.clear()
-    with core_of(driver) as core:
-        yield load(core)
-        driver.is_eager = True
-        driver.contexts[0].run_all()
-    assert FakeContext.dropped == []
+    with serving(driver) as core:
+        yield core.load_network(negating(X), "FAKE")
     assert driver.contexts[0].alive == []
 
 
@@ -122,39 +101,39 @@ def test_whatever_is_refused_every_run_settles_once_and_is_done_with_its_memory(
 ) -> None:
     monkeypatch.setattr(opened_device, "CompletionThread", LockStep)
     order, count = random.Random(seed), 1 + seed % 6
-    FakeContext.dropped.clear()
-    with core_of(driver) as core, load(core) as network:
-        (context,), completion = driver.contexts, network.opened.completion  # type: ignore[attr-defined]
+    with serving(driver) as core:
+        with core.load_network(negating(X), "FAKE") as network:
+            (context,), completion = driver.contexts, network.opened.completion  # type: ignore[attr-defined]
 
-        def step() -> bool:
-            has_moved = context.advance(order)
-            has_fired = completion.fire_over()
+            def step() -> bool:
+                has_moved = context.advance(order)
+                has_fired = completion.fire_over()
+                for caller in callers:
+                    caller.look()
+                return has_moved or has_fired
+
+            for number in order.sample(
+                range(count * COMMANDS_OF_A_RUN), order.randrange(1, 3 + count // 2)
+            ):
+                driver.command_errors[driver.command_count + 1 + number] = REFUSED
+            callers = [Caller(network, number) for number in range(count)]
             for caller in callers:
-                caller.look()
-            return has_moved or has_fired
-
-        for number in order.sample(
-            range(count * COMMANDS_OF_A_RUN), order.randrange(1, 3 + count // 2)
-        ):
-            driver.command_errors[driver.command_count + 1 + number] = REFUSED
-        callers = [Caller(network, number) for number in range(count)]
-        for caller in callers:
-            caller.request.start_async(caller.inputs)
-            for _ in range(order.randrange(6)):
-                step()
-        while not all(caller.has_settled for caller in callers):
-            assert step(), "nothing is left to do, and a run has not ended"
-        found, counts = [caller.found is not None for caller in callers], network.statistics()
-        assert counts.finished_request_count == found.count(True)
-        assert counts.failed_request_count == found.count(False)
-        assert counts.running_run_count == counts.waiting_run_count == 0
-    context.run_all(order)  # what is left uses no memory that the network has given back
+                caller.request.start_async(caller.inputs)
+                for _ in range(order.randrange(6)):
+                    step()
+            while not all(caller.has_settled for caller in callers):
+                assert step(), "nothing is left to do, and a run has not ended"
+            found, counts = [caller.found is not None for caller in callers], network.statistics()
+            assert counts.finished_request_count == found.count(True)
+            assert counts.failed_request_count == found.count(False)
+            assert counts.running_run_count == counts.waiting_run_count == 0
+        context.run_all(order)  # what is left uses no memory that the network has given back
     for caller in callers:
         if caller.found is not None:
             np.testing.assert_array_equal(caller.found, -caller.inputs)
         if caller.mine is not None:
             np.testing.assert_array_equal(caller.mine, MINE)
-    assert (FakeContext.dropped, context.alive) == ([], [])
+    assert context.alive == []
 
 
 def test_a_refused_marker_of_the_download_leaves_no_read_behind(
@@ -202,10 +181,9 @@ def test_a_device_that_is_out_of_resources_run_by_run_is_lost(
 def test_an_upload_of_weights_that_fails_says_why_and_leaves_no_copy(driver: FakeDriver) -> None:
     weights = {"w": np.ones((3, 4), np.float32), "v": np.ones((1, 4), np.float32)}
     nodes = [operator("Add", "x", "w", outputs=["s"]), operator("Mul", "s", "v")]
-    FakeContext.dropped.clear()
-    with core_of(driver) as core:
+    with serving(driver) as core:
         model = model_of(nodes, {"x": X}, constants=weights)
         driver.fails["setup: write"] = DriverError(ErrorKind.LOST, "DEVICE_NOT_AVAILABLE")
         with pytest.raises(DeviceError, match=r"lost \(uploading weights: DEVICE_NOT_AVAILABLE\)"):
             core.load_network(model, "FAKE")
-    assert (FakeContext.dropped, driver.contexts[0].alive) == ([], [])
+    assert driver.contexts[0].alive == []

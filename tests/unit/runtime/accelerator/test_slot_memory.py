@@ -44,10 +44,7 @@ def lower(node: Node, builder: PlanBuilder) -> None:
 def plan_of(opened: Opened, count: int) -> Plan:
     """Plan x -> x + w of so many floats; its kernel is built and w is uploaded."""
     text = f"g (float[{count}] x) => (float[{count}] y) <float[1] w = {{2}}> {{ y = Add(x, w) }}"
-    plan = opened.builder(typed(text)).build(lower)
-    opened.held += opened.device.programs.build(plan.launches)
-    opened.weights.upload(plan.constants)
-    return plan
+    return opened.plan(text, lower)
 
 
 def test_binding_gives_every_argument_an_address(opened: Opened, slot: SlotMemory) -> None:
