@@ -19,9 +19,9 @@ from ...runtime.properties import DEVICE_ID, Configuration, Metric, Property, pr
 from .properties import OPENCL_PLATFORM
 from .pyopencl_driver import PyOpenClDriver
 
-__all__ = ["RULES", "OpenClPlugin"]
+__all__ = ["OpenClPlugin"]
 
-RULES = CompileRules(KernelRegistry("OPENCL", __package__, (), FLOATS, base=KERNELS), plan_passes())
+_KERNELS = KernelRegistry("OPENCL", __package__, (), FLOATS, base=KERNELS)
 
 
 class OpenClPlugin(AcceleratorPlugin):
@@ -32,13 +32,13 @@ class OpenClPlugin(AcceleratorPlugin):
     """
 
     properties: ClassVar[tuple[Property[Any], ...]] = (OPENCL_PLATFORM, BATCH_BUCKETS)
-    kernels: ClassVar[KernelRegistry[PlanBuilder]] = RULES.kernels
+    kernels: ClassVar[KernelRegistry[PlanBuilder]] = _KERNELS
 
     def __init__(self, core: CoreHandle, name: str, driver: Driver | None = None) -> None:
         super().__init__(core, name, PyOpenClDriver if driver is None else lambda: driver)
 
     def rules(self, facts: DeviceFacts, config: Configuration) -> CompileRules:
-        return RULES
+        return CompileRules(_KERNELS, plan_passes())
 
     def precision_refusal(self, hint: str, facts: DeviceFacts) -> str | None:
         if hint == "tf32":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,10 @@ _log = logging.getLogger("aioinfer")
 
 @dataclass(frozen=True)
 class CompileRules:
-    """What a device does with models: ``passes`` fuse, once a plan, and ``kernels`` lower nodes."""
+    """What a device does with the model of one network.
+
+    ``passes`` fuse, once a plan, and may keep what they make of weights; ``kernels`` lower nodes.
+    """
 
     kernels: KernelRegistry[PlanBuilder]
     passes: tuple[Pass, ...]
@@ -128,6 +131,7 @@ class Compiler:
         for graph in graphs:
             release_constants(graph)
         self.weights.forget_sources()
+        self._rules = replace(self._rules, passes=())  # they have what they made of weights
 
     def release(self) -> None:
         """Give back all that plans have on the device, when no run is left."""

@@ -1,4 +1,7 @@
-"""What kernels read and write: a value's place in device memory. Always dense and row-major."""
+"""What kernels read and write: a value's place in device memory. Always dense and row-major.
+
+Kernels that take strides may read the elements of an operand in another way.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,16 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Operand:
-    """A value in a buffer, from its start; ``dtype`` is the element type in memory."""
+    """A value in a buffer; ``dtype`` is the element type in memory.
+
+    It begins ``offset_bytes`` behind the buffer's start, a multiple of the device's
+    ``align_bytes``, and has to end within the buffer.
+    """
 
     buffer: Buffer
     shape: tuple[int, ...]
     dtype: DType
+    offset_bytes: int = 0
 
     @property
     def count(self) -> int:

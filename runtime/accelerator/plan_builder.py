@@ -1,7 +1,8 @@
 """PlanBuilder: what kernels lower nodes with; it places values, notes launches, plans the memory.
 
 Theory of operation. Nodes are lowered in topological order. Every value lies dense and row-major in
-one operand; a Reshape defines a value as a view of another one's. A kernel asks for operands, makes
+one operand; a Reshape defines a value as a view of another one's, and what takes addresses alone
+can be given a part of one. A kernel asks for operands, makes
 a result, and notes launches. When all nodes are lowered, lifetimes are known launch by launch, and
 the memory plan gives every buffer its place in a slot's arena. Inputs live there from the first
 launch on, because they are uploaded before it, and outputs to the end, from where they are
@@ -11,6 +12,7 @@ downloaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -141,6 +143,17 @@ class PlanBuilder(Lowering):
             raise UnsupportedOpError(node.name, node.op, self.device, reason)
         return Operand(Buffer("arena", operand.size_bytes), operand.shape, dtype)
 
+    def part(self, operand: Operand, first: int) -> Operand | None:
+        """See the elements from number ``first`` on as one row, in the same memory.
+
+        None where the device cannot give the address of that element, or there is none: then a
+        kernel can be given the number.
+        """
+        offset_bytes = operand.offset_bytes + first * operand.dtype.item_bytes
+        if not 0 <= first < operand.count or offset_bytes % self._align_bytes:
+            return None
+        return replace(operand, shape=(operand.count - first,), offset_bytes=offset_bytes)
+
     def launch(
         self,
         source: KernelSource,
@@ -157,13 +170,23 @@ class PlanBuilder(Lowering):
         ]
         if 0 in rounded:
             return
-        self._launches.append(
+        self._note(
             Launch(self._origin(), source, tuple(arguments), tuple(rounded), tuple(local_size))
         )
 
     def call(self, operation: LibraryOperation, arguments: Sequence[LaunchArgument]) -> None:
         """Note an operation of a library to run after what was noted before."""
-        self._launches.append(Launch(self._origin(), operation, tuple(arguments), (), ()))
+        self._note(Launch(self._origin(), operation, tuple(arguments), (), ()))
+
+    def _note(self, launch: Launch) -> None:
+        for operand in launch.operands:
+            if operand.offset_bytes % self._align_bytes:
+                raise GraphError(
+                    f"{self._place()}an argument begins {operand.offset_bytes} bytes behind the "
+                    f"start of its buffer, and the device addresses every {self._align_bytes} "
+                    "bytes of one; give the kernel the number of the first element instead"
+                )
+        self._launches.append(launch)
 
     def _as_it_lies(self, value: Value) -> Operand:
         if value.constant is not None and value not in self._operands:

@@ -27,12 +27,12 @@ _GROUP = 8
 _TEXT = """
 __kernel void $name(__global const {a_type} *a, __global const {b_type} *b, __global {y_type} *y,
                     const int M, const int N, const int K, const int am, const int ak,
-                    const int bk, const int bn{parameters}) {{
+                    const int bk, const int bn, const int first_a, const int first_b{parameters}) {{
     __local float left[16][33], right[16][33];
     const int lx = get_local_id(0), ly = get_local_id(1), z = get_global_id(2);
     const int n0 = get_group_id(0) * 32, m0 = get_group_id(1) * 32;
     {batch_lines}
-    const int a0 = {a_index}, b0 = {b_index};
+    const int a0 = first_a + {a_index}, b0 = first_b + {b_index};
     float sums[4][4];
     for (int i = 0; i < 4; i++) for (int j = 0; j < 4; j++) sums[i][j] = 0.0f;
     for (int k0 = 0; k0 < K; k0 += 16) {{
@@ -76,12 +76,14 @@ class Epilogue(Protocol):
 class Matrices:
     """One side of a product: ``strides`` of a matrix's (row, column), ``batch`` of the others.
 
-    All are in elements; a batch axis of stride 0 uses the same matrix again.
+    All are in elements; a batch axis of stride 0 uses the same matrix again. ``first`` is the
+    number of the element with which the first matrix begins.
     """
 
     operand: Operand
     strides: tuple[int, int]
     batch: tuple[int, ...]
+    first: int = 0
 
 
 def launch_product(
@@ -117,7 +119,8 @@ def launch_product(
         epilogue=end.text,
     )
     arguments: list[LaunchArgument] = [left.operand, right.operand, result, m, n, k]
-    arguments += [*left.strides, *right.strides, *(number for _, number in code.parameters)]
+    arguments += [*left.strides, *right.strides, left.first, right.first]
+    arguments += [number for _, number in code.parameters]
     arguments += end.arguments
     columns, rows = -(-n // _TILE) * _GROUP, -(-m // _TILE) * _GROUP
     source = KernelSource.of("product", text)

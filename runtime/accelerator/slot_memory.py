@@ -231,11 +231,14 @@ class SlotMemory:
             start += _rounded(operand.size_bytes)
 
     def _memory_of(self, operand: Operand, plan: Plan) -> Memory:
+        """Find where an operand begins, up to its buffer's end; never a part of a part."""
+        start = operand.offset_bytes
+        size = max(1, operand.buffer.size_bytes - start)
         if operand.buffer.kind == "constant":
-            return self._weights.memory(operand.buffer)
+            memory = self._weights.memory(operand.buffer)
+            return memory.part(start, size) if start else memory
         assert self._arena is not None
-        size = max(1, operand.buffer.size_bytes)
-        offset = plan.offsets[operand.buffer] if operand.buffer.size_bytes else 0
+        offset = plan.offsets[operand.buffer] + start if operand.buffer.size_bytes else 0
         return self._arena.part(offset, size)
 
 

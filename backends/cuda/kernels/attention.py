@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from ....runtime.accelerator.chain import ACCELERATOR_DOMAIN
 from ....runtime.accelerator.kernels import attention as shared
-from ....runtime.accelerator.kernels.attention import Heads
+from ....runtime.accelerator.kernels.attention import HeadColumns, Heads
 from ....runtime.accelerator.library_operation import LibraryOperation
+from ....runtime.accelerator.operand import Operand
 from ....runtime.accelerator.plan import LaunchArgument
 from ....runtime.accelerator.plan_builder import PlanBuilder
+from ....runtime.accelerator.strided_copy import strided_copy
 from ....runtime.graph import DType, Node
 from .registry import kernel
 
@@ -25,7 +27,8 @@ _MOST_DEPTH = 128
 def lower_attention(node: Node, builder: PlanBuilder) -> None:
     """Lower a fused node to cuDNN's operation if that has it."""
     heads = shared.read_heads(node, builder)
-    values = [heads.query, heads.key, heads.value]
+    parts = (heads.query, heads.key, heads.value)
+    values = [part.value for part in parts]
     values += [] if heads.mask is None else [heads.mask]
     dtypes = {builder.held_dtype(value) for value in values}
     mask_shape = None if heads.mask is None else _four_axes(builder.shape(heads.mask))
@@ -34,7 +37,9 @@ def lower_attention(node: Node, builder: PlanBuilder) -> None:
     if not builder.has_library("cudnn") or not fits:
         shared.lower_attention(node, builder)
         return
-    query, key = heads.strides(heads.queries), heads.strides(heads.keys)
+    placed = [_placed(heads, part, builder) for part in parts]
+    arguments: list[LaunchArgument] = [operand for operand, _ in placed]
+    arguments += [] if heads.mask is None else [builder.operand(heads.mask)]
     made = builder.result(node.outputs[0])
     operation = LibraryOperation.of(
         "cudnn",
@@ -48,15 +53,31 @@ def lower_attention(node: Node, builder: PlanBuilder) -> None:
         scale=heads.scale,
         has_mask=mask_shape is not None,
         mask_shape=mask_shape,
-        q_strides=query,
-        k_strides=key,
-        v_strides=key,
-        o_strides=query,
+        q_strides=placed[0][1],
+        k_strides=placed[1][1],
+        v_strides=placed[2][1],
+        o_strides=heads.result.strides(heads.depth),
         workspace_bytes=WORKSPACE_BYTES,
     )
     workspace = builder.temporary((WORKSPACE_BYTES,), DType.UINT8)
-    arguments: list[LaunchArgument] = [builder.operand(value) for value in values]
     builder.call(operation, [*arguments, made, workspace])
+
+
+def _placed(
+    heads: Heads, columns: HeadColumns, builder: PlanBuilder
+) -> tuple[Operand, tuple[int, int, int, int]]:
+    """Give what begins with the first head, and its strides; a copy if nothing can begin there."""
+    whole, strides = builder.operand(columns.value), columns.strides(heads.depth)
+    if not columns.first:
+        return whole, strides
+    part = builder.part(whole, columns.first)
+    if part is not None:
+        return part, strides
+    width = heads.result.pitch
+    copied = builder.temporary((heads.batch, columns.rows, width), whole.dtype)
+    row_strides = (strides[0], columns.pitch, 1)
+    strided_copy(builder, whole, copied, copied.shape, row_strides, columns.first)
+    return copied, HeadColumns(columns.value, columns.rows, width).strides(heads.depth)
 
 
 def does_fit(heads: Heads, dtype: DType, mask_shape: tuple[int, ...] | None) -> bool:

@@ -6,7 +6,7 @@ Scores are float32, with scale and mask in the epilogue of the first product.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ...graph import DType, Node, Value
@@ -20,58 +20,86 @@ from .epilogue import epilogue_code
 from .registry import kernel
 from .softmax import launch_softmax
 
-__all__ = ["Heads", "lower_attention", "read_heads"]
+__all__ = ["HeadColumns", "Heads", "lower_attention", "read_heads"]
 
 _MASK = 3
+
+
+@dataclass(frozen=True)
+class HeadColumns:
+    """Where the heads of queries, keys, values or the result lie side by side.
+
+    That is in rows of ``pitch`` elements for each of a batch, from column ``first`` on.
+    """
+
+    value: Value
+    rows: int
+    pitch: int
+    first: int = 0
+
+    def strides(self, depth: int) -> tuple[int, int, int, int]:
+        """Give those of (batch, heads, rows, depth), in elements."""
+        return (self.rows * self.pitch, depth, self.pitch, 1)
 
 
 @dataclass(frozen=True)
 class Heads:
     """What an Attention node computes: softmax(scale * Q K' + mask) V for each head.
 
-    Queries, keys, values and the result are (batch, rows, heads * depth); the mask broadcasts to
-    (batch, heads, queries, keys). ``zeroes_empty_rows``: probabilities that are NaN are zero.
+    Queries, keys, values and the result are (batch, rows, heads * depth), as far as the first ones
+    are not columns of something wider; the mask broadcasts to (batch, heads, queries, keys).
+    ``zeroes_empty_rows``: probabilities that are NaN are zero.
     """
 
-    query: Value
-    key: Value
-    value: Value
+    query: HeadColumns
+    key: HeadColumns
+    value: HeadColumns
+    result: HeadColumns
     mask: Value | None
     batch: int
     heads: int
-    queries: int
-    keys: int
     depth: int
     scale: float
     zeroes_empty_rows: bool
 
-    def strides(self, rows: int) -> tuple[int, int, int, int]:
-        """Give those of (batch, heads, rows, depth) where the heads lie side by side."""
-        width = self.heads * self.depth
-        return (rows * width, self.depth, width, 1)
+    @property
+    def queries(self) -> int:
+        """How many rows of queries there are, and of results."""
+        return self.query.rows
+
+    @property
+    def keys(self) -> int:
+        """How many rows of keys there are, and of values."""
+        return self.key.rows
 
 
 def read_heads(node: Node, builder: PlanBuilder) -> Heads:
-    """Read a fused node; see ``AttentionFusion``."""
-    query, key, value = node.inputs[:_MASK]
-    assert query is not None
-    assert key is not None
-    assert value is not None
-    batch, queries, width = builder.shape(query)
+    """Read a fused node; see ``AttentionFusion`` and ``PackedAttention``."""
+    firsts = node.attributes.get("columns", (0,) * _MASK)
+    query, key, value = (
+        _columns(value, int(first), builder)
+        for value, first in zip(node.inputs[:_MASK], firsts, strict=True)
+    )
+    result = _columns(node.outputs[0], 0, builder)
     heads = int(node.attributes["num_heads"])
     return Heads(
         query,
         key,
         value,
+        result,
         node.inputs[_MASK] if len(node.inputs) > _MASK else None,
-        batch,
+        builder.shape(node.outputs[0])[0],
         heads,
-        queries,
-        builder.shape(key)[1],
-        width // heads,
+        result.pitch // heads,
         float(node.attributes["scale"]),
         bool(node.attributes.get("zero_empty_rows", 0)),
     )
+
+
+def _columns(value: Value | None, first: int, builder: PlanBuilder) -> HeadColumns:
+    assert value is not None
+    _, rows, pitch = builder.shape(value)
+    return HeadColumns(value, rows, pitch, first)
 
 
 @kernel("Attention", domain=ACCELERATOR_DOMAIN)
@@ -85,28 +113,28 @@ def lower_attention(node: Node, builder: PlanBuilder) -> None:
     launch_product(
         builder,
         Matrices(probabilities, dense[1:], (found.heads * dense[0], dense[0])),
-        _matrices(found, builder.operand(found.value)),
+        _matrices(found, found.value, builder),
         mixed,
         (found.batch, found.heads),
         (found.queries, found.depth, found.keys),
         partial(epilogue_code, node, builder, mixed),
     )
-    strides = found.strides(found.queries)
+    strides = found.result.strides(found.depth)
     rows = (found.heads * found.queries * found.depth, found.queries * found.depth, found.depth, 1)
     strided_copy(builder, mixed, made, mixed.shape, rows, target_strides=strides)
 
 
 def _probabilities(node: Node, found: Heads, held: DType, builder: PlanBuilder) -> Operand:
     """Lower to the softmax of scaled and masked scores."""
-    keys = _matrices(found, builder.operand(found.key))
+    keys = _matrices(found, found.key, builder)
     scores = builder.temporary((found.batch, found.heads, found.queries, found.keys), DType.FLOAT32)
     steps = [ChainStep("Scale", ("acc",), DType.FLOAT32, (found.scale,))]
     if found.mask is not None:
         steps.append(ChainStep("Add", ("s0", f"i{_MASK}"), DType.FLOAT32))
     launch_product(
         builder,
-        _matrices(found, builder.operand(found.query)),
-        Matrices(keys.operand, keys.strides[::-1], keys.batch),
+        _matrices(found, found.query, builder),
+        replace(keys, strides=keys.strides[::-1]),
         scores,
         (found.batch, found.heads),
         (found.queries, found.keys, found.depth),
@@ -123,7 +151,8 @@ def _probabilities(node: Node, found: Heads, held: DType, builder: PlanBuilder) 
     return made
 
 
-def _matrices(found: Heads, operand: Operand) -> Matrices:
+def _matrices(found: Heads, columns: HeadColumns, builder: PlanBuilder) -> Matrices:
     """See (batch, rows, width) as a matrix (rows, depth) for each batch and head."""
-    batch, heads, *matrix = found.strides(operand.shape[1])
-    return Matrices(operand, (matrix[0], matrix[1]), (batch, heads))
+    batch, heads, row, column = columns.strides(found.depth)
+    operand = builder.operand(columns.value)
+    return Matrices(operand, (row, column), (batch, heads), columns.first)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from ...passes import Pass
 from ...passes.attention_fusion import AttentionFusion
+from ...passes.constant_cache import ConstantCache
 from ...passes.flat_gemm_fusion import FlatGemmFusion
 from ...passes.gelu_fusion import GeluFusion
 from ...passes.layer_normalization_fusion import LayerNormalizationFusion
 from ..c_types import FLOATS
 from ..chain import ACCELERATOR_DOMAIN
+from .attention_inputs import AttentionProductFusion, PackedAttention
 from .chain_fusion import ChainFusion
 from .epilogue_fusion import EpilogueFusion
 
@@ -18,13 +20,16 @@ __all__ = ["plan_passes"]
 def plan_passes() -> tuple[Pass, ...]:
     """List what runs on every specialised copy, with nodes of a domain of their own as a result.
 
-    First what exporters spell out gets its name, and then the rest is joined.
+    First what exporters spell out gets its name, and then the rest is joined. The list is for one
+    network: the plans share constants that passes make, which live as long as the list.
     """
     return (
         LayerNormalizationFusion(dtypes=FLOATS),
         FlatGemmFusion(),
         GeluFusion(FLOATS),
         AttentionFusion(ACCELERATOR_DOMAIN, FLOATS),
+        AttentionProductFusion(ConstantCache()),
+        PackedAttention(),
         ChainFusion(),
         EpilogueFusion(),
     )

@@ -49,10 +49,10 @@ def block(
 
 
 @pytest.mark.parametrize("is_fused", [False, True])
-def test_a_block_of_bert_in_half_precision_is_ten_launches(is_fused: bool) -> None:
-    """Queries, keys, values, attention, sum, norm, two layers with a GELU of erf between, norm."""
+def test_a_block_of_bert_in_half_precision_is_eight_launches(is_fused: bool) -> None:
+    """One product for all heads, attention, sum, norm, two layers with a GELU between, norm."""
     assert block(HALF, is_fused=is_fused) == {
-        "MATMUL": 6,
+        "MATMUL": 4,
         "ATTENTION": 1,
         "chain": 1,
         "normalize": 2,
@@ -61,11 +61,11 @@ def test_a_block_of_bert_in_half_precision_is_ten_launches(is_fused: bool) -> No
 
 def test_in_float32_attention_is_four_launches_more() -> None:
     found = block(F32)
-    assert found == {"MATMUL": 6, "chain": 1, "product": 2, "softmax": 1, "copy": 1, "normalize": 2}
+    assert found == {"MATMUL": 4, "chain": 1, "product": 2, "softmax": 1, "copy": 1, "normalize": 2}
 
 
 def test_without_libraries_every_step_has_its_kernel_still() -> None:
-    assert block(HALF, frozenset()) == {"product": 8, "softmax": 1, "copy": 1, "normalize": 2}
+    assert block(HALF, frozenset()) == {"product": 6, "softmax": 1, "copy": 1, "normalize": 2}
 
 
 def test_a_gelu_of_tanh_goes_along_with_its_product() -> None:
@@ -74,4 +74,4 @@ def test_a_gelu_of_tanh_goes_along_with_its_product() -> None:
     model = networks_language.gpt2_like(1, sequence=TOKENS, kind=kind)
     labels = labels_of(plan_of(model, {"input_ids": inputs["input_ids"]}, LIBRARIES, HALF))
     assert Counter(labels)["MATMUL"] == 2 * 4 + 1
-    assert "chain" not in labels[labels.index("MATMUL") : -1]
+    assert not {"chain", "copy"}.intersection(labels[labels.index("MATMUL") : -1])

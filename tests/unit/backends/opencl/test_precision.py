@@ -15,6 +15,8 @@ from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
 from aioinfer.runtime.accelerator.driver import DeviceFacts
 from aioinfer.runtime.graph import DType
 from opencl_device import choose_device
+from unit.benchmarks.small_networks import BATCH, inputs_of
+from unit.benchmarks.small_networks import SMALL as NETWORKS
 from unit.runtime.accelerator.comparing import (
     BF16_BOUND,
     F16_BOUND,
@@ -186,3 +188,15 @@ def test_a_cast_to_bfloat16_rounds_between_two_steps(core: Core) -> None:
     ]
     got = run(core, model_of(nodes, {"x": x}), "OPENCL", {"x": x})["y"]
     np.testing.assert_array_equal(got, x - np.float32([1, 1.0078125]))
+
+
+@pytest.mark.parametrize("name", ["bert_base", "minilm_l6", "vit_small", "gpt2_like"])
+def test_a_transformer_gives_what_reference_gives(name: str, half_core: Core) -> None:
+    inputs = inputs_of(name)
+    tokens = {} if name == "vit_small" else {"sequence": inputs["input_ids"].shape[1]}
+    model = NETWORKS[name](batch=BATCH, **tokens)
+    wanted = run(half_core, model, "REFERENCE", inputs)
+    for hint, bound in (("f32", 1e-3), ("f16", 2e-2)):
+        found = run(half_core, model, "HALF", inputs, INFERENCE_PRECISION_HINT=hint)
+        for key, expected in wanted.items():
+            assert_close(f"{key} {hint}", found[key], expected, bound)

@@ -257,3 +257,68 @@ def test_libraries_of_the_device_are_known_while_lowering(opened: Opened) -> Non
     options = {"device": "FAKE.0", "facts": facts, "refused": refused}
     PlanBuilder(model, opened.weights, **options).build(note)
     assert known == {first: [False, False], **{name: [True, False] for name in others}}
+
+
+PART = "g (float[4,16] x) => (float[4,16] y) { a = Relu(x) b = Relu(a) y = Relu(b) }"
+
+
+def lower_part(first: int) -> Callable[[Node, PlanBuilder], None]:
+    """Lower all nodes to launches, which read their input from element ``first`` on."""
+
+    def lower_from(node: Node, builder: PlanBuilder) -> None:
+        source, made = node.inputs[0], builder.result(node.outputs[0])
+        assert source is not None
+        operand = builder.operand(source)
+        builder.launch(SOURCE, [builder.part(operand, first), made], (64,), (64,))  # type: ignore[list-item]
+
+    return lower_from
+
+
+def test_a_part_is_the_rest_of_its_operand_as_one_row(opened: Opened) -> None:
+    plan = opened.builder(typed(PART)).build(lower_part(32))
+    before, after = (launch.operands for launch in plan.launches[:2])
+    whole, part = before[1], after[0]
+    assert part == replace(whole, shape=(32,), offset_bytes=128)
+    assert part.viewed((2, 16)).offset_bytes == 128
+
+
+def test_parts_change_nothing_of_the_memory_plan(opened: Opened) -> None:
+    plans = [opened.builder(typed(PART)).build(lower_part(first)) for first in (0, 16)]
+    assert places(plans[0]) == places(plans[1])
+    assert plans[0].arena_bytes == plans[1].arena_bytes == 2 * 256
+
+
+def test_a_part_of_a_part_begins_behind_it(opened: Opened) -> None:
+    builder = opened.builder(typed(PART))
+    part = builder.part(builder.temporary((64,), DType.FLOAT16), 32)
+    assert part is not None
+    again = builder.part(part, 16)
+    assert again is None
+    empty = builder.temporary((0, 4), DType.FLOAT32)
+    assert builder.part(empty, 0) is None
+    inner = builder.part(builder.temporary((64,), DType.FLOAT32), 32)
+    assert inner is not None
+    deeper = builder.part(inner, 16)
+    assert deeper is not None
+    assert (deeper.shape, deeper.offset_bytes) == ((16,), 192)
+
+
+@pytest.mark.parametrize("first", [1, 15, 17, -16, 64])
+def test_there_is_no_part_where_the_device_has_no_address(first: int, opened: Opened) -> None:
+    builder = opened.builder(typed(PART))
+    assert builder.part(builder.temporary((4, 16), DType.FLOAT32), first) is None
+
+
+@pytest.mark.parametrize("is_library", [False, True])
+def test_an_argument_without_an_address_is_refused(is_library: bool, opened: Opened) -> None:
+    operation = LibraryOperation.of("cudnn", "any")
+
+    def lower_wrongly(node: Node, builder: PlanBuilder) -> None:
+        made = replace(builder.result(node.outputs[0]), offset_bytes=4)
+        if is_library:
+            builder.call(operation, [made])
+        else:
+            builder.launch(SOURCE, [made], (64,), (64,))
+
+    with pytest.raises(GraphError, match=r"Relu .*begins 4 bytes .* every 64 bytes"):
+        opened.builder(typed(PART)).build(lower_wrongly)

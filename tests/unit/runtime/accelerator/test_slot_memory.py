@@ -251,3 +251,30 @@ def test_a_librarys_operation_is_bound_like_a_kernel() -> None:
 def double(x: FakeMemory, y: FakeMemory, workspace: FakeMemory) -> None:
     workspace.use()[:] = 0
     y.use().view(np.float32)[:16] = 2 * x.use().view(np.float32)[:16]
+
+
+def test_a_part_of_an_operand_has_its_own_address_in_the_arena(opened: Opened) -> None:
+    """The launch reads its input and its weights whole, and the second half of each."""
+    slot = SlotMemory(opened.device, opened.weights, "net")
+
+    def lower_parts(node: Node, builder: PlanBuilder) -> None:
+        operands = [builder.operand(value) for value in node.inputs if value is not None]
+        parts = [builder.part(operand, 16) for operand in operands]
+        assert all(parts)
+        made = builder.result(node.outputs[0])
+        builder.launch(SOURCE, [*operands, *parts, made], (32,), (64,))  # type: ignore[list-item]
+
+    weights = ", ".join(map(str, range(32)))
+    text = f"g (float[32] x) => (float[32] y) <float[32] w = {{{weights}}}> {{ y = Add(x, w) }}"
+    plan = opened.builder(typed(text)).build(lower_parts)
+    opened.held += opened.device.programs.build(plan.launches)
+    opened.weights.upload(plan.constants)
+    bound = slot.bind(plan)
+    x, w, x_part, w_part, y = bound.launches[0].kernel.arguments  # type: ignore[attr-defined]
+    assert x_part.base is x.base is y.base
+    assert w_part.base is w
+    for whole, part in ((x, x_part), (w, w_part)):
+        assert part.size_bytes == whole.size_bytes - 64
+        assert np.shares_memory(whole.data[64:65], part.data[:1])
+    assert bound.inputs[0].memory is x
+    slot.release()

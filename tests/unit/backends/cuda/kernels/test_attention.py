@@ -11,12 +11,13 @@ from aioinfer import Core
 from aioinfer.backends.cuda.kernels.attention import WORKSPACE_BYTES
 from aioinfer.runtime.accelerator.precision import F32, Precision
 from aioinfer.runtime.graph import DType
-from unit.backends.comparing import assert_same_on
+from unit.backends.comparing import assert_same_on, model_of, operator
 from unit.backends.cuda.kernels.plans import CUDNN, labels_of, operations_of, plan_of
 from unit.runtime.accelerator.kernels.test_attention import attention
 
 HALF = Precision(DType.FLOAT16)
 GENERATED = ["product", "softmax", "product", "copy"]
+LIBRARIES = frozenset({"cublaslt", "cudnn"})
 BOUNDS = {"f32": 1e-5, "f16": 1e-2, "bf16": 6e-2}
 
 
@@ -107,3 +108,72 @@ def test_models_of_float16_need_no_hint(stand_in_core: Core) -> None:
     model, inputs = attention(2, 3, 5, 7, 8, dtype="float16")
     assert "ATTENTION" in launched(model, inputs, F32)
     assert_same_on("STANDIN", stand_in_core, model, inputs, bound=BOUNDS["f16"])
+
+
+def packed(heads: int, depth: int, order: str = "qkv") -> tuple[Any, dict[str, Any]]:
+    """Make the attention of heads that are split off one product, in this order."""
+    chance, width = np.random.default_rng(0), heads * depth
+    inputs = {"x": chance.normal(size=(2, 5, width)).astype(np.float32)}
+    constants = {
+        "w": (chance.normal(size=(width, 3 * width)) / width**0.5).astype(np.float32),
+        "sizes": np.array([width] * 3),
+        "parted": np.array([2, 5, heads, depth]),
+        "joined": np.array([2, 5, width]),
+    }
+    nodes = [
+        operator("MatMul", "x", "w", outputs=["xw"]),
+        operator("Split", "xw", "sizes", outputs=list(order), axis=2),
+    ]
+    for name in "qkv":
+        perm = [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]
+        nodes.append(operator("Reshape", name, "parted", outputs=[f"{name}4"]))
+        nodes.append(operator("Transpose", f"{name}4", outputs=[f"{name}h"], perm=perm))
+    nodes.append(operator("MatMul", "qh", "kh", outputs=["scores"]))
+    nodes.append(operator("Softmax", "scores", outputs=["p"], axis=-1))
+    nodes.append(operator("MatMul", "p", "vh", outputs=["mixed"]))
+    nodes.append(operator("Transpose", "mixed", outputs=["merged"], perm=[0, 2, 1, 3]))
+    nodes.append(operator("Reshape", "merged", "joined"))
+    for number, node in enumerate(nodes):
+        node.name = f"{node.op_type}_{number}"
+    return model_of(nodes, inputs, constants=constants), inputs
+
+
+def test_packed_heads_are_addressed_in_their_product() -> None:
+    model, inputs = packed(4, 8, "vqk")
+    plan = plan_of(model, inputs, LIBRARIES, HALF)
+    assert [label for label in labels_of(plan) if label != "chain"] == ["MATMUL", "ATTENTION"]
+    operation = operations_of(plan)[-1]
+    strides = (5 * 96, 8, 96, 1)
+    assert [operation[f"{name}_strides"] for name in "qkv"] == [strides] * 3
+    assert operation["o_strides"] == (5 * 32, 8, 32, 1)
+    call = next(launch for launch in plan.launches if launch.source is operation)
+    query, key, value = call.operands[:3]
+    assert [item.offset_bytes for item in (query, key, value)] == [64, 128, 0]
+    assert query.buffer is key.buffer is value.buffer
+
+
+def test_packed_heads_that_have_no_address_are_copied() -> None:
+    """Rows of 24 columns: keys are 48 bytes behind queries, and values 96."""
+    model, inputs = packed(3, 8)
+    plan = plan_of(model, inputs, LIBRARIES, HALF)
+    found = [label for label in labels_of(plan) if label != "chain"]
+    assert found == ["MATMUL", "copy", "copy", "ATTENTION"]
+    operation = operations_of(plan)[-1]
+    assert operation["q_strides"] == (5 * 72, 8, 72, 1)
+    assert operation["k_strides"] == operation["v_strides"] == (5 * 24, 8, 24, 1)
+
+
+def test_what_is_generated_needs_no_address_of_packed_heads() -> None:
+    model, inputs = packed(3, 8)
+    assert launched(model, inputs, F32) == ["product", *GENERATED]
+
+
+@pytest.mark.parametrize("order", ["qkv", "vqk"])
+@pytest.mark.parametrize(("heads", "depth"), [(4, 32), (8, 16), (3, 8), (3, 5), (2, 136)])
+def test_packed_heads_give_what_reference_gives(
+    heads: int, depth: int, order: str, stand_in_core: Core
+) -> None:
+    model, inputs = packed(heads, depth, order)
+    for hint, bound in BOUNDS.items():
+        config = {"INFERENCE_PRECISION_HINT": hint}
+        assert_same_on("STANDIN", stand_in_core, model, inputs, bound=bound, **config)
