@@ -30,10 +30,14 @@ def adopt_array(
         capsule = given.__dlpack__(stream=stream.ptr)
         array = device.on_device(device.cupy.from_dlpack, _Exported(capsule, device.index))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise DriverError(ErrorKind.OTHER, f"its DLPack export fails: {error}") from error
+        kind = device.as_driver_error(error).kind  # CuPy's arrays raise what its calls do
+        raise DriverError(kind, f"its DLPack export fails: {error}") from error
     is_dense = bool(array.flags.c_contiguous)
     if not is_dense:
-        array = device.on_device(_dense_copy, device.cupy, array, stream)
+        try:
+            array = device.on_device(_dense_copy, device.cupy, array, stream)
+        except MemoryError as error:  # of CuPy's pool
+            raise DriverError(ErrorKind.OUT_OF_MEMORY, f"it is not dense: {error}") from error
     enqueued_ns = perf_counter_ns()
     moment = pool.record(stream)
     section = Section(moment, enqueued_ns)

@@ -167,11 +167,14 @@ class _Context:
             self._pool.close()
 
     def _recorded(self, enqueue: Callable[[Queue], None]) -> Recording:
-        enqueue(CapturingQueue(self._device, self._stream))
-        self._stream.synchronize()
+        try:
+            enqueue(CapturingQueue(self._device, self._stream))
+        finally:
+            self._stream.synchronize()  # what came before a refusal uses the slot's memory, too
         queue = CapturingQueue(self._device, self._stream)
         graph = self._captured(lambda: enqueue(queue))
         graph.upload(self._stream)
+        self._stream.synchronize()  # replays on other streams are not ordered behind it
         return CupyRecording(graph, queue.kernels)
 
     def _captured(self, enqueue: Callable[[], None]) -> Any:

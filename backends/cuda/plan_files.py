@@ -1,11 +1,11 @@
-"""Plans of cuDNN on disk, so that a model that was loaded before is loaded at once.
+"""Plans of libraries on disk, so that a model that was loaded before is loaded at once.
 
-Theory of operation. A plan's blob is code, and whoever can write it can run what he likes in this
+Theory of operation. A plan of cuDNN is code, and whoever can write it can run what he likes in this
 process. So only a folder is read that is the user's own and that nobody else can open. A file is
 one plan: a line of JSON, which says what it is for and what the rest's digest is, and the blob. It
 comes into being under another name and is then renamed, so that no reader sees a part of one.
-Whatever is wrong with a file, it is as if it were not there. All plans together have a bound; the
-ones that were not read for longest go first.
+Whatever is wrong with a file, it is as if it were not there. All plans of a library have a bound;
+the ones that were not read for longest go first.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .libraries.cudnn_graph import PlanCandidate
-
-__all__ = ["PlanFiles", "StoredPlan", "cache_folder"]
+__all__ = ["PlanFiles", "StoredPlan", "cache_folder", "own_cache_folder"]
 
 _log = logging.getLogger("aioinfer")
 
 _FORMAT = 1
-_FOLDER = "cudnn-plans"
 _LIMIT_BYTES = 256 << 20  # some 3000 plans that cuDNN compiled, or 40,000 that it had
 _LARGEST_BYTES = 16 << 20  # of one file; ten times what has been seen
 
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """A plan that was chosen; ``median_s`` is how long a run took, None if it was not measured.
+    """A plan that was chosen; ``blob`` is what its library makes it of, ``name`` is for people.
 
-    ``is_final`` says that all plans that there are have competed.
+    ``median_s`` is how long a run took, None if it was not measured; ``is_final`` says that all
+    plans that there are have competed.
     """
 
-    candidate: PlanCandidate
+    name: str
+    workspace_bytes: int
+    blob: bytes
     median_s: float | None
     is_final: bool
 
@@ -55,25 +55,35 @@ def cache_folder(environment: Mapping[str, str], home: Path) -> Path:
     return home / ".cache" / "aioinfer"
 
 
-class PlanFiles:
-    """The plans for one environment: a kind of device, and versions of libraries.
+def own_cache_folder() -> Path | None:
+    """Name the folder of the caches of whoever runs this; None for a user without a home."""
+    try:
+        return cache_folder(os.environ, Path.home())
+    except RuntimeError:
+        return None
 
-    ``folder`` holds those for all environments; None keeps nothing. Thread-safe, also between
-    processes. No method raises: what cannot be read or written is said in the log.
+
+class PlanFiles:
+    """A library's plans for one environment: a kind of device, and versions.
+
+    ``folder`` holds those of all libraries, each in a folder of its own; None keeps nothing.
+    Thread-safe, also between processes. No method raises: what cannot be read or written is said in
+    the log.
     """
 
     def __init__(
         self,
         folder: Path | None,
+        library: str,
         environment: Mapping[str, str],
         limit_bytes: int = _LIMIT_BYTES,
     ) -> None:
-        self._environment = dict(environment)
+        self._library, self._environment = library, dict(environment)
         self._limit_bytes, self._has_warned = limit_bytes, False
         said = json.dumps(self._environment, sort_keys=True).encode()
         place = hashlib.sha256(said).hexdigest()[:16]
         has_owners = hasattr(os, "getuid")  # where files have none, nobody's can be told apart
-        self._all = folder / _FOLDER if folder is not None and has_owners else None
+        self._all = folder / f"{library}-plans" if folder is not None and has_owners else None
         self._folder = self._all / place if self._all is not None else None
 
     def read(self, name: str) -> StoredPlan | None:
@@ -112,10 +122,10 @@ class PlanFiles:
                 unfinished.unlink(missing_ok=True)
             self._remove_oldest()
         except OSError as error:
-            _log.warning("cannot keep a plan of cuDNN in %s: %s", path, error)
+            _log.warning("cannot keep a plan of %s in %s: %s", self._library, path, error)
 
     def forget(self, name: str) -> None:
-        """Remove an operation's plan, which cuDNN did not take."""
+        """Remove an operation's plan, which the library did not take."""
         if self._folder is not None:
             with contextlib.suppress(OSError):
                 self._path(self._folder, name).unlink()
@@ -142,8 +152,9 @@ class PlanFiles:
         if not self._has_warned:
             self._has_warned = True
             _log.warning(
-                "plans of cuDNN are neither read from %s nor kept there: %s; set "
+                "plans of %s are neither read from %s nor kept there: %s; set "
                 "AIOINFER_CACHE_DIR to a folder of your own",
+                self._library,
                 self._all,
                 reason,
             )
@@ -157,29 +168,23 @@ class PlanFiles:
             raise ValueError("it is for another operation, device or library")
         if fields["digest"] != hashlib.sha256(blob).hexdigest():
             raise ValueError("it is damaged")
-        knobs = tuple((str(key), int(value)) for key, value in fields["knobs"])
-        candidate = PlanCandidate(
-            str(fields["name"]), int(fields["engine"]), knobs, int(fields["workspace_bytes"]), blob
-        )
         median_s = fields["median_s"]
         median_s = None if median_s is None else float(median_s)
-        return StoredPlan(candidate, median_s, bool(fields["is_final"]))
+        name, workspace_bytes = str(fields["name"]), int(fields["workspace_bytes"])
+        return StoredPlan(name, workspace_bytes, blob, median_s, bool(fields["is_final"]))
 
     def _text(self, name: str, plan: StoredPlan) -> bytes:
-        candidate = plan.candidate
         fields = {
             "format": _FORMAT,
             "operation": name,
             "environment": self._environment,
-            "name": candidate.name,
-            "engine": candidate.engine,
-            "knobs": candidate.knobs,
-            "workspace_bytes": candidate.workspace_bytes,
+            "name": plan.name,
+            "workspace_bytes": plan.workspace_bytes,
             "median_s": plan.median_s,
             "is_final": plan.is_final,
-            "digest": hashlib.sha256(candidate.blob).hexdigest(),
+            "digest": hashlib.sha256(plan.blob).hexdigest(),
         }
-        return json.dumps(fields).encode() + b"\n" + candidate.blob
+        return json.dumps(fields).encode() + b"\n" + plan.blob
 
     def _remove_oldest(self) -> None:
         assert self._all is not None

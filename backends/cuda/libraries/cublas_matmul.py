@@ -1,21 +1,22 @@
-"""Products of matrices by cuBLAS as CuPy has it: without bias, residual sum or activation.
+"""Products of matrices by cuBLAS as CuPy has loaded it: without bias, residual or activation.
 
-CuPy keeps a handle for each thread and device, and lets it work on the thread's current stream.
-The handle has a workspace of its own, so the one that a launch brings along is not used.
+CuPy keeps a handle for each thread and device, and sets its stream anew for each call of its own,
+as a launch does here. The handle has a workspace of its own, and what is captured one by the graph,
+so the one that a launch brings along is not used.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....runtime.accelerator.driver import DriverError, ErrorKind
 from ....runtime.accelerator.library_operation import LibraryOperation
 from ..matrix_layout import column_product
+from .cublas_calls import CublasCalls, load_calls
 from .library_errors import translated
 
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ _TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
 
 
 def is_installed() -> bool:
-    """True if CuPy's bindings of cuBLAS, and so the library, can be loaded."""
+    """True if the library can be loaded, as CuPy finds it."""
     try:
         _library()
-    except (ImportError, OSError):
+    except (ImportError, OSError, AttributeError):
         return False
     return True
 
@@ -44,17 +45,12 @@ def plan(operation: LibraryOperation, device_id: int) -> Planned:
 class Cublas:
     """The library in this process. Thread-safe.
 
-    ``cublas`` are CuPy's bindings, or what a test gives for them; ``current_handle`` gives the
-    handle of the thread and its device, and ``on_stream`` makes a stream the thread's current one.
+    ``calls`` are its functions, or what a test gives for them; ``current_handle`` gives the handle
+    of the thread and its device.
     """
 
-    def __init__(
-        self,
-        cublas: Any,
-        current_handle: Callable[[], int],
-        on_stream: Callable[[int], AbstractContextManager[Any]],
-    ) -> None:
-        self.cublas, self.current_handle, self.on_stream = cublas, current_handle, on_stream
+    def __init__(self, calls: CublasCalls, current_handle: Callable[[], int]) -> None:
+        self.calls, self.current_handle = calls, current_handle
 
     def plan(self, operation: LibraryOperation) -> ProductPlan:
         """Plan a matmul; see the function of this name."""
@@ -73,48 +69,35 @@ class ProductPlan:
         self._library, self._operation = library, operation
         self._product = column_product(operation)
         self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)
-        cublas, dtype = library.cublas, operation["dtype"]
+        calls, dtype = library.calls, operation["dtype"]
         self._dtype = _TYPES[dtype]
         is_tf32 = dtype == "float32" and operation["has_tf32"]
-        compute = "CUBLAS_COMPUTE_32F_FAST_TF32" if is_tf32 else "CUBLAS_COMPUTE_32F"
-        self._compute = getattr(cublas, compute)
+        self._compute = calls.COMPUTE_32F_FAST_TF32 if is_tf32 else calls.COMPUTE_32F
 
     def enqueue(self, addresses: Sequence[int], stream: int) -> None:
         """Enqueue a launch: a, b, d, workspace."""
         left, right, made, _ = addresses
-        cublas, product = self._library.cublas, self._product
-        operations = cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_T
+        calls, product = self._library.calls, self._product
+        operations = calls.OP_N, calls.OP_T
         first, second, result = product.first, product.second, product.made
-        with self._library.on_stream(stream), translated(self._operation):
-            cublas.gemmStridedBatchedEx(
-                *(self._library.current_handle(), operations[first.is_turned]),
-                *(operations[second.is_turned], result.rows, result.columns),
-                *(self._operation["k"], self._one.ctypes.data),
+        with translated(self._operation):
+            handle = self._library.current_handle()
+            calls.set_stream(handle, stream)
+            calls.gemm(
+                *(handle, operations[first.is_turned], operations[second.is_turned]),
+                *(result.rows, result.columns, self._operation["k"], self._one.ctypes.data),
                 *(right, self._dtype, first.leading, first.batch_stride),
                 *(left, self._dtype, second.leading, second.batch_stride),
                 *(self._zero.ctypes.data, made, self._dtype, result.leading),
                 *(result.batch_stride, self._operation["batch"]),
-                *(self._compute, cublas.CUBLAS_GEMM_DEFAULT),
+                *(self._compute, calls.GEMM_DEFAULT),
             )
-
-
-class _ForeignStream:
-    """A stream that CuPy did not make, by its protocol for such."""
-
-    def __init__(self, stream: int) -> None:
-        self._stream = stream
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self._stream
 
 
 @functools.cache
 def _library() -> Cublas:
     import cupy
-    from cupy_backends.cuda.libs import cublas
+    from cupy_backends.cuda.libs import cublas  # noqa: F401  loads the library
 
-    def on_stream(stream: int) -> AbstractContextManager[Any]:
-        made: AbstractContextManager[Any] = cupy.cuda.Stream.from_external(_ForeignStream(stream))
-        return made
-
-    return Cublas(cublas, cupy.cuda.device.get_cublas_handle, on_stream)
+    calls = load_calls(cupy.cuda.runtime.runtimeGetVersion() // 1000)
+    return Cublas(calls, cupy.cuda.device.get_cublas_handle)

@@ -1,219 +1,164 @@
-"""Products of matrices by cuBLASLt, through nvmath's bindings, which release the GIL.
+"""Plans of cuBLASLt in use: products of matrices by the fastest algorithm that was found.
 
-A plan has the descriptors of one operation and one of the algorithms that the library's heuristics
-recommend for it. What it points to (descriptors, the algorithm, the two factors) lives as long as
-the plan. The bias is an attribute of a descriptor, so launches of one plan take turns.
+Theory of operation. Where plans can be timed, the algorithms that the library's heuristics
+recommend compete on the device, and the winner's bytes are kept on disk, by kind of device and
+version; else the first one is taken. The library checks what comes from disk. Plans of a device are
+the process's, not a network's, since an operation's plan is the same for all.
 """
 
 from __future__ import annotations
 
-import functools
+import logging
 import threading
-import weakref
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ....runtime.accelerator.driver import DriverError, ErrorKind
 from ....runtime.accelerator.library_operation import LibraryOperation
+from ..autotune import UselessError
 from ..matrix_layout import StoredMatrix, column_product
+from ..plan_files import PlanFiles, StoredPlan, own_cache_folder
+from .cublaslt_library import CublasLt, MatmulPlan
+from .device_timing import DeviceTimers
 from .library_errors import translated
+from .plan_tuning import OperationBuffers, TimerMaker, tune
 
-if TYPE_CHECKING:
-    from .planned import Planned
+__all__ = ["CANDIDATES", "MatmulPlans", "buffers_of", "is_installed", "plan"]
 
-__all__ = ["CANDIDATES", "CublasLt", "MatmulPlan", "candidates", "is_installed", "plan"]
-
-Array = np.ndarray[Any, Any]
+_log = logging.getLogger("aioinfer")
 
 CANDIDATES = 8
 """How many algorithms are worth timing: the heuristics order them by what they expect."""
 
-_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
-"""Element types by their numbers in ``cudaDataType``."""
-
-_EPILOGUES = {None: "", "relu": "RELU", "gelu_tanh": "GELU"}
-_SOME_ADDRESS = 256
-"""Of a bias, until a launch says where it is: some versions plan nothing for address 0."""
+_LIMIT_BYTES = 4 << 20  # of what is on disk: some 8000 choices
+_WAY_OUT = "take another version of cuBLAS, or run the node on another device by HETERO"
+_lock = threading.Lock()
+_plans: dict[int, MatmulPlans] = {}
 
 
 def is_installed() -> bool:
     """True if nvmath and cuBLASLt itself can be loaded."""
     try:
-        _library().cublaslt.get_version()
+        _library()
     except (ImportError, OSError, RuntimeError):
         return False
     return True
 
 
-def plan(operation: LibraryOperation, device_id: int) -> Planned:
-    """Plan a matmul with the first algorithm of ``candidates``. Raises DriverError."""
-    return candidates(operation, device_id, 1)[0]
+def plan(operation: LibraryOperation, device_id: int) -> MatmulPlan:
+    """Plan a matmul for a device, the thread's current one, by the algorithm chosen for it. Blocks.
 
-
-def candidates(
-    operation: LibraryOperation, device_id: int, count: int = CANDIDATES
-) -> Sequence[Planned]:
-    """Plan a matmul in up to so many ways, the one that should be fastest first.
-
-    Raises DriverError, also where there is none. Blocks for the time of the heuristics.
+    Any thread may call it. Raises DriverError, also if the library has no algorithm.
     """
-    return _library().candidates(operation, device_id, count)
+    with translated(operation), _lock:
+        if device_id not in _plans:
+            _plans[device_id] = _open(device_id)
+        plans = _plans[device_id]
+    return plans.plan(operation)
 
 
-class CublasLt:
-    """The library in this process. Thread-safe.
+class MatmulPlans:
+    """Plans for one device. Thread-safe.
 
-    ``cublaslt`` and ``cublas`` are nvmath's bindings, or what a test gives for them; ``on_device``
-    makes a device the thread's current one for a while.
+    Without ``timer`` the first algorithm that the heuristics recommend is taken.
     """
 
     def __init__(
-        self, cublaslt: Any, cublas: Any, on_device: Callable[[int], AbstractContextManager[Any]]
+        self, library: CublasLt, device_id: int, files: PlanFiles, timer: TimerMaker | None = None
     ) -> None:
-        self.cublaslt, self._cublas, self._on_device = cublaslt, cublas, on_device
-        self._lock = threading.Lock()
-        self._handles: dict[int, int] = {}
+        self._library, self._device_id = library, device_id
+        self._files, self._timer = files, timer
+        self._choosing = threading.Lock()
 
-    def candidates(
-        self, operation: LibraryOperation, device_id: int, count: int
-    ) -> list[MatmulPlan]:
-        """Plan in up to ``count`` ways; see the function of this name."""
-        with self._on_device(device_id), translated(operation):
-            handle = self._handle(device_id)
-            problem = _Problem(self.cublaslt, self._cublas, operation)
-            found = problem.algorithms(handle, count)
-        if not found:
-            raise DriverError(ErrorKind.OTHER, f"cuBLASLt has no algorithm for {operation}")
-        return [MatmulPlan(self.cublaslt, handle, problem, algorithm) for algorithm in found]
+    def plan(self, operation: LibraryOperation) -> MatmulPlan:
+        """Give a plan with the kept algorithm, or choose one. Blocks.
 
-    def _handle(self, device_id: int) -> int:
-        """Give the device's handle, which all threads may use; it stays until the process ends."""
-        with self._lock:
-            if device_id not in self._handles:
-                self._handles[device_id] = self.cublaslt.create()
-            return self._handles[device_id]
+        The device is the thread's current one. Raises DriverError if no algorithm works.
+        """
+        kept = self._kept(operation)
+        if kept is not None:
+            return kept
+        with self._choosing:  # who had to wait finds what the other one chose
+            return self._kept(operation) or self._chosen(operation)
 
-
-class _Problem:
-    """The descriptors of an operation: what is multiplied, how it lies, and what follows.
-
-    Whoever launches holds ``lock`` from ``set_bias`` on, until the library has been called.
-    """
-
-    def __init__(self, cublaslt: Any, cublas: Any, operation: LibraryOperation) -> None:
-        self._cublaslt, self.operation = cublaslt, operation
-        self.lock = threading.Lock()
-        self._attributes = cublaslt.MatmulDescAttribute
-        self._dtype = _TYPES[operation["dtype"]]
-        product = column_product(operation)
-        is_tf32 = operation["has_tf32"] and operation["dtype"] == "float32"
-        compute = "COMPUTE_32F_FAST_TF32" if is_tf32 else "COMPUTE_32F"
-        self.description = self._own(
-            cublaslt.matmul_desc_create(cublas.ComputeType[compute], _TYPES["float32"]),
-            cublaslt.matmul_desc_destroy,
-        )
-        turned = int(cublas.Operation.T), int(cublas.Operation.N)
-        for name, matrix in (("TRANSA", product.first), ("TRANSB", product.second)):
-            self._describe(name, turned[0] if matrix.is_turned else turned[1])
-        self._describe("EPILOGUE", int(cublaslt.Epilogue[self._epilogue()]))
-        if operation["has_bias"]:
-            self.set_bias(_SOME_ADDRESS)
-        self.layouts = [
-            self._layout(item) for item in (product.first, product.second, product.made)
-        ]
-        self.alpha = np.ones(1, np.float32)
-        self.beta = np.full(1, 1.0 if operation["has_residual"] else 0.0, np.float32)
-
-    def set_bias(self, address: int) -> None:
-        """Say where the bias of the next launch is."""
-        self._describe("BIAS_POINTER", address)
-
-    def algorithms(self, handle: int, count: int) -> list[Array]:
-        """Ask the heuristics for algorithms whose workspace is small enough."""
-        cublaslt = self._cublaslt
-        preference = cublaslt.matmul_preference_create()
+    def _kept(self, operation: LibraryOperation) -> MatmulPlan | None:
+        stored = self._files.read(operation.name)
+        if stored is None or not (stored.is_final or self._timer is None):
+            return None
         try:
-            limit = cublaslt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
-            dtype = cublaslt.get_matmul_preference_attribute_dtype(limit)
-            number = np.array([self.operation["workspace_bytes"]], dtype)
-            cublaslt.matmul_preference_set_attribute(
-                preference, int(limit), number.ctypes.data, number.nbytes
-            )
-            results = np.zeros(count, cublaslt.matmul_heuristic_result_dtype)
-            returned = np.zeros(1, np.int32)
-            first, second, made = self.layouts
-            cublaslt.matmul_algo_get_heuristic(
-                *(handle, self.description, first, second, made, made, preference),
-                *(count, results.ctypes.data, returned.ctypes.data),
-            )
-        finally:
-            cublaslt.matmul_preference_destroy(preference)
-        usable = (result for result in results[: int(returned[0])] if result["state"] == 0)
-        return [np.array([result["algo"]]) for result in usable]
+            return self._library.restored(operation, self._device_id, stored.blob)
+        except DriverError as error:
+            _log.warning("choosing again, for cuBLASLt refuses a cached algorithm: %s", error)
+            self._files.forget(operation.name)
+            return None
 
-    def _epilogue(self) -> str:
-        parts = [_EPILOGUES[self.operation["activation"]]]
-        parts += ["BIAS"] if self.operation["has_bias"] else []
-        return "_".join(filter(None, parts)) or "DEFAULT"
-
-    def _layout(self, matrix: StoredMatrix) -> int:
-        cublaslt = self._cublaslt
-        layout = self._own(
-            cublaslt.matrix_layout_create(self._dtype, matrix.rows, matrix.columns, matrix.leading),
-            cublaslt.matrix_layout_destroy,
-        )
-        numbers = {"BATCH_COUNT": self.operation["batch"]}
-        numbers["STRIDED_BATCH_OFFSET"] = matrix.batch_stride
-        for name, number in numbers.items():
-            attribute = cublaslt.MatrixLayoutAttribute[name]
-            given = np.array([number], cublaslt.get_matrix_layout_attribute_dtype(attribute))
-            cublaslt.matrix_layout_set_attribute(
-                layout, int(attribute), given.ctypes.data, given.nbytes
-            )
-        return layout
-
-    def _describe(self, name: str, number: int) -> None:
-        attribute = self._attributes[name]
-        given = np.array([number], self._cublaslt.get_matmul_desc_attribute_dtype(attribute))
-        self._cublaslt.matmul_desc_set_attribute(
-            self.description, int(attribute), given.ctypes.data, given.nbytes
-        )
-
-    def _own(self, made: int, destroy: Callable[[int], None]) -> int:
-        weakref.finalize(self, destroy, made).atexit = False
-        return made
+    def _chosen(self, operation: LibraryOperation) -> MatmulPlan:
+        count = 1 if self._timer is None else CANDIDATES
+        plans = self._library.candidates(operation, self._device_id, count)
+        try:
+            choice = tune(buffers_of(operation), plans, self._timer)
+        except UselessError as error:
+            raise DriverError(
+                ErrorKind.OTHER,
+                f"cuBLASLt {self._library.version} has {len(plans)} algorithms and none that works "
+                f"for {_summary(operation)}: {error}; {_WAY_OUT}",
+            ) from error
+        chosen = plans[choice.index]
+        name = f"algorithm {choice.index + 1} of {len(plans)}"
+        needed, blob = chosen.workspace_bytes, chosen.blob
+        kept = StoredPlan(name, needed, blob, choice.median_s, choice.is_final)
+        self._files.write(operation.name, kept)
+        return chosen
 
 
-class MatmulPlan:
-    """One algorithm for one operation; several may share a problem."""
+def buffers_of(operation: LibraryOperation) -> OperationBuffers:
+    """Say what memory a matmul takes; raises DriverError for strides that cuBLASLt does not have.
 
-    def __init__(self, cublaslt: Any, handle: int, problem: _Problem, algorithm: Array) -> None:
-        self._cublaslt, self._handle = cublaslt, handle
-        self._problem, self._algorithm = problem, algorithm
-
-    def enqueue(self, addresses: Sequence[int], stream: int) -> None:
-        """Enqueue a launch: a, b, bias and residual as the operation has them, d, workspace."""
-        problem = self._problem
-        operation = problem.operation
-        left, right, *extra, made, workspace = addresses
-        first, second, layout = problem.layouts
-        residual = extra[-1] if operation["has_residual"] else made
-        with problem.lock, translated(operation):
-            if operation["has_bias"]:
-                problem.set_bias(extra[0])
-            self._cublaslt.matmul(
-                *(self._handle, problem.description, problem.alpha.ctypes.data),
-                *(right, first, left, second, problem.beta.ctypes.data),
-                *(residual, layout, made, layout, self._algorithm.ctypes.data),
-                *(workspace, operation["workspace_bytes"], stream),
-            )
+    The factors are as long as their strides make them.
+    """
+    with translated(operation):
+        product = column_product(operation)
+    batch, m, n = (int(operation[name]) for name in ("batch", "m", "n"))
+    shapes = [("a", _length(product.second, batch)), ("b", _length(product.first, batch))]
+    shapes += [("bias", (n,))] if operation["has_bias"] else []
+    shapes += [("residual", (batch, m, n))] if operation["has_residual"] else []
+    return OperationBuffers(
+        _summary(operation),
+        operation["dtype"],
+        (*shapes, ("d", (batch, m, n))),
+        "d",
+        operation["workspace_bytes"],
+    )
 
 
-@functools.cache
+def _length(matrix: StoredMatrix, batch: int) -> tuple[int, ...]:
+    one = (matrix.columns - 1) * matrix.leading + matrix.rows
+    return ((batch - 1) * matrix.batch_stride + one,)
+
+
+def _summary(operation: LibraryOperation) -> str:
+    batch, m, n, k = (operation[name] for name in ("batch", "m", "n", "k"))
+    many = "a product" if batch == 1 else f"{batch} products"
+    return f"{many} of {operation['dtype']} {m}x{k} by {k}x{n}"
+
+
+def _open(device_id: int) -> MatmulPlans:
+    import cupy
+
+    library = _library()
+    said = cupy.cuda.runtime.getDeviceProperties(device_id)
+    name = said["name"]
+    environment = {
+        "device": name.decode() if isinstance(name, bytes) else str(name),
+        "compute_capability": f"{said['major']}.{said['minor']}",
+        "multiprocessors": str(said["multiProcessorCount"]),
+        "cublaslt": library.version,
+    }
+    files = PlanFiles(own_cache_folder(), "cublaslt", environment, _LIMIT_BYTES)
+    timers = DeviceTimers(cupy, int(said["l2CacheSize"]), device_id)
+    return MatmulPlans(library, device_id, files, timers)
+
+
 def _library() -> CublasLt:
+    """Load it; raises ImportError, OSError or RuntimeError."""
     import cupy
     from nvmath.bindings import cublas, cublasLt
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import threading
-from pathlib import Path
 
 from ....runtime.accelerator.driver import DriverError, ErrorKind
-from ..plan_files import PlanFiles, cache_folder
+from ..plan_files import PlanFiles, own_cache_folder
 from ..plan_workers import PlanWorkers
 from .cudnn_builder import find_frontend, versions
 from .cudnn_graph import GraphDescription
 from .cudnn_plans import CudnnPlanned, CudnnPlans, StreamHandles
-from .cudnn_timing import DeviceTimers
+from .device_timing import DeviceTimers
 
 __all__ = ["close", "find_missing", "is_installed", "plan_on", "plan_on_device"]
 
@@ -91,13 +89,8 @@ def _open(device_id: int, workers: PlanWorkers) -> CudnnPlans:
     environment = {
         name: str(facts.get(name)) for name in ("deviceName", "deviceVer", "multiProcessorCount")
     }
-    files = PlanFiles(_cache_folder(), {**environment, **versions(frontend)})
-    timers = DeviceTimers(importlib.import_module("cupy"), int(facts.get("l2CacheSize") or 0))
-    return CudnnPlans(frontend, device, workers, files, StreamHandles(frontend), timers)
-
-
-def _cache_folder() -> Path | None:
-    try:
-        return cache_folder(os.environ, Path.home())
-    except RuntimeError:  # a user without a home
-        return None
+    files = PlanFiles(own_cache_folder(), "cudnn", {**environment, **versions(frontend)})
+    cupy, cache_bytes = importlib.import_module("cupy"), int(facts.get("l2CacheSize") or 0)
+    timers = DeviceTimers(cupy, cache_bytes, device_id)
+    handles = StreamHandles(frontend, cupy.cuda.Stream(non_blocking=True))
+    return CudnnPlans(frontend, device, workers, files, handles, timers)

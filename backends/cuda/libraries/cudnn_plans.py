@@ -8,6 +8,10 @@ else the first one is.
 A handle belongs to one thread at a time, and has streams of its own inside, which become a part of
 whatever is being captured. So each stream has its handle, and all handles of a device are under one
 lock, as are its loaded graphs; the frontend holds the GIL in its calls anyway.
+
+The frontend tries a plan that it loads, in a capture of the handle's stream. For the legacy stream
+it makes one that blocks, and whoever uses the legacy stream meanwhile, on any thread, fails. So
+plans are loaded on a stream that does not block.
 """
 
 from __future__ import annotations
@@ -15,19 +19,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from ....runtime.accelerator.driver import DriverError, ErrorKind
-from ..autotune import Choice, Timing, UselessError, choose, measure
+from ..autotune import Choice, UselessError
 from ..plan_files import PlanFiles, StoredPlan
 from ..plan_workers import PlanWorkers, WorkerError
 from . import cudnn_builder
 from .cudnn_builder import RefusedError
 from .cudnn_graph import GraphDescription, PlanCandidate
+from .plan_tuning import OperationBuffers, TimerMaker, tune
 
-__all__ = ["CudnnPlanned", "CudnnPlans", "PlanTimer", "StreamHandles", "TimerMaker"]
+__all__ = ["CudnnPlanned", "CudnnPlans", "StreamHandles"]
 
 _log = logging.getLogger("aioinfer")
 
@@ -38,26 +43,14 @@ _WAY_OUT = "take another version of cuDNN, or run the node on another device by 
 _MOST_HANDLES = 8  # of one device: its compute queue, and streams that record
 
 
-class PlanTimer(Protocol):
-    """Measures plans of one operation on its device; the numbers are those of ``planned``."""
-
-    def glance(self, index: int) -> Timing:
-        """Run it a few times."""
-
-    def gaze(self, index: int) -> Timing:
-        """Run it often, as a recording that is replayed."""
-
-
-TimerMaker = Callable[
-    [GraphDescription, Sequence["CudnnPlanned"]], AbstractContextManager[PlanTimer]
-]
-
-
 class StreamHandles:
-    """cuDNN's handles of one device, one for each stream. ``at`` is thread-safe."""
+    """cuDNN's handles of one device, one for each stream. Thread-safe.
 
-    def __init__(self, frontend: Any) -> None:
-        self._frontend = frontend
+    ``loading`` is a non-blocking stream of CuPy's, to load plans on; the legacy one if None.
+    """
+
+    def __init__(self, frontend: Any, loading: Any = None) -> None:
+        self._frontend, self._loading = frontend, loading
         self.lock = threading.RLock()
         """Held by whoever uses a handle."""
         self._handles: OrderedDict[int, Any] = OrderedDict()
@@ -79,6 +72,10 @@ class StreamHandles:
                 self._handles[stream] = handle
             self._handles.move_to_end(stream)
             yield handle
+
+    def for_loading(self) -> AbstractContextManager[Any]:
+        """Give the handle that graphs are planned and loaded with; like ``at``."""
+        return self.at(0 if self._loading is None else self._loading.ptr)
 
 
 class CudnnPlanned:
@@ -142,7 +139,7 @@ class CudnnPlans:
         stored = self._files.read(description.name)
         if stored is not None and (self._timer is None or stored.is_final):
             try:
-                return self._loaded(description, stored.candidate)
+                return self._loaded(description, stored.name, stored.blob)
             except DriverError as error:
                 _log.warning("building a cached plan again: %s", error)
                 self._files.forget(description.name)
@@ -155,7 +152,10 @@ class CudnnPlans:
             _log.warning("planning in this process, where event loops wait for it: %s", error)
             return self.plan_here(description)
         choice = self._choice(description, loaded) if are_all else Choice(0, is_final=False)
-        kept = StoredPlan(candidates[choice.index], choice.median_s, choice.is_final)
+        taken = candidates[choice.index]
+        kept = StoredPlan(
+            taken.name, taken.workspace_bytes, taken.blob, choice.median_s, choice.is_final
+        )
         self._files.write(description.name, kept)
         return loaded[choice.index]
 
@@ -164,7 +164,7 @@ class CudnnPlans:
         try:
             if not self._has_device:
                 raise RefusedError("it can only be planned where the device is")
-            with self._handles.at(0) as handle:
+            with self._handles.for_loading() as handle:
                 graph = cudnn_builder.build_here(self._frontend, description, handle=handle)
                 return CudnnPlanned(self._frontend, graph, description, self._handles)
         except RefusedError as error:
@@ -200,7 +200,7 @@ class CudnnPlans:
         failed: DriverError | None = None
         for candidate in candidates:
             try:
-                loaded.append(self._loaded(description, candidate))
+                loaded.append(self._loaded(description, candidate.name, candidate.blob))
             except DriverError as error:
                 failed = failed or error
             else:
@@ -210,39 +210,34 @@ class CudnnPlans:
         return usable, loaded
 
     def _choice(self, description: GraphDescription, loaded: Sequence[CudnnPlanned]) -> Choice:
-        if self._timer is None or len(loaded) == 1:
-            return Choice(0, is_final=self._timer is not None)
+        buffers = OperationBuffers(
+            description.summary,
+            description.dtype,
+            tuple((tensor.name, tensor.dims) for tensor in description.tensors),
+            description.output,
+            max(plan.workspace_bytes for plan in loaded),
+        )
         try:
-            with self._timer(description, loaded) as timer:
-                return choose(measure(len(loaded), timer.glance, timer.gaze))
+            return tune(buffers, loaded, self._timer)
         except UselessError as error:
             what = f"has {len(loaded)} plans and none that works for"
             raise self._error(description, what, error) from error
-        except Exception as error:  # memory is short, or the driver refuses: it works untimed
-            _log.warning(
-                "cuDNN's first plan is used untimed for %s, because they cannot be timed: %s",
-                description.summary,
-                error,
-            )
-            return Choice(0, is_final=False)
 
-    def _loaded(self, description: GraphDescription, candidate: PlanCandidate) -> CudnnPlanned:
+    def _loaded(self, description: GraphDescription, name: str, blob: bytes) -> CudnnPlanned:
         try:
             with self._place() as place:
                 graph = self._frontend.pygraph(**place)
                 handle = place.get("handle")
-                graph.deserialize(*(() if handle is None else (handle,)), candidate.blob)
+                graph.deserialize(*(() if handle is None else (handle,)), blob)
                 return CudnnPlanned(self._frontend, graph, description, self._handles)
         except Exception as error:  # a damaged blob, or one of another version
-            raise self._error(
-                description, f"cannot load plan {candidate.name} of", error
-            ) from error
+            raise self._error(description, f"cannot load plan {name} of", error) from error
 
     @contextmanager
     def _place(self) -> Iterator[dict[str, Any]]:
         """Say what a graph is planned for, in the terms of the frontend."""
         if self._has_device:
-            with self._handles.at(0) as handle:
+            with self._handles.for_loading() as handle:
                 yield {"handle": handle}
         else:
             yield {"device_property": cudnn_builder.properties_of(self._frontend, self._device)}

@@ -126,6 +126,7 @@ class FakeModule:
             raise FakeCompileError('kern.cu(1): error: identifier "missing" is undefined')
 
     def get_function(self, name: str) -> FakeKernel:
+        self.cupy.must_have_context()
         if name not in self.code:
             raise FakeDriverError(500)
         return FakeKernel(self.cupy, name)
@@ -188,6 +189,11 @@ class FakeCupy:
         """The current device of the thread."""
         return getattr(self._threads, "current", 0)
 
+    def must_have_context(self) -> None:
+        """Refuse a function of the driver on a thread that has only the number of a device."""
+        if not getattr(self._threads, "has_context", False):
+            raise FakeDriverError(201)
+
     def must_be_current(self, gpu: FakeGpu) -> None:
         if self.gpus[self.current] is not gpu:
             raise FakeDriverError(400)
@@ -225,7 +231,7 @@ class FakeCupy:
             memcpyDeviceToHost=2,
             memcpyDeviceToDevice=3,
             getDevice=lambda: self.current,
-            setDevice=lambda index: setattr(self._threads, "current", index),
+            setDevice=self._set_device,
             getDeviceCount=self._count,
             getDeviceProperties=self._properties,
             driverGetVersion=lambda: self.driver_version,
@@ -235,6 +241,9 @@ class FakeCupy:
             memcpyAsync=self._copy,
             eventQuery=lambda handle: self._named[handle - 1].status,
         )
+
+    def _set_device(self, index: int) -> None:
+        self._threads.current, self._threads.has_context = index, True
 
     def _count(self) -> int:
         if self.start_error:

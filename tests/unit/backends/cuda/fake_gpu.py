@@ -151,10 +151,9 @@ class FakeStream:
 class FakeGraph:
     def __init__(self, stream: FakeStream, actions: Sequence[Callable[[], None]]) -> None:
         self.gpu, self.actions, self.launch_count = stream.gpu, actions, 0
-        self.is_uploaded = False
 
     def upload(self, stream: FakeStream) -> None:
-        self.is_uploaded = True
+        stream.add("upload", lambda: None)
 
     def launch(self, stream: FakeStream) -> None:
         stream.cupy.must_be_current(self.gpu)

@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from aioinfer.runtime.accelerator.driver import AdoptedArray, DriverError
+from aioinfer.runtime.accelerator.driver import AdoptedArray, DriverError, ErrorKind
 from unit.backends.cuda.fake_cupy import FakeOwner
 from unit.backends.cuda.fake_gpu import FakeGpu
 from unit.backends.cuda.opened_gpu import OpenedGpu
@@ -78,3 +78,28 @@ def test_an_export_that_fails_says_why(error: Exception, opened: OpenedGpu) -> N
 
     with pytest.raises(DriverError, match=f"its DLPack export fails: {error}"):
         opened.context.adopt(Refusing(opened.cupy, X))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(700, ErrorKind.LOST), (2, ErrorKind.OUT_OF_MEMORY), (1, ErrorKind.OTHER)]
+)
+def test_an_export_that_fails_for_the_device_says_what_that_means(
+    status: int, kind: ErrorKind, opened: OpenedGpu
+) -> None:
+    class Failing(FakeOwner):
+        def __dlpack__(self, *, stream: int) -> None:
+            raise opened.cupy.cuda.runtime.CUDARuntimeError(status)
+
+    with pytest.raises(DriverError, match="its DLPack export fails") as raised:
+        opened.context.adopt(Failing(opened.cupy, X))
+    assert raised.value.kind is kind
+
+
+def test_no_room_for_a_dense_copy_is_told_as_such(opened: OpenedGpu) -> None:
+    def refuse(array: object) -> None:
+        raise MemoryError("out of memory allocating 24 bytes")
+
+    opened.cupy.ascontiguousarray = refuse  # type: ignore[method-assign, assignment]
+    with pytest.raises(DriverError, match="not dense: out of memory") as raised:
+        opened.context.adopt(FakeOwner(opened.cupy, X, is_dense=False))
+    assert raised.value.kind is ErrorKind.OUT_OF_MEMORY

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from aioinfer.backends.cuda.cupy_driver import CupyDriver
 from aioinfer.backends.cuda.cupy_facts import refuse_without_driver
 from aioinfer.errors import DeviceError
 from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind, Queue
+from aioinfer.runtime.accelerator.kernel_source import program_text
 from unit.backends.cuda.fake_cupy import FakeCupy
 from unit.backends.cuda.fake_gpu import SPOILT, FakeGpu
 from unit.backends.cuda.opened_gpu import BREAK, ONE, OpenedGpu
@@ -199,6 +201,18 @@ def test_a_program_is_compiled_at_once_on_its_device() -> None:
         program.kernel("another")
 
 
+def test_a_thread_that_never_used_the_device_makes_kernels(opened: OpenedGpu) -> None:
+    program = opened.context.program(program_text([ONE]))
+    with ThreadPoolExecutor(1) as other:
+        made = other.submit(program.kernel, ONE.name).result(20.0)
+    memory = opened.context.buffer(COUNT)
+    made.set_arguments([memory, COUNT])
+    queue = opened.context.queue("compute")
+    queue.write(memory, np.full(COUNT, 1, np.uint8))
+    queue.launch(made, *GRID).wait()
+    assert (opened.bytes_of(memory) == 2).all()
+
+
 def test_a_program_that_does_not_compile_says_what_the_compiler_says(opened: OpenedGpu) -> None:
     with pytest.raises(DriverError, match='identifier "missing" is undefined') as raised:
         opened.context.program("missing")
@@ -224,6 +238,27 @@ def test_a_recording_runs_its_launches_in_order_with_the_arguments_of_then(
     queue.marker([]).wait()
     assert (opened.bytes_of(memory) == 6).all()
     assert gc.isenabled()
+
+
+def test_nothing_is_left_of_a_recording(opened: OpenedGpu) -> None:
+    kernel = opened.kernel(ONE, opened.context.buffer(1), 1)
+    opened.context.record(lambda queue: queue.launch(kernel, *GRID))
+    assert opened.gpu.done.count("upload") == 1
+    assert not any(stream.commands for stream in opened.gpu.streams)
+
+
+def test_nothing_is_left_of_a_recording_that_is_refused(opened: OpenedGpu) -> None:
+    memory = opened.context.buffer(COUNT)
+    kernel = opened.kernel(ONE, memory, COUNT)
+
+    def enqueue(queue: Queue) -> None:
+        queue.launch(kernel, *GRID)
+        queue.marker([])
+
+    with pytest.raises(DriverError, match="launches alone"):
+        opened.context.record(enqueue)
+    assert opened.gpu.done.count("launch") == 1
+    assert not any(stream.commands for stream in opened.gpu.streams)
 
 
 def test_a_recording_has_launches_alone(opened: OpenedGpu) -> None:

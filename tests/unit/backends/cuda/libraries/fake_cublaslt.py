@@ -41,7 +41,9 @@ class FakeCublas:
 class FakeCublasLt:
     """``nvmath.bindings.cublasLt``; ``algorithms`` are what heuristics find: (number, bytes).
 
-    ``launches`` notes the algorithm, workspace and stream of each product, and its compute type.
+    Those in ``failing_launches`` cannot be launched, those in ``spoiling`` give NaN.
+    ``launches`` notes the algorithm, workspace and stream of each product, and its compute type,
+    ``checked`` the algorithms that were to be checked.
     """
 
     class MatmulDescAttribute(enum.IntEnum):
@@ -79,6 +81,10 @@ class FakeCublasLt:
     def __init__(self) -> None:
         self.algorithms: list[tuple[int, int]] = [(11, 0), (12, 4096), (13, 1 << 30)]
         self.failing_states: dict[int, int] = {}
+        self.failing_launches: set[int] = set()
+        self.spoiling: set[int] = set()
+        self.version = 130000
+        self.checked: list[int] = []
         self.alive: dict[int, dict[Any, Any]] = {}
         self.handles: list[int] = []
         self.launches: list[dict[str, int]] = []
@@ -139,12 +145,22 @@ class FakeCublasLt:
             found = []  # as some versions have it
         kind = self.matmul_heuristic_result_dtype
         for index, (number, size) in enumerate(found[:count]):
-            made_of = np.zeros(1, kind)
+            made_of = self._result(number, size)
             made_of["algo"]["data_"] = number
-            made_of["workspace_size"] = size
-            made_of["state"] = self.failing_states.get(number, 0)
             _write(addresses[0] + index * kind.itemsize, made_of)
         _write(addresses[1], np.array([min(count, len(found))], np.int32))
+
+    def matmul_algo_check(self, *given: int) -> None:
+        handle, description, first, second, third, made, algorithm, result = given
+        assert handle in self.handles
+        assert third == made
+        self._check_shapes(description, first, second, made)
+        number = int(number_at(algorithm, np.uint64))
+        self.checked.append(number)
+        sizes = dict(self.algorithms)
+        if number not in sizes:
+            raise LtError(15)
+        _write(result, self._result(number, sizes[number]))  # its algorithm is left alone
 
     def matmul(self, *given: int) -> None:
         handle, description, alpha, a, a_layout, b, b_layout, beta, c, c_layout, *rest = given
@@ -152,6 +168,9 @@ class FakeCublasLt:
         assert handle in self.handles
         if self.error is not None:
             raise self.error
+        number = int(number_at(algorithm, np.uint64))
+        if number in self.failing_launches:
+            raise LtError(15)
         self._check_shapes(description, a_layout, b_layout, d_layout)
         known = self.alive[description]
         left = self._matrices(a, a_layout, bool(known[3]))
@@ -169,8 +188,7 @@ class FakeCublasLt:
         if known[7] & 32:
             inner = math.sqrt(2 / math.pi) * (total + 0.044715 * total**3)
             total = 0.5 * total * (1 + np.tanh(inner))
-        self._raw(d, d_layout)[...] = total
-        number = int(number_at(algorithm, np.uint64))
+        self._raw(d, d_layout)[...] = np.nan if number in self.spoiling else total
         self.launches.append(
             {
                 "algorithm": number,
@@ -182,7 +200,13 @@ class FakeCublasLt:
         )
 
     def get_version(self) -> int:
-        return 130000
+        return self.version
+
+    def _result(self, number: int, size: int) -> Any:
+        made_of = np.zeros(1, self.matmul_heuristic_result_dtype)
+        made_of["workspace_size"] = size
+        made_of["state"] = self.failing_states.get(number, 0)
+        return made_of
 
     def _made(self, content: dict[Any, Any]) -> int:
         number = next(self._numbers)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from aioinfer.backends.cuda.libraries.cublas_calls import CublasCalls, CublasError, load_calls
 from aioinfer.backends.cuda.libraries.cublas_matmul import Cublas
 from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
 from unit.backends.cuda.libraries.column_memory import (
@@ -18,30 +18,28 @@ from unit.backends.cuda.libraries.column_memory import (
 )
 
 
-class FakeBindings:
-    """The part of ``cupy_backends.cuda.libs.cublas`` that is used."""
+class FakeCalls:
+    """Calls of cuBLAS on host memory; a handle works on its stream."""
 
-    CUBLAS_OP_N, CUBLAS_OP_T, CUBLAS_GEMM_DEFAULT = 0, 1, -1
-    CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32 = 68, 77
+    OP_N, OP_T, GEMM_DEFAULT = CublasCalls.OP_N, CublasCalls.OP_T, CublasCalls.GEMM_DEFAULT
+    COMPUTE_32F = CublasCalls.COMPUTE_32F
+    COMPUTE_32F_FAST_TF32 = CublasCalls.COMPUTE_32F_FAST_TF32
 
     def __init__(self) -> None:
-        self.stream = 0
+        self.streams: dict[int, int] = {}
         self.launches: list[tuple[int, int, int]] = []
         self.error: Exception | None = None
 
-    @contextmanager
-    def on_stream(self, stream: int) -> Iterator[None]:
-        before, self.stream = self.stream, stream
-        yield
-        self.stream = before
+    def set_stream(self, handle: int, stream: int) -> None:
+        self.streams[handle] = stream
 
-    def gemmStridedBatchedEx(self, *given: int) -> None:  # noqa: N802  CuPy's name
+    def gemm(self, *given: int) -> None:
         if self.error is not None:
             raise self.error
         handle, turn_a, turn_b, m, n, k, alpha, *rest = given
         a, a_type, a_leading, a_stride, b, b_type, b_leading, b_stride, beta, *rest = rest
         c, c_type, c_leading, c_stride, batch, compute, algorithm = rest
-        assert algorithm == self.CUBLAS_GEMM_DEFAULT
+        assert algorithm == self.GEMM_DEFAULT
         assert number_at(beta, np.float32) == 0
         rows, columns = (k, m) if turn_a else (m, k)
         left = column_major(a, a_type, rows, columns, a_leading, batch, a_stride)
@@ -52,12 +50,12 @@ class FakeBindings:
         right = right.swapaxes(1, 2) if turn_b else right
         made = column_major(c, c_type, m, n, c_leading, batch, c_stride)
         made[...] = number_at(alpha, np.float32) * (left @ right)
-        self.launches.append((handle, self.stream, compute))
+        self.launches.append((handle, self.streams[handle], compute))
 
 
-def opened() -> tuple[FakeBindings, Cublas]:
-    fake = FakeBindings()
-    return fake, Cublas(fake, lambda: 5, fake.on_stream)
+def opened() -> tuple[FakeCalls, Cublas]:
+    fake = FakeCalls()
+    return fake, Cublas(cast(CublasCalls, fake), lambda: 5)
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
@@ -83,8 +81,7 @@ def test_a_launch_gives_the_product_of_row_major_matrices(
     library.plan(operation).enqueue([*(item.ctypes.data for item in (*memory, made)), 0], 77)
     wanted = arrays[0].astype(np.float64) @ arrays[1].astype(np.float64)
     np.testing.assert_allclose(made, wanted, rtol=0, atol=5e-3 if dtype == "float16" else 1e-6)
-    assert fake.launches == [(5, 77, fake.CUBLAS_COMPUTE_32F)]
-    assert fake.stream == 0
+    assert fake.launches == [(5, 77, fake.COMPUTE_32F)]
 
 
 def test_tf32_has_to_be_allowed() -> None:
@@ -92,7 +89,7 @@ def test_tf32_has_to_be_allowed() -> None:
     arrays = [np.ones(size, np.float32) for size in (15, 20, 12, 1)]
     plan = library.plan(matmul_operation("cublas", has_tf32=True))
     plan.enqueue([array.ctypes.data for array in arrays], 0)
-    assert fake.launches[-1][2] == fake.CUBLAS_COMPUTE_32F_FAST_TF32
+    assert fake.launches[-1][2] == fake.COMPUTE_32F_FAST_TF32
 
 
 @pytest.mark.parametrize(
@@ -110,3 +107,34 @@ def test_an_error_of_the_library_is_the_drivers() -> None:
     with pytest.raises(DriverError, match="INTERNAL_ERROR") as found:
         plan.enqueue([1, 2, 3, 4], 0)
     assert found.value.kind is ErrorKind.OTHER
+
+
+def bindings_of_cupy() -> Any:
+    """Load the library as CuPy does."""
+    libraries = pytest.importorskip("cupy_backends.cuda.libs", exc_type=ImportError)
+    try:
+        return libraries.cublas
+    except ImportError as error:
+        pytest.skip(str(error))
+
+
+def true_calls() -> CublasCalls:
+    """Give the calls of the library that is installed."""
+    bindings_of_cupy()
+    cupy = pytest.importorskip("cupy")
+    return load_calls(cupy.cuda.runtime.runtimeGetVersion() // 1000)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_the_library_takes_our_arguments_and_names_its_refusal(number: int) -> None:
+    calls = true_calls()
+    without_handle = [lambda: calls.set_stream(0, 7), lambda: calls.gemm(*[0] * 24)]
+    with pytest.raises(CublasError, match="CUBLAS_STATUS_NOT_INITIALIZED") as raised:
+        without_handle[number]()
+    assert raised.value.status == 1
+
+
+def test_its_numbers_are_those_that_cupy_has() -> None:
+    cublas = bindings_of_cupy()
+    for name in ("OP_N", "OP_T", "GEMM_DEFAULT", "COMPUTE_32F", "COMPUTE_32F_FAST_TF32"):
+        assert getattr(CublasCalls, name) == getattr(cublas, f"CUBLAS_{name}")

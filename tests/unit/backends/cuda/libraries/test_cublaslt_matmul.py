@@ -1,184 +1,260 @@
-"""What cuBLASLt is told, shown by the numbers that come of it in column-major memory."""
+"""Which of cuBLASLt's algorithms is taken, timed on a device that computes by the host's clock."""
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import math
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
-from aioinfer.backends.cuda.libraries.cublaslt_matmul import CublasLt
-from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
-from unit.backends.cuda.libraries.column_memory import Array, laid_out, matmul_operation
-from unit.backends.cuda.libraries.fake_cublaslt import FakeCublas, FakeCublasLt, LtError
-
-DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
-
-
-class Opened:
-    def __init__(self) -> None:
-        self.fake = FakeCublasLt()
-        self.devices: list[int] = []
-        self.library = CublasLt(self.fake, FakeCublas, self._on_device)
-
-    def _on_device(self, device_id: int) -> Any:
-        self.devices.append(device_id)
-        return contextlib.nullcontext()
-
-    def plans(self, operation: LibraryOperation, count: int = 8) -> Any:
-        return self.library.candidates(operation, 0, count)
+from aioinfer.backends.cuda.libraries import cublaslt_matmul
+from aioinfer.backends.cuda.libraries.cublaslt_library import MatmulPlan
+from aioinfer.backends.cuda.plan_files import PlanFiles, StoredPlan
+from aioinfer.runtime.accelerator.driver import DriverError
+from unit.backends.cuda.libraries.column_memory import matmul_operation
+from unit.backends.cuda.libraries.timed_cublaslt import Machine, algorithm_of
 
 
-def strides_of(chance: np.random.Generator, rows: int, columns: int) -> tuple[int, int]:
-    """Draw strides of a row- or column-major matrix, with a gap now and then."""
-    gap = int(chance.integers(0, 3))
-    return (columns + gap, 1) if chance.random() < 0.5 else (1, rows + gap)
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    return Machine(monkeypatch, tmp_path)
 
 
-def activated(x: Array, name: str | None) -> Array:
-    if name == "relu":
-        return np.maximum(x, 0)
-    if name == "gelu_tanh":
-        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    return x
+def test_the_fastest_algorithm_is_taken_and_launched(machine: Machine) -> None:
+    plan = machine.plan()
+    assert algorithm_of(plan) == 12
+    left, right, made = (np.ones(size, np.float32) for size in (15, 20, 12))
+    plan.enqueue([left.ctypes.data, right.ctypes.data, made.ctypes.data, 0], 7)
+    assert machine.library.launches[-1]["algorithm"] == 12
+    assert made.tolist() == [5.0] * 12
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_a_launch_gives_the_product_of_row_major_matrices(seed: int) -> None:
-    chance = np.random.default_rng(seed)
-    m, n, k, batch = (int(chance.integers(1, most)) for most in (7, 7, 7, 4))
-    dtype = str(chance.choice(list(DTYPES)))
-    has_residual = bool(chance.random() < 0.4)
-    has_bias = bool(chance.random() < 0.5)
-    activation = None if has_residual else chance.choice(["", "relu", "gelu_tanh"]) or None
-    arrays = [
-        chance.normal(size=shape).astype(DTYPES[dtype]) for shape in ((batch, m, k), (batch, k, n))
-    ]
-    strides = strides_of(chance, m, k), strides_of(chance, k, n)
-    shares = [bool(chance.random() < 0.3) for _ in arrays]
-    steps = [
-        0 if shared else max(own) * max(array.shape[1:]) + 3
-        for array, own, shared in zip(arrays, strides, shares, strict=True)
-    ]
-    for array, shared in zip(arrays, shares, strict=True):
-        if shared:
-            array[...] = array[:1]
-    memory = [laid_out(*item) for item in zip(arrays, strides, steps, strict=True)]
-    bias = chance.normal(size=n).astype(DTYPES[dtype])
-    residual = chance.normal(size=(batch, m, n)).astype(DTYPES[dtype])
-    made = np.full((batch, m, n), np.nan, DTYPES[dtype])
+def test_among_equals_the_first_of_the_heuristics_is_taken(machine: Machine) -> None:
+    machine.library.seconds = {11: 0.002, 12: 0.001, 13: 0.000995}
+    assert machine.taken() == 12
+    assert {launch["algorithm"] for launch in machine.library.launches} == {11, 12, 13}
+
+
+def test_at_most_eight_algorithms_compete(machine: Machine) -> None:
+    machine.library.seconds = {number: 1.0 / number for number in range(1, 12)}
+    machine.library.algorithms = [(number, 0) for number in machine.library.seconds]
+    assert machine.taken() == 8
+
+
+def test_what_gives_nan_or_cannot_be_launched_is_left_out(machine: Machine) -> None:
+    machine.library.spoiling = {12}
+    machine.library.failing_launches = {13}
+    assert machine.taken() == 11
+
+
+def test_if_none_works_the_error_says_of_what_and_why_and_nothing_is_kept(
+    machine: Machine,
+) -> None:
+    machine.library.spoiling = {12}
+    machine.library.failing_launches = {11, 13}
+    with pytest.raises(DriverError) as found:
+        machine.plan()
+    text = str(found.value)
+    assert "cuBLASLt 130000 has 3 algorithms and none that works for" in text
+    assert "for a product of float32 3x5 by 5x4: " in text
+    assert "status 15" in text
+    assert "NaN or infinity" in text
+    assert not any(path.is_file() for path in machine.folder.rglob("*"))
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("has_residual", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_every_form_of_a_product_is_timed_in_memory_that_is_large_enough(
+    machine: Machine, dtype: str, has_bias: bool, has_residual: bool
+) -> None:
     operation = matmul_operation(
-        **{"dtype": dtype, "batch": batch, "m": m, "n": n, "k": k, "activation": activation},
-        **{"a_strides": strides[0], "b_strides": strides[1]},
-        **{"a_batch_stride": steps[0], "b_batch_stride": steps[1]},
-        **{"has_bias": has_bias, "has_residual": has_residual},
+        **{"dtype": dtype, "batch": 3, "has_bias": has_bias, "has_residual": has_residual},
+        **{"a_strides": (7, 1), "b_strides": (1, 6), "a_batch_stride": 30},
     )
-    given = [*memory, *([bias] if has_bias else []), *([residual] if has_residual else []), made]
-    (plan,) = Opened().plans(operation, 1)
-    plan.enqueue([*(array.ctypes.data for array in given), 0], 77)
-    wanted = arrays[0].astype(np.float64) @ arrays[1].astype(np.float64)
-    wanted += bias.astype(np.float64) if has_bias else 0
-    wanted += residual.astype(np.float64) if has_residual else 0
-    wanted = activated(wanted, activation)
-    bound = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}[dtype]
-    np.testing.assert_allclose(
-        made.astype(np.float64), wanted, rtol=0, atol=bound * max(1.0, np.abs(wanted).max())
-    )
+    lengths = {"a": 2 * 30 + 2 * 7 + 5, "b": 3 * 6 + 5, "bias": 4, "residual": 36, "d": 36}
+    names = ["a", "b", *["bias"] * has_bias, *["residual"] * has_residual, "d"]
+    buffers = cublaslt_matmul.buffers_of(operation)
+    assert [(name, int(np.prod(shape))) for name, shape in buffers.shapes] == [
+        (name, lengths[name]) for name in names
+    ]
+    assert (buffers.output, buffers.workspace_bytes) == ("d", 1 << 20)
+    assert machine.taken(operation) == 12
 
 
-def launched(opened: Opened, plan: Any, **changes: Any) -> dict[str, int]:
-    """Launch 3 x 5 times 5 x 4 and give what the library noted."""
-    arrays = [np.ones(size, np.float32) for size in (15, 20, 12)]
-    plan.enqueue([*(array.ctypes.data for array in arrays), changes.get("workspace", 0)], 9)
-    return opened.fake.launches[-1]
+def test_the_workspace_of_a_timed_launch_is_as_large_as_it_is_said_to_be(
+    machine: Machine,
+) -> None:
+    machine.plan()
+    begin = machine.cupy.memory[0].ptr
+    end = begin + machine.cupy.allocated[0]
+    for launch in machine.library.launches:
+        assert begin <= launch["workspace"] <= end - launch["workspace_bytes"]
 
 
-def test_candidates_are_the_algorithms_whose_workspace_fits_in_their_order() -> None:
-    opened = Opened()
-    plans = opened.plans(matmul_operation())
-    assert [launched(opened, plan)["algorithm"] for plan in plans] == [11, 12]
-    assert len(opened.plans(matmul_operation(), 1)) == 1
+def test_a_choice_comes_from_disk_and_is_checked_by_the_library(machine: Machine) -> None:
+    first = machine.plan()
+    launches = machine.timing_count
+    again = machine.plan()
+    assert (again.blob, again.workspace_bytes) == (first.blob, 64)
+    assert machine.timing_count == launches
+    assert machine.library.checked == [12]
 
 
-def test_an_algorithm_that_the_heuristics_doubt_is_left_out() -> None:
-    opened = Opened()
-    opened.fake.failing_states = {11: 7}
-    (plan,) = opened.plans(matmul_operation())
-    assert launched(opened, plan)["algorithm"] == 12
+def test_a_choice_that_the_library_refuses_is_made_again(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine.plan()
+    machine.library.algorithms = [(11, 64), (13, 64)]
+    assert machine.taken() == 13
+    assert "cuBLASLt refuses a cached algorithm" in caplog.text
+    launches = machine.timing_count
+    assert machine.taken() == 13
+    assert machine.timing_count == launches
 
 
-def test_workspace_and_stream_are_passed_on() -> None:
-    opened = Opened()
-    found = launched(opened, opened.plans(matmul_operation())[0], workspace=4096)
-    assert (found["workspace"], found["workspace_bytes"], found["stream"]) == (4096, 1 << 20, 9)
+def test_a_choice_that_is_refused_is_not_kept_if_there_is_no_other(machine: Machine) -> None:
+    machine.plan()
+    machine.library.algorithms = []
+    with pytest.raises(DriverError, match="no algorithm"):
+        machine.plan()
+    assert not any(path.is_file() for path in machine.folder.rglob("*"))
 
 
 @pytest.mark.parametrize(
-    ("dtype", "has_tf32", "compute"),
-    [("float32", False, 68), ("float32", True, 77), ("float16", True, 68)],
+    "spoil", [lambda content: content[:-1], lambda content: content[:-1] + b"!", lambda _: b""]
 )
-def test_only_float32_is_rounded_and_only_if_allowed(
-    dtype: str, has_tf32: bool, compute: int
+def test_a_damaged_file_is_ignored_and_replaced(
+    machine: Machine, caplog: pytest.LogCaptureFixture, spoil: Callable[[bytes], bytes]
 ) -> None:
-    opened = Opened()
-    plan = opened.plans(matmul_operation(dtype=dtype, has_tf32=has_tf32))[0]
-    assert launched(opened, plan)["compute"] == compute
+    machine.plan()
+    content = machine.file.read_bytes()
+    machine.file.write_bytes(spoil(content))
+    assert machine.taken() == 12
+    assert "ignoring the cached plan" in caplog.text
+    assert machine.library.checked == []
+    assert machine.taken() == 12
+    assert machine.library.checked == [12]
 
 
-def test_launches_of_one_plan_have_each_their_own_bias() -> None:
-    opened = Opened()
-    (plan,) = opened.plans(matmul_operation(has_bias=True), 1)
-    left, right = np.zeros(15, np.float32), np.zeros(20, np.float32)
-    made = [np.empty(12, np.float32) for _ in range(2)]
-    for number, target in enumerate(made, 1):
-        bias = np.full(4, number, np.float32)
-        plan.enqueue([item.ctypes.data for item in (left, right, bias, target, bias)], 0)
-    assert [target.tolist() for target in made] == [[1.0] * 12, [2.0] * 12]
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("name", b"another GPU"), ("major", 10), ("minor", 3), ("multiProcessorCount", 60)],
+)
+def test_another_kind_of_device_chooses_for_itself(
+    machine: Machine, name: str, value: object
+) -> None:
+    assert machine.taken() == 12
+    machine.facts[name] = value
+    machine.library.seconds = {11: 0.001, 12: 0.002, 13: 0.003}
+    assert machine.taken() == 11
+    assert machine.library.checked == []
 
 
-def test_descriptors_live_as_long_as_a_plan() -> None:
-    opened = Opened()
-    plans = opened.plans(matmul_operation())
-    kept = plans[1]
-    del plans
-    gc.collect()
-    launched(opened, kept)
-    del kept
-    gc.collect()
-    assert not opened.fake.alive
+def test_another_version_of_the_library_chooses_again(machine: Machine) -> None:
+    assert machine.taken() == 12
+    machine.library.version = 130001
+    machine.library.seconds = {11: 0.001, 12: 0.002, 13: 0.003}
+    assert machine.taken() == 11
+    machine.library.version = 130000
+    assert machine.taken() == 12
 
 
-def test_a_device_has_one_handle_made_while_it_is_current() -> None:
-    opened = Opened()
-    for device_id in (1, 0, 1):
-        opened.library.candidates(matmul_operation(), device_id, 1)
-    assert len(opened.fake.handles) == 2
-    assert opened.devices == [1, 0, 1]
+def test_operations_have_choices_of_their_own(machine: Machine) -> None:
+    assert machine.taken() == 12
+    machine.library.seconds = {11: 0.001, 12: 0.002, 13: 0.003}
+    assert machine.taken(matmul_operation(has_bias=True)) == 11
+    assert machine.taken() == 12
 
 
-def test_no_algorithm_is_an_error_that_names_the_operation() -> None:
-    opened = Opened()
-    opened.fake.algorithms = []
-    with pytest.raises(DriverError, match="no algorithm") as found:
-        opened.plans(matmul_operation())
-    assert "matmul" in str(found.value)
+def test_what_cannot_be_timed_is_used_and_timed_another_time(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_memory(size: int) -> None:
+        raise MemoryError("there is no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(machine.cupy.cuda, "Memory", no_memory)
+        assert machine.taken() == 11
+    assert "there is no room" in caplog.text
+    assert machine.timing_count == 0
+    assert machine.taken() == 12
 
 
-def test_strides_that_the_library_does_not_have_are_refused() -> None:
-    with pytest.raises(DriverError, match="neither row- nor column-major"):
-        Opened().plans(matmul_operation(b_strides=(8, 2)))
+class NotedFiles(PlanFiles):
+    """Plans on disk; says when each thread has looked for one."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "cublaslt", {})
+        self.readers: set[int] = set()
+        self.second_has_read = threading.Event()
+
+    def read(self, name: str) -> StoredPlan | None:
+        found = super().read(name)
+        self.readers.add(threading.get_ident())
+        if len(self.readers) == 2:
+            self.second_has_read.set()
+        return found
 
 
-@pytest.mark.parametrize(("status", "kind"), [(3, ErrorKind.OUT_OF_MEMORY), (13, ErrorKind.OTHER)])
-def test_an_error_of_the_library_is_the_drivers(status: int, kind: ErrorKind) -> None:
-    opened = Opened()
-    plan = opened.plans(matmul_operation())[0]
-    opened.fake.error = LtError(status)
-    with pytest.raises(DriverError, match=f"status {status}") as found:
-        launched(opened, plan)
-    assert found.value.kind is kind
+def test_without_a_timer_the_first_is_taken_until_it_can_be_timed(
+    machine: Machine, tmp_path: Path
+) -> None:
+    library = machine.opened()
+    files = PlanFiles(tmp_path, "cublaslt", {})
+    plans = cublaslt_matmul.MatmulPlans(library, 0, files)
+    operation = matmul_operation()
+    assert algorithm_of(plans.plan(operation)) == 11
+    assert machine.timing_count == 0
+    stored = files.read(operation.name)
+    assert stored is not None
+    assert (stored.is_final, stored.median_s) == (False, None)
+    timers = cublaslt_matmul.DeviceTimers(machine.cupy, 0, 0)
+    timed = cublaslt_matmul.MatmulPlans(library, 0, files, timers)
+    assert algorithm_of(timed.plan(operation)) == 12
+    stored = files.read(operation.name)
+    assert stored is not None
+    assert stored.is_final
+    assert stored.median_s == pytest.approx(0.001)
+    assert algorithm_of(plans.plan(operation)) == 12
+
+
+def test_of_two_threads_that_plan_the_same_one_times_and_the_other_waits(
+    machine: Machine, tmp_path: Path
+) -> None:
+    library = machine.opened()
+    files = NotedFiles(tmp_path)
+    opened: list[int] = []
+    timers = cublaslt_matmul.DeviceTimers(machine.cupy, 0, 0)
+
+    def timer(buffers: Any, planned: Any) -> Any:
+        opened.append(len(planned))
+        assert files.second_has_read.wait(20.0)
+        return timers(buffers, planned)
+
+    plans = cublaslt_matmul.MatmulPlans(library, 0, files, timer)
+    made: list[MatmulPlan] = []
+    threads = [
+        threading.Thread(target=lambda: made.append(plans.plan(matmul_operation())))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20.0)
+    assert [algorithm_of(plan) for plan in made] == [12, 12]
+    assert opened == [3]
+
+
+def test_without_its_packages_it_is_not_installed_and_planning_says_so(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cublaslt_matmul.is_installed()
+    monkeypatch.setitem(sys.modules, "nvmath.bindings", None)  # type: ignore[arg-type]
+    assert not cublaslt_matmul.is_installed()
+    with pytest.raises(DriverError, match=r"nvmath\.bindings"):
+        machine.plan()

@@ -81,7 +81,7 @@ class Plans:
         return self.made().plan(description)
 
     def made(self) -> CudnnPlans:
-        files = PlanFiles(self._folder, {})
+        files = PlanFiles(self._folder, "cudnn", {})
         handles = StreamHandles(self.frontend)
         workers = cast(PlanWorkers, self.workers)
         return CudnnPlans(self.frontend, "{}", workers, files, handles, self.timer)
@@ -179,7 +179,7 @@ def test_without_a_device_the_error_names_operation_versions_and_the_way_out() -
     frontend.unloadable = {b"plan eng0"}
     workers = cast(PlanWorkers, FakeWorkers(frontend))
     with pytest.raises(DriverError) as caught:
-        CudnnPlans(frontend, "{}", workers, PlanFiles(None, {})).plan(CONV)
+        CudnnPlans(frontend, "{}", workers, PlanFiles(None, "cudnn", {})).plan(CONV)
     assert caught.value.text.startswith(
         "cuDNN 9.19.0 (frontend 1.32.0) cannot load plan eng0 of conv of float16 8x64x56x56"
     )
@@ -286,7 +286,7 @@ def test_attention_is_planned_on_the_device_and_nowhere_else(tmp_path: Path) -> 
     assert plans.workers.asked == []
     assert plans.frontend.graphs[0].index == 1
     assert plans.frontend.executed[0][1:3] == ((1, 2, 3, 4), 5)
-    files = PlanFiles(None, {})
+    files = PlanFiles(None, "cudnn", {})
     elsewhere = CudnnPlans(plans.frontend, "{}", cast(PlanWorkers, plans.workers), files)
     with pytest.raises(DriverError, match="only be planned where the device is"):
         elsewhere.plan_here(description)

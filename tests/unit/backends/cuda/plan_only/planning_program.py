@@ -28,7 +28,7 @@ def operation_of(parameters: dict[str, Any]) -> LibraryOperation:
 def main() -> int:
     asked = json.load(sys.stdin)
     frontend, workers = find_frontend(), PlanWorkers(2)
-    files = PlanFiles(Path(asked["folder"]), versions(frontend))
+    files = PlanFiles(Path(asked["folder"]), "cudnn", versions(frontend))
     plans = CudnnPlans(frontend, asked["device"], workers, files)
 
     def planned(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -41,8 +41,8 @@ def main() -> int:
         stored = files.read(description.name)
         assert stored is not None
         return {
-            "engine": stored.candidate.name,
-            "blob_bytes": len(stored.candidate.blob),
+            "engine": stored.name,
+            "blob_bytes": len(stored.blob),
             "workspace_bytes": made.workspace_bytes,
             "again": again.workspace_bytes,
         }

@@ -1,99 +1,37 @@
-"""Timing plans on a device whose memory is the host's and whose clock is the test's."""
+"""Timing plans, which say how long they take, on a device that believes them."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from types import SimpleNamespace
-from typing import Any, cast
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from aioinfer.backends.cuda.autotune import Timing
-from aioinfer.backends.cuda.libraries.cudnn_conv import describe_conv
-from aioinfer.backends.cuda.libraries.cudnn_graph import GraphDescription
-from aioinfer.backends.cuda.libraries.cudnn_plans import CudnnPlanned
-from aioinfer.backends.cuda.libraries.cudnn_timing import BufferLayout, DeviceTimers, is_finite
+from aioinfer.backends.cuda.libraries.device_timing import BufferLayout, DeviceTimers, is_finite
+from aioinfer.backends.cuda.libraries.plan_tuning import OperationBuffers
 from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
-from unit.backends.cuda.libraries.conv_operation import conv_operation
+from unit.backends.cuda.libraries.timed_cupy import TimedCupy
 
-CONV = describe_conv(conv_operation(image=(1, 8, 6, 6), filters=(8, 8, 3, 3)))
+CONV = OperationBuffers(
+    "a convolution",
+    "float16",
+    (("x", (1, 8, 6, 6)), ("w", (8, 8, 3, 3)), ("bias", (8,)), ("y", (1, 8, 6, 6))),
+    "y",
+    100,
+)
 Y_BYTES = 8 * 6 * 6 * 2
 POISON = b"\xff\xff"
-
-
-class FakeCupy:
-    """What of CuPy is used; enqueued work is done at once, or noted in a capture."""
-
-    def __init__(self) -> None:
-        self.clock = 0.0
-        self.captured: list[Callable[[], None]] | None = None
-        self.allocated: list[int] = []
-        self.streams: list[Any] = []
-        runtime = SimpleNamespace(memcpyAsync=self._copy, memsetAsync=self._set)
-        self.cuda = SimpleNamespace(
-            runtime=runtime,
-            Memory=self._memory,
-            Stream=self._stream,
-            Event=lambda: SimpleNamespace(record=self._record, synchronize=lambda: None),
-            get_elapsed_time=self._elapsed,
-        )
-        self._times: list[float] = []
-
-    def run(self, work: Callable[[], None]) -> None:
-        """Do what is enqueued on the stream."""
-        if self.captured is None:
-            work()
-        else:
-            self.captured.append(work)
-
-    def _memory(self, size: int) -> SimpleNamespace:
-        self.allocated.append(size)
-        block = np.zeros(size, np.uint8)
-        return SimpleNamespace(block=block, ptr=block.ctypes.data)
-
-    def _stream(self, non_blocking: bool) -> SimpleNamespace:
-        assert non_blocking
-        stream = SimpleNamespace(
-            ptr=7, synchronize=lambda: None, begin_capture=self._begin, end_capture=self._end
-        )
-        self.streams.append(stream)
-        return stream
-
-    def _begin(self) -> None:
-        self.captured = []
-
-    def _end(self) -> SimpleNamespace:
-        works, self.captured = self.captured, None
-        assert works is not None
-        return SimpleNamespace(
-            upload=lambda stream: None, launch=lambda stream: [work() for work in works]
-        )
-
-    def _copy(self, to: int, come: int, size: int, kind: int, stream: int) -> None:
-        assert self.captured is None
-        assert stream == 7
-        ctypes.memmove(to, come, size)
-
-    def _set(self, to: int, value: int, size: int, stream: int) -> None:
-        ctypes.memset(to, value, size)
-
-    def _record(self, stream: Any) -> None:
-        self._times.append(self.clock)
-
-    def _elapsed(self, before: Any, after: Any) -> float:
-        begin, end = self._times[-2:]
-        return (end - begin) * 1e3
 
 
 class FakePlanned:
     """A plan that takes ``seconds`` and gives ``result`` for each element."""
 
-    workspace_bytes = 100
-
-    def __init__(self, cupy: FakeCupy, seconds: float, result: bytes | None) -> None:
+    def __init__(self, cupy: TimedCupy, seconds: float, result: bytes | None) -> None:
         self._cupy, self.seconds, self.result = cupy, seconds, result
         self.error: DriverError | None = None
         self.given: list[Sequence[int]] = []
@@ -118,12 +56,12 @@ class Timed:
     """Plans with a timer for them."""
 
     def __init__(self, *kinds: tuple[float, bytes | None], cache_bytes: int = 0) -> None:
-        self.cupy = FakeCupy()
+        self.cupy = TimedCupy()
         self.plans = [FakePlanned(self.cupy, *kind) for kind in kinds]
-        self.timers = DeviceTimers(self.cupy, cache_bytes)
+        self.timers = DeviceTimers(self.cupy, cache_bytes, 0)
 
-    def timer(self, description: GraphDescription = CONV) -> Any:
-        return self.timers(description, cast("list[CudnnPlanned]", self.plans))
+    def timer(self) -> Any:
+        return self.timers(CONV, self.plans)
 
 
 ONE = np.float16(1.0).tobytes()
@@ -164,7 +102,7 @@ def test_what_gives_no_numbers_is_refused(result: bytes | None) -> None:
         assert timer.glance(0) == Timing(refusal="it gives NaN or infinity for finite inputs")
 
 
-def test_what_cudnn_refuses_to_run_is_refused_with_its_words() -> None:
+def test_what_a_library_refuses_to_run_is_refused_with_its_words() -> None:
     timed = Timed((0.001, ONE))
     timed.plans[0].error = DriverError(ErrorKind.OTHER, "not supported")
     with timed.timer() as timer:
@@ -172,24 +110,24 @@ def test_what_cudnn_refuses_to_run_is_refused_with_its_words() -> None:
 
 
 def test_runs_take_turns_in_buffers_that_do_not_fit_the_cache() -> None:
-    layout = BufferLayout(CONV, 100, cache=4096)
+    layout = BufferLayout(CONV, cache=4096)
     set_bytes = layout.workspace // layout.set_count
     assert layout.set_count * set_bytes >= 2 * 4096
     assert (layout.set_count - 1) * set_bytes < 2 * 4096
     assert layout.offsets(layout.set_count) == layout.offsets(0)
     assert layout.total == layout.workspace + 256
-    assert BufferLayout(CONV, 0, cache=0).set_count == 1
-    assert BufferLayout(CONV, 0, cache=10**12).set_count == 16
+    assert BufferLayout(CONV, cache=0).set_count == 1
+    assert BufferLayout(CONV, cache=10**12).set_count == 16
 
 
 def test_no_two_tensors_overlap_in_any_set() -> None:
-    layout = BufferLayout(CONV, 64, cache=4096)
+    layout = BufferLayout(CONV, cache=4096)
     places = [
-        (layout.offsets(run)[tensor.name], layout.size(tensor))
+        (layout.offsets(run)[name], 2 * math.prod(shape))
         for run in range(layout.set_count)
-        for tensor in CONV.tensors
+        for name, shape in CONV.shapes
     ]
-    places.append((layout.workspace, 64))
+    places.append((layout.workspace, CONV.workspace_bytes))
     at = 0
     for start, size in sorted(places):
         assert start >= at
@@ -204,8 +142,7 @@ def test_the_workspace_comes_last_and_is_large_enough() -> None:
         timer.glance(0)
     (*_, y, workspace) = timed.plans[0].given[0]
     assert workspace >= y + Y_BYTES
-    layout = BufferLayout(CONV, FakePlanned.workspace_bytes, 0)
-    assert timed.cupy.allocated[0] == layout.total
+    assert timed.cupy.allocated[0] == BufferLayout(CONV, 0).total
 
 
 def test_after_an_error_the_stream_is_not_used_again() -> None:
@@ -216,6 +153,15 @@ def test_after_an_error_the_stream_is_not_used_again() -> None:
         raise MemoryError
     with timed.timer():
         assert len(timed.cupy.streams) == 2
+
+
+def test_on_a_device_one_operation_is_timed_at_a_time_whichever_library_has_it() -> None:
+    first, second = Timed((0.001, ONE)), Timed((0.001, ONE))
+    other_device = DeviceTimers(second.cupy, 0, 1)
+    with first.timer():
+        assert second.timers._turn.locked()
+        assert not other_device._turn.locked()
+    assert not second.timers._turn.locked()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Timing plans of cuDNN on their device.
+"""Timing a library's plans on their device.
 
 Theory of operation. A plan is first run a few times for a glance, on random inputs and outputs full
 of NaN, which it has to overwrite with finite numbers. A closer look replays a recording of many
@@ -21,8 +21,8 @@ import numpy as np
 
 from ....runtime.accelerator.driver import DriverError
 from ..autotune import Timing
-from .cudnn_graph import GraphDescription, TensorDescription
-from .cudnn_plans import CudnnPlanned
+from .plan_tuning import OperationBuffers
+from .planned import Planned
 
 __all__ = ["BufferLayout", "DeviceTimer", "DeviceTimers", "is_finite"]
 
@@ -40,6 +40,7 @@ _ROUNDS = 5
 _ROUND_S = 0.002
 _MOST_REPEATS = 20
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
+_turns: dict[int, threading.Lock] = {}  # of devices: what runs beside it disturbs a measurement
 
 
 class BufferLayout:
@@ -48,21 +49,18 @@ class BufferLayout:
     Sizes and offsets are in bytes; the workspace comes last and is shared by all sets.
     """
 
-    def __init__(self, description: GraphDescription, workspace: int, cache: int) -> None:
-        self.itemsize = _DTYPES[description.dtype].itemsize
-        self._sizes = {item.name: self.size(item) for item in description.tensors}
-        self._set = sum(map(_aligned, self._sizes.values()))
+    def __init__(self, buffers: OperationBuffers, cache: int) -> None:
+        itemsize = _DTYPES[buffers.dtype].itemsize
+        self.sizes = {name: math.prod(shape) * itemsize for name, shape in buffers.shapes}
+        """By the name of a tensor."""
+        self._set = sum(map(_aligned, self.sizes.values()))
         self.set_count = min(_MOST_SETS, max(1, math.ceil(2 * cache / self._set)))
-        self.total = self._set * self.set_count + _aligned(workspace)
-
-    def size(self, tensor: TensorDescription) -> int:
-        """How large a tensor is."""
-        return math.prod(tensor.dims) * self.itemsize
+        self.total = self._set * self.set_count + _aligned(buffers.workspace_bytes)
 
     def offsets(self, run: int) -> dict[str, int]:
         """Where a run's tensors lie, by name."""
         found, at = {}, (run % self.set_count) * self._set
-        for name, size in self._sizes.items():
+        for name, size in self.sizes.items():
             found[name] = at
             at += _aligned(size)
         return found
@@ -81,23 +79,26 @@ def is_finite(content: np.ndarray[Any, np.dtype[np.uint8]], dtype: str) -> bool:
 
 
 class DeviceTimers:
-    """Makes timers for one device, one at a time. ``cupy`` is CuPy; the device is current."""
+    """Makes timers for a device, which is current; one at a time, whichever library has the plans.
 
-    def __init__(self, cupy: Any, cache_bytes: int) -> None:
+    ``cupy`` is CuPy; ``cache_bytes`` is the size of the device's L2 cache.
+    """
+
+    def __init__(self, cupy: Any, cache_bytes: int, device_id: int) -> None:
         self._cupy, self._cache_bytes = cupy, cache_bytes
-        self._lock = threading.Lock()
+        self._turn = _turns.setdefault(device_id, threading.Lock())
         self._stream: Any = None
 
     @contextmanager
     def __call__(
-        self, description: GraphDescription, planned: Sequence[CudnnPlanned]
+        self, buffers: OperationBuffers, planned: Sequence[Planned]
     ) -> Iterator[DeviceTimer]:
         """Give a timer whose memory is taken meanwhile; raises what CuPy raises."""
-        with self._lock:
+        with self._turn:
             stream, self._stream = self._stream, None
             if stream is None:
                 stream = self._cupy.cuda.Stream(non_blocking=True)
-            yield DeviceTimer(self._cupy, stream, description, planned, self._cache_bytes)
+            yield DeviceTimer(self._cupy, stream, buffers, planned, self._cache_bytes)
             stream.synchronize()
             self._stream = stream  # after an error it may still capture, and is of no more use
 
@@ -109,27 +110,24 @@ class DeviceTimer:
         self,
         cupy: Any,
         stream: Any,
-        description: GraphDescription,
-        planned: Sequence[CudnnPlanned],
+        buffers: OperationBuffers,
+        planned: Sequence[Planned],
         cache_bytes: int,
     ) -> None:
         self._cuda, self._stream = cupy.cuda, stream
-        self._description, self._planned = description, planned
-        workspace = max(plan.workspace_bytes for plan in planned)
-        self._layout = BufferLayout(description, workspace, cache_bytes)
+        self._dtype, self._output, self._planned = buffers.dtype, buffers.output, planned
+        self._layout = BufferLayout(buffers, cache_bytes)
         self._memory = self._cuda.Memory(self._layout.total)
         self._quick: dict[int, float] = {}
-        (self._output,) = (
-            tensor for tensor in description.tensors if tensor.name == description.output
-        )
         self._fill()
 
     def glance(self, index: int) -> Timing:
         """Run it a few times, and see that it gives numbers."""
         runtime = self._cuda.runtime
-        output = self._address(self._layout.offsets(0)[self._output.name])
+        output = self._address(self._layout.offsets(0)[self._output])
+        size = self._layout.sizes[self._output]
         try:
-            runtime.memsetAsync(output, 0xFF, self._layout.size(self._output), self._stream.ptr)
+            runtime.memsetAsync(output, 0xFF, size, self._stream.ptr)
             self._enqueue(index, 0)
             seconds = self._timed(lambda: self._enqueue_all(index, _GLANCES)) / _GLANCES
         except DriverError as error:
@@ -186,7 +184,7 @@ class DeviceTimer:
 
     def _fill(self) -> None:
         """Give every input random numbers between -1 and 1."""
-        dtype = _DTYPES[self._description.dtype]
+        dtype = _DTYPES[self._dtype]
         count = _PATTERN_BYTES // dtype.itemsize
         pattern = np.random.default_rng(0).uniform(-1.0, 1.0, count).astype(dtype)
         runtime, stream = self._cuda.runtime, self._stream.ptr
@@ -196,17 +194,17 @@ class DeviceTimer:
         )
         for run in range(self._layout.set_count):
             offsets = self._layout.offsets(run)
-            for tensor in self._description.tensors:
-                size = self._layout.size(tensor) if tensor is not self._output else 0
+            for name, whole in self._layout.sizes.items():
+                size = whole if name != self._output else 0
                 for start in range(0, size, _PATTERN_BYTES):
                     part = min(_PATTERN_BYTES, size - start)
-                    target = self._address(offsets[tensor.name] + start)
+                    target = self._address(offsets[name] + start)
                     runtime.memcpyAsync(target, source.ptr, part, _DEVICE_TO_DEVICE, stream)
         self._stream.synchronize()  # the pattern is in use until then
 
     def _gave_numbers(self, output: int) -> bool:
         """Look at the beginning and the end of the output."""
-        size = self._layout.size(self._output)
+        size = self._layout.sizes[self._output]
         part = min(_PATTERN_BYTES, size)
         content = np.empty(part, np.uint8)
         for start in dict.fromkeys((0, size - part)):
@@ -214,7 +212,7 @@ class DeviceTimer:
                 content.ctypes.data, output + start, part, _DEVICE_TO_HOST, self._stream.ptr
             )
             self._stream.synchronize()
-            if not is_finite(content, self._description.dtype):
+            if not is_finite(content, self._dtype):
                 return False
         return True
 
