@@ -9,6 +9,7 @@ work of the device disturbs it, which is why medians are compared.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import threading
@@ -78,6 +79,10 @@ def is_finite(content: np.ndarray[Any, np.dtype[np.uint8]], dtype: str) -> bool:
     return not bool((exponents == _EXPONENTS[dtype]).any())
 
 
+class RefusedCaptureError(Exception):
+    """What a plan enqueues cannot be captured."""
+
+
 class DeviceTimers:
     """Makes timers for a device, which is current; one at a time, whichever library has the plans.
 
@@ -139,10 +144,13 @@ class DeviceTimer:
         return Timing((seconds,))
 
     def gaze(self, index: int) -> Timing:
-        """Replay a recording of it several times."""
+        """Replay a recording of it several times; a plan that cannot be recorded is refused."""
         wanted = int(_ROUND_S / max(self._quick[index], 1e-9))
         repeats = min(_MOST_REPEATS, max(2, wanted))
-        recording = self._captured(lambda: self._enqueue_all(index, repeats))
+        try:
+            recording = self._captured(lambda: self._enqueue_all(index, repeats))
+        except RefusedCaptureError as refusal:
+            return Timing(refusal=f"it cannot be captured: {refusal}")
         recording.upload(self._stream)
         recording.launch(self._stream)
         rounds = [self._timed(lambda: recording.launch(self._stream)) for _ in range(_ROUNDS)]
@@ -167,8 +175,16 @@ class DeviceTimer:
         gc.disable()
         try:
             self._stream.begin_capture()
-            enqueue()
-            return self._stream.end_capture()
+            try:
+                enqueue()
+            except DriverError as error:
+                with contextlib.suppress(self._cuda.runtime.CUDARuntimeError):
+                    self._stream.end_capture()  # or the stream would go on with it
+                raise RefusedCaptureError(error.text) from error
+            try:
+                return self._stream.end_capture()
+            except self._cuda.runtime.CUDARuntimeError as error:
+                raise RefusedCaptureError(str(error)) from error
         finally:
             if was_enabled:
                 gc.enable()

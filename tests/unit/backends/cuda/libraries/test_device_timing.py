@@ -34,6 +34,8 @@ class FakePlanned:
     def __init__(self, cupy: TimedCupy, seconds: float, result: bytes | None) -> None:
         self._cupy, self.seconds, self.result = cupy, seconds, result
         self.error: DriverError | None = None
+        self.capture_error: DriverError | None = None
+        self.spoils_captures = False
         self.given: list[Sequence[int]] = []
         self.inputs: list[np.ndarray] = []
 
@@ -41,6 +43,10 @@ class FakePlanned:
         assert stream == 7
         if self.error is not None:
             raise self.error
+        if self._cupy.captured is not None:
+            self._cupy.is_spoilt = self.spoils_captures
+            if self.capture_error is not None:
+                raise self.capture_error
         self.given.append(tuple(addresses))
         self._cupy.run(lambda: self._run(addresses))
 
@@ -83,6 +89,20 @@ def test_a_closer_look_replays_a_recording_often() -> None:
         assert timer.gaze(1).seconds == pytest.approx((1.0,) * 5)
     assert len(timed.plans[0].inputs) - first == 6 * 10
     assert len(timed.plans[1].inputs) - second == 6 * 2
+
+
+@pytest.mark.parametrize("by", ["the library", "the driver"])
+def test_a_plan_that_cannot_be_captured_is_refused_and_the_others_are_timed(by: str) -> None:
+    timed = Timed((0.0002, ONE), (0.0002, ONE))
+    first, words = timed.plans[0], "cudaErrorStreamCaptureInvalidated"
+    first.spoils_captures = True
+    if by == "the library":
+        words = "not while it captures"
+        first.capture_error = DriverError(ErrorKind.OTHER, words)
+    with timed.timer() as timer:
+        timer.glance(0), timer.glance(1)
+        assert timer.gaze(0) == Timing(refusal=f"it cannot be captured: {words}")
+        assert timer.gaze(1).seconds == pytest.approx((0.0002,) * 5)
 
 
 def test_inputs_are_small_numbers_that_differ() -> None:

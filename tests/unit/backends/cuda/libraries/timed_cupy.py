@@ -12,6 +12,10 @@ import numpy as np
 __all__ = ["TimedCupy"]
 
 
+class CUDARuntimeError(RuntimeError):
+    """What CuPy raises."""
+
+
 class TimedCupy:
     """What of CuPy is used; enqueued work is done at once, or noted in a capture.
 
@@ -21,10 +25,14 @@ class TimedCupy:
     def __init__(self) -> None:
         self.clock = 0.0
         self.captured: list[Callable[[], None]] | None = None
+        self.is_spoilt = False
+        """True if something was done that no capture allows."""
         self.allocated: list[int] = []
         self.memory: list[Any] = []
         self.streams: list[Any] = []
-        runtime = SimpleNamespace(memcpyAsync=self._copy, memsetAsync=self._set)
+        runtime = SimpleNamespace(
+            memcpyAsync=self._copy, memsetAsync=self._set, CUDARuntimeError=CUDARuntimeError
+        )
         self.cuda = SimpleNamespace(
             runtime=runtime,
             Memory=self._memory,
@@ -56,11 +64,14 @@ class TimedCupy:
         return stream
 
     def _begin(self) -> None:
-        self.captured = []
+        assert self.captured is None
+        self.captured, self.is_spoilt = [], False
 
     def _end(self) -> SimpleNamespace:
         works, self.captured = self.captured, None
         assert works is not None
+        if self.is_spoilt:
+            raise CUDARuntimeError("cudaErrorStreamCaptureInvalidated")
         return SimpleNamespace(
             upload=lambda stream: None, launch=lambda stream: [work() for work in works]
         )
