@@ -1,18 +1,21 @@
 """Libraries of NVIDIA behind LibraryOperation; with the driver, these modules import them.
 
-An operation's module is named by its library and label. It has ``is_installed() -> bool`` and
-``plan(operation, device_id) -> Planned``.
+An operation's module is named by its library and label. It has ``find_missing() -> str | None``,
+which says why it cannot be used, and ``plan(operation, device_id) -> Planned``.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from ....runtime.accelerator.driver import DriverError, ErrorKind
 from ....runtime.accelerator.library_operation import LibraryOperation
 from .planned import Planned
+
+_log = logging.getLogger("aioinfer")
 
 __all__ = ["OPERATIONS", "find_libraries", "plan_operation"]
 
@@ -25,12 +28,15 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
 
 
 def find_libraries() -> frozenset[str]:
-    """Name the libraries that are installed and can be loaded, all operations of each. Blocks."""
-    return frozenset(
-        library
-        for library, labels in OPERATIONS.items()
-        if all(_is_there(library, label) for label in labels)
-    )
+    """Name the libraries whose operations can all be loaded; the log says why others cannot."""
+    found = set()
+    for library, labels in OPERATIONS.items():
+        missing = next(filter(None, (_find_missing(library, label) for label in labels)), None)
+        if missing is None:
+            found.add(library)
+        else:
+            _log.info("CUDA does without %s: %s", library, missing)
+    return frozenset(found)
 
 
 def plan_operation(operation: LibraryOperation, device_id: int) -> Planned:
@@ -45,11 +51,12 @@ def plan_operation(operation: LibraryOperation, device_id: int) -> Planned:
     return planned
 
 
-def _is_there(library: str, label: str) -> bool:
+def _find_missing(library: str, label: str) -> str | None:
     try:
-        return bool(_module(library, label).is_installed())
-    except Exception:  # half an installation raises anything, and has no say over the others
-        return False
+        missing: str | None = _module(library, label).find_missing()
+    except Exception as error:  # half an installation raises anything
+        return f"{type(error).__name__}: {error}"
+    return missing
 
 
 def _module(library: str, label: str) -> Any:

@@ -22,19 +22,19 @@ from .library_errors import translated
 if TYPE_CHECKING:
     from .planned import Planned
 
-__all__ = ["Cublas", "is_installed", "plan"]
+__all__ = ["Cublas", "find_missing", "plan"]
 
 _TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
 """Element types by their numbers in ``cudaDataType``."""
 
 
-def is_installed() -> bool:
-    """True if the library can be loaded, as CuPy finds it."""
+def find_missing() -> str | None:
+    """Say why the library cannot be loaded, as CuPy finds it; None if it can."""
     try:
         _library()
-    except (ImportError, OSError, AttributeError):
-        return False
-    return True
+    except (ImportError, OSError, AttributeError) as error:
+        return f"{error}; install it with 'pip install nvidia-cublas'"
+    return None
 
 
 def plan(operation: LibraryOperation, device_id: int) -> Planned:

@@ -21,7 +21,7 @@ from .device_timing import DeviceTimers
 from .library_errors import translated
 from .plan_tuning import OperationBuffers, TimerMaker, tune
 
-__all__ = ["CANDIDATES", "MatmulPlans", "buffers_of", "is_installed", "plan"]
+__all__ = ["CANDIDATES", "MatmulPlans", "buffers_of", "find_missing", "plan"]
 
 _log = logging.getLogger("aioinfer")
 
@@ -34,13 +34,13 @@ _lock = threading.Lock()
 _plans: dict[int, MatmulPlans] = {}
 
 
-def is_installed() -> bool:
-    """True if nvmath and cuBLASLt itself can be loaded."""
+def find_missing() -> str | None:
+    """Say why nvmath or cuBLASLt itself cannot be loaded; None if both can."""
     try:
         _library()
-    except (ImportError, OSError, RuntimeError):
-        return False
-    return True
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"{error}; install both with 'pip install nvmath-python nvidia-cublas'"
+    return None
 
 
 def plan(operation: LibraryOperation, device_id: int) -> MatmulPlan:

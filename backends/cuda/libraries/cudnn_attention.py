@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ....runtime.accelerator.driver import DriverError, ErrorKind
 from ....runtime.accelerator.library_operation import LibraryOperation
-from .cudnn_device import is_installed, plan_on_device
+from .cudnn_device import find_missing, plan_on_device
 from .cudnn_graph import GraphDescription, StepDescription, TensorDescription
 from .planned import Planned
 
-__all__ = ["describe_attention", "is_installed", "plan"]
+__all__ = ["describe_attention", "find_missing", "plan"]
 
 _Q, _K, _V, _MASK, _O = range(1, 6)
 _DTYPES = ("float16", "bfloat16")

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from ....runtime.accelerator.driver import DriverError, ErrorKind
 from ....runtime.accelerator.library_operation import LibraryOperation
-from .cudnn_device import is_installed, plan_on
+from .cudnn_device import find_missing, plan_on
 from .cudnn_graph import GraphDescription, StepDescription, TensorDescription, channels_last
 from .planned import Planned
 
-__all__ = ["ACTIVATIONS", "describe_conv", "find_refusal", "is_installed", "plan"]
+__all__ = ["ACTIVATIONS", "describe_conv", "find_missing", "find_refusal", "plan"]
 
 _X, _W, _BIAS, _RESIDUAL, _Y = range(1, 6)
 _WAY_OUT = "its lowering should not have asked for it: report this as a bug"

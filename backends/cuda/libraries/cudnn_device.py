@@ -18,7 +18,7 @@ from .cudnn_graph import GraphDescription
 from .cudnn_plans import CudnnPlanned, CudnnPlans, StreamHandles
 from .device_timing import DeviceTimers
 
-__all__ = ["close", "find_missing", "is_installed", "plan_on", "plan_on_device"]
+__all__ = ["close", "find_missing", "plan_on", "plan_on_device"]
 
 
 def find_missing() -> str | None:
@@ -28,11 +28,6 @@ def find_missing() -> str | None:
     except ImportError as error:
         return f"{error}; {_WAY_OUT}"
     return None
-
-
-def is_installed() -> bool:
-    """True if cuDNN and its frontend can be loaded; needs no device."""
-    return find_missing() is None
 
 
 def plan_on(device_id: int, description: GraphDescription) -> CudnnPlanned:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,20 +20,25 @@ NAMES = [f"{library}_{label}" for library, labels in OPERATIONS.items() for labe
 @pytest.mark.parametrize("name", NAMES)
 def test_every_operation_has_a_module(name: str) -> None:
     module = importlib.import_module(f"aioinfer.backends.cuda.libraries.{name}")
-    assert callable(module.is_installed)
+    assert callable(module.find_missing)
     assert callable(module.plan)
 
 
 def test_a_library_is_found_where_all_of_its_operations_are(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def module(library: str, label: str) -> Any:
         if library == "cublaslt":
             raise OSError("half an installation")
-        return SimpleNamespace(is_installed=lambda: label != "attention")
+        return SimpleNamespace(find_missing=lambda: "no engine" if label == "attention" else None)
 
     monkeypatch.setattr(libraries, "_module", module)
-    assert find_libraries() == {"cublas"}
+    with caplog.at_level(logging.INFO, "aioinfer"):
+        assert find_libraries() == {"cublas"}
+    assert [record.getMessage() for record in caplog.records] == [
+        "CUDA does without cublaslt: OSError: half an installation",
+        "CUDA does without cudnn: no engine",
+    ]
 
 
 @pytest.mark.parametrize(("library", "label"), [("cublas", "conv"), ("mkl", "matmul")])

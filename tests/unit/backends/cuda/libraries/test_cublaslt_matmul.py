@@ -253,8 +253,11 @@ def test_of_two_threads_that_plan_the_same_one_times_and_the_other_waits(
 def test_without_its_packages_it_is_not_installed_and_planning_says_so(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert cublaslt_matmul.is_installed()
+    assert cublaslt_matmul.find_missing() is None
     monkeypatch.setitem(sys.modules, "nvmath.bindings", None)  # type: ignore[arg-type]
-    assert not cublaslt_matmul.is_installed()
+    said = cublaslt_matmul.find_missing()
+    assert said is not None
+    assert "nvmath.bindings" in said
+    assert said.endswith("pip install nvmath-python nvidia-cublas'")
     with pytest.raises(DriverError, match=r"nvmath\.bindings"):
         machine.plan()
