@@ -16,6 +16,8 @@ _ALIGN_BYTES = 256
 """What cudaMalloc aligns to; libraries want 16 at most, and 128 is a line of the cache."""
 _NO_DEVICE, _NO_DRIVER_FOR_IT = 100, (35, 36)
 """Numbers of errors: there is no GPU; the driver is missing or too old."""
+_COMPUTES_IN_FLOAT16 = (5, 3)
+"""The first compute capability that does."""
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _NO_DRIVER = (
     f"NVIDIA's driver is not installed (there is no {_LIBRARY}); install the one of your GPU, for "
@@ -68,7 +70,7 @@ def facts_of(cupy: Any, index: int, libraries: frozenset[str]) -> DeviceFacts:
             f"GPU {index} does not say what it is ({error}); see whether nvidia-smi lists it, or "
             "leave it out by the environment variable CUDA_VISIBLE_DEVICES"
         ) from error
-    name, major, minor = said["name"], said["major"], said["minor"]
+    name, major, minor = said["name"], int(said["major"]), int(said["minor"])
     return DeviceFacts(
         index=index,
         name=(name.decode() if isinstance(name, bytes) else str(name)).strip(),
@@ -81,7 +83,8 @@ def facts_of(cupy: Any, index: int, libraries: frozenset[str]) -> DeviceFacts:
         align_bytes=_ALIGN_BYTES,
         local_memory_bytes=int(said["sharedMemPerBlock"]),
         work_group_size=int(said["maxThreadsPerBlock"]),
-        extensions=frozenset({f"sm_{major}{minor}"}),
+        has_float16=(major, minor) >= _COMPUTES_IN_FLOAT16,
+        compute_capability=(major, minor),
         libraries=libraries,
         can_record=True,
         can_adopt=True,

@@ -29,8 +29,8 @@ __all__ = ["CudaPlugin", "compile_rules"]
 
 
 _LATENCY_STREAMS, _THROUGHPUT_STREAMS = 2, 4
-_AMPERE = 80
-"""The first architecture with tf32 and bfloat16."""
+_AMPERE = (8, 0)
+"""The first compute capability with tf32 and bfloat16."""
 
 
 def compile_rules(libraries: frozenset[str], disabled: Collection[str] = ()) -> CompileRules:
@@ -73,10 +73,11 @@ class CudaPlugin(AcceleratorPlugin):
         return bool(config[CUDA_GRAPHS]) and not config[PERF_COUNT]
 
     def precision_refusal(self, hint: str, facts: DeviceFacts) -> str | None:
-        architecture = _architecture(facts)
-        if hint not in ("tf32", "bf16") or architecture is None or architecture >= _AMPERE:
+        capability = facts.compute_capability
+        if hint not in ("tf32", "bf16") or capability is None or capability >= _AMPERE:
             return None
-        return f"it needs compute capability 8.0, and {facts.name} has {architecture / 10}"
+        needed, found = (".".join(map(str, pair)) for pair in (_AMPERE, capability))
+        return f"it needs compute capability {needed}, and {facts.name} has {found}"
 
     def check_values(self, config: Configuration) -> None:
         super().check_values(config)
@@ -103,12 +104,6 @@ class CudaPlugin(AcceleratorPlugin):
                 "Libraries whose operations are called; what none has, kernels compute.",
             ),
         )
-
-
-def _architecture(facts: DeviceFacts) -> int | None:
-    """Read sm_90 as 90; None where the driver does not say."""
-    named = [text.removeprefix("sm_") for text in facts.extensions if text.startswith("sm_")]
-    return int(named[0]) if named and named[0].isdecimal() else None
 
 
 def _cupy_driver() -> Driver:

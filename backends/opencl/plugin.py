@@ -43,7 +43,7 @@ class OpenClPlugin(AcceleratorPlugin):
     def precision_refusal(self, hint: str, facts: DeviceFacts) -> str | None:
         if hint == "tf32":
             return "OpenCL has no such type"
-        return None if hint != "f16" or facts.has_half else "it does not compute in float16"
+        return None if hint != "f16" or facts.has_float16 else "it does not compute in float16"
 
     def device_ids(self) -> list[str]:
         of_all: Mapping[str, Any] = self._settings.get("", {})

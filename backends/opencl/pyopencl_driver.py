@@ -149,7 +149,7 @@ def _facts(cl: Any, index: int, device: Any) -> DeviceFacts:
         align_bytes=max(64, int(device.mem_base_addr_align) // 8),
         local_memory_bytes=int(device.local_mem_size),
         work_group_size=int(device.max_work_group_size),
-        extensions=frozenset(device.extensions.split()),
+        has_float16="cl_khr_fp16" in device.extensions.split(),
     )
 
 

@@ -15,20 +15,18 @@ import argparse
 import datetime
 import json
 import math
-import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from against_torch import comparisons
 from against_torch import table_of as table_beside_torch
+from limited_runs import Outcome, chosen, run_in_turn, run_limited
 from measuring import cupy_reason, device_reason
 from rich.box import SIMPLE
 from rich.console import Console
@@ -65,42 +63,12 @@ CASES = (
 """By worth, but for what takes minutes to compile: that is last."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a program ended: ``text`` is "ended", or what went wrong."""
-
-    name: str
-    text: str
-    took_s: float
-    row_count: int
-    is_failure: bool
-
-
-def limit_s(case: Case, left_s: float) -> float | None:
-    """Say how long a program may run, or None to leave it out for lack of time. Pure."""
-    if left_s < LEAST_S:
-        return None
-    return min(case.limit_s, left_s)
-
-
 def command_of(case: Case, file: Path, device: str, limit: float) -> list[str]:
     """Write the command line of a program. Pure."""
     program = str(FOLDER / f"{case.name}.py")
     seconds = f"{max(1.0, limit - GRACE_S):.0f}"
     options = ["--json", str(file), "--device", device, "--seconds", seconds]
     return [sys.executable, program, *options]
-
-
-def run_limited(command: Sequence[str], limit: float) -> int | None:
-    """Run a program and what it starts; its exit status, or None if it was stopped at the limit."""
-    with subprocess.Popen(command, start_new_session=True) as process:
-        try:
-            return process.wait(limit)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:
@@ -113,13 +81,15 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
 
 def run_case(
     case: Case,
-    limit: float,
+    left_s: float,
     device: str,
     folder: Path,
     keep: Callable[[str, Path], None],
     run: Callable[[Sequence[str], float], int | None] = run_limited,
 ) -> Outcome:
-    """Run one program and keep its rows, however it ends."""
+    """Run one program for its own time, or for what is left, and keep its rows however it ends."""
+    limit = min(case.limit_s, left_s)
+    print(f"\n{case.name}, for up to {limit:.0f} s", flush=True)
     file = folder / f"{case.name}.json"
     began_s = time.monotonic()
     status = run(command_of(case, file, device, limit), limit)
@@ -128,12 +98,12 @@ def run_case(
     if rows:
         keep(case.name, file)
     if status is None:
-        return Outcome(case.name, f"stopped after {limit:.0f} s", took_s, len(rows), True)
+        return Outcome(case.name, f"stopped after {limit:.0f} s", took_s, True)
     if status:
-        return Outcome(case.name, f"failed with status {status}", took_s, len(rows), True)
+        return Outcome(case.name, f"failed with status {status}", took_s, True)
     if not rows:
-        return Outcome(case.name, "found nothing to measure", took_s, 0, True)
-    return Outcome(case.name, "ended", took_s, len(rows), False)
+        return Outcome(case.name, "found nothing to measure", took_s, True)
+    return Outcome(case.name, "ended", took_s, False)
 
 
 def keep_in(results: Path, today: str, name: str, file: Path) -> None:
@@ -142,13 +112,13 @@ def keep_in(results: Path, today: str, name: str, file: Path) -> None:
     shutil.copyfile(file, results / f"{today}-gpu-{name}.json")
 
 
-def table_of(outcomes: Sequence[Outcome]) -> Table:
-    """Show how the programs ended. Pure."""
+def table_of(outcomes: Sequence[Outcome], row_counts: Mapping[str, int]) -> Table:
+    """Show how the programs ended, and how many rows each has left. Pure."""
     table = Table(title="benchmarks on a GPU", box=SIMPLE)
     for title in ("program", "outcome", "seconds", "rows"):
         table.add_column(title, justify="left" if title in ("program", "outcome") else "right")
     for one in outcomes:
-        table.add_row(one.name, one.text, f"{one.took_s:.0f}", str(one.row_count))
+        table.add_row(one.name, one.text, f"{one.took_s:.0f}", str(row_counts.get(one.name, 0)))
     return table
 
 
@@ -163,20 +133,11 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def chosen(names: Sequence[str]) -> list[Case]:
-    """Find programs by name, in their own order; raises ValueError for a name that is none."""
-    unknown = set(names) - {case.name for case in CASES}
-    if unknown:
-        there = ", ".join(case.name for case in CASES)
-        raise ValueError(f"unknown: {', '.join(sorted(unknown))}; there are {there}")
-    return [case for case in CASES if case.name in names or not names]
-
-
 def main() -> int:
     arguments = parser().parse_args()
     until_s = time.monotonic() + arguments.minutes * 60
     try:
-        cases = chosen(arguments.names)
+        cases = chosen(arguments.names, CASES)
     except ValueError as error:
         parser().error(str(error))
     reason = device_reason(arguments.device)
@@ -186,7 +147,6 @@ def main() -> int:
     today = datetime.date.today().isoformat()
     folders = [RESULTS] if arguments.save else []
     folders += [arguments.output_dir] if arguments.output_dir else []
-    outcomes = []
     rows: dict[str, list[dict[str, Any]]] = {}
 
     def keep(name: str, file: Path) -> None:
@@ -195,17 +155,15 @@ def main() -> int:
             keep_in(folder, today, name, file)
 
     with tempfile.TemporaryDirectory() as work:
-        for case in cases:
-            limit = limit_s(case, until_s - time.monotonic())
-            if limit is None:
-                outcomes.append(Outcome(case.name, "left out: no time", 0.0, 0, False))
-                continue
-            print(f"\n{case.name}, for up to {limit:.0f} s", flush=True)
-            outcomes.append(run_case(case, limit, arguments.device, Path(work), keep))
+
+        def run(case: Case, left_s: float) -> Outcome:
+            return run_case(case, left_s, arguments.device, Path(work), keep)
+
+        outcomes = run_in_turn(cases, until_s, LEAST_S, run)
     console = Console(width=120)
     if found := comparisons(rows):
         console.print(table_beside_torch(found))
-    console.print(table_of(outcomes))
+    console.print(table_of(outcomes, {name: len(kept) for name, kept in rows.items()}))
     return int(any(outcome.is_failure for outcome in outcomes))
 
 

@@ -78,8 +78,10 @@ class DeviceFacts:
     local_memory_bytes: int
     work_group_size: int
     """The most work-items of one group."""
-    extensions: frozenset[str]
-    """What it can beyond its platform's least, in the driver's own words."""
+    has_float16: bool
+    """True if it computes in float16; every device loads and stores it."""
+    compute_capability: tuple[int, int] | None = None
+    """NVIDIA's number of what a GPU can do, such as (9, 0); None for devices without one."""
     libraries: frozenset[str] = frozenset()
     """The vendor's libraries whose operations its driver can build."""
     can_record: bool = False
@@ -97,11 +99,6 @@ class DeviceFacts:
         return any(
             platform.lower() in text.lower() for text in (self.platform, self.platform_version)
         )
-
-    @property
-    def has_half(self) -> bool:
-        """True if it computes in float16."""
-        return "cl_khr_fp16" in self.extensions
 
 
 class Event(Protocol):

@@ -16,18 +16,20 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import aioinfer
-from aioinfer.errors import DeviceError
-
 ROOT = Path(__file__).resolve().parents[2]
+_BENCHMARKS = str(ROOT / "benchmarks" / "gpu")
+if _BENCHMARKS not in sys.path:
+    sys.path.append(_BENCHMARKS)
+
+from limited_runs import Outcome, chosen, run_in_turn, run_limited  # noqa: E402
+from measuring import device_reason  # noqa: E402
+
 DEVICE = os.environ.get("AIOINFER_CUDA_DEVICE", "CUDA")
 IS_REQUIRED = os.environ.get("AIOINFER_REQUIRE_DEVICE", "0") not in ("", "0")
 SHARED = ("tests/conformance", "tests/onnx_backend")
@@ -54,26 +56,6 @@ SUITES = (
     Suite("hetero", SHARED, f"HETERO:{DEVICE},REFERENCE"),
 )
 """By worth: what finds the most in the least time comes first."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a suite ended."""
-
-    name: str
-    text: str
-    took_s: float
-    is_failure: bool
-
-
-def missing_reason(device: str) -> str | None:
-    """Say why there is no such device here, or None."""
-    with aioinfer.Core() as core:
-        try:
-            core.resolve_device(device)
-        except DeviceError as error:
-            return str(error)
-    return None
 
 
 def command_of(
@@ -106,38 +88,13 @@ def run_suite(
     """Run one suite for as long as there is time; its output goes to ``log``, too, if given."""
     print(f"\n{suite.name}: {' '.join(command[1:])}", flush=True)
     began_s = time.monotonic()
-    status = run_limited(command, environment_of(suite, os.environ), left_s, log)
+    environment = environment_of(suite, os.environ)
+    status = run_limited(command, left_s, folder=ROOT, environment=environment, log=log)
     took_s = time.monotonic() - began_s
     if status is None:
         return Outcome(suite.name, "stopped: no time", took_s, True)
     text = f"failed with status {status}" if status else "passed"
     return Outcome(suite.name, text, took_s, bool(status))
-
-
-def run_limited(
-    command: Sequence[str], environment: Mapping[str, str], limit_s: float, log: Path | None
-) -> int | None:
-    """Run a program and what it starts; its exit status, or None if it was stopped at the limit."""
-    output = log.open("wb") if log else None
-    try:
-        with subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=dict(environment),
-            stdout=output,
-            stderr=subprocess.STDOUT if output else None,
-            start_new_session=True,
-        ) as process:
-            try:
-                return process.wait(None if limit_s == math.inf else limit_s)
-            except subprocess.TimeoutExpired:
-                return None
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-    finally:
-        if output:
-            output.close()
 
 
 def last_lines(log: Path, count: int = 15) -> str:
@@ -167,10 +124,11 @@ def main(given: Sequence[str]) -> int:
     mine, options = split_options(given)
     arguments = parser().parse_args(mine)
     until_s = time.monotonic() + arguments.minutes * 60
-    unknown = set(arguments.names) - {suite.name for suite in SUITES}
-    if unknown:
-        parser().error(f"unknown: {', '.join(sorted(unknown))}")
-    reason = missing_reason(DEVICE)
+    try:
+        suites = chosen(arguments.names, SUITES)
+    except ValueError as error:
+        parser().error(str(error))
+    reason = device_reason(DEVICE)
     if reason is not None:
         print(f"make gpu: nothing was run: {reason}")
         return int(IS_REQUIRED)
@@ -179,19 +137,16 @@ def main(given: Sequence[str]) -> int:
         kept += ["--output-dir", str(arguments.results.resolve())]
     if arguments.logs:
         arguments.logs.mkdir(parents=True, exist_ok=True)
-    outcomes = []
-    for suite in SUITES:
-        if arguments.names and suite.name not in arguments.names:
-            continue
-        left_s = until_s - time.monotonic()
-        if left_s < LEAST_S:
-            outcomes.append(Outcome(suite.name, "left out: no time", 0.0, False))
-            continue
+
+    def run(suite: Suite, left_s: float) -> Outcome:
         log = arguments.logs / f"{suite.name}.log" if arguments.logs else None
         command = command_of(suite, options, left_s, kept)
-        outcomes.append(run_suite(suite, command, left_s, log))
+        outcome = run_suite(suite, command, left_s, log)
         if log:
             print(last_lines(log), flush=True)
+        return outcome
+
+    outcomes = run_in_turn(suites, until_s, LEAST_S, run)
     print()
     for one in outcomes:
         print(f"{one.name:12} {one.text:28} {one.took_s:6.0f} s")

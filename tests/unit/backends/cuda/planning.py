@@ -18,7 +18,8 @@ GPU = replace(
     platform="NVIDIA CUDA",
     platform_version="CUDA 13.0",
     driver_version="580.1",
-    extensions=frozenset({"sm_90"}),
+    has_float16=True,
+    compute_capability=(9, 0),
     libraries=frozenset({"cudnn", "cublas"}),
     can_record=True,
 )

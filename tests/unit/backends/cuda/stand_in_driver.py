@@ -58,7 +58,8 @@ class StandInDriver:
                 kind="discrete",
                 libraries=self._libraries,
                 can_record=True,
-                extensions=found.extensions | {"cl_khr_fp16", "tf32", "bf16", "sm_90"},
+                has_float16=True,
+                compute_capability=(9, 0),
             )
         ]
 

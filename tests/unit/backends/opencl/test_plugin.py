@@ -177,14 +177,14 @@ def test_what_the_device_cannot_honour_is_refused(key: str, value: object) -> No
 
 
 def test_float16_is_a_capability_of_devices_that_compute_in_it() -> None:
-    half = replace(FACTS, extensions=frozenset({"cl_khr_fp16"}))
+    half = replace(FACTS, has_float16=True)
     with fake_core(half) as core:
         assert "FP16" in core.get_metric("FAKE", "OPTIMIZATION_CAPABILITIES")
         config = {"INFERENCE_PRECISION_HINT": "f16"}
         core.load_network(model_of([operator("Neg", "x")], X), "FAKE", config).close()
     with fake_core(FACTS, half) as core:
-        for device, has_half in (("FAKE", False), ("FAKE.0", False), ("FAKE.1", True)):
-            assert ("FP16" in core.get_metric(device, "OPTIMIZATION_CAPABILITIES")) == has_half
+        for device, has_float16 in (("FAKE", False), ("FAKE.0", False), ("FAKE.1", True)):
+            assert ("FP16" in core.get_metric(device, "OPTIMIZATION_CAPABILITIES")) == has_float16
         metrics = core.get_metric("FAKE", "SUPPORTED_METRICS")
         assert metrics.count("OPTIMIZATION_CAPABILITIES") == 1
 

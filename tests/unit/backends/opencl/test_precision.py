@@ -36,7 +36,7 @@ class HalfDriver(PyOpenClDriver):
 
     def find_devices(self) -> list[DeviceFacts]:
         found = super().find_devices()
-        return [replace(facts, extensions=facts.extensions | {"cl_khr_fp16"}) for facts in found]
+        return [replace(facts, has_float16=True) for facts in found]
 
 
 @pytest.fixture(scope="module")

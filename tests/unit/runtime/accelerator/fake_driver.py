@@ -56,7 +56,7 @@ FACTS = DeviceFacts(
     align_bytes=ALIGN_BYTES,
     local_memory_bytes=1 << 15,
     work_group_size=256,
-    extensions=frozenset(),
+    has_float16=False,
 )
 
 
