@@ -22,10 +22,12 @@ __all__ = [
     "CHAIN",
     "NO_OPERAND",
     "ChainStep",
+    "joined_steps",
     "numbers_of",
     "operand_names",
     "parse_steps",
     "step_of",
+    "steps_behind",
 ]
 
 ACCELERATOR_DOMAIN = "aioinfer.accelerator"
@@ -67,6 +69,23 @@ def _parse(text: str) -> ChainStep:
     operands = tuple(form[2].split(",")) if form[2] else ()
     numbers = tuple(map(float, form[3].split(","))) if form[3] else ()
     return ChainStep(form[1], operands, _BY_LABEL[form[4]], numbers)
+
+
+def joined_steps(first: Sequence[ChainStep], then: Sequence[ChainStep]) -> list[ChainStep]:
+    """Let the later steps begin with the result of the first ones."""
+    if not first:
+        return list(then)
+    count = len(first)
+    names = {f"s{index}": f"s{index + count}" for index in range(len(then))}
+    names["acc"] = f"s{count - 1}"
+    return [*first, *(step.renamed(names) for step in then)]
+
+
+def steps_behind(steps: Sequence[ChainStep], count: int, result: str) -> tuple[ChainStep, ...]:
+    """Let the steps behind the first ``count`` begin with ``acc``, which was ``result``."""
+    names = {f"s{index}": f"s{index - count}" for index in range(count, len(steps))}
+    names[result] = "acc"
+    return tuple(step.renamed(names) for step in steps[count:])
 
 
 def numbers_of(node: Node) -> tuple[float, ...]:

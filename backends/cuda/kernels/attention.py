@@ -5,18 +5,14 @@ from __future__ import annotations
 from ....runtime.accelerator.chain import ACCELERATOR_DOMAIN
 from ....runtime.accelerator.kernels import attention as shared
 from ....runtime.accelerator.kernels.attention import HeadColumns, Heads
-from ....runtime.accelerator.library_operation import LibraryOperation
 from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan import LaunchArgument
 from ....runtime.accelerator.plan_builder import PlanBuilder
 from ....runtime.accelerator.strided_copy import strided_copy
 from ....runtime.graph import DType, Node
+from .library_call import call_library
 from .registry import kernel
 
-__all__ = ["WORKSPACE_BYTES", "does_fit"]
-
-WORKSPACE_BYTES = 32 << 20
-"""What cuDNN may use beside; scores are never in memory, so that is little."""
+__all__ = ["does_fit"]
 
 _DEPTH_STEP = 8
 _MOST_DEPTH = 128
@@ -38,13 +34,15 @@ def lower_attention(node: Node, builder: PlanBuilder) -> None:
         shared.lower_attention(node, builder)
         return
     placed = [_placed(heads, part, builder) for part in parts]
-    arguments: list[LaunchArgument] = [operand for operand, _ in placed]
-    arguments += [] if heads.mask is None else [builder.operand(heads.mask)]
+    inputs = [operand for operand, _ in placed]
+    inputs += [] if heads.mask is None else [builder.operand(heads.mask)]
     made = builder.result(node.outputs[0])
-    operation = LibraryOperation.of(
+    call_library(
+        builder,
         "cudnn",
         "attention",
-        dtype=made.dtype.label,
+        inputs,
+        made,
         batch=heads.batch,
         heads=heads.heads,
         queries=heads.queries,
@@ -57,10 +55,7 @@ def lower_attention(node: Node, builder: PlanBuilder) -> None:
         k_strides=placed[1][1],
         v_strides=placed[2][1],
         o_strides=heads.result.strides(heads.depth),
-        workspace_bytes=WORKSPACE_BYTES,
     )
-    workspace = builder.temporary((WORKSPACE_BYTES,), DType.UINT8)
-    builder.call(operation, [*arguments, made, workspace])
 
 
 def _placed(

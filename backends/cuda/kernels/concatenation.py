@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ....runtime.accelerator.c_types import ELEMENT_WORDS
 from ....runtime.accelerator.chain_launch import line_groups
 from ....runtime.accelerator.kernel_source import KernelSource
-from ....runtime.accelerator.kernels.movement import lower_concat as lower_by_copies
+from ....runtime.accelerator.kernels import movement as shared
 from ....runtime.accelerator.operand import Operand
 from ....runtime.accelerator.plan_builder import PlanBuilder
 from ....runtime.graph import Node
@@ -35,15 +35,12 @@ __kernel void $name({parameters}, __global {word} *y, const int count, const int
 @kernel("Concat", dtypes=None)
 def lower_concat(node: Node, builder: PlanBuilder) -> None:
     """Lower a concatenation of tensors of any type along any axis."""
-    (result,) = node.outputs
-    shape = builder.shape(result)
-    axis = int(node.attributes["axis"]) % len(shape)
-    values = [value for value in node.inputs if value is not None and 0 not in builder.shape(value)]
+    axis, values = shared.joined_parts(node, builder)
     if not 1 < len(values) <= _MOST_PARTS:
-        lower_by_copies(node, builder)
+        shared.lower_concat(node, builder)
         return
-    made, parts = builder.result(result), [builder.operand(value) for value in values]
-    rows = math.prod(shape[:axis])
+    made, parts = builder.result(node.outputs[0]), [builder.operand(value) for value in values]
+    rows = math.prod(made.shape[:axis])
     item_bytes = made.dtype.item_bytes
     word_bytes = widest_word([part.count // rows * item_bytes for part in parts], item_bytes)
     widths = [part.count // rows * item_bytes // word_bytes for part in parts]

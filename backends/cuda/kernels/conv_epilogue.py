@@ -7,11 +7,11 @@ steps has this form is left to it; the rest follows as a chain of its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
-from ....runtime.accelerator.chain import ChainStep
+from ....runtime.accelerator.chain import ChainStep, steps_behind
+from .library_call import FittedSteps
 
-__all__ = ["FittedEpilogue", "fit_epilogue"]
+__all__ = ["fit_epilogue"]
 
 _NEAR = 1e-3
 """Exporters write 0.16667 for 1/6, and float16 models round it."""
@@ -71,22 +71,9 @@ _PATTERNS: tuple[tuple[str, Pattern], ...] = (
 """The longer ones of those that begin alike win."""
 
 
-@dataclass(frozen=True)
-class FittedEpilogue:
-    """``residual`` is an operand's name, ``number`` that of ``leaky_relu``; ``rest`` begins anew.
-
-    ``rest`` are the steps on what the library gives, which they call ``acc``.
-    """
-
-    residual: str | None = None
-    activation: str | None = None
-    number: float = 0.0
-    rest: tuple[ChainStep, ...] = ()
-
-
 def fit_epilogue(
     steps: Sequence[ChainStep], maps: Collection[str], numbers: Mapping[str, float]
-) -> FittedEpilogue:
+) -> FittedSteps:
     """Divide steps into what cuDNN computes and the rest.
 
     ``maps`` are the operands of the result's own shape and type, ``numbers`` those that are
@@ -100,10 +87,11 @@ def fit_epilogue(
             residual, taken, x = other, 1, "s0"
     found = _find_activation(steps, taken, x, numbers)
     if found is None:
-        return FittedEpilogue(residual, rest=_renumbered(steps, taken, x))
+        return FittedSteps(residual=residual, rest=steps_behind(steps, taken, x))
     activation, number, count = found
     taken += count
-    return FittedEpilogue(residual, activation, number, _renumbered(steps, taken, f"s{taken - 1}"))
+    rest = steps_behind(steps, taken, f"s{taken - 1}")
+    return FittedSteps(None, residual, activation, rest, number)
 
 
 def _find_activation(
@@ -161,10 +149,3 @@ def _is_closed(steps: Sequence[ChainStep], count: int, result: str) -> bool:
     """True if later steps need no more than the result of the first ``count``."""
     hidden = {"acc", *(f"s{index}" for index in range(count))} - {result}
     return not any(hidden.intersection(step.operands) for step in steps[count:])
-
-
-def _renumbered(steps: Sequence[ChainStep], count: int, result: str) -> tuple[ChainStep, ...]:
-    """Let the steps behind the first ``count`` begin with ``acc``, which was ``result``."""
-    names = {f"s{index}": f"s{index - count}" for index in range(count, len(steps))}
-    names[result] = "acc"
-    return tuple(step.renamed(names) for step in steps[count:])

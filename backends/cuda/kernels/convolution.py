@@ -11,15 +11,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ....runtime.accelerator.chain import parse_steps
-from ....runtime.accelerator.chain_launch import chain_launch
 from ....runtime.accelerator.kernels.epilogue import EPILOGUE_START, extra_operands
 from ....runtime.accelerator.kernels.window_code import transposed_loops, window_loops
-from ....runtime.accelerator.library_operation import LibraryOperation
 from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan import LaunchArgument
 from ....runtime.accelerator.plan_builder import PlanBuilder
 from ....runtime.accelerator.taking import table_operand
-from ....runtime.graph import DType, Node, Value
+from ....runtime.graph import Node, Value
 from ....runtime.passes.matching import input_at, scalar_of
 from ....runtime.window_node import Window, transposed_window, window_of
 from ..domain import CUDA_DOMAIN
@@ -30,14 +27,8 @@ from .filter_order import (
     filters_with_channels_last,
     transposed_filters_by_place,
 )
+from .library_call import call_library, has_tf32, launch_rest
 from .registry import kernel
-
-__all__ = ["WORKSPACE_BYTES"]
-
-WORKSPACE_BYTES = 32 << 20
-"""What cuDNN's engines may use beside; those that it recommends for channels last need none."""
-_CURRENT = "iacc"
-"""What cuDNN has made, for the steps behind it, which work in place."""
 
 
 @kernel("Conv", domain=CUDA_DOMAIN)
@@ -89,13 +80,15 @@ def _call(node: Node, builder: PlanBuilder, image: Operand, weights: Value, wind
     channels = image.shape[-1] // groups
     filters = filters_with_channels_last(builder, weights, channels, made.dtype)
     bias = _bias(node, builder, made, has_more=bool(fitted.activation or fitted.residual))
-    arguments: list[LaunchArgument] = [image, filters]
-    arguments += [] if bias is None else [bias]
-    arguments += [] if fitted.residual is None else [_extra(node, builder, fitted.residual)]
-    operation = LibraryOperation.of(
+    inputs = [image, filters]
+    inputs += [] if bias is None else [bias]
+    inputs += [] if fitted.residual is None else [_extra(node, builder, fitted.residual)]
+    call_library(
+        builder,
         "cudnn",
         "conv",
-        dtype=made.dtype.label,
+        inputs,
+        made,
         image=_as_planes(image.shape),
         filters=_as_planes(filters.shape),
         strides=_as_pair(window.strides, 1),
@@ -107,14 +100,10 @@ def _call(node: Node, builder: PlanBuilder, image: Operand, weights: Value, wind
         has_residual=fitted.residual is not None,
         activation=fitted.activation,
         number=fitted.number,
-        has_tf32=builder.precision.has_tf32 and made.dtype is DType.FLOAT32,
-        workspace_bytes=WORKSPACE_BYTES,
+        has_tf32=has_tf32(builder, made),
     )
-    workspace = builder.temporary((WORKSPACE_BYTES,), DType.UINT8)
-    builder.call(operation, [*arguments, made, workspace])
     if fitted.rest:
-        steps = [step.renamed({"acc": _CURRENT}) for step in fitted.rest]
-        chain_launch(builder, steps, {**extra_operands(node, builder), _CURRENT: made}, made)
+        launch_rest(builder, fitted.rest, extra_operands(node, builder), made)
 
 
 def _bias(node: Node, builder: PlanBuilder, made: Operand, *, has_more: bool) -> Operand | None:

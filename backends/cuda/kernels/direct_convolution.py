@@ -6,50 +6,22 @@ has a block of them. Neighbours are channels, so that they read neighbouring fil
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....runtime.accelerator.c_types import C_TYPES, CType
 from ....runtime.accelerator.chain import parse_steps
 from ....runtime.accelerator.chain_source import chain_code
-from ....runtime.accelerator.kernel_source import KernelSource
 from ....runtime.accelerator.kernels.epilogue import extra_operands
-from ....runtime.accelerator.kernels.window_code import (
-    lengths_of,
-    nested_index,
-    parameters_of,
-    place_lines,
-    weight_place,
-)
+from ....runtime.accelerator.kernels.window_code import nested_index, weight_place
 from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan import LaunchArgument
 from ....runtime.accelerator.plan_builder import PlanBuilder
 from ....runtime.graph import Node
 from ....runtime.passes.matching import input_at
 from ....runtime.window_node import Window
 from .channel_words import ChannelWords, channel_words
+from .window_launch import WindowTexts, launch_windows
 
 __all__ = ["DirectSum", "launch_direct_sum"]
-
-_GROUP = 128
-
-_TEXT = """
-__kernel void $name(__global const {memory} *x, __global const {memory} *w, __global {memory} *y,
-                    const int count, const int blocks{parameters}) {{
-    const int i = get_global_id(0), image = get_global_id(1);
-    if (i >= count) return;
-    const int block = i % blocks;
-    int rest = i / blocks;
-    {places}
-    {start}
-    {loops}
-        {step}
-    {ends}
-    {epilogue}
-    {store}
-}}
-"""
 
 
 @dataclass(frozen=True)
@@ -86,42 +58,38 @@ def launch_direct_sum(node: Node, builder: PlanBuilder, made: Operand, parts: Di
     """Launch a convolution with its bias and all its steps."""
     window, kind = parts.window, C_TYPES[made.dtype]
     words = channel_words(made.dtype, parts.outputs if parts.is_each_alone else 1)
-    rank, blocks = len(window.kernel), parts.outputs // words.count
-    named = lengths_of(parts.image.shape[1:-1], made.shape[1:-1], window.pads_begin)
-    place, weight = nested_index("image", range(rank)), weight_place(window)
+    place, weight = nested_index("image", range(len(window.kernel))), weight_place(window)
+    numbers: list[tuple[str, int]] = []
     if parts.is_each_alone:
         step = _products(words, place, weight)
     else:
         step = _sum_over_channels(kind, place, weight)
-        named += ("channels", parts.image.shape[-1]), ("inner", parts.inner)
-        named.append(("group", parts.outputs // parts.groups))
+        numbers += ("channels", parts.image.shape[-1]), ("inner", parts.inner)
+        numbers.append(("group", parts.outputs // parts.groups))
     value = input_at(node, 2)
     bias = [] if value is None else [builder.operand(value)]
-    end = chain_code(parse_steps(node), extra_operands(node, builder), made.shape, "o", "acc[j]")
-    declared = [f"__global const {kind.memory} *bias"] * len(bias)
-    text = _TEXT.format(
-        memory=kind.memory,
-        parameters=parameters_of(named) + _listed([*declared, *end.parameters]),
-        places=place_lines(rank),
-        start=words.load("acc", "bias", "block") if bias else words.filled("acc", "0.0f"),
-        loops=parts.loops,
-        step=step,
-        ends="}" * rank,
-        epilogue=words.each(
+    end = chain_code(parse_steps(node), extra_operands(node, builder), made.shape, "o", "made[j]")
+    texts = WindowTexts(
+        words.load("made", "bias", "block") if bias else words.filled("made", "0.0f"),
+        parts.loops,
+        step,
+        words.each(
             f"const int o = (image * count + i) * {words.count} + j; "
-            f"{' '.join(end.lines)} acc[j] = {end.result};"
+            f"{' '.join(end.lines)} made[j] = {end.result};"
         ),
-        store=words.store("acc", "y", "image * count + i"),
     )
-    count = math.prod(made.shape[1:-1]) * blocks
-    arguments: list[LaunchArgument] = [parts.image, parts.filters, made, count, blocks]
-    arguments += [*(number for _, number in named), *bias, *end.arguments]
-    grid = (count, made.shape[0]), (min(_GROUP, builder.work_group_size), 1)
-    builder.launch(KernelSource.of(parts.label, text), arguments, *grid)
-
-
-def _listed(parameters: Sequence[str]) -> str:
-    return "".join(f", {parameter}" for parameter in parameters)
+    launch_windows(
+        builder,
+        parts.label,
+        [("x", parts.image), ("w", parts.filters)],
+        made,
+        window,
+        words,
+        texts,
+        numbers,
+        [*[f"__global const {kind.memory} *bias"] * len(bias), *end.parameters],
+        [*bias, *end.arguments],
+    )
 
 
 def _products(words: ChannelWords, place: str, weight: str) -> str:
@@ -130,7 +98,7 @@ def _products(words: ChannelWords, place: str, weight: str) -> str:
         [
             words.load("v", "x", f"{place} * blocks + block"),
             words.load("f", "w", f"({weight}) * blocks + block"),
-            words.each("acc[j] += v[j] * f[j];"),
+            words.each("made[j] += v[j] * f[j];"),
         ]
     )
 
@@ -140,5 +108,5 @@ def _sum_over_channels(kind: CType, place: str, weight: str) -> str:
     return (
         f"const int from = {place} * channels + block / group * inner, at = ({weight}) * inner; "
         "for (int c = 0; c < inner; c++) "
-        f"acc[0] += {kind.load('x', 'from + c')} * {kind.load('w', '(at + c) * blocks + block')};"
+        f"made[0] += {kind.load('x', 'from + c')} * {kind.load('w', '(at + c) * blocks + block')};"
     )

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ....runtime.accelerator.chain import ChainStep
+from ....runtime.accelerator.chain import ChainStep, steps_behind
 from ....runtime.accelerator.kernels.matmul import Product
 from ....runtime.accelerator.walk import plan_walk
 from ..matrix_layout import stored_transposed
+from .library_call import FittedSteps
 
-__all__ = ["FittedSteps", "MatmulShape", "fit_steps", "one_batch", "should_turn"]
+__all__ = ["MatmulShape", "fit_steps", "one_batch", "should_turn"]
 
 _VECTOR_BYTES = 16
 """What a thread loads at once, if rows or columns begin at a multiple of it."""
@@ -32,16 +33,6 @@ class MatmulShape:
     b_strides: tuple[int, int]
     a_batch_stride: int = 0
     b_batch_stride: int = 0
-
-
-@dataclass(frozen=True)
-class FittedSteps:
-    """``bias`` and ``residual`` are names of operands; ``rest`` begins anew from ``acc``."""
-
-    bias: str | None = None
-    residual: str | None = None
-    activation: str | None = None
-    rest: tuple[ChainStep, ...] = ()
 
 
 def one_batch(product: Product) -> MatmulShape | None:
@@ -91,18 +82,18 @@ def fit_steps(
     for index, step in enumerate(steps):
         uses = sum(later.operands.count(current) for later in steps[index:])
         if current not in step.operands or uses != 1:
-            return FittedSteps(bias, residual, None, _rest(steps, index, current))
+            return FittedSteps(bias, residual, None, steps_behind(steps, index, current))
         activation = None if residual else _activation(step)
         other = _added(step, current)
         if activation is not None:
-            rest = _rest(steps, index + 1, f"s{index}")
+            rest = steps_behind(steps, index + 1, f"s{index}")
             return FittedSteps(bias, residual, activation, rest)
         if bias is None and other in rows:
             bias = other
         elif residual is None and other in maps:
             residual = other
         else:
-            return FittedSteps(bias, residual, None, _rest(steps, index, current))
+            return FittedSteps(bias, residual, None, steps_behind(steps, index, current))
         current = f"s{index}"
     return FittedSteps(bias, residual)
 
@@ -120,10 +111,3 @@ def _added(step: ChainStep, current: str) -> str | None:
         return None
     left, right = step.operands
     return right if left == current else left
-
-
-def _rest(steps: Sequence[ChainStep], count: int, current: str) -> tuple[ChainStep, ...]:
-    """Let the steps behind the first ``count`` begin with ``acc``, which was ``current``."""
-    names = {f"s{index}": f"s{index - count}" for index in range(count, len(steps))}
-    names[current] = "acc"
-    return tuple(step.renamed(names) for step in steps[count:])

@@ -9,25 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
-from ....runtime.accelerator.chain import ACCELERATOR_DOMAIN, parse_steps
-from ....runtime.accelerator.chain_launch import chain_launch
+from ....runtime.accelerator.chain import ACCELERATOR_DOMAIN, joined_steps, parse_steps
 from ....runtime.accelerator.kernels import matmul as shared
-from ....runtime.accelerator.kernels.epilogue import extra_operands, joined_steps
-from ....runtime.accelerator.library_operation import LibraryOperation
+from ....runtime.accelerator.kernels.epilogue import extra_operands
 from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan import LaunchArgument
 from ....runtime.accelerator.plan_builder import PlanBuilder
-from ....runtime.graph import DType, Node, Value
-from .product_call import FittedSteps, MatmulShape, fit_steps, one_batch, should_turn
+from ....runtime.graph import Node, Value
+from .library_call import WORKSPACE_BYTES, FittedSteps, call_library, has_tf32, launch_rest
+from .product_call import MatmulShape, fit_steps, one_batch, should_turn
 from .registry import kernel
-
-__all__ = ["WORKSPACE_BYTES"]
-
-WORKSPACE_BYTES = 32 << 20
-"""What cuBLASLt may use beside, to divide the sums of few long rows among many processors."""
-
-_CURRENT = "iacc"
-"""The name of what the library has made, for the steps behind it."""
 
 
 @kernel("Gemm", "MatMul")
@@ -52,8 +42,7 @@ def lower_product(node: Node, builder: PlanBuilder) -> None:
         fitted = fit_steps(steps, _rows(operands, shape.n, made), _maps(operands, made))
     _call(builder, library, shape, fitted, (left, right), operands, made)
     if fitted.rest:
-        rest = [step.renamed({"acc": _CURRENT}) for step in fitted.rest]
-        chain_launch(builder, rest, {**operands, _CURRENT: made}, made)
+        launch_rest(builder, fitted.rest, operands, made)
 
 
 def _call(
@@ -65,22 +54,20 @@ def _call(
     operands: Mapping[str, Operand | float],
     made: Operand,
 ) -> None:
-    workspace_bytes = WORKSPACE_BYTES if library == "cublaslt" else 0
-    operation = LibraryOperation.of(
+    taken = [operands[name] for name in (fitted.bias, fitted.residual) if name is not None]
+    call_library(
+        builder,
         library,
         "matmul",
-        dtype=made.dtype.label,
+        [*factors, *taken],
+        made,
+        workspace_bytes=WORKSPACE_BYTES if library == "cublaslt" else 0,
         **asdict(shape),
         has_bias=fitted.bias is not None,
         has_residual=fitted.residual is not None,
         activation=fitted.activation,
-        has_tf32=builder.precision.has_tf32 and made.dtype is DType.FLOAT32,
-        workspace_bytes=workspace_bytes,
+        has_tf32=has_tf32(builder, made),
     )
-    extra = [operands[name] for name in (fitted.bias, fitted.residual) if name is not None]
-    workspace = builder.temporary((workspace_bytes,), DType.UINT8)
-    arguments: list[LaunchArgument] = [*factors, *extra, made, workspace]
-    builder.call(operation, arguments)
 
 
 def _right(value: Value, shape: MatmulShape, builder: PlanBuilder) -> tuple[Operand, MatmulShape]:

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from ...graph import Node
 from ..c_types import C_TYPES
-from ..chain import ChainStep, parse_steps
+from ..chain import ChainStep, joined_steps, parse_steps
 from ..chain_source import chain_code
 from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
 
-__all__ = ["EPILOGUE_START", "EpilogueCode", "epilogue_code", "extra_operands", "joined_steps"]
+__all__ = ["EPILOGUE_START", "EpilogueCode", "epilogue_code", "extra_operands"]
 
 EPILOGUE_START = 3
 """The index of a fused node's first extra operand; a bias that is not given is None."""
@@ -62,13 +62,3 @@ def extra_operands(node: Node, builder: PlanBuilder) -> dict[str, Operand | floa
         for number, value in enumerate(node.inputs[EPILOGUE_START:], EPILOGUE_START)
         if value is not None
     }
-
-
-def joined_steps(first: Sequence[ChainStep], then: Sequence[ChainStep]) -> list[ChainStep]:
-    """Let the later steps begin with the result of the first ones."""
-    if not first:
-        return list(then)
-    count = len(first)
-    names = {f"s{index}": f"s{index + count}" for index in range(len(then))}
-    names["acc"] = f"s{count - 1}"
-    return [*first, *(step.renamed(names) for step in then)]

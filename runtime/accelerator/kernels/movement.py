@@ -16,6 +16,8 @@ from ..strided_copy import strided_copy
 from ..walk import broadcast_strides
 from .registry import kernel
 
+__all__ = ["joined_parts"]
+
 
 @kernel("Transpose", dtypes=None)
 def lower_transpose(node: Node, builder: PlanBuilder) -> None:
@@ -39,14 +41,12 @@ def lower_transpose(node: Node, builder: PlanBuilder) -> None:
 def lower_concat(node: Node, builder: PlanBuilder) -> None:
     """Lower a concatenation: a copy for each part that has elements; a view if only one has."""
     (result,) = node.outputs
-    shape = builder.shape(result)
-    axis = int(node.attributes["axis"]) % len(shape)
-    parts = [value for value in node.inputs if value is not None and 0 not in builder.shape(value)]
+    axis, parts = joined_parts(node, builder)
     if len(parts) == 1:
         builder.define(result, builder.operand(parts[0]))
         return
     made = builder.result(result)
-    strides, start = row_major(shape), 0
+    strides, start = row_major(made.shape), 0
     for part in map(builder.operand, parts):
         own = row_major(part.shape)
         place = start * strides[axis]
@@ -54,6 +54,13 @@ def lower_concat(node: Node, builder: PlanBuilder) -> None:
             builder, part, made, part.shape, own, target_strides=strides, target_offset=place
         )
         start += part.shape[axis]
+
+
+def joined_parts(node: Node, builder: PlanBuilder) -> tuple[int, list[Value]]:
+    """Give the axis of a concatenation, counted from the first, and the parts with elements."""
+    axis = int(node.attributes["axis"]) % len(builder.shape(node.outputs[0]))
+    given = (value for value in node.inputs if value is not None)
+    return axis, [value for value in given if 0 not in builder.shape(value)]
 
 
 @kernel("Split", dtypes=None, constant_inputs=(1,))

@@ -16,13 +16,16 @@ from ..plan_builder import PlanBuilder
 from .reductions import FLOAT_REDUCTIONS, Reduction, launch_reduction
 from .registry import FLOATS, kernel
 from .window_code import (
+    end_lengths,
     lengths_of,
     nested_index,
+    padded_count,
     parameters_of,
     place_lines,
-    seen_place,
     window_loops,
 )
+
+__all__ = ["read_pool"]
 
 _TEXT = """
 __kernel void $name(__global const {memory} *x, __global {memory} *y, const int count,
@@ -48,7 +51,7 @@ def lower_max_pool(node: Node, builder: PlanBuilder) -> None:
 
     NaN wins, but the search for the place takes it only where it comes first.
     """
-    source, made, window = _ends(node, builder)
+    source, made, window = read_pool(node, builder)
     dtype, kind = made.dtype, C_TYPES[made.dtype]
     start = f"{kind.register} best = {extremes(dtype)[0]};"
     finish = kind.store("best", "y", "i")
@@ -80,20 +83,14 @@ def lower_max_pool(node: Node, builder: PlanBuilder) -> None:
 @kernel("AveragePool")
 def lower_average_pool(node: Node, builder: PlanBuilder) -> None:
     """Lower an average of what a window sees of the input, or of that and its padding."""
-    source, made, window = _ends(node, builder)
-    has_padding = bool(node.attributes.get("count_include_pad", 0))
-    counts = []
-    for axis, length in enumerate(window.kernel):
-        bounds = (f"-p{axis}", f"x{axis} + e{axis}") if has_padding else ("0", f"x{axis}")
-        counts.append(
-            f"int n{axis} = 0; for (int k{axis} = 0; k{axis} < {length}; k{axis}++) {{ "
-            f"const int a{axis} = {seen_place(window, axis)}; "
-            f"n{axis} += a{axis} >= {bounds[0]} && a{axis} < {bounds[1]}; }}"
-        )
-    total = " * ".join(f"(float)n{axis}" for axis in range(len(window.kernel)))
-    finish = C_TYPES[made.dtype].store(f"sum / ({total})", "y", "i")
-    texts = "float sum = 0.0f;", "sum += v;", " ".join([*counts, finish])
-    named = [(f"e{axis}", end) for axis, end in enumerate(window.pads_end) if has_padding]
+    source, made, window = read_pool(node, builder)
+    store = C_TYPES[made.dtype].store("sum / seen", "y", "i")
+    if not node.attributes.get("count_include_pad", 0):
+        texts = "float sum = 0.0f, seen = 0.0f;", "sum += v; seen += 1.0f;", store
+        _launch(builder, source, made, window, texts)
+        return
+    named = end_lengths(window)
+    texts = "float sum = 0.0f;", "sum += v;", f"const float seen = {padded_count(window)}; {store}"
     _launch(
         builder, source, made, window, texts, parameters_of(named), [number for _, number in named]
     )
@@ -102,7 +99,7 @@ def lower_average_pool(node: Node, builder: PlanBuilder) -> None:
 @kernel("LpPool")
 def lower_lp_pool(node: Node, builder: PlanBuilder) -> None:
     """Lower p-norms of windows; padding is zeros."""
-    source, made, window = _ends(node, builder)
+    source, made, window = read_pool(node, builder)
     norm = _norm(node)
     texts = (
         "float acc = 0.0f;",
@@ -130,12 +127,15 @@ def _norm(node: Node) -> Reduction:
     return Reduction(f"pow(fabs(v), {power}.0f)", finish=f"pow(acc, 1.0f / {power}.0f)")
 
 
-def _ends(node: Node, builder: PlanBuilder) -> tuple[Operand, Operand, Window]:
+def read_pool(
+    node: Node, builder: PlanBuilder, axes: slice = slice(2, None)
+) -> tuple[Operand, Operand, Window]:
+    """Give what a pool reads and makes, and its window; ``axes`` are the spatial ones."""
     source = node.inputs[0]
     assert source is not None
     operand = builder.operand(source)
     size = [int(length) for length in node.attributes["kernel_shape"]]
-    window = window_of(node, size, operand.shape[2:])
+    window = window_of(node, size, operand.shape[axes])
     return operand, builder.result(node.outputs[0]), window
 
 

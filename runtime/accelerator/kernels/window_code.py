@@ -2,22 +2,23 @@
 
 The text calls ``o<axis>`` the place of a result, ``k<axis>`` that in its window, ``a<axis>`` what
 it sees of the input; ``x<axis>`` and ``y<axis>`` are the lengths of input and result, ``p<axis>``
-is the padding before the input.
+is the padding before the input, ``e<axis>`` that behind it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ...window_node import Window
 
 __all__ = [
+    "end_lengths",
     "lengths_of",
     "nested_index",
+    "padded_count",
     "parameters_of",
     "place_lines",
-    "seen_place",
     "transposed_loops",
     "weight_place",
     "window_loops",
@@ -33,6 +34,11 @@ def lengths_of(
     return named + [(f"p{axis}", begin) for axis, begin in enumerate(begins)]
 
 
+def end_lengths(window: Window) -> list[tuple[str, int]]:
+    """Name the int arguments that ``padded_count`` reads beside those of ``lengths_of``."""
+    return [(f"e{axis}", end) for axis, end in enumerate(window.pads_end)]
+
+
 def parameters_of(named: Iterable[tuple[str, int]]) -> str:
     """Declare int arguments, behind those that a kernel has already."""
     return "".join(f", const int {name}" for name, _ in named)
@@ -46,18 +52,22 @@ def place_lines(rank: int) -> str:
     return " ".join([*lines, "const int o0 = rest;"])
 
 
-def seen_place(window: Window, axis: int) -> str:
-    """Write which place of an axis a window sees; it may lie outside of the input."""
-    return f"o{axis} * {window.strides[axis]} - p{axis} + k{axis} * {window.dilations[axis]}"
-
-
 def window_loops(window: Window) -> str:
     """Open one loop an axis over what a window sees of the input; ``}`` closes each."""
     return "\n        ".join(
         f"for (int k{axis} = 0; k{axis} < {length}; k{axis}++) {{ "
-        f"const int a{axis} = {seen_place(window, axis)}; "
+        f"const int a{axis} = o{axis} * {stride} - p{axis} + k{axis} * {step}; "
         f"if (a{axis} < 0 || a{axis} >= x{axis}) continue;"
-        for axis, length in enumerate(window.kernel)
+        for axis, (length, stride, step) in enumerate(_axes(window))
+    )
+
+
+def padded_count(window: Window) -> str:
+    """Write how many places of the input and its padding a window sees; it begins in them."""
+    return " * ".join(
+        f"(float)min({length}, "
+        f"(x{axis} + e{axis} + {step - 1} - o{axis} * {stride} + p{axis}) / {step})"
+        for axis, (length, stride, step) in enumerate(_axes(window))
     )
 
 
@@ -73,6 +83,11 @@ def transposed_loops(window: Window) -> str:
             f"const int a{axis} = t{axis} / {stride}; if (a{axis} >= x{axis}) continue;"
         )
     return "\n    ".join(lines)
+
+
+def _axes(window: Window) -> Iterator[tuple[int, int, int]]:
+    """Give length, stride and dilation of each axis."""
+    return zip(window.kernel, window.strides, window.dilations, strict=True)
 
 
 def nested_index(start: str, axes: Iterable[int]) -> str:

@@ -1,4 +1,4 @@
-"""Convolutional networks on CUDA's plans with real numbers, and what they launch."""
+"""Networks on CUDA's plans with real numbers, and what convolutional ones launch."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ BOUNDS = {"f32": 1e-3, "f16": 2e-2}
 NETWORKS = (
     *("resnet50", "mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0", "densenet121"),
     *("shufflenet_v2", "unet", "yolo"),
+    *("bert_base", "minilm_l6", "vit_small", "gpt2_like"),
 )
 IMAGE = 64
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_gives_what_reference_gives(stand_in_core: Core, name: str) -> None:
-    model, inputs = SMALL[name](batch=BATCH), inputs_of(name)
+    inputs = inputs_of(name)
+    lengths = {"sequence": inputs["input_ids"].shape[1]} if "input_ids" in inputs else {}
+    model = SMALL[name](batch=BATCH, **lengths)
     wanted = run(stand_in_core, model, "REFERENCE", inputs)
     for hint, bound in BOUNDS.items():
         found = run(stand_in_core, model, "STANDIN", inputs, INFERENCE_PRECISION_HINT=hint)
         for key, expected in wanted.items():
-            assert_close(key, found[key], expected, bound)
+            assert_close(f"{key} {hint}", found[key], expected, bound)
 
 
 def launched(core: Core, model: Any, inputs: Any, **config: Any) -> tuple[Counter[str], Any]:

@@ -19,7 +19,8 @@ from aioinfer.runtime.accelerator.passes import plan_passes
 from architecture.tree import pyproject
 from unit.backends.comparing import model_of, operator
 from unit.backends.cuda.planning import GPU, cuda_core
-from unit.runtime.accelerator.fake_driver import FakeDriver, FakeMemory
+from unit.runtime.accelerator.fake_driver import FakeDriver
+from unit.runtime.accelerator.serving import draining, negate
 
 X = np.arange(1000, dtype=np.float32)
 WAIT_S = 20.0
@@ -39,10 +40,6 @@ class Sticky(dict[str, DriverError]):
         return DriverError(ErrorKind.LOST, self.TEXT) if self._is_broken else default
 
 
-def negate(x: FakeMemory, y: FakeMemory, count: int) -> None:
-    y.use().view(np.float32)[:count] = -x.use().view(np.float32)[:count]
-
-
 def two_gpus(**driver: Any) -> FakeDriver:
     made = FakeDriver(GPU, replace(GPU, name="NVIDIA L4", driver_version="580.2"), **driver)
     made.functions["chain"] = negate
@@ -56,11 +53,8 @@ def driver() -> FakeDriver:
 
 @pytest.fixture
 def core(driver: FakeDriver) -> Iterator[Core]:
-    with cuda_core(driver) as made:
+    with draining(cuda_core(driver), driver) as made:
         yield made
-        driver.is_eager = True
-        for context in driver.contexts:
-            context.run_all()
 
 
 def negating() -> Any:
@@ -163,7 +157,7 @@ def test_a_hint_halves_what_is_held_between_launches() -> None:
 
 @pytest.mark.parametrize("hint", ["tf32", "bf16"])
 def test_an_older_gpu_refuses_what_it_cannot_multiply(hint: str) -> None:
-    turing = replace(GPU, name="NVIDIA T4", extensions=frozenset({"sm_75"}))
+    turing = replace(GPU, name="NVIDIA T4", compute_capability=(7, 5))
     words = rf"{hint}'.*needs compute capability 8\.0, and NVIDIA T4 has 7\.5; it has f32, f16"
     with cuda_core(FakeDriver(turing, GPU)) as core:
         with pytest.raises(PropertyError, match=words):

@@ -1,4 +1,4 @@
-"""Transformers on CUDA's plans with real numbers, and how many launches a block of them takes."""
+"""How many launches a block of a transformer takes on CUDA's plans."""
 
 from __future__ import annotations
 
@@ -10,29 +10,13 @@ import numpy as np
 import pytest
 from models import sentences
 
-from aioinfer import Core
 from aioinfer.runtime.accelerator.precision import F32, Precision
 from aioinfer.runtime.graph import DType
-from unit.backends.comparing import assert_close, run
 from unit.backends.cuda.kernels.plans import labels_of, plan_of
-from unit.benchmarks.small_networks import BATCH, SMALL, inputs_of
 
-BOUNDS = {"f32": 1e-3, "f16": 2e-2}
 LIBRARIES = frozenset({"cublas", "cublaslt", "cudnn"})
 HALF = Precision(DType.FLOAT16)
 TOKENS = 16
-
-
-@pytest.mark.parametrize("name", ["bert_base", "minilm_l6", "vit_small", "gpt2_like"])
-def test_a_network_gives_what_reference_gives(stand_in_core: Core, name: str) -> None:
-    model, inputs = SMALL[name](batch=BATCH), inputs_of(name)
-    if name != "vit_small":
-        model = SMALL[name](batch=BATCH, sequence=inputs["input_ids"].shape[1])
-    wanted = run(stand_in_core, model, "REFERENCE", inputs)
-    for hint, bound in BOUNDS.items():
-        found = run(stand_in_core, model, "STANDIN", inputs, INFERENCE_PRECISION_HINT=hint)
-        for key, expected in wanted.items():
-            assert_close(f"{key} {hint}", found[key], expected, bound)
 
 
 def block(

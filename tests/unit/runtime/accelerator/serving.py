@@ -16,7 +16,7 @@ from aioinfer.runtime.properties import Configuration
 from unit.runtime.accelerator.comparing import model_of, operator
 from unit.runtime.accelerator.fake_driver import FakeContext, FakeDriver
 
-__all__ = ["RecordingPlugin", "negating", "pump", "serving"]
+__all__ = ["RecordingPlugin", "draining", "negate", "negating", "pump", "serving"]
 
 _PATIENCE = 5000
 
@@ -28,7 +28,7 @@ class RecordingPlugin(OpenClPlugin):
         return True
 
 
-def _negate(x: Any, y: Any, count: int) -> None:
+def negate(x: Any, y: Any, count: int) -> None:
     """Compute what the kernel of ``negating`` does."""
     y.use().view(np.float32)[:count] = -x.use().view(np.float32)[:count]
 
@@ -40,19 +40,26 @@ def negating(x: np.ndarray, *, dynamic: bool = False) -> onnx.ModelProto:
 
 
 @contextmanager
-def serving(driver: FakeDriver, plugin: type[OpenClPlugin] = OpenClPlugin) -> Iterator[Core]:
-    """Open a Core; at its end all is done that is enqueued, and nothing was dropped before.
+def draining(core: Core, driver: FakeDriver) -> Iterator[Core]:
+    """Close a Core at the end, when all is done that is enqueued.
 
     The driver's chains compute what ``negating`` asks for, unless the test has set others.
     """
-    driver.functions.setdefault("chain", _negate)
-    FakeContext.dropped.clear()
-    with Core() as core:
-        core.register_plugin("FAKE", lambda handle, name: plugin(handle, name, driver))
+    driver.functions.setdefault("chain", negate)
+    with core:
         yield core
         driver.is_eager = True
         for context in driver.contexts:
             context.run_all()
+
+
+@contextmanager
+def serving(driver: FakeDriver, plugin: type[OpenClPlugin] = OpenClPlugin) -> Iterator[Core]:
+    """Open a Core and drain it; nothing was dropped before all was done."""
+    FakeContext.dropped.clear()
+    with draining(Core(), driver) as core:
+        core.register_plugin("FAKE", lambda handle, name: plugin(handle, name, driver))
+        yield core
     assert FakeContext.dropped == []
 
 

@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 
 from aioinfer.errors import GraphError
-from aioinfer.runtime.accelerator.chain import ChainStep, operand_names, parse_steps
+from aioinfer.runtime.accelerator.chain import (
+    ChainStep,
+    joined_steps,
+    operand_names,
+    parse_steps,
+    steps_behind,
+)
 from aioinfer.runtime.graph import DType, Node
 
 STEPS = (
@@ -28,6 +34,18 @@ def test_operands_are_listed_once_in_order_of_use() -> None:
 
 def test_operands_get_other_names() -> None:
     assert STEPS[2].renamed({"i0": "acc"}).operands == ("s1", "acc")
+
+
+def test_steps_count_from_where_they_begin() -> None:
+    first = [ChainStep("Add", ("acc", "i2"), DType.FLOAT32)]
+    then = [
+        ChainStep("Exp", ("acc",), DType.FLOAT32),
+        ChainStep("Mul", ("s0", "i3"), DType.FLOAT32),
+    ]
+    joined = joined_steps(first, then)
+    assert [str(step) for step in joined[1:]] == ["Exp(s0):float32", "Mul(s1,i3):float32"]
+    assert steps_behind(joined, 1, "s0") == tuple(then)
+    assert steps_behind(joined, 3, "s2") == ()
 
 
 @pytest.mark.parametrize("text", ["Relu", "Relu(i0)", "Relu(i0):float99"])

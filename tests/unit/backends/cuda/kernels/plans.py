@@ -28,16 +28,19 @@ def plan_of(
     inputs: Arrays,
     libraries: frozenset[str] = CUDNN,
     precision: Precision = F32,
+    work_group_size: int = FACTS.work_group_size,
 ) -> Plan:
-    """Compile a ModelProto for the shapes of inputs."""
-    facts = replace(FACTS, memory_bytes=_ROOM_BYTES, largest_buffer_bytes=_ROOM_BYTES)
+    """Compile a ModelProto for the shapes of inputs, and for what they hold where that matters."""
+    room = replace(FACTS, memory_bytes=_ROOM_BYTES, largest_buffer_bytes=_ROOM_BYTES)
+    facts = replace(room, work_group_size=work_group_size)
     driver = FakeDriver(replace(facts, libraries=libraries))
     device = OpenedDevice("CUDA.0", driver.open(driver.facts[0]))
     read = read_model(model)
     run_passes(read, (*default_passes(), *model_passes(), DeadCode()), check=False)
     try:
         compiler = Compiler(read, device, precision, compile_rules(libraries))
-        return compiler.compile({name: array.shape for name, array in inputs.items()}, {})
+        shapes = {name: array.shape for name, array in inputs.items()}
+        return compiler.compile(shapes, {name: inputs[name] for name in compiler.content_inputs})
     finally:
         device.close()
 

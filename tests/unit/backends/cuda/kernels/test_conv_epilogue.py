@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aioinfer.backends.cuda.kernels.conv_epilogue import FittedEpilogue, fit_epilogue
+from aioinfer.backends.cuda.kernels.conv_epilogue import fit_epilogue
+from aioinfer.backends.cuda.kernels.library_call import FittedSteps
 from aioinfer.runtime.accelerator.chain import ChainStep
 from aioinfer.runtime.graph import DType
 
@@ -22,7 +23,7 @@ def steps_of(text: str) -> tuple[ChainStep, ...]:
     return tuple(found)
 
 
-def fit(text: str) -> FittedEpilogue:
+def fit(text: str) -> FittedSteps:
     return fit_epilogue(steps_of(text), {"map", "other"}, NUMBERS)
 
 
@@ -34,7 +35,7 @@ def summary(text: str) -> tuple[str | None, str | None, str]:
 
 
 def test_nothing_is_nothing() -> None:
-    assert fit("") == FittedEpilogue()
+    assert fit("") == FittedSteps()
 
 
 @pytest.mark.parametrize(

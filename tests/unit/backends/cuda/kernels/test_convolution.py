@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
-from aioinfer.backends.cuda.kernels.convolution import WORKSPACE_BYTES
+from aioinfer.backends.cuda.kernels.library_call import WORKSPACE_BYTES
 from aioinfer.runtime.accelerator.plan import Plan
 from aioinfer.runtime.accelerator.precision import F32, Precision
 from aioinfer.runtime.graph import DType

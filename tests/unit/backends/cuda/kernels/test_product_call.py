@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aioinfer.backends.cuda.kernels.library_call import FittedSteps
 from aioinfer.backends.cuda.kernels.product_call import (
-    FittedSteps,
     MatmulShape,
     fit_steps,
     one_batch,
