@@ -295,7 +295,9 @@ def main() -> None:
     parser.add_argument("--loops", nargs="+", default=["asyncio"], choices=LOOPS, metavar="LOOP")
     parser.add_argument("--tasks", type=int, default=16, help="that await one network under load")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each row but for loading")
-    parser.add_argument("--loads", type=int, default=3, help="of each model while it is loaded")
+    parser.add_argument(
+        "--loads", type=int, default=15, help="of each model, whose ticks one p99 is of"
+    )
     parser.add_argument("--blame", action="store_true", help="say what others did at late ticks")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
     arguments = parser.parse_args()
