@@ -137,7 +137,9 @@ def is_too_small(made: _Array | None, before: _Array) -> bool:
     if made is None or not before.any():
         return False
     tiny = float(finfo(made.dtype).tiny)  # type: ignore[no-untyped-call]
-    return float(np.abs(made).max()) < _LARGEST_TINY * tiny
+    # No temporary array: when a large one is freed, malloc serves others of its size from the heap,
+    # which keeps what is freed there.
+    return max(float(made.max()), -float(made.min())) < _LARGEST_TINY * tiny
 
 
 def _patch(node: Node, follower: Node, parts: _Parts) -> GraphPatch:

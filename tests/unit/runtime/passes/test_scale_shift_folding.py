@@ -1,3 +1,5 @@
+import tracemalloc
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -260,3 +262,18 @@ def test_large_weights_that_others_use_are_not_copied_for_what_they_read(
     assert run_passes(parse_typed(text), [ScaleShiftFolding()]).patch_count == 1
     monkeypatch.setattr(input_folding, "SHARED_LIMIT_BYTES", 4)
     assert run_passes(parse_typed(text), [ScaleShiftFolding()]).patch_count == 0
+
+
+def test_the_look_at_large_weights_takes_no_memory() -> None:
+    weights = np.ones(1 << 20, np.float32)
+    tracemalloc.start()
+    try:
+        assert not weight_folding.is_too_small(weights, weights)
+        assert weight_folding.is_too_small(weights * np.float32(1e-38), weights)
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        weight_folding.is_too_small(weights, weights)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - before < weights.nbytes / 16
