@@ -5,6 +5,12 @@ Each loop has one :class:`LoopWaker`: a deque and an "awake" flag. The first pos
 an eventfd that it reads (half the time of asyncio's ``call_soon_threadsafe``, which is there where
 no eventfd is) or by ``TrioToken.run_sync_soon``; the posts that come before the loop gets there
 ride along. A loop that was closed drops the answer, and nothing else.
+
+Who holds what. A waker holds what it was posted, and so futures and their loop. Nobody may hold it
+who outlives the loop: a waker with an eventfd is held by its loop alone, as the reader of it, so
+closing the loop gives it back with the eventfd and the answers that nobody took, whatever is still
+under way. Runs and tables know it weakly. Loops that watch no descriptors hold their waker only
+while a wake-up is on its way; the runs under way and the loop's thread hold it as well.
 """
 
 from __future__ import annotations
@@ -16,8 +22,9 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary, finalize, ref
+from weakref import WeakValueDictionary, finalize, ref
 
 __all__ = ["let_loop_turn", "must_end", "on_trio", "until"]
 
@@ -37,15 +44,21 @@ async def until(register: Register, on_cancel: Callable[[], None]) -> None:
 
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
-    waker = _thread.waker
-    if waker is None or not waker.is_of(loop):
-        waker = _thread.waker = _waker_of(loop, _AsyncioWaker)
+    # This frame lives as long as the run: it must know the waker no better than the run does.
+    find_waker = _thread.find_waker
+    if not _is_of(find_waker(), loop):
+        find_waker = _thread.find_waker = _finder_of(loop, _AsyncioWaker)
 
     def resolve() -> None:
         if not future.done():
             future.set_result(None)
 
-    register(lambda: waker.post(resolve))
+    def wake() -> None:
+        waker = find_waker()
+        if waker is not None:  # it goes with its loop
+            waker.post(resolve)
+
+    register(wake)
     try:
         await future
     except BaseException:
@@ -96,7 +109,10 @@ async def _until_trio(register: Register, on_cancel: Callable[[], None]) -> None
         on_cancel()
         raise
     task = trio.lowlevel.current_task()
-    waker = _waker_of(trio.lowlevel.current_trio_token(), _TrioWaker)
+    token = trio.lowlevel.current_trio_token()
+    find_waker = _thread.find_waker
+    if not _is_of(find_waker(), token):
+        find_waker = _thread.find_waker = _finder_of(token, _TrioWaker)
     is_waiting = True
 
     def resume() -> None:
@@ -111,8 +127,13 @@ async def _until_trio(register: Register, on_cancel: Callable[[], None]) -> None
         on_cancel()
         return trio.lowlevel.Abort.SUCCEEDED
 
+    def wake() -> None:
+        waker = find_waker()
+        if waker is not None:
+            waker.post(resume)
+
     try:
-        register(lambda: waker.post(resume))
+        register(wake)
     except BaseException:  # a refusal wakes, too; the task is elsewhere by then
         is_waiting = False
         raise
@@ -122,15 +143,13 @@ async def _until_trio(register: Register, on_cancel: Callable[[], None]) -> None
 class LoopWaker:
     """The mailbox of one event loop. ``post`` may be called from any thread."""
 
+    is_held_by_loop = False
+    """True if the loop keeps it until it is closed."""
+
     def __init__(self, loop: Any) -> None:
-        # Weakly: the module's table must not keep a loop alive through its waker.
-        self._loop = ref(loop)
+        self.loop = ref(loop)
         self._posted: deque[Callable[[], None]] = deque()
         self._is_awake = False
-
-    def is_of(self, loop: Any) -> bool:
-        """True for the loop that it wakes."""
-        return self._loop() is loop
 
     def post(self, call: Callable[[], None]) -> None:
         """Have the loop call this soon; dropped if the loop is closed."""
@@ -156,13 +175,16 @@ class _AsyncioWaker(LoopWaker):
     def __init__(self, loop: Any) -> None:
         super().__init__(loop)
         self._eventfd = _watched_eventfd(loop, self._read)
+        if self._eventfd is not None:
+            self.is_held_by_loop = True
+            finalize(self, os.close, self._eventfd).atexit = False
 
     def _wake(self) -> bool:
-        loop = self._loop()
+        loop = self.loop()
         if loop is None or loop.is_closed():
             return False
         if self._eventfd is not None:
-            os.eventfd_write(self._eventfd, 1)  # open as long as the loop, which is held here
+            os.eventfd_write(self._eventfd, 1)  # open as long as this waker
             return True
         try:
             loop.call_soon_threadsafe(self._drain)
@@ -180,21 +202,23 @@ class _AsyncioWaker(LoopWaker):
 
 
 def _watched_eventfd(loop: Any, read: Callable[[], None]) -> int | None:
-    """Have the loop call this whenever the eventfd is written to; it is closed with the loop.
+    """Have the loop call this whenever the eventfd, which is the caller's, is written to.
 
-    None where the system has no eventfd, or the loop watches none.
+    None where the system has no eventfd (left), or the loop watches none.
     """
     if not hasattr(os, "eventfd"):
         return None
-    descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    try:
+        descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    except OSError:
+        return None
     try:
         loop.add_reader(descriptor, read)
     except BaseException as refused:
         os.close(descriptor)
-        if isinstance(refused, NotImplementedError):
+        if isinstance(refused, NotImplementedError | OSError):
             return None
         raise
-    finalize(loop, os.close, descriptor).atexit = False
     return descriptor
 
 
@@ -202,7 +226,7 @@ class _TrioWaker(LoopWaker):
     def _wake(self) -> bool:
         import trio
 
-        token = self._loop()
+        token = self.loop()
         if token is None:
             return False
         try:
@@ -213,35 +237,48 @@ class _TrioWaker(LoopWaker):
 
 
 class _Process:
-    """The wakers of this process's loops, by loop."""
+    """The wakers of this process's loops, by the address of the loop."""
 
-    wakers: WeakKeyDictionary[Any, LoopWaker] = WeakKeyDictionary()
+    wakers: WeakValueDictionary[int, LoopWaker] = WeakValueDictionary()
     lock = threading.Lock()
 
 
-class _Thread(threading.local):
-    """The waker of the loop that this thread ran last."""
+FindWaker = Callable[[], LoopWaker | None]
 
-    waker: LoopWaker | None = None
+
+def _nothing() -> None:
+    return None
+
+
+class _Thread(threading.local):
+    """How to find the waker of the loop that this thread ran last."""
+
+    find_waker: FindWaker = staticmethod(_nothing)
 
 
 _thread = _Thread()
 
 
 def _renew_in_child() -> None:
-    _Process.wakers, _Process.lock = WeakKeyDictionary(), threading.Lock()
-    _thread.waker = None
+    _Process.wakers, _Process.lock = WeakValueDictionary(), threading.Lock()
+    _thread.find_waker = _nothing
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_in_child)
 
 
-def _waker_of(loop: Any, make: Callable[[Any], LoopWaker]) -> LoopWaker:
-    waker = _Process.wakers.get(loop)
-    if waker is None:
-        with _Process.lock:
-            waker = _Process.wakers.get(loop)
-            if waker is None:
-                waker = _Process.wakers[loop] = make(loop)
+def _is_of(waker: LoopWaker | None, loop: Any) -> bool:
+    return waker is not None and waker.loop() is loop
+
+
+def _finder_of(loop: Any, make: Callable[[Any], LoopWaker]) -> FindWaker:
+    with _Process.lock:
+        waker = _Process.wakers.get(id(loop))
+        if waker is None or waker.loop() is not loop:  # an address is used again
+            waker = _Process.wakers[id(loop)] = make(loop)
+    return ref(waker) if waker.is_held_by_loop else partial(_same, waker)
+
+
+def _same(waker: LoopWaker) -> LoopWaker:
     return waker

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -260,7 +261,7 @@ def test_a_closed_loop_drops_the_answer_and_never_the_slot(
     loop = asyncio.new_event_loop()
     tasks = [loop.create_task(request.infer(X)) for request in requests]
     loop.run_until_complete(asyncio.sleep(0))
-    waker = completion._Process.wakers[loop]
+    waker = completion._Process.wakers[id(loop)]
     loop.close()
     while held[0].held.waiting_count:
         held[0].held.release()
@@ -275,21 +276,113 @@ def test_a_closed_loop_drops_the_answer_and_never_the_slot(
         task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
-def test_a_waker_does_not_keep_its_loop_alive() -> None:
+@EVERY_LOOP
+def test_a_waker_does_not_keep_its_loop_alive(run: Callable[[Main], None]) -> None:
+    loops: list[ref[Any]] = []
+
     async def main() -> None:
         await until(lambda wake: in_thread(wake), nothing)
+        if completion.on_trio():
+            loops.append(ref(trio.lowlevel.current_trio_token()))
+        else:
+            loops.append(ref(asyncio.get_running_loop()))
 
+    run(main)
     gc.collect()
-    count = len(completion._Process.wakers)
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(main())
-    assert len(completion._Process.wakers) == count + 1
-    alive = ref(loop)
-    loop.close()
-    del loop
+    assert loops[0]() is None
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
     gc.collect()
-    assert alive() is None
-    assert len(completion._Process.wakers) == count
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def eventfd_count() -> int:
+    """How many eventfds this process has."""
+    count = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            count += entry.readlink().name == "anon_inode:[eventfd]"
+        except OSError:  # the descriptor that lists the others
+            pass
+    return count
+
+
+@NEEDS_EVENTFD
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop, PlainLoop])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_loops_closed_with_runs_in_flight_leave_nothing(
+    core: aioinfer.Core,
+    held: MockDevices,
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+    moment: str,
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    descriptor_count, eventfds = len(os.listdir("/proc/self/fd")), eventfd_count()
+    alive: list[ref[Any]] = []
+
+    def end_all_runs() -> None:
+        while held[0].held.waiting_count:
+            held[0].held.release()
+
+    def leave_one() -> None:
+        loop = make_loop()
+        tasks = [loop.create_task(network.infer(X)) for _ in range(3)]
+        loop.run_until_complete(asyncio.sleep(0))
+        if moment == "before":  # the answers are on their way when the loop is closed
+            end_all_runs()
+        alive.append(ref(loop))
+        for task in tasks:
+            alive.append(ref(task))
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.close()
+
+    for _ in range(50):
+        leave_one()
+    assert eventfd_count() == eventfds, "a loop that is closed gives back what woke it"
+    assert len(os.listdir("/proc/self/fd")) == descriptor_count
+    end_all_runs()
+    assert network.statistics().running_run_count == 0
+    if make_loop is PlainLoop:  # whose thread keeps the waker of the loop that it ran last
+        asyncio.run(until(lambda wake: wake(), nothing))
+    else:
+        assert not wakers_of_closed_loops()
+    gc.collect()  # tasks and the futures that they wait for know each other: asyncio's own cycles
+    assert not [one for one in alive if one() is not None]
+
+
+def wakers_of_closed_loops() -> list[object]:
+    wakers = list(completion._Process.wakers.values())
+    return [waker for waker in wakers if (loop := waker.loop()) is not None and loop.is_closed()]
+
+
+@NEEDS_EVENTFD
+def test_without_a_descriptor_left_a_loop_is_woken_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def exhausted(*_args: Any) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "eventfd", exhausted)
+    for _ in range(2):
+        asyncio.run(until(lambda wake: threading.Thread(target=wake).start(), nothing))
+
+
+def test_two_loops_of_one_thread_keep_their_wakers() -> None:
+    async def main() -> completion.LoopWaker:
+        await until(lambda wake: in_thread(wake), nothing)
+        return completion._Process.wakers[id(asyncio.get_running_loop())]
+
+    loops = [asyncio.new_event_loop() for _ in range(2)]
+    first = [loop.run_until_complete(main()) for loop in loops]
+    assert [loop.run_until_complete(main()) for loop in loops] == first
+    assert first[0] is not first[1]
+    for loop in loops:
+        loop.close()
 
 
 @pytest.mark.parametrize("order", ["cancelled, then drained", "drained, then cancelled"])
