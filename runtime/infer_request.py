@@ -30,7 +30,7 @@ from .bindings import NodeProfile
 from .completion import must_end, until
 from .deadlines import check_timeout, deadline_from_now, ended_or_late
 from .inline_turn import InlineTurn, threads
-from .request_run import Callback, RequestRun
+from .request_run import Callback, RequestRun, called_back
 from .request_state import Event, State, move
 from .tensor import Port, Tensor, check_can_be_written, check_value
 
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from .inline_route import InlineRoute
 
 __all__ = ["Callback", "InferRequest"]
-
-_Before = tuple[RequestRun | None, Any]
-"""The last run, and its userdata."""
 
 
 class InferRequest:
@@ -54,8 +51,6 @@ class InferRequest:
     def __init__(self, network: ExecutableNetwork, request_id: int) -> None:
         self.id = request_id
         """Counts up per network; appears in spans, logs and ``repr``."""
-        self.userdata: Any = None
-        """What was given to ``start_async``; the request never looks at it."""
         self._network = network
         self._label = f"request {request_id} of {network.name!r}"
         self._lock = threading.Lock()
@@ -198,8 +193,9 @@ class InferRequest:
         """Have this called as ``callback(request, error_or_None)`` when a started run has ended.
 
         It belongs to the runs started from now on. It runs on the network's callback thread, in the
-        context of who started the run, and may start the request again. Its exception becomes
-        what ``wait`` raises.
+        context of who started the run, and may start the request again. There ``results``,
+        ``userdata``, ``latency_s`` and ``profiling()`` tell of the run that it is called for, even
+        if a later one is under way. Its exception becomes what ``wait`` raises.
         """
         self._access("access")
         self._callback = callback
@@ -207,15 +203,23 @@ class InferRequest:
     @property
     def results(self) -> dict[str, Any]:
         """The outputs of the last run, by name; raises its error, or RequestStateError if none."""
-        run = self._run
-        if run is None or (not run.is_answered and self._state != "idle"):
-            raise RequestStateError(f"{self!r} has no results yet; wait for a run first")
+        run = self._told_run
+        if run is None:
+            run = self._run
+            if run is None or (not run.is_answered and self._state != "idle"):
+                raise RequestStateError(f"{self!r} has no results yet; wait for a run first")
         return run.outcome()
+
+    @property
+    def userdata(self) -> Any:
+        """What was given to ``start_async`` for the last run; the request never looks at it."""
+        run = self._told_run or self._run
+        return None if run is None else run.userdata
 
     @property
     def latency_s(self) -> float:
         """Seconds from start to end of the last finished run, waiting included."""
-        run = self._run
+        run = self._told_run or self._run
         if run is None or not run.ended_ns:
             raise RequestStateError(f"{self!r} has no finished run to tell the latency of")
         return (run.ended_ns - run.started_ns) / 1e9
@@ -225,14 +229,17 @@ class InferRequest:
 
         Needs PERF_COUNT; without it raises PropertyError.
         """
-        self._access("access")
+        run = self._told_run
+        if run is None:
+            self._access("access")
+            run = self._run
         if not self._network.has_perf_count:
             raise PropertyError(
                 f"{self!r} records no node times; load the network with {{'PERF_COUNT': True}}",
                 "PERF_COUNT",
                 self._network.device,
             )
-        return [] if self._run is None else list(self._run.bindings.profile or ())
+        return [] if run is None else list(run.bindings.profile or ())
 
     def set_tensor(self, name: str, tensor: Any) -> None:
         """Bind memory of the caller to an input (read) or output (written in place by each run).
@@ -287,6 +294,12 @@ class InferRequest:
         self._bound.clear()
         self._tensors.clear()
         self._run = None
+
+    @property
+    def _told_run(self) -> RequestRun | None:
+        """The run whose callback this thread is in; None outside of this request's callbacks."""
+        run = called_back.run
+        return run if run is not None and run.request is self else None
 
     def _port(self, name: str) -> Port:
         try:
@@ -357,7 +370,7 @@ class InferRequest:
     def _carry_now(
         self, route: InlineRoute, run: RequestRun, deadline_at: float | None, turn: InlineTurn
     ) -> bool:
-        before, has_ended = self._become_busy(run, None), False
+        before, has_ended = self._become_busy(run), False
         try:
             if deadline_at is not None:
                 run.set_deadline(deadline_at)
@@ -393,7 +406,9 @@ class InferRequest:
         userdata: Any,
         wake: Callable[[], None] | None,
     ) -> None:
-        before = self._become_busy(run, userdata)
+        if userdata is not None:
+            run.userdata = userdata
+        before = self._become_busy(run)
         if run.stop.error is not None:  # cancelled between a try to carry it and this
             self.on_answered_early(run)
         try:
@@ -402,19 +417,18 @@ class InferRequest:
             self._never_started(run, before, self._state)
             raise
 
-    def _become_busy(self, run: RequestRun, userdata: Any) -> _Before:
+    def _become_busy(self, run: RequestRun) -> RequestRun | None:
+        """Let this be the last run, and return the one before."""
         with self._lock:
             self._state = move(self._state, "start", self._label)
-            before, self._run = (self._run, self.userdata), run
-        self.userdata = userdata
+            before, self._run = self._run, run
         return before
 
-    def _never_started(self, run: RequestRun, before: _Before, state: State) -> None:
+    def _never_started(self, run: RequestRun, before: RequestRun | None, state: State) -> None:
         """Have what the last run has left, as if this one had never been asked for."""
         with self._lock:
             if self._run is run:
-                self._run, self.userdata = before
-                self._state = state
+                self._run, self._state = before, state
 
     def _arrays(self, inputs: Any) -> dict[str, Any]:
         network = self._network

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .executable_network import ExecutableNetwork
     from .infer_request import InferRequest
 
-__all__ = ["Callback", "RequestRun"]
+__all__ = ["Callback", "RequestRun", "called_back"]
 
 Callback = Callable[["InferRequest", BaseException | None], None]
 """Called when a run of ``start_async`` has ended, with the error or None."""
@@ -34,10 +34,20 @@ Callback = Callable[["InferRequest", BaseException | None], None]
 _log = logging.getLogger("aioinfer")
 
 
+class _CalledBack(threading.local):
+    """The run whose callback this thread is in."""
+
+    run: RequestRun | None = None
+
+
+called_back = _CalledBack()
+
+
 class RequestRun(AdmittedRun):
     """One run of a request; made and started by it. Thread-safe."""
 
     # What most runs leave as it is, so that making one is cheap.
+    userdata: Any = None
     error: BaseException | None = None
     is_answered = False
     """The caller may have the outcome now."""
@@ -63,7 +73,7 @@ class RequestRun(AdmittedRun):
     ) -> None:
         super().__init__(network.admission, bindings, Stop(self._answer), NOW, nobody)
         self.started_ns = bindings.arrived_ns
-        self._request, self._network = request, network
+        self.request, self._network = request, network
         self._lock = threading.Lock()
         self._answered: list[Callable[[], None]] = []
         self._ended: list[Callable[[], None]] = []
@@ -185,7 +195,7 @@ class RequestRun(AdmittedRun):
     def _answer(self) -> None:
         """Answer the caller now; the device may still be busy."""
         if self._settle(self.stop.error):
-            self._request.on_answered_early(self)
+            self.request.on_answered_early(self)
             with self._lock:
                 self.is_answered = True
                 calls, self._answered = self._answered, []
@@ -238,14 +248,18 @@ class RequestRun(AdmittedRun):
         # What belongs to the caller is let go of now, and not when the cycle of run and stop is
         # found by the garbage collector.
         self.stop.forget_all()
-        self._request.on_ended(self)
+        self.request.on_ended(self)
         self.bindings.inputs, self.bindings.bound = {}, {}
 
     def _call_back(self, _lane: Any) -> Ready:
         callback, context = self._callback, self._context
         assert callback is not None
         assert context is not None
-        context.run(callback, self._request, self.error)
+        outer, called_back.run = called_back.run, self
+        try:
+            context.run(callback, self.request, self.error)
+        finally:
+            called_back.run = outer
         return NOW
 
     def _called_back(self, _ready: Ready, error: BaseException | None) -> None:

@@ -84,6 +84,31 @@ def _a_callback_may_start_the_request_again(core: Core, device: str) -> None:
 
 
 @behaviour
+def _a_callback_that_has_started_another_run_sees_its_own(core: Core, device: str) -> None:
+    seen: list[tuple[object, np.ndarray]] = []
+    is_over = threading.Event()
+
+    def callback(again: InferRequest, _error: BaseException | None) -> None:
+        number = again.userdata
+        if number < RUN_COUNT:
+            again.start_async({"x": X + number + 1}, userdata=number + 1)
+        seen.append((again.userdata, again.results["y"]))
+        if number == RUN_COUNT:
+            is_over.set()
+
+    with load(core, device, DOUBLED) as network:
+        request = network.create_infer_request()
+        request.set_callback(callback)
+        request.start_async({"x": X}, userdata=0)
+        expect(is_over.wait(WAIT_S), f"all runs call back; {len(seen)} have")
+        request.wait()
+        numbers = [number for number, _ in seen]
+        expect(numbers == list(range(RUN_COUNT + 1)), f"each call has its userdata, not {numbers}")
+        for number, (_, answer) in enumerate(seen):
+            expect_equal(answer, doubled(X + number), f"results in call {number}")
+
+
+@behaviour
 def _a_callback_that_raises_is_what_wait_raises(core: Core, device: str) -> None:
     def callback(_request: InferRequest, _error: BaseException | None) -> None:
         raise KeyError("planted in the callback")

@@ -362,6 +362,72 @@ def test_the_callback_can_read_results_and_latency(core: aioinfer.Core) -> None:
     assert seen == [expected(X).tolist(), True]
 
 
+def test_a_callback_sees_its_own_run_when_another_thread_has_restarted_the_request(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0", {"PERF_COUNT": True})
+    request, other = network.create_infer_request(), network.create_infer_request()
+    is_called, may_look = threading.Event(), threading.Event()
+    seen: list[object] = []
+
+    def look(request: aioinfer.InferRequest, _error: BaseException | None) -> None:
+        if request.userdata == "first":
+            is_called.set()
+            may_look.wait(WAIT_S)
+        seen.append((request.userdata, request.results["y"].tolist(), request.latency_s > 0))
+        seen.append([profile.name for profile in request.profiling()])
+        with pytest.raises(RequestStateError, match="no results"):
+            _ = other.results
+
+    request.set_callback(look)
+    request.start_async(X, userdata="first")
+    finish(held)
+    assert is_called.wait(WAIT_S)
+    first = request._run
+    assert first is not None
+    request.start_async(X + 1, userdata="second")
+    assert request.userdata == "second"  # this thread is in no callback
+    with pytest.raises(RequestStateError, match="no results"):
+        _ = request.results
+    may_look.set()
+    assert first.wait_until_ended(WAIT_S)
+    finish(held)
+    assert request.wait(WAIT_S)
+    names = [profile.name for profile in request.profiling()]
+    assert seen == [
+        ("first", expected(X).tolist(), True),
+        names,
+        ("second", expected(X + 1).tolist(), True),
+        names,
+    ]
+
+
+def test_a_callback_of_a_failed_run_raises_its_error_when_the_request_runs_again(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    request = core.load_network(tiny_model(), "MOCK.0").create_infer_request()
+    seen: list[object] = []
+
+    def look(again: aioinfer.InferRequest, error: BaseException | None) -> None:
+        if error is None:
+            return
+        again.start_async(X + 1, userdata="second")
+        with pytest.raises(ValueError, match="planted") as raised:
+            _ = again.results
+        seen.append((again.userdata, raised.value is error))
+
+    request.set_callback(look)
+    request.start_async(X, userdata="first")
+    held[0].held.fail(ValueError("planted"))
+    first = request._run
+    assert first is not None
+    assert first.wait_until_ended(WAIT_S)
+    assert seen == [("first", True)]
+    finish(held)
+    assert request.wait(WAIT_S)
+    assert request.userdata == "second"
+
+
 def test_any_mapping_may_leave_out_what_is_bound(core: aioinfer.Core) -> None:
     request = core.load_network(two_input_model(), "REFERENCE").create_infer_request()
     request.set_tensor("a", np.ones(2, np.float32))
