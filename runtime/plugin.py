@@ -98,6 +98,8 @@ class Plugin(ABC):
     properties: ClassVar[Sequence[Property[Any]]] = ()
     takes_mapped_constants: ClassVar[bool] = False
     """True for devices that keep no weights as they are, so that those may stay in their file."""
+    unfolded_ops: ClassVar[frozenset[str]] = frozenset()
+    """Operators that are never computed ahead, because the device asks where numbers come from."""
 
     def __init__(self, core: CoreHandle, name: str) -> None:
         self.core, self.name = core, name
@@ -158,7 +160,7 @@ class Plugin(ABC):
         Used for compiling and for queries alike. By default: the common passes.
         """
         copied = model.copy()
-        return copied, run_passes(copied, default_passes())
+        return copied, run_passes(copied, default_passes(self.unfolded_ops))
 
     def add_extension(self, extension: Extension) -> None:
         """(optional) Accept a user's kernel for an operator; by default refuse."""
@@ -333,6 +335,11 @@ class Plugin(ABC):
                 "All keys, with RO or RW.",
             ),
         }
+        if self.unfolded_ops:
+            read["UNFOLDED_OPS"] = (
+                lambda _: sorted(self.unfolded_ops),
+                "Operators that are not computed ahead, even of constants.",
+            )
         return [Metric(key, function, doc) for key, (function, doc) in read.items()]
 
     def _metric_keys(self) -> list[str]:

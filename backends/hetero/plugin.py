@@ -12,7 +12,7 @@ from ...runtime.executable_network import ExecutableNetwork
 from ...runtime.graph import Model
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.graph.traversal import all_nodes
-from ...runtime.passes import Support, SupportMap, specialize_with_report
+from ...runtime.passes import Support, SupportMap, default_passes, specialize_with_report
 from ...runtime.properties import (
     INPUT_SHAPES,
     REQUEST_PROPERTIES,
@@ -30,6 +30,7 @@ from .partition import make_partition
 from .schedule import execution_order
 from .selection import select_subgraphs
 from .signatures import subgraph_signatures
+from .unfolded import follow_users, is_wanted_by_user
 
 __all__ = ["AFFINITY", "DUMP_GRAPH", "HeteroPlugin"]
 
@@ -141,6 +142,11 @@ class HeteroPlugin(VirtualPlugin):
         )
         return network
 
+    def _unfolded_ops(self, device: str) -> Sequence[str]:
+        """List the operators that a device does not want folded; few devices have any."""
+        is_known = "UNFOLDED_OPS" in self.core.get_metric(device, "SUPPORTED_METRICS")
+        return self.core.get_metric(device, "UNFOLDED_OPS") if is_known else ()
+
     def _devices(self, config: Configuration) -> list[str]:
         devices = self.devices_without_counts(config)
         if not devices:
@@ -186,7 +192,13 @@ class HeteroPlugin(VirtualPlugin):
         # Before the passes, so that none of them merges nodes of different devices.
         for node in copied.graph.nodes:
             node.affinity = placed[node.name].device
-        whole, report = specialize_with_report(copied, {})
+            for inner in (found for body in node.bodies() for found in all_nodes(body)):
+                inner.affinity = node.affinity
+        unfolded = {device: self._unfolded_ops(device) for device in devices}
+        wished = wishes_of(nodes, config[AFFINITY], devices)
+        follow_users(copied.graph, unfolded, wished)
+        passes = default_passes(is_kept=is_wanted_by_user(unfolded))
+        whole, report = specialize_with_report(copied, {}, passes)
         names = [node.name for node in whole.graph.nodes]
         edges = node_edges(whole.graph)
         affinity = {node.name: str(node.affinity) for node in whole.graph.nodes}

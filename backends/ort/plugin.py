@@ -54,6 +54,8 @@ class OrtPlugin(Plugin):
     """
 
     properties: ClassVar[Sequence[Property[Any]]] = PROPERTIES
+    # Behind a Dequantize onnxruntime computes in integers; numbers it quantises again, by tensor.
+    unfolded_ops: ClassVar[frozenset[str]] = frozenset({"DequantizeLinear", "QuantizeLinear"})
 
     def __init__(self, core: CoreHandle, name: str) -> None:
         super().__init__(core, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -24,8 +24,9 @@ class ConstantFolding(Pass):
 
     ``Shape`` and what is picked from it fold as soon as the lengths in question are known, the
     others need not be. Left as they are: random operators, control flow, sequences and optionals,
-    the operators in ``keep_ops``, results above ``limit_bytes``, and whatever fails to compute: it
-    then fails at run time, if it is reached. Constants of a graph around a body count as constants.
+    the operators in ``keep_ops``, nodes of which ``is_kept`` says so, results above
+    ``limit_bytes``, and whatever fails to compute: it then fails at run time, if it is reached.
+    Constants of a graph around a body count as constants.
     """
 
     name = "constant folding"
@@ -36,18 +37,22 @@ class ConstantFolding(Pass):
         self,
         *,
         limit_bytes: int = LIMIT_BYTES,
-        keep_ops: Sequence[str] = (),
+        keep_ops: Collection[str] = (),
+        is_kept: Callable[[Node], bool] | None = None,
         opsets: Mapping[str, int] | None = None,
     ) -> None:
         self._limit_bytes = limit_bytes
-        self._keep_ops = frozenset(keep_ops)
+        self._keep_ops, self._is_kept = frozenset(keep_ops), is_kept
         self._opsets = dict(opsets or {})
         self._failed: set[Node] = set()
         """Nodes that this run has tried in vain; only an object that is bound to a run has any."""
 
     def bind(self, model: Model) -> Pass:
         return ConstantFolding(
-            limit_bytes=self._limit_bytes, keep_ops=tuple(self._keep_ops), opsets=model.opsets
+            limit_bytes=self._limit_bytes,
+            keep_ops=self._keep_ops,
+            is_kept=self._is_kept,
+            opsets=model.opsets,
         )
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
@@ -71,7 +76,7 @@ class ConstantFolding(Pass):
         inputs = [value for value in node.inputs if value is not None]
         if not all(value.is_constant for value in inputs) or is_random(node) or node.bodies():
             return False
-        if not has_only_tensors(node):
+        if not has_only_tensors(node) or (self._is_kept is not None and self._is_kept(node)):
             return False
         if node.op == "Constant":
             return True

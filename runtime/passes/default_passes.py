@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection
 
+from ..graph import Node
 from .common_subexpressions import CommonSubexpressions
 from .constant_folding import ConstantFolding
 from .dead_code import DeadCode
@@ -13,13 +14,16 @@ from .pass_base import Pass
 __all__ = ["default_passes"]
 
 
-def default_passes(keep_ops: Sequence[str] = ()) -> tuple[Pass, ...]:
+def default_passes(
+    keep_ops: Collection[str] = (), is_kept: Callable[[Node], bool] | None = None
+) -> tuple[Pass, ...]:
     """List the passes for any device; one that has more appends its own.
 
-    ``keep_ops`` are operators whose meaning is not ONNX's: a user brings his own kernel for them.
+    ``keep_ops`` are operators whose meaning is not ONNX's, because a user brings his own kernel for
+    them, or that a device wants to see; ``is_kept`` says of single nodes that they do not fold.
     """
     return (
-        ConstantFolding(keep_ops=keep_ops),
+        ConstantFolding(keep_ops=keep_ops, is_kept=is_kept),
         IdentityElimination(keep_ops=keep_ops),
         CommonSubexpressions(),
         DeadCode(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from ..graph import Graph, Node
 from .graph_patch import GraphPatch
@@ -24,7 +24,7 @@ class IdentityElimination(Pass):
 
     name = "identity elimination"
 
-    def __init__(self, *, keep_ops: Sequence[str] = ()) -> None:
+    def __init__(self, *, keep_ops: Collection[str] = ()) -> None:
         self._keep_ops = frozenset(keep_ops)
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
