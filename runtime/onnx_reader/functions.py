@@ -19,6 +19,7 @@ from ..onnx_writer import native
 from .conversion import convert, read_opsets
 from .naming import Snapshot, name_nodes, restore_names
 from .origins import Origins
+from .schema_signature import check_signatures
 from .structure import all_nodes
 
 __all__ = ["inline_functions"]
@@ -120,6 +121,7 @@ def _copy_per_call(model: onnx.ModelProto, origins: Origins) -> list[onnx.Functi
             raise ModelError(f"defines function {function.name!r} twice")
         library[key] = function
     _check_sizes(model.graph.node, library)
+    opsets = read_opsets(model)
     copies: list[onnx.FunctionProto] = []
     waiting = [model.graph.node]
     while waiting:
@@ -129,6 +131,7 @@ def _copy_per_call(model: onnx.ModelProto, origins: Origins) -> list[onnx.Functi
                 copied = _copy_for(node, library[key], f"call_{len(copies)}")
                 inherited = origins[node.name]
                 name_nodes(copied.node, origins, f"{node.name}/", inherited=inherited)
+                check_signatures(copied.node, {**opsets, **read_opsets(copied)})
                 copies.append(copied)
                 waiting.append(copied.node)
     return copies

@@ -10,12 +10,13 @@ from ..graph import Model, check_graph
 from ..onnx_writer.native import start_helper
 from ..type_inference import infer_graph_types
 from .builder import build_graph
-from .conversion import convert, is_newest, normalize_opsets
+from .conversion import convert, is_newest, normalize_opsets, read_opsets
 from .declared_types import infer_afresh
 from .functions import inline_functions
 from .naming import name_nodes
 from .origins import Origins
 from .promised_types import promise
+from .schema_signature import check_signatures
 from .source import ModelSource, Source, load_source, source_label
 from .structure import name_unused_outputs, order_nodes
 from .weights import Weights
@@ -44,6 +45,7 @@ def _read(source: Source) -> Model:
     normalize_opsets(proto)
     order_nodes(proto)
     name_nodes(proto.graph.node, origins)
+    check_signatures(proto.graph.node, read_opsets(proto))
     proto = inline_functions(proto, origins)
     if proto.graph.value_info and not is_newest(proto):
         proto = infer_afresh(proto)  # the converter believes what the file says

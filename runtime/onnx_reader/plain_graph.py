@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from ...errors import GraphError, ModelError
-from ..graph import DType, Graph, Model, Node, TensorType, Value, check_graph
+from ..graph import Attribute, DType, Graph, Model, Node, TensorType, Value, check_graph
 from ..type_inference import find_rule, infer_graph_types
 from .constants import constant_array
 from .origins import Origin, Origins
 from .plain_opsets import NEWEST_IR_VERSION, NEWEST_OPSET, OLDEST_OPSET, upgrade
 from .plain_proto import NotPlainError, PlainGraph, PlainModel, PlainNode
 from .promised_types import promise
+from .signature import find_mistake
+from .signature_table import find_signature
 
 __all__ = ["build_model"]
 
@@ -23,6 +25,8 @@ Array = np.ndarray[Any, Any]
 
 _KNOWN_BY_US = "aioinfer."
 """What keys begin with that are not a user's."""
+
+_KINDS = {int: "int", float: "float", str: "string", np.ndarray: "tensor"}
 
 
 def build_model(plain: PlainModel, path: Path | None) -> Model:
@@ -106,6 +110,7 @@ class _Builder:
             name = self._origins.claim_like(wanted, always_number=not name)
         while len(plain.outputs) > 1 and not plain.outputs[-1]:
             plain.outputs.pop()
+        _check_form(plain, self._opset)
         if plain.op_type == "Constant":
             if len(plain.outputs) != 1 or plain.inputs:
                 raise NotPlainError(f"Constant {name!r} has inputs, or not one output")
@@ -136,6 +141,23 @@ class _Builder:
         if find_rule(node) is None:
             raise NotPlainError(f"the types of {plain.op_type} are for onnx to infer")
         self._graph.append(node)
+
+
+def _check_form(node: PlainNode, opset: int) -> None:
+    """Leave what does not have its operator's form to onnx, which says what is wrong."""
+    signature = find_signature(node.op_type, opset)
+    if signature is not None:
+        kinds = {name: _kind(content) for name, content in node.attributes.items()}
+        mistake = find_mistake(signature, node.inputs, node.outputs, kinds)
+        if mistake is not None:
+            raise NotPlainError(f"node {node.name!r} ({node.op_type}) {mistake}")
+
+
+def _kind(content: Attribute) -> str | None:
+    """Name the kind of an attribute; None for an empty list, which may be one of anything."""
+    if isinstance(content, list):
+        return f"{_KINDS[type(content[0])]}s" if content else None
+    return _KINDS[type(content)]
 
 
 def _infer(graph: Graph, plain: PlainGraph) -> None:

@@ -1,0 +1,74 @@
+"""Signatures of any opset, from onnx's schemas, and the nodes of a proto held to them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import onnx
+import onnx.defs
+
+from ...errors import ModelError
+from .plain_opsets import NEWEST_OPSET, OLDEST_OPSET
+from .signature import Signature, find_mistake
+from .signature_table import find_signature
+from .structure import all_nodes
+
+__all__ = ["check_signatures", "of_schema"]
+
+_KINDS: dict[int, str | None] = {
+    number: name.lower() for name, number in onnx.AttributeProto.AttributeType.items()
+}
+_KINDS[onnx.AttributeProto.UNDEFINED] = None
+
+
+def check_signatures(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) -> None:
+    """Raise ModelError for the first node, in bodies too, that does not have its operator's form.
+
+    Nodes have names. Those of operators without a schema pass, and so do empty names of outputs.
+    """
+    for node in all_nodes(nodes):
+        opset = opsets.get(node.domain)
+        signature = None if opset is None else _find(node.op_type, opset, node.domain)
+        if signature is None:
+            continue
+        kinds = {item.name: _KINDS.get(item.type) for item in node.attribute}
+        mistake = find_mistake(signature, node.input, node.output, kinds)
+        if mistake is None and len(kinds) < len(node.attribute):
+            mistake = "has an attribute twice"
+        if mistake is not None:
+            operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+            raise ModelError(f"node {node.name!r} ({operator} of opset {opset}) {mistake}")
+
+
+def _find(op_type: str, opset: int, domain: str) -> Signature | None:
+    if not domain and OLDEST_OPSET <= opset <= NEWEST_OPSET:
+        return find_signature(op_type, opset)
+    return _of_operator(op_type, opset, domain)
+
+
+@functools.lru_cache(maxsize=1000)  # names are the file's, so there is no end to them
+def _of_operator(op_type: str, opset: int, domain: str) -> Signature | None:
+    try:
+        schema = onnx.defs.get_schema(op_type, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+    return of_schema(schema)
+
+
+def of_schema(schema: onnx.defs.OpSchema) -> Signature:
+    """Give the signature that a schema of onnx describes."""
+    attributes = sorted(schema.attributes.items())
+    return Signature(
+        "".join(_name(item.option)[0] for item in schema.inputs),
+        (schema.min_input, schema.max_input),
+        (schema.min_output, schema.max_output),
+        {name: _name(item.type) for name, item in attributes},
+        tuple(name for name, item in attributes if item.required),
+    )
+
+
+def _name(member: Any) -> str:
+    """Name a member of an enumeration of onnx's, whose stubs do not know that it has a name."""
+    return str(member.name).lower()
