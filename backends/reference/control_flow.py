@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...errors import GraphError, TensorError
-from ...runtime.graph import Node, SequenceType, TensorType, Value
+from ...runtime.graph import Node, SequenceType, Shape, TensorType, Value, ValueType
+from ...runtime.type_inference.dims import merge
 
 __all__ = ["BODIES", "CONTROL_FLOW", "Body", "ControlFlow", "Run"]
 
@@ -77,7 +78,8 @@ class Loop:
                 f"{len(body.inputs)} inputs and {len(body.outputs)} outputs; these do not fit"
             )
         self._counter_shape = _declared_rank_one(body.inputs[0]) if body.inputs else ()
-        self._scanned = _scanned(node, body.outputs[1 + self._state_count :], self._state_count)
+        collected = body.outputs[1 + self._state_count :]
+        self._scanned = _scanned(node, collected, self._state_count, [0] * len(collected))
 
     def __call__(self, row: Sequence[Any], run: Run) -> Sequence[Any]:
         limit = None if row[0] is None else _integer(row[0], self._where)
@@ -115,12 +117,13 @@ class Scan:
                 f"{self._where} has {self._input_count} inputs, {count} of them scanned, and a "
                 f"body with {len(body.inputs)} inputs; these do not fit"
             )
-        self._scanned = _scanned(node, body.outputs[self._state_count :], self._state_count)
-        outputs = len(self._scanned)
+        collected = body.outputs[self._state_count :]
+        outputs = len(collected)
         self._input_axes = _numbers(node, "scan_input_axes", count)
         self._input_directions = _numbers(node, "scan_input_directions", count)
         self._output_axes = _numbers(node, "scan_output_axes", outputs)
         self._output_directions = _numbers(node, "scan_output_directions", outputs)
+        self._scanned = _scanned(node, collected, self._state_count, self._output_axes)
 
     def __call__(self, row: Sequence[Any], run: Run) -> Sequence[Any]:
         states = list(row[: self._state_count])
@@ -233,11 +236,14 @@ def _numbers(node: Node, key: str, count: int) -> list[int]:
 
 
 def _scanned(
-    node: Node, body_outputs: Sequence[Value], state_count: int
+    node: Node, body_outputs: Sequence[Value], state_count: int, axes: Sequence[int]
 ) -> list[TensorType | None]:
-    """Find the types of what is collected, one iteration's; None where nothing says it."""
+    """Find the types of what is collected, one iteration's; None where nothing says it.
+
+    ``axes``: along which each is stacked.
+    """
     found: list[TensorType | None] = []
-    for index, value in enumerate(body_outputs, state_count):
+    for index, (value, axis) in enumerate(zip(body_outputs, axes, strict=True), state_count):
         inner = value.type
         if isinstance(inner, SequenceType):
             raise GraphError(
@@ -245,14 +251,30 @@ def _scanned(
                 f"can be stacked"
             )
         outer = node.outputs[index].type if index < len(node.outputs) else None
-        if isinstance(inner, TensorType):
-            found.append(inner)
-        elif isinstance(outer, TensorType):
-            shape = None if outer.shape is None else outer.shape[1:]
-            found.append(TensorType(outer.dtype, shape))
-        else:
-            found.append(None)
+        found.append(_one_iteration(inner, outer, axis))
     return found
+
+
+def _one_iteration(
+    inner: ValueType | None, outer: ValueType | None, axis: int
+) -> TensorType | None:
+    """Join what a body and its node say of what is stacked along an axis."""
+    if not isinstance(outer, TensorType):
+        return inner if isinstance(inner, TensorType) else None
+    shape = _without_axis(outer.shape, axis)
+    if not isinstance(inner, TensorType):
+        return TensorType(outer.dtype, shape)
+    if inner.shape is None or shape is None:
+        return TensorType(inner.dtype, shape if inner.shape is None else inner.shape)
+    return TensorType(inner.dtype, merge(inner.shape, shape) or inner.shape)
+
+
+def _without_axis(shape: Shape | None, axis: int) -> Shape | None:
+    """Leave out the axis along which something is stacked."""
+    if shape is None or not -len(shape) <= axis < len(shape):
+        return None
+    axis %= len(shape)
+    return (*shape[:axis], *shape[axis + 1 :])
 
 
 def _stack(items: list[Any], axis: int, item_type: TensorType | None, where: str) -> Array:

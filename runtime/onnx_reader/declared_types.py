@@ -18,7 +18,7 @@ import onnx
 from ..graph import OptionalType, SequenceType, TensorType, ValueType
 from ..onnx_writer.inference import with_inferred_types
 from ..onnx_writer.types import fill_type, type_from_proto
-from .promised_types import promise
+from ..type_inference.promised_types import promise
 from .structure import body_protos
 
 __all__ = ["infer_afresh"]

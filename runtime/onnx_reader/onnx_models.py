@@ -9,13 +9,13 @@ from ...errors import ModelError
 from ..graph import Model, check_graph
 from ..onnx_writer.native import start_helper
 from ..type_inference import infer_graph_types
+from ..type_inference.promised_types import promise
 from .builder import build_graph
 from .conversion import convert, is_newest, normalize_opsets, read_opsets
 from .declared_types import infer_afresh
 from .functions import inline_functions
 from .naming import name_nodes
 from .origins import Origins
-from .promised_types import promise
 from .schema_signature import check_signatures
 from .source import ModelSource, Source, load_source, source_label
 from .structure import name_unused_outputs, order_nodes

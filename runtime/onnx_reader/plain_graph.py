@@ -11,11 +11,11 @@ import numpy as np
 from ...errors import GraphError, ModelError
 from ..graph import Attribute, DType, Graph, Model, Node, TensorType, Value, check_graph
 from ..type_inference import find_rule, infer_graph_types
+from ..type_inference.promised_types import promise
 from .constants import constant_array
 from .origins import Origin, Origins
 from .plain_opsets import NEWEST_IR_VERSION, NEWEST_OPSET, OLDEST_OPSET, upgrade
 from .plain_proto import NotPlainError, PlainGraph, PlainModel, PlainNode
-from .promised_types import promise
 from .signature import find_mistake
 from .signature_table import find_signature
 

@@ -32,6 +32,7 @@ from ..graph import Node
 __all__ = ["Array", "PlainFunction", "find_plain", "plain"]
 
 FAMILIES = (
+    "box_suppression",
     "own_operators",
     "plain_elementwise",
     "plain_movement",

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..graph import Graph, Model, OptionalType, SequenceType, TensorType, Value, ValueType
+from ..graph import Graph, Model, Node, OptionalType, SequenceType, TensorType, Value, ValueType
 from ..graph.traversal import all_nodes
 from ..type_inference import has_static_types, infer_graph_types
+from ..type_inference.promised_types import promise
 from .default_passes import default_passes
 from .input_binding import bind_shape, bound_input_shapes, symbol_bindings
 from .node_traits import STANDARD_DOMAINS
@@ -86,7 +87,10 @@ def _infer(model: Model) -> None:
 
 
 def _infer_afresh(model: Model, bindings: Mapping[str, int]) -> None:
-    """Infer all types from the inputs on; what inference cannot tell stays as the file has it."""
+    """Infer all types from the inputs on; what inference cannot tell stays as the file has it.
+
+    That is whole types, and of what bodies promise (see ``_promised_values``) also lengths.
+    """
     declared: dict[Value, ValueType] = {}
     for value in _derived_values(model.graph):
         if value.type is None:
@@ -99,7 +103,12 @@ def _infer_afresh(model: Model, bindings: Mapping[str, int]) -> None:
     untold = [value for value in declared if value.type is None]
     for value in untold:
         value.type = declared[value]
-    if untold:
+    is_fuller = bool(untold)
+    for value in _promised_values(model.graph):
+        fuller = promise(value.type, declared.get(value))
+        if fuller != value.type:
+            value.type, is_fuller = fuller, True
+    if is_fuller:
         _infer(model)
     for value in model.graph.outputs:
         value.type = _with_public_symbols(value.type, declared.get(value))
@@ -111,6 +120,30 @@ def _derived_values(graph: Graph) -> Iterator[Value]:
         yield from node.outputs
         for body in node.bodies():
             yield from body.inputs
+
+
+def _promised_values(graph: Graph) -> Iterator[Value]:
+    """Walk what goes into and out of bodies and is no state of a loop.
+
+    A loop without iterations has no other word on what it collects.
+    """
+    for node in all_nodes(graph):
+        for body in node.bodies():
+            states = _states(node, body)
+            for value in (*body.inputs, *body.outputs):
+                is_inner = value.producer is None or value.producer.graph is body
+                if is_inner and value not in states:
+                    yield value
+
+
+def _states(node: Node, body: Graph) -> set[Value]:
+    """Find what a loop's body takes from one iteration to the next: the lengths may change."""
+    if node.op == "Loop":
+        return {*body.inputs[2:], *body.outputs[1 : len(body.inputs) - 1]}
+    if node.op == "Scan":
+        count = len(body.inputs) - int(node.attributes["num_scan_inputs"])
+        return {*body.inputs[:count], *body.outputs[:count]}
+    return set()
 
 
 def _bind_type(known: ValueType, bindings: Mapping[str, int]) -> ValueType:

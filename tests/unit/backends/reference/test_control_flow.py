@@ -100,6 +100,29 @@ class TestLoop:
         assert (seen.shape, seen.dtype) == ((0, 2), np.float32)
         assert (counts.shape, counts.dtype) == ((0,), np.int64)
 
+    @pytest.mark.parametrize(
+        ("inner", "outer", "shape"),
+        [
+            ("float[3]", "float[K, 3]", (0, 3)),
+            ("float", "float[K]", (0,)),
+            ("float[M, 3]", "float[K, M, 3]", (0, 0, 3)),
+            ("float[M, L]", "float[K, L, 3]", (0, 0, 3)),
+            ("float[M]", "float[K, 3]", (0, 3)),
+        ],
+    )
+    def test_no_iteration_gives_the_shape_that_body_or_result_is_declared_with(
+        self, inner, outer, shape
+    ) -> None:
+        steps = compile_text(f"""g (int64 n, float[A] x, int64[B] target) => ({outer} seen) {{
+            seen = Loop(n, "") <body = b (int64 i, bool go) => (bool on, {inner} item) {{
+                on = Identity(go)
+                item = Reshape(x, target)
+            }}>
+        }}""")
+        inputs = {"n": np.array(0), "x": np.zeros(3, np.float32), "target": np.array([-1])}
+        (seen,) = steps.run(inputs)
+        assert (seen.shape, seen.dtype) == (shape, np.float32)
+
     def test_scalars_are_stacked_to_rank_one(self) -> None:
         steps = compile_text("""g (int64 n) => (int64[K] counts) {
             counts = Loop(n, "") <body = b (int64 i, bool go) => (bool on, int64 number) {

@@ -221,3 +221,24 @@ def test_affinities_survive() -> None:
 def test_contradicting_shapes_are_refused(shapes, message: str) -> None:
     with pytest.raises(TensorError, match=message):
         specialize(parse(FLATTEN), shapes)
+
+
+LOOPED = """g (int64 n, float[width] x) => (float[width] last, float[k,width] seen) {
+    last, seen = Loop(n, "", x) <body = b (int64 i, bool go, float[width] s)
+        => (bool on, float[width] t, float[width] item) {
+        on = Identity(go)
+        t = Add(s, x)
+        item = Abs(t)
+    }>
+}"""
+
+
+def test_what_a_loop_collects_keeps_the_lengths_that_its_body_promises() -> None:
+    special = specialize(parse(LOOPED), {"x": (3,)})
+    (loop,) = special.graph.nodes
+    (body,) = loop.bodies()
+    assert shape_of(body.inputs[0]) == ()
+    assert shape_of(body.outputs[2]) == (3,)
+    state = body.outputs[1].type
+    assert state == TensorType(DType.FLOAT32), "a state may change its shape"
+    assert shape_of(loop.outputs[1]) == ("k", 3)
