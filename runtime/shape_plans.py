@@ -10,11 +10,12 @@ import numpy as np
 
 from ..errors import PropertyError, TensorError
 from ..executors import TaskExecutor
-from .graph import Model, TensorType, is_static
+from .graph import Model, TensorType, is_static, shape_text
 from .passes import bound_input_shapes
 from .plan_cache import PendingPlan, PlanCache
 from .properties import INPUT_SHAPES
 from .tensor import Port, shape_signature
+from .type_inference import ContradictionError
 
 __all__ = ["ShapePlans", "Signature"]
 
@@ -52,6 +53,7 @@ class ShapePlans(Generic[P]):
         """How many plans have been built so far, the same again after it was dropped included."""
         self.build_s = 0.0
         """How long that took in all."""
+        self._is_static = all(is_static(port.shape) for port in self._ports)
         self._content_ports = [port for port in self._ports if port.name in content_inputs]
         self._cache: PlanCache[_Key, P] = PlanCache(self._plan, executor)
 
@@ -66,14 +68,22 @@ class ShapePlans(Generic[P]):
         """Build the plans of INPUT_SHAPES, and the only one of a network of static inputs.
 
         Where plans depend on the content of inputs there is nothing to build before it is known.
-        Raises PropertyError for shapes that do not fit the model or leave an input open.
+        Raises PropertyError for shapes that do not fit the model or leave an input open, and
+        ModelError for a network of static inputs that contradicts itself.
         """
         wanted = [self._signature_of(item) for item in shapes]
         if self._content_ports:
             return []
-        if all(is_static(port.shape) for port in self._ports):
+        if self._is_static:
             wanted.append(self._signature_of({}))
-        return [self._cache.build_now((signature, ())) for signature in dict.fromkeys(wanted)]
+        try:
+            return [self._cache.build_now((signature, ())) for signature in dict.fromkeys(wanted)]
+        except TensorError as error:
+            raise PropertyError(
+                f"{self._device}: bad value for {INPUT_SHAPES.key}: {error}",
+                INPUT_SHAPES.key,
+                self._device,
+            ) from error
 
     def request(self, inputs: Mapping[str, Any]) -> PendingPlan[P]:
         """Return the token of the plan for these arrays; never blocks."""
@@ -92,7 +102,14 @@ class ShapePlans(Generic[P]):
             for port, data in zip(self._content_ports, content, strict=True)
         }
         started_s = perf_counter()
-        plan = self._build(shapes, arrays)
+        try:
+            plan = self._build(shapes, arrays)
+        except ContradictionError as error:
+            if self._is_static and not arrays:
+                raise  # whatever a run gives: it is the model's fault
+            raise TensorError(f"{_given_text(shapes, arrays)} do not fit the model: {error}") from (
+                error
+            )
         self.build_count += 1
         self.build_s += perf_counter() - started_s
         return plan
@@ -117,3 +134,14 @@ class ShapePlans(Generic[P]):
     def _bad_shapes(self, shapes: Mapping[str, Sequence[int]], why: str) -> PropertyError:
         text = f"{self._device}: bad value {dict(shapes)} for {INPUT_SHAPES.key}: {why}"
         return PropertyError(text, INPUT_SHAPES.key, self._device)
+
+
+def _given_text(
+    shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray[Any, Any]]
+) -> str:
+    """Write what a plan is for: the shapes of inputs, and the content of some."""
+    texts = [
+        f"{name!r} = {arrays[name].tolist()}" if name in arrays else f"{name!r} {shape_text(shape)}"
+        for name, shape in shapes.items()
+    ]
+    return f"inputs {', '.join(texts)}"

@@ -8,7 +8,7 @@ import onnx.helper
 from ...errors import ModelError
 from ..graph import Model, check_graph
 from ..onnx_writer.native import start_helper
-from ..type_inference import infer_graph_types
+from ..type_inference import correct_graph_types, infer_graph_types
 from ..type_inference.promised_types import promise
 from .builder import build_graph
 from .conversion import convert, is_newest, normalize_opsets, read_opsets
@@ -57,6 +57,8 @@ def _read(source: Source) -> Model:
     if infer_graph_types(graph):  # where our own rules suffice, they tell more than onnx does
         for value, known in zip(graph.outputs, promised, strict=True):
             value.type = promise(value.type, known)
+    else:
+        correct_graph_types(graph)
     check_graph(graph)
     opsets = {item.domain: item.version for item in proto.opset_import}
     needed = onnx.helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import GraphError, ModelError
 from ..graph import Attribute, DType, Graph, Model, Node, TensorType, Value, check_graph
-from ..type_inference import find_rule, infer_graph_types
+from ..type_inference import ContradictionError, find_rule, infer_graph_types
 from ..type_inference.promised_types import promise
 from .constants import constant_array
 from .origins import Origin, Origins
@@ -30,12 +30,17 @@ _KINDS = {int: "int", float: "float", str: "string", np.ndarray: "tensor"}
 
 
 def build_model(plain: PlainModel, path: Path | None) -> Model:
-    """Make the model of what was decoded. Raises NotPlainError for what only onnx can judge."""
+    """Make the model of what was decoded. Raises NotPlainError for what only onnx can judge.
+
+    A node that contradicts itself is none of that, but a ContradictionError.
+    """
     opsets = _opsets(plain.opsets)
     try:
         graph = _Builder(plain.graph, opsets[""]).graph()
         _infer(graph, plain.graph)
         check_graph(graph)
+    except ContradictionError:
+        raise
     except (ModelError, GraphError) as error:
         raise NotPlainError(str(error)) from error
     return Model(

@@ -15,6 +15,7 @@ import numpy as np
 from ..graph import Model
 from ..graph.mapped_file import MappedFile
 from ..graph.slabs import Slabs
+from ..type_inference import ContradictionError
 from .plain_graph import build_model
 from .plain_proto import NotPlainError, ReadRaw, decode_model
 from .skimming import LARGE_BYTES
@@ -30,8 +31,8 @@ def read_plain_file(path: Path, *, is_mapped: bool = False) -> Model | None:
     """Read a model file; None if it is not plain, is damaged or is not there.
 
     With ``is_mapped`` large constants stay in the file (``MappedFile``). Where None is given ask
-    onnx: it reads more, and says what is wrong. Blocks; any thread. Raises nothing but MemoryError:
-    onnx would need still more memory.
+    onnx: it reads more, and says what is wrong. Blocks; any thread. Raises nothing but MemoryError,
+    since onnx would need still more memory, and ContradictionError, which onnx may not know better.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # to open a FIFO would wait for its writer
@@ -84,6 +85,8 @@ def _read(data: bytes | MappedFile, read: ReadRaw, path: Path | None) -> Model |
         return None
     try:
         return build_model(decode_model(data, read), path)
+    except ContradictionError as error:
+        raise ContradictionError(f"{_label(path)}: {error}") from error
     except NotPlainError as reason:
         _log.debug("onnx reads %s, because %s", _label(path), reason)
     except MemoryError:

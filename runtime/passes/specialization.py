@@ -13,7 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..graph import Graph, Model, Node, OptionalType, SequenceType, TensorType, Value, ValueType
 from ..graph.traversal import all_nodes
-from ..type_inference import has_static_types, infer_graph_types
+from ..type_inference import (
+    correct_graph_types,
+    find_rule,
+    has_static_types,
+    infer_graph_types,
+)
 from ..type_inference.promised_types import promise
 from .default_passes import default_passes
 from .input_binding import bind_shape, bound_input_shapes, symbol_bindings
@@ -39,7 +44,8 @@ def specialize(
     the model given is not changed. What depends on data (NonZero and what follows from it), and
     inputs that are left open, stay dynamic. ``passes`` replace the ones that run every round, and
     ``check`` is that of ``run_passes``. Raises TensorError for shapes that contradict the model or
-    each other, naming both. Needs onnx where our own type rules do not suffice.
+    each other, naming both, and ContradictionError for a node that they make impossible. Needs onnx
+    where our own type rules do not suffice.
     """
     return specialize_with_report(model, input_shapes, passes, check=check)[0]
 
@@ -84,12 +90,15 @@ def _infer(model: Model) -> None:
     from ..onnx_writer import infer_types
 
     infer_types(model)
+    correct_graph_types(model.graph)
 
 
 def _infer_afresh(model: Model, bindings: Mapping[str, int]) -> None:
     """Infer all types from the inputs on; what inference cannot tell stays as the file has it.
 
-    That is whole types, and of what bodies promise (see ``_promised_values``) also lengths.
+    That is whole types, and of what bodies promise (see ``_promised_values``) also lengths. But no
+    lengths of what an operator with a rule makes: such operators may run on devices that allocate
+    by types.
     """
     declared: dict[Value, ValueType] = {}
     for value in _derived_values(model.graph):
@@ -102,7 +111,7 @@ def _infer_afresh(model: Model, bindings: Mapping[str, int]) -> None:
     _infer(model)
     untold = [value for value in declared if value.type is None]
     for value in untold:
-        value.type = declared[value]
+        value.type = _without_proof(value, declared[value])
     is_fuller = bool(untold)
     for value in _promised_values(model.graph):
         fuller = promise(value.type, declared.get(value))
@@ -112,6 +121,12 @@ def _infer_afresh(model: Model, bindings: Mapping[str, int]) -> None:
         _infer(model)
     for value in model.graph.outputs:
         value.type = _with_public_symbols(value.type, declared.get(value))
+
+
+def _without_proof(value: Value, known: ValueType) -> ValueType:
+    """Give what is believed of the file's word on a value of which inference tells nothing."""
+    is_ruled = value.producer is not None and find_rule(value.producer) is not None
+    return TensorType(known.dtype) if is_ruled and isinstance(known, TensorType) else known
 
 
 def _derived_values(graph: Graph) -> Iterator[Value]:

@@ -1,16 +1,19 @@
 """Types of values, inferred by rules of our own: quick, and without onnx.
 
 What has no rule, or only a rule that cannot tell, is left to onnx's inference, which needs onnx, a
-helper process and some ten milliseconds a call.
+helper process and some ten milliseconds a call. What contradicts itself is refused.
 """
 
-from .inference import has_static_types, infer_graph_types
+from .contradiction import ContradictionError
+from .inference import correct_graph_types, has_static_types, infer_graph_types
 from .rules import find_rule, type_rule
 from .shape_content import Lengths, ShapeContent
 
 __all__ = [
+    "ContradictionError",
     "Lengths",
     "ShapeContent",
+    "correct_graph_types",
     "find_rule",
     "has_static_types",
     "infer_graph_types",

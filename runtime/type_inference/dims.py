@@ -1,14 +1,15 @@
 """Arithmetic of lengths that may be symbols or open, of axes, and of shapes.
 
 An open length (None) is one that nothing is known of. Two symbols of one name are one length. A
-function gives None where its operands contradict each other; rules give None then, too.
+function raises ContradictionError where its operands contradict each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..graph import Dim, DType, Shape
+from ..graph import Dim, DType, Shape, shape_text
+from .contradiction import ContradictionError
 
 __all__ = [
     "MOST_LENGTH",
@@ -38,20 +39,20 @@ def dtype_numbered(number: object) -> DType | None:
         return None
 
 
-def axis_of(axis: object, rank: int) -> int | None:
-    """Count an axis from the front; None if the rank has no such axis."""
+def axis_of(axis: object, rank: int) -> int:
+    """Count an axis from the front."""
     if not isinstance(axis, int) or not -rank <= axis < rank:
-        return None
+        raise ContradictionError(f"it names axis {axis!r}, and a tensor of {rank} axes has none")
     return axis + rank if axis < 0 else axis
 
 
-def axes_of(axes: Iterable[object], rank: int) -> list[int] | None:
-    """Count axes from the front, in the order given; None for a wrong one, or one given twice."""
+def axes_of(axes: Iterable[object], rank: int) -> list[int]:
+    """Count axes from the front, in the order given, each of them given once."""
     found: list[int] = []
     for axis in axes:
         place = axis_of(axis, rank)
-        if place is None or place in found:
-            return None
+        if place in found:
+            raise ContradictionError(f"it names axis {axis} twice, of a tensor of {rank} axes")
         found.append(place)
     return found
 
@@ -107,23 +108,20 @@ def is_contradiction(one: Sequence[Dim], other: Sequence[Dim]) -> bool:
     return len(one) != len(other) or not all(map(agree, one, other))
 
 
-def merge(one: Shape, other: Shape) -> Shape | None:
-    """Join what is known of one shape; a length counts more than a symbol, the first of two.
-
-    None: they contradict each other.
-    """
+def merge(one: Shape, other: Shape) -> Shape:
+    """Join what is known of one shape; a length counts more than a symbol, the first of two."""
     if one == other:
         return one
     if is_contradiction(one, other):
-        return None
+        raise ContradictionError(f"{shape_text(one)} and {shape_text(other)} have to be the same")
     return tuple(
         b if a is None or (isinstance(b, int) and not isinstance(a, int)) else a
         for a, b in zip(one, other, strict=True)
     )
 
 
-def broadcast(shapes: Iterable[Shape]) -> Shape | None:
-    """Broadcast shapes as numpy does; None: they contradict each other.
+def broadcast(shapes: Iterable[Shape]) -> Shape:
+    """Broadcast shapes as numpy does.
 
     1 gives way, and a length other than 1 counts more than a symbol. Two different symbols, or a
     symbol and an open length, leave a length open. No shapes give a scalar's.
@@ -132,13 +130,7 @@ def broadcast(shapes: Iterable[Shape]) -> Shape | None:
     for shape in shapes:
         if shape == result or not shape:
             continue
-        if not result:
-            result = shape
-            continue
-        joined = _broadcast_two(result, shape)
-        if joined is None:
-            return None
-        result = joined
+        result = _broadcast_two(result, shape) if result else shape
     return result
 
 
@@ -150,7 +142,7 @@ def spreads_over(part: Sequence[Dim], whole: Sequence[Dim]) -> bool:
     return all(dim == 1 or agree(dim, other) for dim, other in pairs)
 
 
-def _broadcast_two(one: Shape, other: Shape) -> Shape | None:
+def _broadcast_two(one: Shape, other: Shape) -> Shape:
     if len(one) < len(other):
         one, other = other, one
     lead = len(one) - len(other)
@@ -162,7 +154,10 @@ def _broadcast_two(one: Shape, other: Shape) -> Shape | None:
             dims.append(b)
         elif isinstance(a, int):
             if isinstance(b, int):
-                return None
+                raise ContradictionError(
+                    f"the shapes {shape_text(one)} and {shape_text(other)} do not broadcast: "
+                    f"{a} and {b} differ, and neither is 1"
+                )
             dims.append(a)
         else:
             dims.append(b if isinstance(b, int) else None)

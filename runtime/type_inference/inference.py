@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from ..graph import Graph, Node, TensorType, Value, is_static
+from ..graph import Graph, Node, TensorType, Value, ValueType, is_static
 from .rules import find_rule
 from .shape_content import ShapeContent
 
-__all__ = ["has_rank", "has_static_types", "infer_graph_types"]
+__all__ = ["correct_graph_types", "has_rank", "has_static_types", "infer_graph_types"]
 
 
 def infer_graph_types(graph: Graph) -> bool:
     """Infer the types of all that nodes make; False, and nothing has changed, where that fails.
 
     True says that every value has an element type and a rank, and all its lengths, too, if the
-    inputs of the graph have. Fails for bodies, sequences, other domains than ONNX's, shapes that
-    depend on data, and nodes that contradict themselves: ask onnx then. O(nodes), no I/O.
+    inputs of the graph have. Fails for bodies, sequences, other domains than ONNX's and shapes that
+    depend on data: ask onnx then, and ``correct_graph_types`` after it. Raises ContradictionError
+    for a node that contradicts itself; then, too, nothing has changed. O(nodes), no I/O.
     """
     before = {value: value.type for node in graph.nodes for value in node.outputs}
+    is_told = False
+    try:
+        contents = ShapeContent()
+        is_told = all(_infer_node(node, contents) for node in graph.nodes)
+        is_told = is_told and (has_static_types(before) or not has_static_types(graph.inputs))
+    finally:
+        if not is_told:
+            for value, known in before.items():
+                value.type = known
+    return is_told
+
+
+def correct_graph_types(graph: Graph) -> None:
+    """Give our rules the last word on types that onnx has inferred, or that the file declares.
+
+    A rule's type replaces the known one, which fills in only the lengths that the rule leaves open.
+    What has no rule, or whose rule cannot tell, keeps its type. Raises ContradictionError for a
+    node that contradicts itself. Bodies are left alone: a branch that no run takes may be
+    impossible. O(nodes), no I/O.
+    """
     contents = ShapeContent()
-    is_told = all(_infer_node(node, contents) for node in graph.nodes)
-    if is_told and (has_static_types(before) or not has_static_types(graph.inputs)):
-        return True
-    for value, known in before.items():
-        value.type = known
-    return False
+    for node in graph.nodes:
+        for value, found in zip(node.outputs, _types_of(node, contents) or (), strict=False):
+            value.type = _filled(found, value.type)
+        contents.follow(node)
 
 
 def _infer_node(node: Node, contents: ShapeContent) -> bool:
-    rule = find_rule(node)
-    if rule is None or not all(has_rank(value.type) for value in node.inputs if value is not None):
-        return False
-    types = rule(node, contents)
+    types = _types_of(node, contents)
     if types is None or len(types) < len(node.outputs):
         return False
     for value, found in zip(node.outputs, types, strict=False):
@@ -41,6 +57,23 @@ def _infer_node(node: Node, contents: ShapeContent) -> bool:
         value.type = found
     contents.follow(node)
     return True
+
+
+def _types_of(node: Node, contents: ShapeContent) -> Sequence[TensorType] | None:
+    rule = find_rule(node)
+    if rule is None or not all(has_rank(value.type) for value in node.inputs if value is not None):
+        return None
+    return rule(node, contents)
+
+
+def _filled(found: TensorType, known: ValueType | None) -> TensorType:
+    """Put known lengths where the rule has found none, if they speak of the same tensor."""
+    if not isinstance(known, TensorType) or known.dtype is not found.dtype:
+        return found
+    if known.shape is None or found.shape is None or len(known.shape) != len(found.shape):
+        return found
+    pairs = zip(found.shape, known.shape, strict=True)
+    return TensorType(found.dtype, tuple(b if a is None else a for a, b in pairs))
 
 
 def has_static_types(values: Iterable[Value]) -> bool:

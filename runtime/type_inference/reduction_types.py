@@ -26,16 +26,16 @@ def _reduce(node: Node, contents: ShapeContent) -> Types:
     if not given and is_noop:
         return (TensorType(x.dtype, x.shape),)
     axes = axes_of(given, len(x.shape)) if given else list(range(len(x.shape)))
-    return None if axes is None else (TensorType(x.dtype, _reduced(x.shape, axes, keepdims)),)
+    return (TensorType(x.dtype, _reduced(x.shape, axes, keepdims)),)
 
 
 @type_rule("ArgMax", "ArgMin")
 def _place_of_extreme(node: Node, contents: ShapeContent) -> Types:
     x = operand(node, 0)
-    axis = None if x is None else axis_of(node.attributes.get("axis", 0), len(x.shape))
     keepdims = integer(node, "keepdims", 1)
-    if x is None or axis is None or keepdims is None:
+    if x is None or keepdims is None:
         return None
+    axis = axis_of(node.attributes.get("axis", 0), len(x.shape))
     return (TensorType(DType.INT64, _reduced(x.shape, [axis], keepdims)),)
 
 

@@ -7,8 +7,8 @@ A rule stands at its definition::
 
 It is called with a node whose inputs all have tensor types of known rank, and with what is known
 of the content of small integer tensors. It gives one type for each output, or None where it cannot
-tell, or where the node contradicts itself: onnx is asked then, and knows more or says what is
-wrong. Rules are those of the newest opset. They are pure.
+tell: onnx is asked then. Where the node contradicts itself it raises ContradictionError with the
+reason, and nobody is asked. Rules are those of the newest opset. They are pure.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from ..graph import Node, TensorType
+from .contradiction import ContradictionError, contradiction_of
 from .shape_content import ShapeContent
 
 __all__ = ["TypeRule", "find_rule", "type_rule"]
@@ -57,13 +58,26 @@ def _load() -> None:
 
 
 def type_rule(*op_types: str, domain: str = "") -> Callable[[TypeRule], TypeRule]:
-    """Register a function as the rule of these operators; backends may, for domains of theirs."""
+    """Register a function as the rule of these operators; backends may, for domains of theirs.
+
+    Whoever finds the rule gets it with errors that name the node.
+    """
 
     def register(rule: TypeRule) -> TypeRule:
         for op_type in op_types:
             if (domain, op_type) in _rules:
                 raise ValueError(f"{op_type} has two type rules")
-            _rules[domain, op_type] = rule
+            _rules[domain, op_type] = _naming_its_node(rule)
         return rule
 
     return register
+
+
+def _naming_its_node(rule: TypeRule) -> TypeRule:
+    def named(node: Node, contents: ShapeContent) -> Sequence[TensorType] | None:
+        try:
+            return rule(node, contents)
+        except ContradictionError as reason:
+            raise contradiction_of(node, str(reason)) from None
+
+    return named

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from aioinfer.errors import PropertyError
+from aioinfer.errors import ModelError, PropertyError, TensorError
 from aioinfer.executors import ManualExecutor
 from aioinfer.runtime.shape_plans import ShapePlans
 from aioinfer.runtime.tensor import ports_of
+from aioinfer.runtime.type_inference import ContradictionError
 from unit.runtime.passes.small_models import parse
 
 
@@ -29,6 +30,8 @@ class Builds:
         pending = self.plans.request(inputs)
         while not pending.is_ready:
             self.executor.release()
+        if pending.error is not None:
+            raise pending.error
         return pending.plan
 
 
@@ -101,3 +104,27 @@ def test_nothing_is_built_ahead_of_content() -> None:
     builds = Builds("g (float[2,3] x, int64[2] s) => (float[a,b] y) { y = Reshape(x, s) }", ["s"])
     assert builds.plans.compile_ahead([]) == []
     assert builds.made == []
+
+
+class Impossible(Builds):
+    """Finds with every plan that the model contradicts itself."""
+
+    def _build(self, shapes: dict, contents: dict) -> int:
+        raise ContradictionError("Add (node 'a') cannot be computed: [2] and [3] do not broadcast")
+
+
+def test_a_contradiction_that_a_run_brings_is_a_tensor_error_that_shows_its_inputs() -> None:
+    with pytest.raises(TensorError, match=r"inputs 'x' \[4,3\], 'z' \[4\] do not fit .*node 'a'"):
+        Impossible(DYNAMIC).plan(x=zeros(4, 3), z=zeros(4))
+    with pytest.raises(TensorError, match=r"'s' = \[2, 4\] do not fit .*node 'a'"):
+        Impossible(CONTENT, ["s"]).plan(x=zeros(2, 3), s=np.array([2, 4]))
+
+
+def test_a_contradiction_of_shapes_asked_for_is_a_bad_value() -> None:
+    with pytest.raises(PropertyError, match=r"INPUT_SHAPES: .*'x' \[4,3\].*node 'a'"):
+        Impossible(DYNAMIC).plans.compile_ahead([{"x": (4, 3)}])
+
+
+def test_a_static_network_that_contradicts_itself_is_a_bad_model() -> None:
+    with pytest.raises(ModelError, match="node 'a'"):
+        Impossible(STATIC).plans.compile_ahead([])

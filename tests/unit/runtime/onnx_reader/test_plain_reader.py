@@ -17,10 +17,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import Model, Node, TensorType, Value
 from aioinfer.runtime.onnx_reader.onnx_models import read_any_model
 from aioinfer.runtime.onnx_reader.plain_opsets import NEWEST_IR_VERSION, NEWEST_OPSET
 from aioinfer.runtime.onnx_reader.plain_reader import read_plain_bytes, read_plain_file
+from aioinfer.runtime.type_inference import ContradictionError
 
 SUITE = Path(onnx.__file__).parent / "backend" / "test" / "data"
 SUITE_FILES = sorted(SUITE.glob("*/*/model.onnx"))
@@ -293,13 +295,34 @@ def test_a_damaged_file_is_never_worse_than_not_plain(caplog: pytest.LogCaptureF
     data = _model(nodes, initializer=[weights, bias, scales, axis])
     assert read_plain_bytes(data) is not None
     chance = np.random.default_rng(0)
+    impossible = 0
     for _ in range(3000):
         damaged = bytearray(data)
         for _ in range(int(chance.integers(1, 4))):
             damaged[chance.integers(len(data))] ^= 1 << int(chance.integers(8))
-        _assert_judged(bytes(damaged), caplog)
+        try:
+            _assert_judged(bytes(damaged), caplog)
+        except ContradictionError:
+            impossible += 1
+    assert 0 < impossible < 1000
     for length in range(len(data)):
         _assert_judged(data[:length], caplog)
+
+
+def _impossible_model() -> bytes:
+    axes = numpy_helper.from_array(np.array([7], np.int64), "axes")
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], "sum")
+    return _model([node], initializer=[axes])
+
+
+def test_a_contradiction_is_an_error_that_names_file_and_node(tmp_path: Path) -> None:
+    path = tmp_path / "impossible.onnx"
+    path.write_bytes(_impossible_model())
+    for read in (read_plain_file, read_any_model):
+        with pytest.raises(
+            ModelError, match=r"impossible.onnx'?: ReduceSum \(node 'sum'\).*axis 7"
+        ):
+            read(path)
 
 
 def test_numbers_of_more_than_64_bits_are_cut_as_protobuf_cuts_them() -> None:

@@ -1,4 +1,4 @@
-"""Rules read nodes of files that nobody has checked: whatever they find, they say None or types."""
+"""Rules read nodes of files that nobody has checked: they say None or types, or refuse the node."""
 
 import random
 
@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from aioinfer.runtime.graph import DType, Node, TensorType, Value
-from aioinfer.runtime.type_inference import ShapeContent, find_rule
+from aioinfer.runtime.type_inference import ContradictionError, ShapeContent, find_rule
 
 ARRAYS = [np.array([1, 2]), np.array([], np.float32), np.array(1), np.array([["x"]], object)]
 ODD = [0, -1, 1 << 40, 1.5, "x", b"x", [], [0], [-1, -1], [1, 1], [1.5, 2.0], ["x"], [[1]], None]
@@ -39,7 +39,7 @@ def odd_value(chance: random.Random, name: str) -> Value | None:
 
 
 @pytest.mark.parametrize("op_type", SCHEMAS)
-def test_no_node_makes_a_rule_raise(op_type: str) -> None:
+def test_no_node_makes_a_rule_fail(op_type: str) -> None:
     chance = random.Random(op_type)
     schema = SCHEMAS[op_type]
     for _ in range(1000):
@@ -52,7 +52,10 @@ def test_no_node_makes_a_rule_raise(op_type: str) -> None:
         node = Node(op_type, inputs, [Value("out")], attributes, name="node")
         rule = find_rule(node)
         assert rule is not None
-        types = rule(node, ShapeContent())
+        try:
+            types = rule(node, ShapeContent())
+        except ContradictionError:
+            continue
         assert types is None or all(is_sound(found) for found in types), (inputs, attributes)
 
 

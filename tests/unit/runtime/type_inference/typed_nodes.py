@@ -12,7 +12,7 @@ from onnx import helper
 
 from aioinfer.runtime.graph import Dim, DType, Node, TensorType, Value
 from aioinfer.runtime.onnx_writer.types import fill_type, type_from_proto
-from aioinfer.runtime.type_inference import ShapeContent, find_rule
+from aioinfer.runtime.type_inference import ContradictionError, ShapeContent, find_rule
 
 Given = str | np.ndarray | None
 """An input: its type, its content, or left out."""
@@ -47,11 +47,17 @@ def _value(name: str, given: Given) -> Value | None:
 def ruled(
     op_type: str, inputs: Sequence[Given], attributes: Mapping[str, Any], outputs: int = 1
 ) -> list[str] | None:
-    """Write the types that the operator's rule gives; None where it cannot tell."""
+    """Write the types that the operator's rule gives; None where it gives none.
+
+    ``test_contradictions`` tells apart what it refuses and what it cannot tell.
+    """
     node = make_node(op_type, inputs, attributes, outputs)
     rule = find_rule(node)
     assert rule is not None
-    types = rule(node, ShapeContent())
+    try:
+        types = rule(node, ShapeContent())
+    except ContradictionError:
+        return None
     return None if types is None else [str(found) for found in types][:outputs]
 
 

@@ -1,0 +1,65 @@
+"""Types of whole graphs: what a contradiction does, and who has the last word."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioinfer.errors import ModelError
+from aioinfer.runtime.graph import DType, Model, TensorType
+from aioinfer.runtime.type_inference import (
+    ContradictionError,
+    correct_graph_types,
+    infer_graph_types,
+)
+from unit.runtime.passes.small_models import parse
+
+BEHIND_NONZERO = """
+g (float[2,3] x, float[4] z) => (int64[2,m] p, float[9] y) {
+    p = NonZero(x) t = Relu(x) y = Add(t, z)
+}
+"""
+
+
+def unread(text: str) -> Model:
+    """Parse a graph that reading would refuse: first a possible one, then its input is changed."""
+    model = parse(text.replace("float[4] z", "float[3] z"))
+    for value in model.graph.inputs:
+        if value.name == "z":
+            value.type = TensorType(DType.FLOAT32, (4,))
+    return model
+
+
+def test_a_contradiction_names_the_node_and_what_it_is_given_and_changes_nothing() -> None:
+    model = unread("g (float[2,3] x, float[4] z) => (float[9] y) { t = Relu(x) y = Add(t, z) }")
+    before = [value.type for node in model.graph.nodes for value in node.outputs]
+    with pytest.raises(ContradictionError) as caught:
+        infer_graph_types(model.graph)
+    name = list(model.graph.nodes)[1].name
+    assert isinstance(caught.value, ModelError)
+    for part in (f"Add (node {name!r})", "[2,3]", "[4]", "broadcast", "'z' float32[4]"):
+        assert part in str(caught.value)
+    assert [value.type for node in model.graph.nodes for value in node.outputs] == before
+
+
+def test_a_contradiction_behind_a_node_without_a_rule_is_found() -> None:
+    model = unread(BEHIND_NONZERO)
+    assert not infer_graph_types(model.graph)
+    with pytest.raises(ContradictionError, match="Add"):
+        correct_graph_types(model.graph)
+
+
+def test_a_rule_goes_before_a_declared_type_and_leaves_it_what_it_does_not_know() -> None:
+    model = parse(
+        "g (float[2,k] x) => (int64[2,m] p, float[w,v] y) { p = NonZero(x) y = Transpose(x) }"
+    )
+    y = list(model.graph.nodes)[1].outputs[0]
+    y.type = TensorType(DType.FLOAT32, (5, 7))
+    correct_graph_types(model.graph)
+    assert y.type == TensorType(DType.FLOAT32, ("k", 2))
+    model.graph.inputs[0].type = TensorType(DType.FLOAT32, (2, None))
+    y.type = TensorType(DType.FLOAT32, (5, 7))
+    correct_graph_types(model.graph)
+    assert y.type == TensorType(DType.FLOAT32, (5, 2))
+    y.type = TensorType(DType.INT32, (5,))
+    correct_graph_types(model.graph)
+    assert y.type == TensorType(DType.FLOAT32, (None, 2))
