@@ -91,8 +91,6 @@ def _unsqueeze(node: Node, contents: ShapeContent) -> Types:
     if shape is None or given is None:
         return None
     axes = axes_of(given, len(shape) + len(given))
-    if axes is None:
-        return None
     dims: list[Dim] = list(shape)
     for axis in sorted(axes):
         dims.insert(axis, 1)
@@ -124,10 +122,7 @@ def _concat(node: Node, contents: ShapeContent) -> Types:
         if x is None or x.dtype is not first.dtype or len(x.shape) != len(rest):
             return None
         lengths.append(x.shape[axis])
-        merged = merge(rest, with_dims(x.shape, [axis], [None]))
-        if merged is None:
-            return None
-        rest = merged
+        rest = merge(rest, with_dims(x.shape, [axis], [None]))
     return _types(node, with_dims(rest, [axis], [total(lengths)]))
 
 

@@ -16,8 +16,6 @@ def _product(a: Shape, b: Shape) -> Shape | None:
     if not a or not b or not agree(a[-1], b[-2] if len(b) > 1 else b[0]):
         return None
     batch = broadcast((a[:-2], b[:-2]))
-    if batch is None:
-        return None
     rows, columns = a[-2:-1], b[-1:] if len(b) > 1 else ()
     return (*batch, *rows, *columns)
 
