@@ -4,6 +4,9 @@ PYTHON ?= python3
 DEVICE ?= REFERENCE
 RUNS ?= 100000
 SEED ?=
+CASES ?= 5000
+HOURS ?=
+FUZZ_DEVICES ?=
 ARGS ?=
 
 BIN := .venv/bin
@@ -13,7 +16,7 @@ NATIVE := $(wildcard backends/cpu/*.c backends/cpu/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test stress check conformance gpu bench docs format pins clean
+.PHONY: help demo test stress fuzz check conformance gpu bench docs format pins clean
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z]+):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -28,6 +31,11 @@ test: $(TEST) ## Run the unit, property, architecture and short stress tests (AR
 stress: $(TEST) ## Run the stress test at full length, which make test does not: RUNS=100000 SEED=7.
 	AIOINFER_STRESS_RUNS=$(RUNS) AIOINFER_STRESS_SEED=$(SEED) \
 		$(BIN)/pytest -s tests/stress $(ARGS)
+
+fuzz: $(TEST) ## Run wrong models and inputs: CASES=5000 or HOURS=2, SEED=7, FUZZ_DEVICES="CPU OPENCL".
+	MALLOC_PERTURB_=1 PYTHONPATH=tests $(BIN)/python -P -m fuzz --cases $(CASES) \
+		$(if $(SEED),--seed $(SEED)) $(if $(HOURS),--hours $(HOURS)) \
+		$(if $(FUZZ_DEVICES),--devices $(FUZZ_DEVICES)) $(ARGS)
 
 check: $(DEV) ## Check format, lint, types and architecture.
 	$(BIN)/ruff format --check .

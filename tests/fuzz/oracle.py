@@ -1,0 +1,182 @@
+"""What a device made of a case, held against what REFERENCE made of it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .drawing import Case
+
+__all__ = ["Failure", "Finding", "Outcome", "difference", "judge", "normalized"]
+
+_RANDOM = {
+    *("RandomUniformLike", "RandomNormalLike", "RandomUniform", "RandomNormal", "Bernoulli"),
+    *("Multinomial", "Dropout"),
+}
+_TOLERANCES = {"float32": 2e-3, "float64": 2e-3, "float16": 2e-2, "bfloat16": 1e-1}
+_LARGE = 1e30
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception: whether it is one of aioinfer's own, and where it came from."""
+
+    is_ours: bool
+    kind: str
+    message: str
+    place: str = ""
+    is_refusal: bool = False
+    """The device said that it does not do this."""
+
+
+@dataclass
+class Outcome:
+    """What a device made of a case: an error of loading, or one result or error for each run."""
+
+    load_error: Failure | None = None
+    runs: list[dict[str, Any] | Failure] = field(default_factory=list)
+    cpu_s: float = 0.0
+
+    def of_run(self, number: int) -> dict[str, Any] | Failure:
+        return self.runs[number] if self.load_error is None else self.load_error
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that must not be; ``group`` is the same for what looks like the same fault.
+
+    One that ``is_suspect`` depends on whether onnxruntime is of REFERENCE's opinion.
+    """
+
+    category: str
+    device: str
+    group: str
+    detail: str
+    is_suspect: bool = False
+
+
+def judge(case: Case, device: str, outcome: Outcome, reference: Outcome | None) -> list[Finding]:
+    """List what is wrong with an outcome; ``reference`` is None for REFERENCE's own."""
+    found: dict[str, Finding] = {}
+    for number in range(len(case.runs)):
+        finding = _judge_run(case, device, number, outcome, reference)
+        if finding is not None and finding.group not in found:
+            found[finding.group] = finding
+        if outcome.load_error is not None:
+            break
+    return list(found.values())
+
+
+def _judge_run(
+    case: Case, device: str, number: int, outcome: Outcome, reference: Outcome | None
+) -> Finding | None:
+    got, is_valid = outcome.of_run(number), case.runs[number].is_valid
+    ops = "+".join(case.op_types[:4])
+
+    def finding(category: str, group: str, detail: str, is_suspect: bool = False) -> Finding:
+        family = device.removeprefix("HETERO:").partition(",")[0]
+        return Finding(category, device, f"{category} {family} {group}", detail, is_suspect)
+
+    if isinstance(got, Failure) and not got.is_ours:
+        detail = f"{got.kind}: {got.message[:200]} at {got.place}"
+        return Finding("raw", device, f"raw {got.kind} at {got.place}", detail)
+    if reference is None:
+        return None
+    wanted = reference.of_run(number)
+    if isinstance(got, Failure):
+        if isinstance(wanted, Failure) or (got.is_refusal and "HETERO" not in device):
+            return None
+        after_error = number > 0 and any(isinstance(run, Failure) for run in outcome.runs[:number])
+        if is_valid and after_error and number and not case.runs[number - 1].is_valid:
+            return finding("unusable", f"{ops} {normalized(got.message)}", got.message[:200])
+        return finding(
+            "refused",
+            f"{ops} {normalized(got.message)}",
+            f"{got.kind}: {got.message[:200]}",
+            is_suspect=not is_valid,
+        )
+    if isinstance(wanted, Failure):
+        failed = re.match(r"\w+ \(node", wanted.message)
+        ops = failed[0].partition(" ")[0] if failed else ops
+        note = _kinds_of(case.notes)
+        detail = f"REFERENCE said {wanted.kind}: {wanted.message[:150]}; got {_text(got)}"
+        return finding("accepted", f"{ops} {note}", detail, is_suspect=True)
+    what = difference(wanted, got, case)
+    if what is not None:
+        group = re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", what)
+        return finding("differs", f"{ops} {group}", what)
+    return None
+
+
+def difference(wanted: dict[str, Any], got: dict[str, Any], case: Case) -> str | None:
+    """Say in what two results differ, or None."""
+    if list(wanted) != list(got):
+        return f"the outputs are {list(got)}, not {list(wanted)}"
+    if _RANDOM.intersection(case.op_types):
+        wanted = {}
+    for name, value in wanted.items():
+        what = _value_difference(value, got[name], case)
+        if what is not None:
+            return f"{what} (output {name})"
+    return None
+
+
+def _value_difference(wanted: Any, got: Any, case: Case) -> str | None:
+    if isinstance(wanted, list):
+        if not isinstance(got, list) or len(got) != len(wanted):
+            return f"a sequence is {_text_of(got)}"
+        pairs = zip(wanted, got, strict=True)
+        return next(filter(None, (_value_difference(a, b, case) for a, b in pairs)), None)
+    if not isinstance(wanted, np.ndarray) or not isinstance(got, np.ndarray):
+        return None if type(wanted) is type(got) else f"{type(got)} instead of {type(wanted)}"
+    if wanted.dtype != got.dtype:
+        return f"dtype {got.dtype} instead of {wanted.dtype}"
+    if wanted.shape != got.shape:
+        return f"shape {got.shape} instead of {wanted.shape}"
+    if case.has_extremes or wanted.dtype.hasobject:
+        return None
+    return _numeric_difference(wanted, got)
+
+
+def _numeric_difference(wanted: np.ndarray[Any, Any], got: np.ndarray[Any, Any]) -> str | None:
+    if wanted.dtype.kind not in "fV":
+        wrong = np.asarray(wanted != got)
+        if not wrong.any():
+            return None
+        place = int(np.argmax(wrong.reshape(-1)))
+        return f"value {got.reshape(-1)[place]} instead of {wanted.reshape(-1)[place]}"
+    with np.errstate(all="ignore"):
+        a, b = wanted.astype(np.float64).reshape(-1), got.astype(np.float64).reshape(-1)
+        bound = _TOLERANCES.get(wanted.dtype.name, 0.3)
+        usual = np.isfinite(a) & (np.abs(a) < _LARGE)
+        scale = float(np.abs(a[usual]).max(initial=1e-6))
+        wrong = usual & ~(np.abs(a - b) <= bound * scale)
+    if not wrong.any():
+        return None
+    place = int(np.argmax(wrong))
+    return f"value {b[place]:.6g} instead of {a[place]:.6g}"
+
+
+def normalized(message: str) -> str:
+    """Leave out of a message what differs from case to case."""
+    short = re.sub(r"'[^']*'", "'..'", message)
+    return re.sub(r"-?\d+(\.\d+)?(e[+-]?\d+)?", "#", short)[:110]
+
+
+def _kinds_of(notes: Sequence[str]) -> str:
+    kinds = dict.fromkeys(note.partition(":")[0] for note in notes if ":" in note)
+    return "+".join(kinds)
+
+
+def _text(results: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {_text_of(value)}" for name, value in results.items())[:150]
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)} {value.reshape(-1)[:3].tolist()}"
+    return str(type(value))
