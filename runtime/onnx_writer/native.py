@@ -2,45 +2,48 @@
 
 Theory of operation. Shape inference, and the converter and inliner, which use it, index and divide
 by what a model says: about one random bit flip in a few thousand ends the process by a signal, and
-a damaged length makes them take all memory. So they run in a process of their own. It gets protos
-without their weights, which are small, is started with the first model and ends on its own when
-idle. If it dies, the call is an error, and the next call starts another. One call at a time; the
-caller's thread waits without holding the GIL.
+a damaged length makes them take all memory. So they run in processes of their own. Those get protos
+without their weights, which are small, are started with the first model and end on their own when
+idle. If one dies, the call is an error, and the next call starts another. Calls of several threads
+have a process each, up to a bound; they wait without holding the GIL.
 
-Where no process can be started (a frozen program, a sandbox), the calls run in this process.
+Where no process can be started (a frozen program, a sandbox), what needs them is refused. Setting
+AIOINFER_ONNX_IN_PROCESS=1 makes the calls in this process instead, for who trusts the models.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
+import contextlib
 import os
-import selectors
-import signal
-import struct
-import subprocess
 import sys
-import threading
-import time
-from pathlib import Path
 
 import onnx
+import onnx.defs
 import onnx.inliner
 import onnx.shape_inference
 import onnx.version_converter
+from google.protobuf.message import DecodeError
 
-from ...errors import ModelError
+from ...errors import ModelError, NotSupportedError
+from .helper_pool import HelperPool
+from .helper_process import EndedError, Helper
 
 __all__ = ["convert_version", "infer_shapes", "inline_functions", "start_helper"]
 
+IN_PROCESS = "AIOINFER_ONNX_IN_PROCESS"
 LIMIT_S = 20.0
 LIMIT_BYTES_PER_S = 10_000  # the converter's time grows with the square: 0.6 MB took it 15 s
-_PROGRAM = Path(__file__).with_name("native_program.py")
 _INFER, _CONVERT, _INLINE = range(3)
+_START_ERRORS = (OSError, ValueError, RuntimeError)
 
 
 def infer_shapes(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelProto:
-    """Call onnx's shape inference; raises ModelError with its reason if it fails."""
+    """Call onnx's shape inference; raises ModelError with its reason if it fails.
+
+    This and the others raise NotSupportedError where no helper process can be started, and
+    OverloadedError where all stay busy with other models.
+    """
     return _call(_INFER, model, int(data_prop))
 
 
@@ -55,18 +58,94 @@ def inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def start_helper() -> None:
-    """Start the helper process, if it does not run, and do not wait until it is loaded."""
-    with _state.lock:
-        _state.start()
+    """Start a helper process, if none is idle, and do not wait until it is loaded.
+
+    Where none can be started, the call that needs one will say so.
+    """
+    if not (_is_in_process() or _refusal()):
+        with contextlib.suppress(*_START_ERRORS):
+            _pool.start_one()
 
 
 def _call(call: int, model: onnx.ModelProto, argument: int) -> onnx.ModelProto:
-    with _state.lock:
-        helper = _state.helper()
-        if helper is not None:
-            answer = onnx.ModelProto()
-            answer.ParseFromString(helper.call(call, argument, model.SerializeToString()))
-            return answer
+    if _is_in_process():
+        return _call_here(call, model, argument)
+    content = _ask(call, argument, model.SerializeToString())
+    answer = onnx.ModelProto()
+    try:
+        answer.ParseFromString(content)
+    except DecodeError as error:
+        raise ModelError(
+            "onnx's own code gave an answer that cannot be read; the model is damaged, or onnx "
+            "has a bug"
+        ) from error
+    return answer
+
+
+def _ask(call: int, argument: int, content: bytes) -> bytes:
+    limit_s = LIMIT_S + len(content) / LIMIT_BYTES_PER_S
+    for is_last in (False, True):
+        helper = _take()
+        try:
+            is_good, answer = helper.exchange(call, argument, content, limit_s)
+        except EndedError as ended:
+            helper.end()
+            if ended.code == 0 and not is_last:
+                continue  # it was idle for so long that it ended just now
+            raise ModelError(
+                f"onnx's own code {ended}; the model is damaged, or onnx has a bug"
+            ) from ended
+        except BaseException:  # an interrupt: an answer may be on its way that nobody waits for
+            helper.end()
+            raise
+        _pool.give_back(helper)
+        break
+    if not is_good:
+        raise ModelError(answer.decode("utf-8", "replace"))
+    return answer
+
+
+def _take() -> Helper:
+    refusal = _refusal()
+    if refusal:
+        raise _cannot_start(refusal)
+    try:
+        helper = _pool.take()
+    except _START_ERRORS as error:
+        raise _cannot_start(str(error)) from error
+    try:
+        helper.wait_until_loaded()
+    except EndedError as ended:
+        helper.end()
+        raise _cannot_start(f"it {ended}") from ended
+    except BaseException:
+        helper.end()
+        raise
+    return helper
+
+
+def _refusal() -> str:
+    """Say why a helper cannot be started here, if that is known without trying."""
+    if getattr(sys, "frozen", False):
+        return "this is a frozen program, which has no Python to start"
+    return "" if sys.executable else "sys.executable is not set"
+
+
+def _cannot_start(reason: str) -> NotSupportedError:
+    return NotSupportedError(
+        f"the model needs onnx's own code (for an older opset, functions, or types that only onnx "
+        f"can tell), which runs in a helper process since damaged models can crash it, and that "
+        f"cannot be started: {reason}. Convert the model to opset "
+        f"{onnx.defs.onnx_opset_version()} beforehand, or set {IN_PROCESS}=1 in the environment "
+        f"if you trust all models that you load"
+    )
+
+
+def _is_in_process() -> bool:
+    return os.environ.get(IN_PROCESS, "0") not in ("", "0")
+
+
+def _call_here(call: int, model: onnx.ModelProto, argument: int) -> onnx.ModelProto:
     try:
         if call == _INFER:
             return onnx.shape_inference.infer_shapes(model, data_prop=bool(argument))
@@ -77,160 +156,18 @@ def _call(call: int, model: onnx.ModelProto, argument: int) -> onnx.ModelProto:
         raise ModelError(str(error) or type(error).__name__) from error
 
 
-class _EndedError(Exception):
-    """The helper process is no more."""
-
-
-class _Helper:
-    """One helper process, and the pipes to it. Not thread-safe."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", str(_PROGRAM), json.dumps(sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-            start_new_session=os.name == "posix",  # Ctrl-C is for the program, not for its helper
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        self._is_loaded = False
-
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    def wait_until_loaded(self) -> None:
-        """Wait for its first answer; raises _EndedError if there is none."""
-        if not self._is_loaded:
-            self._receive(time.monotonic() + LIMIT_S)
-            self._is_loaded = True
-
-    def call(self, call: int, argument: int, content: bytes) -> bytes:
-        """Send a request and wait for the answer; raises ModelError if there is no good one."""
-        deadline = time.monotonic() + LIMIT_S + len(content) / LIMIT_BYTES_PER_S
-        try:
-            self._send(struct.pack("<BqQ", call, argument, len(content)) + content)
-            is_good, answer = self._receive(deadline)
-        except _EndedError as ended:
-            raise ModelError(
-                f"onnx's own code {ended}; the model is damaged, or onnx has a bug"
-            ) from ended
-        except BaseException:  # an interrupt: an answer may be on its way that nobody waits for
-            self.close()
-            raise
-        if not is_good:
-            raise ModelError(answer.decode("utf-8", "replace"))
-        return answer
-
-    def _send(self, content: bytes) -> None:
-        view = memoryview(content)
-        try:
-            while view:
-                view = view[self._stdin.write(view) :]
-        except OSError:
-            raise self._ended() from None
-
-    def _receive(self, deadline: float) -> tuple[bool, bytes]:
-        is_good, size = struct.unpack("<?Q", self._read(struct.calcsize("<?Q"), deadline))
-        return is_good, self._read(size, deadline)
-
-    def _read(self, size: int, deadline: float) -> bytes:
-        content = bytearray()
-        while len(content) < size:
-            if not self._wait_readable(deadline - time.monotonic()):
-                self.close()
-                raise _EndedError("did not come to an end in time")
-            part = self._stdout.read(size - len(content))
-            if not part:
-                raise self._ended()
-            content += part
-        return bytes(content)
-
-    def _wait_readable(self, timeout_s: float) -> bool:
-        if os.name != "posix":
-            return True  # pipes cannot be waited for
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._stdout, selectors.EVENT_READ)
-            return bool(selector.select(max(0.0, timeout_s)))
-
-    def _ended(self) -> _EndedError:
-        code = self.close()
-        if code < 0:
-            return _EndedError(f"ended its process by {signal.Signals(-code).name}")
-        return _EndedError(f"ended its process with code {code}")
-
-    def close(self) -> int:
-        """End the process and wait for it; returns its exit code."""
-        self._stdin.close()
-        try:
-            return self._process.wait(timeout=0.5)  # without input it ends on its own
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
-        finally:
-            self._stdout.close()
-
-    def forget(self) -> None:
-        """Close this process's ends of the pipes; the process is another one's child."""
-        self._stdin.close()
-        self._stdout.close()
-        self._process.returncode = 0
-
-
-class _State:
-    """The helper of this process, made again in the child after a fork."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self._helper: _Helper | None = None
-        self._is_impossible = bool(getattr(sys, "frozen", False)) or not sys.executable
-
-    def helper(self) -> _Helper | None:
-        """Give the helper, alive and loaded; None where there cannot be one. Under the lock."""
-        self.start()
-        try:
-            if self._helper is not None:
-                self._helper.wait_until_loaded()
-        except _EndedError:
-            self._helper, self._is_impossible = None, True
-        return self._helper
-
-    def start(self) -> None:
-        """Let there be a helper, perhaps still loading, if there can be one. Under the lock."""
-        if self._is_impossible or (self._helper is not None and self._helper.is_alive()):
-            return
-        self.close()
-        try:
-            self._helper = _Helper()
-        except OSError:
-            self._is_impossible = True
-
-    def forget(self) -> None:
-        """Leave the helper to the parent of this forked process."""
-        if self._helper is not None:
-            self._helper.forget()
-
-    def close(self) -> None:
-        """End the helper if there is one."""
-        helper, self._helper = self._helper, None
-        if helper is not None:
-            helper.close()
-
-
-_state = _State()
+_pool = HelperPool()
 
 
 def _after_fork() -> None:
-    global _state
-    _state.forget()
-    _state = _State()
+    global _pool
+    _pool.forget_all()
+    _pool = HelperPool()
 
 
 def _at_exit() -> None:
-    _state.close()
+    for helper in _pool.helpers():
+        helper.end()
 
 
 atexit.register(_at_exit)

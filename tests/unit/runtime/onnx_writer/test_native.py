@@ -2,15 +2,23 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx.defs
+import onnx.inliner
 import onnx.parser
+import onnx.shape_inference
+import onnx.version_converter
 import pytest
 
 from aioinfer.errors import ModelError
 from aioinfer.runtime.onnx_reader import read_model
-from aioinfer.runtime.onnx_writer import native
+from aioinfer.runtime.onnx_writer import helper_process, native
+from aioinfer.runtime.onnx_writer.helper_pool import HelperPool
+from unit.runtime.onnx_writer.helper_programs import ECHO, write_program
 
 NEWEST = onnx.defs.onnx_opset_version()
 
@@ -35,10 +43,24 @@ def assert_honest_is_read() -> None:
 
 
 @pytest.fixture
-def own_state(monkeypatch: pytest.MonkeyPatch) -> native._State:
-    state = native._State()
-    monkeypatch.setattr(native, "_state", state)
-    return state
+def own_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[HelperPool]:
+    pool = HelperPool()
+    monkeypatch.setattr(native, "_pool", pool)
+    yield pool
+    for helper in pool.helpers():
+        helper.end()
+
+
+@pytest.fixture
+def no_onnx_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let whoever calls onnx's C++ parts in this process fail."""
+
+    def called(*_: Any, **__: Any) -> None:
+        pytest.fail("onnx was called in this process")
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", called)
+    monkeypatch.setattr(onnx.version_converter, "convert_version", called)
+    monkeypatch.setattr(onnx.inliner, "inline_local_functions", called)
 
 
 def test_a_model_that_ends_onnxs_process_is_refused_and_the_next_one_is_read() -> None:
@@ -53,36 +75,73 @@ def test_a_model_at_which_only_the_inference_ends_its_process_has_no_types() -> 
     assert_honest_is_read()
 
 
-def test_a_helper_that_was_ended_is_started_again() -> None:
+def test_a_helper_that_was_ended_is_started_again(own_pool: HelperPool) -> None:
     assert_honest_is_read()
-    native._state.close()
+    (helper,) = own_pool.helpers()
+    helper.end()
     assert_honest_is_read()
 
 
-def test_an_interrupted_call_leaves_no_answer_to_the_next(
-    own_state: native._State, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("no_onnx_here")
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("import nothing_of_that_name", "ModuleNotFoundError: No module named 'nothing_of"),
+        ("import os; os.kill(os.getpid(), 9)", "by SIGKILL"),
+        ("import os; os._exit(0)", "with code 0"),
+        ("print('hello, I am another program', flush=True)", "gave an answer of"),
+        ("raise SystemExit(3)", "with code 3"),
+    ],
+)
+def test_a_helper_that_dies_while_it_loads_is_an_error_and_the_next_call_has_another(
+    program: str,
+    reason: str,
+    own_pool: HelperPool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    with monkeypatch.context() as damaged:
+        damaged.setattr(helper_process, "PROGRAM", write_program(tmp_path, program))
+        for _ in range(2):
+            with pytest.raises(ModelError, match=f"cannot be started: .*{reason}"):
+                read_model(honest())
+    assert own_pool.helpers() == []
     assert_honest_is_read()
-    helper = own_state.helper()
-    assert helper is not None
-
-    def interrupt(deadline: float) -> tuple[bool, bytes]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(helper, "_receive", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        native.convert_version(honest(), NEWEST)
-    assert_honest_is_read()
-    own_state.close()
 
 
-def test_a_frozen_program_calls_onnx_in_its_own_process(
-    own_state: native._State, monkeypatch: pytest.MonkeyPatch
+def refused(model: onnx.ModelProto) -> str:
+    with pytest.raises(ModelError, match=r"runs in a helper process.*cannot be started") as caught:
+        read_model(model)
+    return str(caught.value)
+
+
+@pytest.mark.usefixtures("no_onnx_here", "own_pool")
+@pytest.mark.parametrize("executable", ["", "/nowhere/python", "/bin/false"])
+def test_where_no_helper_can_be_started_a_model_that_needs_it_is_refused(
+    executable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    text = refused(honest())
+    assert f"opset {NEWEST} beforehand" in text
+    assert "AIOINFER_ONNX_IN_PROCESS=1" in text
+
+
+@pytest.mark.usefixtures("no_onnx_here")
+def test_a_frozen_program_starts_itself_no_second_time(
+    own_pool: HelperPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    monkeypatch.setattr(native, "_state", native._State())
+    assert "frozen program" in refused(honest())
+    assert own_pool.helpers() == []
+
+
+def test_who_asks_for_it_has_onnx_called_in_its_own_process(
+    own_pool: HelperPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setenv("AIOINFER_ONNX_IN_PROCESS", "1")
     assert_honest_is_read()
-    assert native._state.helper() is None
+    assert own_pool.helpers() == []
     with pytest.raises(ModelError, match="No Adapter"):
         read_model(
             onnx.parser.parse_model(
@@ -91,14 +150,14 @@ def test_a_frozen_program_calls_onnx_in_its_own_process(
         )
 
 
-@pytest.mark.parametrize("executable", ["", "/nowhere/python", "/bin/false"])
-def test_where_no_helper_can_be_started_onnx_is_called_in_this_process(
-    executable: str, monkeypatch: pytest.MonkeyPatch
+def test_an_answer_that_is_no_model_is_an_error(
+    own_pool: HelperPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "executable", executable)
-    monkeypatch.setattr(native, "_state", native._State())
-    assert_honest_is_read()
-    assert native._state.helper() is None
+    damaged = ECHO.replace("(replies, True, content)", "(replies, True, b'\\x3a\\xff' + content)")
+    monkeypatch.setattr(helper_process, "PROGRAM", write_program(tmp_path, damaged))
+    with pytest.raises(ModelError, match="answer that cannot be read"):
+        native.convert_version(honest(), NEWEST)
+    assert len(own_pool.helpers()) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
