@@ -17,6 +17,7 @@ from .base import (
     run_here,
 )
 from .cpu_allowance import CpuAllowance, allowed_cpus
+from .cpu_load import CpuLoad
 from .device_stream import (
     CompletionThread,
     DeviceEvent,
@@ -39,6 +40,7 @@ __all__ = [
     "Clock",
     "CompletionThread",
     "CpuAllowance",
+    "CpuLoad",
     "DeviceClock",
     "DeviceEvent",
     "DeviceLane",

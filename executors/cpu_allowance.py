@@ -30,6 +30,17 @@ class CpuAllowance:
             allowed = min(allowed, math.ceil(self.quota))
         return max(1, allowed)
 
+    @property
+    def whole_count(self) -> int:
+        """How many threads that wait for each other can all compute: whole CPUs, at least 1.
+
+        With a part of a CPU more, all of them would stand still for a part of each period.
+        """
+        allowed = len(self.cpus)
+        if self.quota is not None:
+            allowed = min(allowed, math.floor(self.quota))
+        return max(1, allowed)
+
 
 def allowed_cpus() -> CpuAllowance:
     """Ask the operating system what this process may use now. Any thread; reads a few files."""
@@ -90,7 +101,11 @@ def _group_folders(membership: str) -> Iterator[tuple[PurePosixPath, bool]]:
         is_v2 = hierarchy == "0" and not controllers
         if not is_v2 and "cpu" not in controllers.split(","):
             continue
-        mounts = [_CGROUP_ROOT] if is_v2 else [_CGROUP_ROOT / controllers, _CGROUP_ROOT / "cpu"]
+        mounts = (
+            [_CGROUP_ROOT, _CGROUP_ROOT / "unified"]
+            if is_v2
+            else [_CGROUP_ROOT / controllers, _CGROUP_ROOT / "cpu"]
+        )
         below = [part for part in path.split("/") if part]
         if ".." in below:  # a group above the visible root: only the root can be asked
             below = []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ...errors import ClosedError
 from ...executors import NOW, ImmediateExecutor, Lane, Ready, StreamsConfig
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.graph import Graph, Model, copy_graph, is_static
@@ -20,14 +22,19 @@ from ...runtime.shape_plans import ShapePlans
 from ...runtime.tensor import ports_of
 from .compiler import Compiler
 from .lane_programs import LanePrograms
+from .library import is_waiting_ours
 from .native import runner
 from .node_facts import NodeFacts, described_graph, node_facts
 from .node_times import node_times
 from .onednn import version_text
 from .plan import Plan
+from .properties import CPU_ADAPTIVE_TEAMS
+from .resized_plan import resized_plan
 from .run_arrays import as_buffer, has_buffer, input_arrays, is_plain, output_arrays
 
 __all__ = ["CpuNetwork"]
+
+_log = logging.getLogger("aioinfer")
 
 Array = np.ndarray[Any, Any]
 
@@ -59,7 +66,8 @@ class CpuNetwork(ExecutableNetwork):
         self._streams = core.executors.acquire(streams)
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
         self._inline = ImmediateExecutor("inline")
-        self._programs = LanePrograms(self._runner)
+        is_adaptive = bool(config[CPU_ADAPTIVE_TEAMS.key]) and is_waiting_ours()
+        self._programs = LanePrograms(self._runner, self._want_resized if is_adaptive else None)
         self._plans: ShapePlans[Plan] = ShapePlans(
             model,
             self.inputs,
@@ -106,6 +114,24 @@ class CpuNetwork(ExecutableNetwork):
 
             self._streams.run_and_wait([prepare])
         return plans
+
+    def _want_resized(self, plan: Plan, thread_count: int) -> None:
+        """Have the plan made for a smaller team, behind the plans that runs wait for."""
+        plan.resized[thread_count] = None
+
+        def make(_lane: Lane) -> Ready:
+            weights = self._compiler.weights
+            plan.resized[thread_count] = resized_plan(plan, thread_count, weights)
+            return NOW
+
+        def made(_ready: Ready, error: BaseException | None) -> None:
+            if error is not None:
+                _log.warning("%r has no plan for %d threads", plan, thread_count, exc_info=error)
+
+        try:
+            self._compile_executor.run(make, NOW, made)
+        except ClosedError:
+            return  # nobody will want it
 
     def runtime_graph(self) -> Graph:
         """Return a copy of the graph that is executed: of the latest plan, fused nodes and all.
@@ -178,6 +204,11 @@ class CpuNetwork(ExecutableNetwork):
                 "PACKED_WEIGHTS_BYTES",
                 lambda _: compiler.weights.packed_bytes,
                 "Memory of the weights in the layouts that oneDNN wants, shared by all plans.",
+            ),
+            Metric(
+                "TEAM_SIZES",
+                lambda _: self._programs.team_sizes,
+                "Threads that each stream computes with now: fewer while others need the CPUs.",
             ),
             Metric("ARENA_BYTES", lambda _: self._programs.arena_bytes, "Memory of all streams."),
         ]

@@ -107,7 +107,7 @@ KERNELS: dict[str, Callable[[Sequence[int], Sequence[int]], None]] = {
 
 
 class PythonRun:
-    """``run(table, buffers, threads, times)`` as steps.c has it."""
+    """``run(table, buffers, threads, times, spent)`` as steps.c has it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -119,6 +119,16 @@ class PythonRun:
         buffers: Sequence[Array],
         threads: int,
         times: Array | None = None,
+        spent: Array | None = None,
+    ) -> tuple[int, int] | None:
+        started = time.perf_counter_ns(), time.thread_time_ns()
+        failure = self._run(table, buffers, threads, times)
+        if spent is not None:
+            spent += time.perf_counter_ns() - started[0], time.thread_time_ns() - started[1]
+        return failure
+
+    def _run(
+        self, table: Array, buffers: Sequence[Array], threads: int, times: Array | None
     ) -> tuple[int, int] | None:
         words = table.tolist()
         starts = [buffer.ctypes.data for buffer in buffers]

@@ -15,7 +15,14 @@ from pathlib import Path
 
 from ...errors import DeviceError
 
-__all__ = ["LIBRARY_VARIABLE", "Version", "find_library", "open_library", "open_openmp"]
+__all__ = [
+    "LIBRARY_VARIABLE",
+    "Version",
+    "find_library",
+    "is_waiting_ours",
+    "open_library",
+    "open_openmp",
+]
 
 LIBRARY_VARIABLE = "AIOINFER_ONEDNN_LIBRARY"
 """The environment variable that holds the path of a libdnnl.so to use instead of the wheel's."""
@@ -105,10 +112,15 @@ def open_library(path: str) -> tuple[ctypes.CDLL, Version]:
     return library, version
 
 
+def is_waiting_ours() -> bool:
+    """True unless the environment says how the threads of a team wait for each other."""
+    return _SPIN not in os.environ and "OMP_WAIT_POLICY" not in os.environ
+
+
 @contextmanager
 def _short_spin() -> Iterator[None]:
     """Have libgomp, which reads its settings as it is loaded, wait briefly; users' settings win."""
-    if _SPIN in os.environ or "OMP_WAIT_POLICY" in os.environ:
+    if not is_waiting_ours():
         yield
         return
     os.environ[_SPIN] = str(_SPIN_COUNT)

@@ -37,7 +37,7 @@ Run = Callable[..., Failure | None]
 class Runner:
     """Runs step tables; ``is_native`` says whether one call releases the GIL for all of them.
 
-    ``run(table, buffers, threads, times)`` is as steps.c documents it.
+    ``run(table, buffers, threads, times, spent)`` is as steps.c documents it.
     """
 
     def __init__(self, run: Run, kernel_names: Sequence[str], is_native: bool) -> None:

@@ -32,6 +32,7 @@ from .onednn_numbers import (
     DTYPE_NUMBERS,
     DTYPE_OF,
     ELTWISE,
+    FORMAT_ANY,
     FORMAT_BLOCKED,
     FORWARD_INFERENCE,
     MAX_RANK,
@@ -58,6 +59,7 @@ __all__ = [
     "FORWARD_INFERENCE",
     "MAX_RANK",
     "Desc",
+    "Descs",
     "Engine",
     "Memory",
     "OneDnnError",
@@ -155,6 +157,11 @@ class Desc(_Handle):
         return int(self.engine.library.dnnl_memory_desc_get_size(self))
 
     @property
+    def is_open(self) -> bool:
+        """True if the layout is left to the primitive: see ``Engine.any_desc``."""
+        return bool(self._query(QUERY_FORMAT, c_int).value == FORMAT_ANY)
+
+    @property
     def is_absent(self) -> bool:
         """True for the descriptor of an argument that is not there."""
         return self.rank == 0
@@ -195,6 +202,14 @@ class Desc(_Handle):
         return f"<Desc {self.dtype.label} {list(self.dims)} {layout}>"
 
 
+class Descs:
+    """An array of descriptors as an argument of a call; keeps them alive."""
+
+    def __init__(self, descs: Sequence[Desc]) -> None:
+        self._descs = tuple(descs)
+        self._as_parameter_ = (c_void_p * len(descs))(*(desc.handle for desc in descs))
+
+
 class Memory(_Handle):
     """A memory object: a descriptor and an address, which does not keep the memory alive."""
 
@@ -220,13 +235,16 @@ class Primitive(_Handle):
 
 
 class PrimitiveDesc(_Handle):
-    """What oneDNN would run for an operation: its implementation and the layouts that it wants."""
+    """What oneDNN would run for an operation: its implementation and the layouts that it wants.
 
-    __slots__ = ("engine",)
+    ``call`` and ``arguments`` are what it was made from, to make it again for another team.
+    """
 
-    def __init__(self, engine: Engine, handle: int) -> None:
+    __slots__ = ("arguments", "call", "engine")
+
+    def __init__(self, engine: Engine, handle: int, call: str, arguments: tuple[Any, ...]) -> None:
         super().__init__(handle, engine.library.dnnl_primitive_desc_destroy)
-        self.engine = engine
+        self.engine, self.call, self.arguments = engine, call, arguments
 
     @property
     def implementation(self) -> str:
@@ -367,7 +385,7 @@ class Engine:
         made = c_void_p()
         self.check(f"dnnl_{call}_primitive_desc_create", byref(made), *arguments)
         assert made.value is not None
-        return PrimitiveDesc(self, made.value)
+        return PrimitiveDesc(self, made.value, call, arguments)
 
     @contextlib.contextmanager
     def with_threads(self, count: int) -> Iterator[None]:

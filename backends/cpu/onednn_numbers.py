@@ -29,6 +29,7 @@ STATUS_TEXTS = {
     7: "invalid graph",
 }
 TAG_ANY = 1
+FORMAT_ANY = 1
 FORMAT_BLOCKED = 2
 FORWARD_INFERENCE = 96
 

@@ -14,7 +14,7 @@ import numpy as np
 from ...runtime.graph import Graph
 from ...runtime.lowering import NodeOrigin
 from ...runtime.output_pool import POOLED_BYTES
-from .onednn import Engine, Primitive
+from .onednn import Engine, Primitive, PrimitiveDesc
 from .operand import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
 
@@ -28,10 +28,11 @@ Form = tuple[tuple[int, ...], np.dtype[Any]]
 
 @dataclass(frozen=True)
 class PrimitiveStep:
-    """Run a primitive of oneDNN; arguments by role."""
+    """Run a primitive of oneDNN; arguments by role. ``desc`` is what it was compiled from."""
 
     origin: NodeOrigin
     implementation: str
+    desc: PrimitiveDesc
     primitive: Primitive
     arguments: tuple[tuple[int, Operand], ...]
     writes: tuple[Operand, ...]
@@ -106,6 +107,11 @@ class Plan:
     weights: Sequence[PackedWeight] = ()
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     """Value name -> the layout in which its producer leaves it."""
+    is_resized: bool = False
+    """True for what was made for a smaller team than the network's."""
+    resized: dict[int, Plan | None] = field(default_factory=dict)
+    """The same for smaller teams, by thread count: made when one is wanted, None where it cannot
+    be. Set by the compile thread, read by streams."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_packed: list[bool] = field(default_factory=list)
 
@@ -119,6 +125,11 @@ class Plan:
         """True if it pays to take an output's memory from a pool."""
         sizes = (math.prod(shape) * dtype.itemsize for shape, dtype in self.output_forms)
         return any(size_bytes >= POOLED_BYTES for size_bytes in sizes)
+
+    @functools.cached_property
+    def can_shrink(self) -> bool:
+        """True if fewer threads could run it, or do already."""
+        return self.thread_count > 1 or self.is_resized
 
     def pack(self) -> None:
         """Pack the weights that no other plan has packed yet; on a stream's own thread."""

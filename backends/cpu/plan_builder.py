@@ -210,6 +210,7 @@ class PlanBuilder(Lowering):
             PrimitiveStep(
                 self._origin(),
                 desc.implementation,
+                desc,
                 desc.create(),
                 tuple(arguments),
                 tuple(writes.values()),

@@ -92,7 +92,7 @@ class CpuPlugin(Plugin):
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         KERNELS.refuse_unsupported(model.graph, config.device)
         device = f"{self.name}.{config['DEVICE_ID']}"
-        streams = streams_config(config, allowed_cpus().count, device)
+        streams = streams_config(config, allowed_cpus(), device)
         precision = chosen_precision(
             config[INFERENCE_PRECISION_HINT.key],
             INFERENCE_PRECISION_HINT.key in config.given,

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...errors import DeviceError, TensorError
 from ...runtime.lowering import NodeOrigin
+from .lane_team import LaneTeam
 from .native import KIND_END, KIND_PRIMITIVE, STATUS_INDEX, Runner, failure_text, view_at
 from .onednn import ExecArg, Memory
 from .operand import Operand
@@ -48,10 +49,17 @@ class _Call:
 
 
 class Program:
-    """Runs one plan on one stream; not thread-safe, and holds addresses into ``arena``."""
+    """Runs one plan on one stream; not thread-safe, and holds addresses into ``arena``.
 
-    def __init__(self, plan: Plan, runner: Runner, arena: Array) -> None:
+    ``team`` is told how long runs take, if it wants to know.
+    """
+
+    def __init__(
+        self, plan: Plan, runner: Runner, arena: Array, team: LaneTeam | None = None
+    ) -> None:
         self.plan, self.arena = plan, arena
+        self._team = team
+        self._spent = None if team is None else np.zeros(2, np.int64)
         self._runner = runner
         self._base = arena.ctypes.data
         self._memories: list[Memory] = []
@@ -72,11 +80,23 @@ class Program:
         ``times`` (int64, one more than steps) receives clock readings in nanoseconds.
         """
         table = self._only_table
-        if table is not None and times is None:
+        if self._team is not None:
+            self._run_by_team(self._team, buffers, times)
+        elif table is not None and times is None:
             failure = self._run_table(table, buffers, self._thread_count)
             if failure is not None:
                 raise self._error(*failure)
-            return
+        else:
+            self._run_parts(buffers, times)
+
+    def _run_by_team(self, team: LaneTeam, buffers: tuple[Array, ...], times: Array | None) -> None:
+        assert self._spent is not None
+        self._spent.fill(0)
+        self._run_parts(buffers, times)
+        wall_ns, caller_ns = self._spent.tolist()
+        team.ran(self._thread_count, wall_ns, caller_ns)
+
+    def _run_parts(self, buffers: tuple[Array, ...], times: Array | None) -> None:
         for part in self._parts:
             if isinstance(part, _Call):
                 self._call(part, buffers, times)
@@ -84,7 +104,9 @@ class Program:
             readings = None
             if times is not None:
                 readings = times[part.first_step : part.first_step + part.step_count + 1]
-            failure = self._run_table(part.table, buffers, self._thread_count, readings)
+            failure = self._run_table(
+                part.table, buffers, self._thread_count, readings, self._spent
+            )
             if failure is not None:
                 status, index = failure
                 raise self._error(status, part.first_step + index)

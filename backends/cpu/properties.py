@@ -7,7 +7,13 @@ from typing import Any
 from ...runtime.properties import Property
 from ...runtime.property_parsers import parse_boolean, parse_choice, parse_pass_names
 
-__all__ = ["CPU_DISABLED_PASSES", "ENABLE_CPU_PINNING", "EXECUTION_MODE_HINT", "PROPERTIES"]
+__all__ = [
+    "CPU_ADAPTIVE_TEAMS",
+    "CPU_DISABLED_PASSES",
+    "ENABLE_CPU_PINNING",
+    "EXECUTION_MODE_HINT",
+    "PROPERTIES",
+]
 
 
 def _pass_names() -> tuple[str, ...]:
@@ -29,6 +35,14 @@ EXECUTION_MODE_HINT = Property(
     "PERFORMANCE computes in the smallest type that this CPU is fast in, unless "
     "INFERENCE_PRECISION_HINT says which; ACCURACY keeps float32.",
 )
+CPU_ADAPTIVE_TEAMS = Property(
+    "CPU_ADAPTIVE_TEAMS",
+    parse_boolean,
+    True,
+    "Compute with fewer threads while others need the CPUs; NO keeps INFERENCE_NUM_THREADS, for "
+    "results that are the same bits in every run.",
+    only_at_load=True,
+)
 CPU_DISABLED_PASSES: Property[tuple[str, ...]] = Property(
     "CPU_DISABLED_PASSES",
     parse_pass_names(_pass_names),
@@ -38,6 +52,7 @@ CPU_DISABLED_PASSES: Property[tuple[str, ...]] = Property(
 )
 
 PROPERTIES: tuple[Property[Any], ...] = (
+    CPU_ADAPTIVE_TEAMS,
     CPU_DISABLED_PASSES,
     ENABLE_CPU_PINNING,
     EXECUTION_MODE_HINT,

@@ -51,10 +51,10 @@ static void list_kernels(void)
                 kernels[kernel_count++] = kernel;
 }
 
-static int64_t now_ns(void)
+static int64_t now_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
@@ -81,7 +81,7 @@ static inline void read_clock(struct call *call)
 {
     if (call->time_count > 0) {
         call->time_count--;
-        *call->times++ = now_ns();
+        *call->times++ = now_ns(CLOCK_MONOTONIC);
     }
 }
 
@@ -159,16 +159,16 @@ static PyObject *configure(PyObject *module, PyObject *args)
 
 static PyObject *run(PyObject *module, PyObject *args)
 {
-    PyObject *table_object, *buffer_tuple, *times_object = Py_None;
+    PyObject *table_object, *buffer_tuple, *times_object = Py_None, *spent_object = Py_None;
     int threads, status = STATUS_OK;
-    Py_buffer table, times, views[16], *view = views;
+    Py_buffer table, times, spent, views[16], *view = views;
     char *addresses[16], **address = addresses;
     Py_ssize_t count, held = 0;
     int64_t step = 0;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO!i|O", &table_object, &PyTuple_Type, &buffer_tuple, &threads,
-                          &times_object))
+    if (!PyArg_ParseTuple(args, "OO!i|OO", &table_object, &PyTuple_Type, &buffer_tuple, &threads,
+                          &times_object, &spent_object))
         return NULL;
     if (execute_primitive == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "configure() was not called");
@@ -181,11 +181,16 @@ static PyObject *run(PyObject *module, PyObject *args)
     }
     if (PyObject_GetBuffer(table_object, &table, PyBUF_SIMPLE) < 0)
         return NULL;
-    times.buf = NULL;
+    times.buf = spent.buf = NULL;
     if (times_object != Py_None
-        && PyObject_GetBuffer(times_object, &times, PyBUF_SIMPLE | PyBUF_WRITABLE) < 0) {
-        PyBuffer_Release(&table);
-        return NULL;
+        && PyObject_GetBuffer(times_object, &times, PyBUF_SIMPLE | PyBUF_WRITABLE) < 0)
+        goto release;
+    if (spent_object != Py_None
+        && PyObject_GetBuffer(spent_object, &spent, PyBUF_SIMPLE | PyBUF_WRITABLE) < 0)
+        goto release;
+    if (spent.buf != NULL && spent.len < 2 * (Py_ssize_t)sizeof(int64_t)) {
+        PyErr_SetString(PyExc_ValueError, "spent needs room for two numbers");
+        goto release;
     }
     if (count > 16) {
         view = PyMem_Malloc((size_t)count * sizeof *view);
@@ -208,9 +213,18 @@ static PyObject *run(PyObject *module, PyObject *args)
         int before = get_max_threads();
         if (before != threads)
             set_num_threads(threads);
+        int64_t *spent_ns = spent.buf;
+        if (spent_ns != NULL) {
+            spent_ns[0] -= now_ns(CLOCK_MONOTONIC);
+            spent_ns[1] -= now_ns(CLOCK_THREAD_CPUTIME_ID);
+        }
         struct call call = {address, count, times.buf,
                             times.buf == NULL ? 0 : (int64_t)(times.len / 8)};
         status = run_table(table.buf, (int64_t)(table.len / 8), &call, &step);
+        if (spent_ns != NULL) {
+            spent_ns[0] += now_ns(CLOCK_MONOTONIC);
+            spent_ns[1] += now_ns(CLOCK_THREAD_CPUTIME_ID);
+        }
         if (before != threads)
             set_num_threads(before);
     }
@@ -225,6 +239,8 @@ release:
         PyMem_Free(address);
     if (times.buf != NULL)
         PyBuffer_Release(&times);
+    if (spent.buf != NULL)
+        PyBuffer_Release(&spent);
     PyBuffer_Release(&table);
     if (PyErr_Occurred())
         return NULL;
@@ -238,8 +254,10 @@ static PyMethodDef methods[] = {
      "configure(execute, set_data_handle, get_max_threads, set_num_threads, stream)\n\n"
      "Set the addresses of oneDNN's and OpenMP's functions; once, before the first run."},
     {"run", run, METH_VARARGS,
-     "run(table, buffers, threads, times=None)\n\n"
-     "Run a table without the GIL; None, or (status, index of the step) of what failed."},
+     "run(table, buffers, threads, times=None, spent=None)\n\n"
+     "Run a table without the GIL; None, or (status, index of the step) of what failed. To the two\n"
+     "numbers of spent it adds nanoseconds: of the run, and of them those that this thread had a "
+     "CPU."},
     {NULL, NULL, 0, NULL},
 };
 

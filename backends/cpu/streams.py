@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...executors import StreamsConfig
+from ...executors import CpuAllowance, StreamsConfig
 from ...runtime.properties import INFERENCE_NUM_THREADS, stream_count
 from .properties import ENABLE_CPU_PINNING
 
 __all__ = ["streams_config"]
 
 
-def streams_config(config: Mapping[str, Any], cpu_count: int, device: str) -> StreamsConfig:
-    """Divide the CPUs, or INFERENCE_NUM_THREADS of them, among the streams.
+def streams_config(
+    config: Mapping[str, Any], allowance: CpuAllowance, device: str
+) -> StreamsConfig:
+    """Divide the allowed CPUs, or INFERENCE_NUM_THREADS threads, among the streams.
 
     THROUGHPUT gets a stream of one thread for each CPU, LATENCY one stream with all of them, and
-    NUM_STREAMS what it says; each stream has at least one thread.
+    NUM_STREAMS what it says; each stream has at least one thread. A part of a CPU, which a quota
+    may add, is worth a stream but no member of a team.
     """
-    threads = int(config[INFERENCE_NUM_THREADS.key]) or cpu_count
-    streams = stream_count(config, threads)
-    return StreamsConfig(
-        device, streams, max(1, threads // streams), bool(config[ENABLE_CPU_PINNING.key])
-    )
+    given = int(config[INFERENCE_NUM_THREADS.key])
+    streams = stream_count(config, given or allowance.count)
+    threads = (given or allowance.whole_count) // streams
+    return StreamsConfig(device, streams, max(1, threads), bool(config[ENABLE_CPU_PINNING.key]))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import c_int
-from typing import Any
 
 import numpy as np
 
 from ....runtime.graph import Node, Value
 from ....runtime.node_parameters import integers_of
 from ....runtime.space_depth_node import block_transpose
-from ..onednn import ARG, Attributes, OneDnnError
+from ..onednn import ARG, Attributes, Descs, OneDnnError
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
 from .registry import kernel
@@ -41,7 +40,6 @@ def _concat_blocked(parts: Sequence[Value], result: Value, axis: int, builder: P
         return False
     engine = builder.engine
     descs = [operand.layout.desc(engine) for operand in operands]
-    pointers = (c_void_array(len(descs)))(*(desc.handle for desc in descs))
     try:
         pd = engine.primitive_desc(
             "concat",
@@ -49,7 +47,7 @@ def _concat_blocked(parts: Sequence[Value], result: Value, axis: int, builder: P
             None,
             c_int(len(descs)),
             c_int(axis),
-            pointers,
+            Descs(descs),
             Attributes(engine),
         )
     except OneDnnError:
@@ -58,13 +56,6 @@ def _concat_blocked(parts: Sequence[Value], result: Value, axis: int, builder: P
     made = builder.result(result, Layout.of(pd.desc("dst")))
     builder.primitive(pd, reads, {ARG.DST: made})
     return True
-
-
-def c_void_array(count: int) -> Any:
-    """Make the ctypes type of an array of pointers."""
-    from ctypes import c_void_p
-
-    return c_void_p * count
 
 
 def _concat_plain(parts: Sequence[Value], result: Value, axis: int, builder: PlanBuilder) -> None:

@@ -102,3 +102,16 @@ def test_a_pinned_thread_still_sees_the_cpus_of_the_process() -> None:
     thread.start()
     thread.join()
     assert seen == [process]
+
+
+@pytest.mark.parametrize(
+    ("quota", "count", "whole"), [(None, 4, 4), (2.5, 3, 2), (0.3, 1, 1), (9.0, 4, 4), (1.0, 1, 1)]
+)
+def test_a_quota_counts_in_parts_for_streams_and_whole_for_teams(quota, count, whole) -> None:
+    allowance = CpuAllowance((0, 1, 2, 3), quota)
+    assert (allowance.count, allowance.whole_count) == (count, whole)
+
+
+def test_the_unified_hierarchy_may_be_mounted_beside_those_of_v1() -> None:
+    files = {"/sys/fs/cgroup/unified/app/cpu.max": "150000 100000"}
+    assert cgroup_quota("1:cpu:/\n0::/app\n", files.get) == 1.5

@@ -8,6 +8,7 @@ import pytest
 
 from aioinfer.backends.cpu.properties import PROPERTIES
 from aioinfer.backends.cpu.streams import streams_config
+from aioinfer.executors import CpuAllowance
 from aioinfer.runtime.properties import STANDARD_PROPERTIES, Configuration
 
 pytestmark = pytest.mark.needs_no_library
@@ -37,13 +38,17 @@ CASES: list[tuple[int, dict[str, Any], int, int]] = [
 ]
 
 
+def allowance(cpus: int, quota: float | None = None) -> CpuAllowance:
+    return CpuAllowance(tuple(range(cpus)), quota)
+
+
 def config(values: dict[str, Any]) -> Configuration:
     return Configuration("CPU", (*STANDARD_PROPERTIES, *PROPERTIES)).with_values(values)
 
 
 @pytest.mark.parametrize(("cpus", "values", "streams", "threads"), CASES)
 def test_streams_and_threads(cpus: int, values: dict[str, Any], streams: int, threads: int) -> None:
-    chosen = streams_config(config(values), cpus, "CPU.0")
+    chosen = streams_config(config(values), allowance(cpus), "CPU.0")
     assert (chosen.stream_count, chosen.thread_count) == (streams, threads)
     assert chosen.name == "CPU.0"
     assert not chosen.pinning
@@ -52,7 +57,7 @@ def test_streams_and_threads(cpus: int, values: dict[str, Any], streams: int, th
 @pytest.mark.parametrize("cpus", range(1, 20))
 @pytest.mark.parametrize("streams", range(1, 20))
 def test_cpus_are_never_given_out_twice_while_there_are_enough(cpus: int, streams: int) -> None:
-    chosen = streams_config(config({"NUM_STREAMS": streams}), cpus, "CPU.0")
+    chosen = streams_config(config({"NUM_STREAMS": streams}), allowance(cpus), "CPU.0")
     assert chosen.thread_count >= 1
     if streams <= cpus:
         assert streams * chosen.thread_count <= cpus
@@ -60,4 +65,22 @@ def test_cpus_are_never_given_out_twice_while_there_are_enough(cpus: int, stream
 
 
 def test_pinning_is_asked_for() -> None:
-    assert streams_config(config({"ENABLE_CPU_PINNING": True}), 4, "CPU.0").pinning
+    assert streams_config(config({"ENABLE_CPU_PINNING": True}), allowance(4), "CPU.0").pinning
+
+
+@pytest.mark.parametrize(
+    ("quota", "values", "streams", "threads"),
+    [
+        (2.5, {}, 1, 2),
+        (0.5, {}, 1, 1),
+        (1.9, {}, 1, 1),
+        (2.5, {"PERFORMANCE_HINT": "THROUGHPUT"}, 3, 1),
+        (5.0, {"NUM_STREAMS": 2}, 2, 2),
+        (1.5, {"INFERENCE_NUM_THREADS": 4}, 1, 4),
+    ],
+)
+def test_a_part_of_a_cpu_is_worth_a_stream_and_no_member_of_a_team(
+    quota: float, values: dict[str, Any], streams: int, threads: int
+) -> None:
+    chosen = streams_config(config(values), allowance(8, quota), "CPU.0")
+    assert (chosen.stream_count, chosen.thread_count) == (streams, threads)
