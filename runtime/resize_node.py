@@ -10,18 +10,12 @@ import numpy as np
 
 from .graph import Node
 from .node_parameters import text_of
-from .resampling import COORDINATES, NEAREST, Resampling, Taps, nearest_indices, weighted_taps
+from .operators.resampling import Resampling, Taps, nearest_indices, weighted_taps
+from .operators.resize import find_unknown_setting
 
 __all__ = ["find_unknown_setting", "indices_of", "is_repeating", "resamplings", "taps_of"]
 
 Array = np.ndarray[Any, Any]
-
-_KNOWN = {
-    "mode": ("nearest", "linear", "cubic"),
-    "coordinate_transformation_mode": tuple(COORDINATES),
-    "nearest_mode": tuple(NEAREST),
-    "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
-}
 
 _DEFAULTS = {
     "coordinate_transformation_mode": "half_pixel",
@@ -29,16 +23,6 @@ _DEFAULTS = {
     "mode": "nearest",
     "nearest_mode": "round_prefer_floor",
 }
-
-
-def find_unknown_setting(node: Node) -> str | None:
-    """Say which attribute has a value, or company, that there is no meaning for, or None."""
-    for name, known in _KNOWN.items():
-        if _text(node, name) not in known:
-            return f"Resize has {name} in {list(known)}, not {_text(node, name)!r}"
-    if _mode_of(node) == "nearest" and node.attributes.get("antialias"):
-        return "nearest neighbours have no antialiasing"
-    return None
 
 
 def is_repeating(node: Node) -> bool:

@@ -38,6 +38,8 @@ FAMILIES = (
     "plain_movement",
     "plain_reductions",
     "recurrent",
+    "resize",
+    "scattering",
 )
 """The modules of this package that register functions; loaded when the first one is asked for."""
 

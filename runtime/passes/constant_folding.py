@@ -8,15 +8,22 @@ import numpy as np
 
 from ..graph import DType, Graph, Model, Node, TensorType, ValueType
 from ..type_inference import ShapeContent
+from .folding_work import predict_work
 from .graph_patch import GraphPatch
 from .node_traits import has_only_tensors, is_random
 from .pass_base import Pass
-from .result_size import inputs_bytes, predict_bytes
+from .result_size import inputs_bytes, item_bytes, predict_bytes
 
 __all__ = ["ConstantFolding"]
 
 LIMIT_BYTES = 64 << 20
 """A larger result is worth its memory only if it replaces inputs that are no smaller."""
+LIMIT_WORK = 1 << 29
+"""Of one node, in touched elements: about half a second. A device computes what is more."""
+TOTAL_WORK = 1 << 33
+"""Of all nodes that one run folds, beside what the size of the model's constants allows."""
+WORK_PER_ELEMENT = 64
+"""What may be spent on each element of a constant, however many there are."""
 
 
 class ConstantFolding(Pass):
@@ -25,7 +32,8 @@ class ConstantFolding(Pass):
     ``Shape`` and what is picked from it fold as soon as the lengths in question are known, the
     others need not be. Left as they are: random operators, control flow, sequences and optionals,
     the operators in ``keep_ops``, nodes of which ``is_kept`` says so, results above
-    ``limit_bytes``, and whatever fails to compute: it then fails at run time, if it is reached.
+    ``limit_bytes``, what is more work than ``limit_work`` and does not grow with the constants
+    alone, and whatever fails to compute: it then fails at run time, if it is reached.
     Constants of a graph around a body count as constants.
     """
 
@@ -37,23 +45,30 @@ class ConstantFolding(Pass):
         self,
         *,
         limit_bytes: int = LIMIT_BYTES,
+        limit_work: int = LIMIT_WORK,
         keep_ops: Collection[str] = (),
         is_kept: Callable[[Node], bool] | None = None,
         opsets: Mapping[str, int] | None = None,
     ) -> None:
-        self._limit_bytes = limit_bytes
+        self._limit_bytes, self._limit_work = limit_bytes, limit_work
         self._keep_ops, self._is_kept = frozenset(keep_ops), is_kept
         self._opsets = dict(opsets or {})
         self._failed: set[Node] = set()
         """Nodes that this run has tried in vain; only an object that is bound to a run has any."""
+        self._work_left = float(TOTAL_WORK)
 
     def bind(self, model: Model) -> Pass:
-        return ConstantFolding(
+        bound = ConstantFolding(
             limit_bytes=self._limit_bytes,
+            limit_work=self._limit_work,
             keep_ops=self._keep_ops,
             is_kept=self._is_kept,
             opsets=model.opsets,
         )
+        constants = (value.constant for value in model.graph.initializers.values())
+        elements = sum(array.size for array in constants if array is not None)
+        bound._work_left += WORK_PER_ELEMENT * elements
+        return bound
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         contents = ShapeContent()
@@ -81,7 +96,21 @@ class ConstantFolding(Pass):
         if node.op == "Constant":
             return True
         size = predict_bytes(node)
-        return size is not None and size <= max(self._limit_bytes, inputs_bytes(node))
+        if size is None or size > max(self._limit_bytes, inputs_bytes(node)):
+            return False
+        return self._may_spend(node, size // item_bytes(node))
+
+    def _may_spend(self, node: Node, made: int) -> bool:
+        """Take what a node costs from what this run may spend; False if that is too much."""
+        work = predict_work(node, made)
+        arrays = (value.constant for value in node.inputs if value is not None)
+        read = sum(array.size for array in arrays if array is not None)
+        if work is None or work > max(self._limit_work, WORK_PER_ELEMENT * read):
+            return False
+        if work > self._work_left:
+            return False
+        self._work_left -= work
+        return True
 
     def _evaluate(self, node: Node) -> list[np.ndarray] | None:
         """Compute all outputs; None if that fails, or gives other types than the graph expects."""

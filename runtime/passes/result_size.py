@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ..graph import Node, TensorType, size_bytes
+from ..type_inference.resizing import resized_by_scales, resized_to_sizes
 
-__all__ = ["inputs_bytes", "predict_bytes"]
+__all__ = ["inputs_bytes", "item_bytes", "predict_bytes", "resized_shape"]
 
 _WIDEST_ITEM_BYTES = 16
 """Of complex128; assumed where the element type of the result is not known."""
@@ -29,7 +30,7 @@ def predict_bytes(node: Node) -> int | None:
     """
     if node.op in _COUNTS:
         try:
-            return _COUNTS[node.op](node) * _item_bytes(node)
+            return _COUNTS[node.op](node) * item_bytes(node)
         except (ArithmeticError, IndexError, TypeError, ValueError):
             return None
     known = [
@@ -40,7 +41,8 @@ def predict_bytes(node: Node) -> int | None:
     return None if node.domain or node.op in _UNPREDICTABLE else _largest_product(node)
 
 
-def _item_bytes(node: Node) -> int:
+def item_bytes(node: Node) -> int:
+    """Bytes of one element of the first output; the most that there are where that is not known."""
     known = node.outputs[0].type
     return known.dtype.item_bytes if isinstance(known, TensorType) else _WIDEST_ITEM_BYTES
 
@@ -52,7 +54,7 @@ def _largest_product(node: Node) -> int:
         for value in node.inputs
         if value is not None and value.constant is not None
     ]
-    return math.prod(max(size, 1) for size in sizes) * _item_bytes(node)
+    return math.prod(max(size, 1) for size in sizes) * item_bytes(node)
 
 
 def _constant(node: Node, index: int) -> np.ndarray:
@@ -96,12 +98,35 @@ def _pad(node: Node) -> int:
     return math.prod(max(length + before + after, 0) for length, before, after in lengths)
 
 
+def resized_shape(node: Node) -> list[int]:
+    """Give the shape that a Resize of constants makes; ValueError where it says none."""
+    made = list(_constant(node, 0).shape)
+    axes = [int(axis) % len(made) for axis in node.attributes.get("axes") or range(len(made))]
+    lengths = tuple(made[axis] for axis in axes)
+    given = [node.inputs[index] if index < len(node.inputs) else None for index in (2, 3)]
+    scales, sizes = (None if value is None else value.constant for value in given)
+    if scales is not None and scales.size:
+        found = resized_by_scales(lengths, scales.ravel().tolist())
+    elif sizes is not None:
+        policy = node.attributes.get("keep_aspect_ratio_policy", "stretch")
+        policy = policy.decode() if isinstance(policy, bytes) else policy
+        found = resized_to_sizes(lengths, tuple(sizes.ravel().tolist()), policy)
+    else:
+        found = None
+    for axis, count in zip(axes, found or (), strict=True):
+        if not isinstance(count, int) or count < 0:
+            raise ValueError(f"{node.name!r} makes no length of axis {axis}")
+        made[axis] = count
+    return made
+
+
 _COUNTS: Mapping[str, Callable[[Node], int]] = {
     "ConstantOfShape": _constant_of_shape,
     "Expand": _expand,
     "OneHot": _one_hot,
     "Pad": _pad,
     "Range": _range,
+    "Resize": lambda node: math.prod(resized_shape(node)),
     "Tile": _tile,
 }
 _UNPREDICTABLE = frozenset(
@@ -125,7 +150,6 @@ _UNPREDICTABLE = frozenset(
         "MaxUnpool",
         "MelWeightMatrix",
         "QLinearConv",
-        "Resize",
         "STFT",
         "Upsample",
     }

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node, Value
+from ....runtime.operators.resampling import Taps
 from ....runtime.passes.matching import dtype_of
-from ....runtime.resampling import Taps
 from ....runtime.resize_node import (
     find_unknown_setting,
     indices_of,

@@ -7,7 +7,6 @@ from . import (  # they register here
     normalize,
     pool,
     reduce,
-    resize,
     shape,
 )
 from .registry import Kernel, find_kernel, kernel
@@ -22,6 +21,5 @@ __all__ = [
     "normalize",
     "pool",
     "reduce",
-    "resize",
     "shape",
 ]

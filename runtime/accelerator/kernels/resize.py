@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...graph import DType, Node, Value
+from ...operators.resampling import Taps
 from ...passes.matching import dtype_of
-from ...resampling import Taps
 from ...resize_node import (
     find_unknown_setting,
     indices_of,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aioinfer.runtime.resampling import Resampling, nearest_indices, weighted_taps
+from aioinfer.runtime.operators.resampling import Resampling, nearest_indices, weighted_taps
 
 
 def axis(length: int, count: int, coordinates: str = "half_pixel", **parts: float) -> Resampling:

@@ -1,4 +1,4 @@
-"""REFERENCE's Resize gives what onnx.reference gives, where that is right."""
+"""Resize on numpy arrays gives what onnx.reference gives, where that is right."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
-from aioinfer.backends.reference.kernels import find_kernel
 from aioinfer.runtime.graph import Node, Value
 from aioinfer.runtime.onnx_writer import node_to_proto
-from aioinfer.runtime.resampling import COORDINATES, NEAREST
+from aioinfer.runtime.operators import as_operator
+from aioinfer.runtime.operators.plain_operators import find_plain
+from aioinfer.runtime.operators.resampling import COORDINATES, NEAREST
 
 NAMES = ("x", "roi", "scales", "sizes")
 BOUNDS = {"float16": 2e-3, "float32": 1e-6, "float64": 1e-12}
@@ -23,12 +24,12 @@ def node_of(inputs, attributes):
     return Node("Resize", given, [Value("y")], attributes, name="n")
 
 
-def by_kernel(*inputs, **attributes):
+def by_plain(*inputs, **attributes):
     node = node_of(inputs, attributes)
-    kernel = find_kernel(node)
-    assert kernel is not None
+    resize = find_plain(node, {})
+    assert resize is not None
     with np.errstate(all="ignore"):
-        (made,) = kernel.bind(node)(*inputs)
+        (made,) = as_operator(resize, attributes)(*inputs)
     return made
 
 
@@ -86,7 +87,7 @@ def resizes(draw):
 @given(resizes())
 def test_any_resize(drawn) -> None:
     inputs, attributes = drawn
-    made, expected = by_kernel(*inputs, **attributes), by_onnx(*inputs, **attributes)
+    made, expected = by_plain(*inputs, **attributes), by_onnx(*inputs, **attributes)
     assert (made.dtype, made.shape) == (expected.dtype, expected.shape)
     if made.dtype.kind != "f":
         error = np.abs(made.astype(np.int64) - expected.astype(np.int64)).max(initial=0)
@@ -101,9 +102,9 @@ def test_volumes_are_interpolated_axis_by_axis() -> None:
     x = np.random.default_rng(0).standard_normal((1, 1, 3, 4, 3)).astype(np.float32)
     scales = np.array([1, 1, 2, 1.5, 0.5], np.float32)
     for mode in ("linear", "cubic"):
-        made, expected = (by(x, None, scales, mode=mode) for by in (by_kernel, by_onnx))
+        made, expected = (by(x, None, scales, mode=mode) for by in (by_plain, by_onnx))
         np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)
-    large = by_kernel(
+    large = by_plain(
         np.ones((1, 2, 24, 24, 24), np.float32), None, np.array([1, 1, 2, 2, 2], np.float32),
         mode="cubic",
     )  # fmt: skip
@@ -112,24 +113,24 @@ def test_volumes_are_interpolated_axis_by_axis() -> None:
 
 def test_lengths_are_rounded_down_of_products_in_float32() -> None:
     scales = np.array([0.7], np.float32)  # 6.9999999 times 10 in float64, 7 in float32
-    assert by_kernel(np.arange(10.0), None, scales).shape == (7,)
+    assert by_plain(np.arange(10.0), None, scales).shape == (7,)
 
 
 def test_what_is_repeated_stays_what_it_is() -> None:
     twice = np.array([2], np.float32)
     large = np.array([2**62 + 1, -(2**53) - 1])
-    assert by_kernel(large, None, twice).tolist() == np.repeat(large, 2).tolist()
-    assert by_kernel(np.array(["a", "b"], object), None, twice).tolist() == ["a", "a", "b", "b"]
-    truth = by_kernel(np.array([True, False]), None, twice)
+    assert by_plain(large, None, twice).tolist() == np.repeat(large, 2).tolist()
+    assert by_plain(np.array(["a", "b"], object), None, twice).tolist() == ["a", "a", "b", "b"]
+    truth = by_plain(np.array([True, False]), None, twice)
     assert (truth.dtype, truth.tolist()) == (np.bool_, [True, True, False, False])
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_empty_results(mode) -> None:
     x = np.zeros((2, 0, 3), np.float32)
-    assert by_kernel(x, None, np.array([2, 2, 2], np.float32), mode=mode).shape == (4, 0, 6)
+    assert by_plain(x, None, np.array([2, 2, 2], np.float32), mode=mode).shape == (4, 0, 6)
     third = np.array([1, 1, 0.25], np.float32)
-    assert by_kernel(np.ones((2, 1, 3)), None, third, mode=mode).shape == (2, 1, 0)
+    assert by_plain(np.ones((2, 1, 3)), None, third, mode=mode).shape == (2, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -148,14 +149,14 @@ def test_empty_results(mode) -> None:
 )
 def test_what_does_not_fit_is_refused(inputs, attributes, message) -> None:
     with pytest.raises(ValueError, match=message):
-        by_kernel(np.arange(3.0), *inputs, **attributes)
+        by_plain(np.arange(3.0), *inputs, **attributes)
 
 
 def test_a_roi_is_read_only_where_something_is_cropped() -> None:
     empty, twice = np.zeros(0, np.float32), np.array([2], np.float32)
-    assert by_kernel(np.arange(2), empty, twice).tolist() == [0, 0, 1, 1]
+    assert by_plain(np.arange(2), empty, twice).tolist() == [0, 0, 1, 1]
 
 
 def test_unknown_modes_are_left_to_onnx() -> None:
     inputs = (np.zeros(2), None, np.ones(1))
-    assert find_kernel(node_of(inputs, {"mode": "lanczos"})) is None
+    assert find_plain(node_of(inputs, {"mode": "lanczos"}), {}) is None

@@ -1,4 +1,4 @@
-"""Resize, one axis after the other."""
+"""Resize, one axis after the other, the ones that get shorter first."""
 
 from __future__ import annotations
 
@@ -7,17 +7,43 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.resampling import Resampling, Taps, weighted_taps
-from ....runtime.resize_node import find_unknown_setting
-from ....runtime.type_inference.resizing import resized_by_scales, resized_to_sizes
-from .registry import Array, kernel
+from ..graph import Node
+from ..type_inference.resizing import resized_by_scales, resized_to_sizes
+from .plain_operators import Array, plain
+from .resampling import COORDINATES, NEAREST, Resampling, Taps, weighted_taps
 
-__all__ = ["resize"]
+__all__ = ["find_unknown_setting", "resize"]
+
+_KNOWN = {
+    "mode": ("nearest", "linear", "cubic"),
+    "coordinate_transformation_mode": tuple(COORDINATES),
+    "nearest_mode": tuple(NEAREST),
+    "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
+}
+
+
+def find_unknown_setting(node: Node) -> str | None:
+    """Say which attribute has a value, or company, that there is no meaning for, or None."""
+    for name, known in _KNOWN.items():
+        given = node.attributes.get(name, known[0])
+        text = given.decode() if isinstance(given, bytes) else str(given)
+        if text not in known:
+            return f"Resize has {name} in {list(known)}, not {text!r}"
+    if node.attributes.get("mode", "nearest") in ("nearest", b"nearest") and node.attributes.get(
+        "antialias"
+    ):
+        return "nearest neighbours have no antialiasing"
+    return None
 
 
 # onnx.reference asks all axes anew for each element of the result, computes in float64 also what is
 # only repeated, and rounds lengths down of products that are float32 in ONNX's own inference.
-@kernel("Resize", accepts=lambda node: find_unknown_setting(node) is None)
+@plain(
+    "Resize",
+    since=11,
+    later={"antialias": 18, "axes": 18, "keep_aspect_ratio_policy": 18},
+    accepts=lambda node: find_unknown_setting(node) is None,
+)
 def resize(
     x: Array,
     roi: Array | None = None,
@@ -55,7 +81,9 @@ def resize(
         return np.zeros(wanted, x.dtype)
     repeats = mode == "nearest" and not is_cropping
     made = x if repeats else x.astype(np.float64)
-    for index in sorted(range(len(order)), key=order.__getitem__, reverse=True):
+    for index in sorted(
+        range(len(order)), key=lambda item: (counts[item] > lengths[item], -order[item])
+    ):
         resampling = Resampling(
             lengths[index],
             counts[index],

@@ -1,0 +1,63 @@
+"""GatherND, ScatterND and ScatterElements: elements read and written at places that arrays say.
+
+onnx.reference does it in loops over elements, and takes any index for a good one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .plain_operators import Array, plain
+
+__all__ = ["gather_nd", "scatter_elements", "scatter_nd"]
+
+_REDUCTIONS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+}
+
+
+@plain("GatherND", since=11, later={"batch_dims": 12})
+def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
+    """Take what lies at each place; the first ``batch_dims`` axes of both go together.
+
+    indices: (..., K), places on the K axes behind. Raises IndexError for one outside.
+    """
+    if indices.shape[:batch_dims] != x.shape[:batch_dims]:
+        raise ValueError(f"shapes {x.shape} and {indices.shape} differ in their batch")
+    rank = indices.ndim - 1
+    own = [
+        np.arange(length).reshape([-1 if at == axis else 1 for at in range(rank)])
+        for axis, length in enumerate(x.shape[:batch_dims])
+    ]
+    return np.asarray(x[(*own, *np.moveaxis(indices, -1, 0))])
+
+
+@plain("ScatterElements", since=11, later={"reduction": 16})
+def scatter_elements(
+    x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none"
+) -> Array:
+    """Copy, and write or accumulate an update for each index along an axis.
+
+    Raises IndexError for an index outside.
+    """
+    places: list[Array] = list(np.indices(indices.shape, sparse=True))
+    places[axis] = indices
+    return _scatter(x, tuple(places), updates, reduction)
+
+
+@plain("ScatterND", since=11, later={"reduction": 16})
+def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
+    """Copy, and write or accumulate an update at each place; IndexError for one outside."""
+    return _scatter(x, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
+
+
+def _scatter(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
+    made = x.copy()
+    if reduction == "none":
+        made[places] = updates
+    else:
+        _REDUCTIONS[reduction].at(made, places, updates)
+    return made
