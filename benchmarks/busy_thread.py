@@ -20,7 +20,6 @@ import os
 import platform
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -34,6 +33,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from models import MODELS, Inputs
+from neighbours_threads import busy_thread
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
@@ -121,25 +121,6 @@ def without_extension() -> Iterator[None]:
         if known is not None:
             modules[name] = known
         runner.cache_clear()
-
-
-@contextmanager
-def busy_thread() -> Iterator[None]:
-    """Keep another Python thread counting."""
-    is_over = False
-
-    def count() -> None:
-        number = 0
-        while not is_over:
-            number += 1
-
-    thread = threading.Thread(target=count, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over = True
-        thread.join()
 
 
 def turn_ms(infer: Infer, seconds: float) -> float:

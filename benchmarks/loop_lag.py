@@ -38,7 +38,7 @@ import numpy as np
 import onnx
 import uvloop
 from models import MODELS, Inputs
-from overhead import perceptron
+from networks_perceptron import perceptron
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table

@@ -29,10 +29,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import uvloop
-from onnx import helper, numpy_helper
+from networks_perceptron import INPUTS, perceptron
 from overhead_peers import EXECUTOR, PEERS, POOL, Call, Job, output_of, peer_calls
 from rich.box import SIMPLE
 from rich.console import Console
@@ -59,7 +58,6 @@ OURS = {
 }
 """Our ways, and the device of each."""
 WAYS = (*OURS, *PEERS, FLOOR)
-INPUTS = {"x": np.ones((1, 16), np.float32)}
 
 
 @dataclass(frozen=True)
@@ -98,25 +96,6 @@ class Row:
         if self.p50_ratios:
             found["least_p50_ratio"] = min(self.p50_ratios.values())
         return found
-
-
-def perceptron(seed: int = 0) -> onnx.ModelProto:
-    chance = np.random.default_rng(seed)
-    weights = {
-        name: chance.standard_normal(shape).astype(np.float32)
-        for name, shape in {"w1": (16, 32), "b1": (32,), "w2": (32, 8), "b2": (8,)}.items()
-    }
-    nodes = [
-        helper.make_node("Gemm", ["x", "w1", "b1"], ["h"], "fc1"),
-        helper.make_node("Relu", ["h"], ["r"], "relu"),
-        helper.make_node("Gemm", ["r", "w2", "b2"], ["y"], "fc2"),
-    ]
-    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 16])
-    y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 8])
-    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
-    graph = helper.make_graph(nodes, "perceptron", [x], [y], tensors)
-    opsets = [helper.make_opsetid("", 21)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 async def time_us(calls: list[Call], request_count: int) -> float:

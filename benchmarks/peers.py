@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import importlib.util
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,9 +24,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from models import MODELS
+from models import MODELS, Model
 from peers_engines import ENGINES, Setting
 from peers_judgement import Slot, counted, lower_quartile, middle, slot_orders, verdict
+from peers_notes import Notes
 from peers_process import WorkerError, WorkerProcess, import_s, started
 from peers_report import Result, error_table, table_of
 from rich.console import Console
@@ -87,24 +87,17 @@ ROWS = (*STEADY, *FRESH)
 
 
 @dataclass
-class Run:
+class Run(Notes):
     """What has been found out so far."""
 
     device: str
     slot_count: int
     slot_s: float
     seed: int
-    say: Callable[[str], None]
     results: list[Result] = field(default_factory=list)
     errors: dict[str, float] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
     reference: str = ""  # whose outputs the errors are against
     is_complete: bool = False
-
-    def leave_out(self, what: str, reason: str) -> None:
-        if self.left_out.get(what) != reason:
-            self.left_out[what] = reason
-            self.say(f"left out: {what}: {reason}")
 
     def judge(self, model: str, precision: str, quantity: Quantity, slots: Slots) -> None:
         """Add a result, unless no engine is left."""
@@ -140,6 +133,9 @@ class Case:
     engines: tuple[str, ...]
     wanted: Outputs
 
+    def of(self, engine: str) -> str:
+        return f"{engine} {self.precision} on {self.model}"
+
     def setting(self, has_streams: bool, thread_count: int, device: str) -> Setting:
         return Setting(has_streams, thread_count, self.precision, device)
 
@@ -152,7 +148,7 @@ def measure_slots(run: Run, case: Case, row: str, folder: Path) -> None:
     with contextlib.ExitStack() as stack:
         workers = {name: stack.enter_context(started(name)) for name in case.engines}
         for name, worker in workers.items():
-            with leaving_out(run, case, name):
+            with run.leaving_out(case.of(name)):
                 worker.load(case.file, case.inputs, setting)
                 compare(run, case, worker, folder)
                 worker.slot(WARM_UP_S)
@@ -160,19 +156,10 @@ def measure_slots(run: Run, case: Case, row: str, folder: Path) -> None:
         for order in slot_orders(list(slots), run.slot_count, run.seed):
             for name in (name for name in order if name in slots):
                 taken = slots.pop(name)
-                with leaving_out(run, case, name):
+                with run.leaving_out(case.of(name)):
                     slots[name] = [*taken, workers[name].slot(run.slot_s)]
     for quantity in steady.quantities:
         run.judge(case.model, case.precision, quantity, slots)
-
-
-@contextlib.contextmanager
-def leaving_out(run: Run, case: Case, engine: str) -> Iterator[None]:
-    """Go on without an engine that cannot do what is in the block."""
-    try:
-        yield
-    except WorkerError as error:
-        run.leave_out(f"{engine} {case.precision} on {case.model}", str(error))
 
 
 def compare(run: Run, case: Case, worker: WorkerProcess, folder: Path) -> None:
@@ -204,7 +191,7 @@ def measure_fresh(run: Run, case: Case, rows: Sequence[str]) -> None:
     seen: dict[str, dict[str, list[float]]] = {}
     for order in slot_orders(case.engines, FRESH_COUNT, run.seed):
         for name in order:
-            with leaving_out(run, case, name):
+            with run.leaving_out(case.of(name)):
                 for title, number in fresh_numbers(name, case, setting).items():
                     seen.setdefault(title, {}).setdefault(name, []).append(number)
     for quantity in (quantity for row in rows for quantity in FRESH[row]):
@@ -243,28 +230,20 @@ def right_outputs(engines: Sequence[str], file: Path, inputs: Path, run: Run) ->
     raise WorkerError("no engine can run it in f32")
 
 
-def installed(run: Run, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Give those of the engines that are installed."""
-    for name in wanted:
-        if importlib.util.find_spec(name) is None:
-            run.leave_out(name, f"it is not installed; pip install {name}")
-    return tuple(name for name in wanted if importlib.util.find_spec(name) is not None)
-
-
-def model_file(name: str, folder: Path) -> Path:
+def model_file(model: Model, folder: Path) -> Path:
     """Find a model in a folder; where it is not there, it is built."""
-    file = folder / f"{name}.onnx"
+    file = folder / f"{model.name}.onnx"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        onnx.save(MODELS[name].build(), file)
+        onnx.save(model.build(), file)
     return file
 
 
 def measure(run: Run, arguments: argparse.Namespace, folder: Path) -> None:
-    engines = installed(run, arguments.engines)
+    engines = run.installed(arguments.engines)
     fresh = [row for row in arguments.rows if row in FRESH]
     for name in arguments.models:
-        file = model_file(name, arguments.models_dir or folder)
+        file = model_file(MODELS[name], arguments.models_dir or folder)
         inputs = folder / "inputs.npz"
         np.savez(inputs, allow_pickle=False, **MODELS[name].inputs(np.random.default_rng(1), 1))
         try:

@@ -9,6 +9,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 Arrays = Mapping[str, Any]
@@ -18,10 +19,13 @@ TASKS = 4  # two a stream: one computes, one waits
 
 
 class Setting(NamedTuple):
-    """How an engine is to run: one request at a time, or streams; precision "f32" or "bf16"."""
+    """How an engine is to run: one request at a time, or streams; precision "f32" or "bf16".
+
+    A thread_count of None leaves the number of threads to the engine.
+    """
 
     has_streams: bool
-    thread_count: int
+    thread_count: int | None
     precision: str
     device: str
 
@@ -32,6 +36,9 @@ class Engine(Protocol):
     def infer(self, inputs: Arrays) -> dict[str, Any]:
         """Infer once, in the caller's thread; gives the outputs by name."""
 
+    async def infer_awaited(self, inputs: Arrays) -> object:
+        """Infer once for the loop that awaits it."""
+
     def fill(self, inputs: Arrays, until_s: float) -> int:
         """Keep all streams busy until the clock shows that; gives the count, at least 1."""
 
@@ -39,16 +46,40 @@ class Engine(Protocol):
         """Release what is held."""
 
 
-class OnnxRuntime:
+def threads_of(setting: Setting) -> dict[str, Any]:
+    """Give the property that OpenVINO and aioinfer share."""
+    count = setting.thread_count
+    return {} if count is None else {"INFERENCE_NUM_THREADS": count}
+
+
+class InExecutor:
+    """Awaits an engine that only blocks, by a thread of its own: the cheapest bridge."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=1)
+
+    def infer(self, inputs: Arrays) -> dict[str, Any]:
+        raise NotImplementedError
+
+    async def infer_awaited(self, inputs: Arrays) -> object:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self.infer, inputs)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+class OnnxRuntime(InExecutor):
     """One session; a stream is a thread that calls it, as its runs are thread-safe."""
 
     def __init__(self, file: str, setting: Setting) -> None:
+        super().__init__()
         import onnxruntime
 
         if setting.precision != "f32":
             raise ValueError(f"it computes float32 models in f32 only, not in {setting.precision}")
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1 if setting.has_streams else setting.thread_count
+        options.intra_op_num_threads = 1 if setting.has_streams else setting.thread_count or 0
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
         providers = ["CPUExecutionProvider"]
@@ -74,22 +105,23 @@ class OnnxRuntime:
         return sum(counts)
 
     def close(self) -> None:
+        super().close()
         del self._session
 
 
-class OpenVino:
+class OpenVino(InExecutor):
     """A compiled model; its streams are filled by its own queue of requests."""
 
     def __init__(self, file: str, setting: Setting) -> None:
+        super().__init__()
         import openvino
 
         hint = "THROUGHPUT" if setting.has_streams else "LATENCY"
         config: dict[str, Any] = {
             "PERFORMANCE_HINT": hint,
             "NUM_STREAMS": THREADS_WITH_STREAMS if setting.has_streams else 1,
-            "INFERENCE_NUM_THREADS": setting.thread_count,
             "INFERENCE_PRECISION_HINT": setting.precision,  # bf16 by default, where CPUs have it
-        }
+        } | threads_of(setting)
         core = openvino.Core()
         if setting.precision == "bf16" and "BF16" not in core.get_property(
             "CPU", "OPTIMIZATION_CAPABILITIES"
@@ -114,6 +146,7 @@ class OpenVino:
         return count
 
     def close(self) -> None:
+        super().close()
         del self._request
 
 
@@ -127,9 +160,8 @@ class AioInfer:
         config = {
             "PERFORMANCE_HINT": "THROUGHPUT" if setting.has_streams else "LATENCY",
             "NUM_STREAMS": THREADS_WITH_STREAMS if setting.has_streams else 1,
-            "INFERENCE_NUM_THREADS": setting.thread_count,
             "INFERENCE_PRECISION_HINT": setting.precision,
-        }
+        } | threads_of(setting)
         self._network = self._core.load_network(file, setting.device, config)
         self._request = self._network.create_infer_request()
         self._runner: asyncio.Runner | None = None
@@ -141,6 +173,9 @@ class AioInfer:
     def infer(self, inputs: Arrays) -> dict[str, Any]:
         outputs: dict[str, Any] = self._request.infer_sync(inputs)
         return outputs
+
+    async def infer_awaited(self, inputs: Arrays) -> object:
+        return await self._network.infer(inputs)
 
     def fill(self, inputs: Arrays, until_s: float) -> int:
         assert self._runner is not None

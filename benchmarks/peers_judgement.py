@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
+from typing import TypeVar
 
 TIE = 0.05  # two runs of the same engine differ by so much
 FOREIGN_CPUS = 0.1  # a slot beside which others kept more than this busy is noisy
@@ -22,6 +23,9 @@ class Slot:
     @property
     def is_noisy(self) -> bool:
         return self.foreign_cpus > FOREIGN_CPUS
+
+
+OneSlot = TypeVar("OneSlot", bound=Slot)
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,13 @@ def slot_orders(engines: Sequence[str], slot_count: int, seed: int) -> list[list
 
 
 def counted(slots: Sequence[Slot]) -> list[float]:
-    """Give the numbers of the quiet slots, or of all where fewer than half are quiet."""
-    quiet = [slot.value for slot in slots if not slot.is_noisy]
-    return quiet if 2 * len(quiet) >= len(slots) else [slot.value for slot in slots]
+    return [slot.value for slot in counted_slots(slots)]
+
+
+def counted_slots(slots: Sequence[OneSlot]) -> Sequence[OneSlot]:
+    """Give the quiet slots, or all where fewer than half are quiet."""
+    quiet = [slot for slot in slots if not slot.is_noisy]
+    return quiet if 2 * len(quiet) >= len(slots) else slots
 
 
 def lower_quartile(values: Sequence[float]) -> float:

@@ -46,18 +46,18 @@ class WorkerProcess:
     def load(self, file: Path, inputs: Path, setting: Setting) -> dict[str, float]:
         """Load a model and infer once; gives load_s, first_s and peak_bytes."""
         paths = {"file": str(file), "inputs": str(inputs)}
-        return self._ask(do="load", engine=self.engine, **paths, setting=list(setting))
+        return self.ask(do="load", engine=self.engine, **paths, setting=list(setting))
 
     def write_outputs(self, file: Path) -> None:
-        self._ask(do="outputs", file=str(file))
+        self.ask(do="outputs", file=str(file))
 
     def slot(self, seconds: float) -> Slot:
         time.sleep(REST_S)
-        began_s, own_before_s, busy_before_s = time.perf_counter(), _own_s(), _busy_s()
-        answer = self._ask(do="slot", seconds=seconds)
-        used_s = _busy_s() - busy_before_s
-        own_s = answer["cpu_s"] + _own_s() - own_before_s
-        others = foreign_cpus(used_s, own_s, time.perf_counter() - began_s)
+        began_s, own_before_s, busy_before_s = time.perf_counter(), own_s(), all_busy_s()
+        answer = self.ask(do="slot", seconds=seconds)
+        used_s = all_busy_s() - busy_before_s
+        ours_s = answer["cpu_s"] + own_s() - own_before_s
+        others = foreign_cpus(used_s, ours_s, time.perf_counter() - began_s)
         return Slot(answer["value"], others)
 
     def end(self) -> None:
@@ -68,7 +68,8 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
 
-    def _ask(self, **question: Any) -> dict[str, Any]:
+    def ask(self, **question: Any) -> dict[str, Any]:
+        """Send a question and wait for its answer."""
         try:
             self._questions.write(json.dumps(question).encode() + b"\n")
         except BrokenPipeError:
@@ -101,12 +102,12 @@ class WorkerProcess:
 
 
 @contextlib.contextmanager
-def started(engine: str) -> Iterator[WorkerProcess]:
+def started(engine: str, program: Path = WORKER) -> Iterator[WorkerProcess]:
     """Start an engine's process, with nothing loaded, and end it at the end of the block."""
     with (
         tempfile.TemporaryFile() as messages,
         subprocess.Popen(
-            [sys.executable, str(WORKER)],
+            [sys.executable, str(program)],
             env=_environment(),
             bufsize=0,
             stdin=subprocess.PIPE,
@@ -137,10 +138,12 @@ def import_s(engine: str) -> float:
     return float(done.stdout.split()[-1])
 
 
-def _busy_s() -> float:
+def all_busy_s() -> float:
+    """Give the seconds that all CPUs together have been busy."""
     return busy_s(STAT.read_text(encoding="utf-8"), os.sysconf("SC_CLK_TCK"))
 
 
-def _own_s() -> float:
+def own_s() -> float:
+    """Give the seconds that this process has computed."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime

@@ -18,11 +18,21 @@ import statistics
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from peers_engines import ENGINES, Engine, Setting
 
 Answer = dict[str, Any]
+
+
+class Answers(Protocol):
+    """What a process does with the questions that it reads."""
+
+    def answer(self, question: dict[str, Any]) -> Answer:
+        """Do what was asked; what it raises is the answer as well."""
+
+    def close(self) -> None:
+        """Release what is held."""
 
 
 class Worker:
@@ -112,11 +122,11 @@ def status_of(file: Path) -> dict[str, str]:
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
-def main() -> None:
+def serve(worker: Answers) -> None:
+    """Answer the questions on standard input until it ends."""
     # What an engine prints must not get between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    worker = Worker()
     for line in sys.stdin:
         try:
             answer = worker.answer(json.loads(line))
@@ -127,4 +137,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(Worker())
