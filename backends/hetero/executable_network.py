@@ -21,6 +21,7 @@ from ...runtime.tensor import Port, ports_of
 from ...runtime.timeline import Trace
 from ...runtime.tracing import SpanRecorder, StageTally
 from ...runtime.virtual_plugin import DEVICE_PROPERTIES
+from .crossing import Crossing
 from .cutting import CutModel
 from .diagram import affinity_svg
 from .dot import subgraphs_dot
@@ -242,10 +243,14 @@ class _HeteroSlot(Slot):
 def _subnetworks(
     cut: CutModel, networks: Sequence[ExecutableNetwork], inputs: Sequence[Port]
 ) -> list[SubNetwork]:
-    linked: list[list[tuple[str, int]]] = [[] for _ in networks]
+    crossings: list[list[Crossing]] = [[] for _ in networks]
+    ends = [f"{piece.device} (subgraph {index})" for index, piece in enumerate(cut.subgraphs)]
     for link in cut.links:
-        for target in link.targets:
-            linked[target.subgraph].append((link.value, link.source.subgraph))
+        source = link.source.subgraph
+        for target, number in link.targets:
+            promised = networks[target].inputs[number].type
+            crossing = Crossing(link.value, source, promised, ends[source], ends[target])
+            crossings[target].append(crossing)
     outer: list[list[str]] = [[] for _ in networks]
     for port, places in zip(inputs, cut.inputs, strict=True):
         for place in places:
@@ -254,7 +259,7 @@ def _subnetworks(
         SubNetwork(
             network,
             tuple(outer[index]),
-            tuple(linked[index]),
+            tuple(crossings[index]),
             tuple(port.name for port in network.outputs),
         )
         for index, network in enumerate(networks)

@@ -17,6 +17,7 @@ from ...executors import NO_LANE, NOW, Lane, Ready, TaskExecutor, Then
 from ...runtime.bindings import Bindings
 from ...runtime.executable_network import ExecutableNetwork
 from ...runtime.pipeline import Stage, Stop
+from .crossing import Crossing
 
 __all__ = ["LinkedRun", "SubNetwork", "SubRequestExecutor"]
 
@@ -27,8 +28,8 @@ class SubNetwork:
 
     network: ExecutableNetwork
     outer_inputs: tuple[str, ...]
-    linked_inputs: tuple[tuple[str, int], ...]
-    """(name, index of the subgraph that makes it)."""
+    crossings: tuple[Crossing, ...]
+    """The inputs that other subgraphs make."""
     outputs: tuple[str, ...]
 
 
@@ -66,7 +67,8 @@ class LinkedRun:
     def can_bind(self, index: int) -> bool:
         """True if every value that the sub-run takes is there, perhaps without its bytes."""
         return all(
-            name in self.made_by(source) for name, source in self._subnetworks[index].linked_inputs
+            crossing.name in self.made_by(crossing.source)
+            for crossing in self._subnetworks[index].crossings
         )
 
     def made_by(self, index: int) -> dict[str, Any]:
@@ -75,11 +77,15 @@ class LinkedRun:
         return {} if bindings is None else bindings.results
 
     def bind(self, index: int) -> Bindings:
-        """Make the bindings of a sub-run; it is the outer run to everybody who looks at it."""
+        """Make the bindings of a sub-run; it is the outer run to everybody who looks at it.
+
+        Raises TensorError for a value that is not what the sub-network was compiled for.
+        """
         subnetwork, outer = self._subnetworks[index], self._outer
         inputs = {name: outer.inputs[name] for name in subnetwork.outer_inputs}
-        for name, source in subnetwork.linked_inputs:
-            inputs[name] = self.made_by(source)[name]
+        for crossing in subnetwork.crossings:
+            value = inputs[crossing.name] = self.made_by(crossing.source)[crossing.name]
+            crossing.check(value)
         bindings = self._bindings[index] = Bindings(
             inputs,
             outer.ticket,
