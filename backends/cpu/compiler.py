@@ -39,10 +39,12 @@ class Compiler:
         thread_count: int,
         float_dtype: DType,
         passes: Sequence[Pass],
+        keep_nan: bool = False,
     ) -> None:
         self._model, self.engine = model, engine
         self._device, self._thread_count = device, thread_count
         self._float_dtype, self._passes = float_dtype, tuple(passes)
+        self._keep_nan = keep_nan
         self._prepared = prepared_model(model, shapeless_passes(passes))
         self.weights = WeightStore()
         self.latest: Plan | None = None
@@ -65,6 +67,7 @@ class Compiler:
             device=self._device,
             thread_count=thread_count,
             float_dtype=self._float_dtype,
+            keep_nan=self._keep_nan,
         )
         with self.engine.with_threads(thread_count):
             self.latest = builder.build(KERNELS.lower)

@@ -28,7 +28,7 @@ def pool(data: Sequence[int], parameters: Sequence[int]) -> None:
     target = _array(data[-1], dtype, (outer, *places, inner))
     is_average = kind == _AVERAGE
     lowest = float(np.iinfo(dtype.numpy).min) if dtype.numpy.kind in "iu" else -math.inf
-    join, start = (np.add, 0.0) if is_average else (np.fmax, lowest)
+    join, start = (np.add, 0.0) if is_average else (np.maximum, lowest)
     for number, (length, count, size, stride, dilation, pad) in enumerate(axes, 1):
         made = np.full((*source.shape[:number], count, *source.shape[number + 1 :]), start)
         made = np.moveaxis(made.astype(np.float32), number, 0)

@@ -2,7 +2,7 @@
  *
  * A window is a box, so it is seen one axis at a time: the rows that it reads are joined, over as
  * many elements of the last axis as a chunk of results needs, and then elements of that row are.
- * What is not in the input, and NaN in a maximum, is not seen.
+ * What is not in the input is not seen; a maximum of NaN and anything is NaN.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ INLINE float joined(int64_t kind, float total, float number)
 {
     if (kind == AVERAGE)
         return total + number;
-    return number > total ? number : total;
+    return number > total || number != number ? number : total;
 }
 
 INLINE void join(int64_t kind, float *restrict totals, const float *restrict numbers, int64_t count)

@@ -43,7 +43,8 @@ class PlanBuilder(Lowering):
     """Builds one plan of a specialised graph; not thread-safe.
 
     ``float_dtype`` is what float32 values are held in between steps: FLOAT32, or the smaller type
-    of the precision hint.
+    of the precision hint. ``keep_nan`` asks kernels for NaN and infinities as ONNX has them, where
+    oneDNN is faster without.
     """
 
     def __init__(
@@ -55,8 +56,10 @@ class PlanBuilder(Lowering):
         device: str = "CPU",
         thread_count: int = 1,
         float_dtype: DType = DType.FLOAT32,
+        keep_nan: bool = False,
     ) -> None:
         super().__init__(model, device, float_dtype)
+        self.keep_nan = keep_nan
         self.engine, self.thread_count = engine, thread_count
         self._weights = weights
         self._steps: list[Step] = []

@@ -32,6 +32,7 @@ from .precision import (
 )
 from .properties import (
     CPU_DISABLED_PASSES,
+    CPU_KEEP_NAN,
     EXECUTION_MODE_HINT,
     PROPERTIES,
 )
@@ -108,7 +109,8 @@ class CpuPlugin(Plugin):
             device=self.name,
             thread_count=streams.thread_count,
             float_dtype=PRECISIONS[precision],
-            passes=plan_passes(config[CPU_DISABLED_PASSES.key]),
+            passes=plan_passes(config[CPU_DISABLED_PASSES.key], keep_nan=config[CPU_KEEP_NAN.key]),
+            keep_nan=config[CPU_KEEP_NAN.key],
         )
         return CpuNetwork(model, compiler, streams, config, self.core)
 

@@ -14,7 +14,15 @@ from typing import Any
 
 from ...errors import GraphError
 
-__all__ = ["BINARY", "CPU_DOMAIN", "UNARY", "PostOp", "parse_post_ops", "post_op_texts"]
+__all__ = [
+    "BINARY",
+    "CPU_DOMAIN",
+    "UNARY",
+    "PostOp",
+    "loses_nan",
+    "parse_post_ops",
+    "post_op_texts",
+]
 
 CPU_DOMAIN = "aioinfer.cpu"
 
@@ -59,6 +67,8 @@ BINARY: Mapping[str, str] = {
 """Name -> oneDNN's algorithm. ``sum`` wants an operand of the result's shape, and may write over
 it; the others take one that broadcasts to the result. The result so far is on the left."""
 
+_LOSES_NAN = frozenset({"clip", "exp", "gelu_erf", "hardsigmoid", "max", "min"})
+
 _FORM = re.compile(r"(\w+)(?:\(([^()]*)\))?")
 
 
@@ -90,6 +100,11 @@ class PostOp:
         if numbers == UNARY[self.name][1:]:
             return self.name
         return f"{self.name}({self.alpha!r},{self.beta!r})"
+
+
+def loses_nan(post_op: PostOp) -> bool:
+    """True if oneDNN makes a number of NaN, or NaN of an infinity, where ONNX does not."""
+    return post_op.name in _LOSES_NAN or (post_op.name == "relu" and post_op.alpha == 0.0)
 
 
 def parse_post_ops(attributes: Mapping[str, Any]) -> tuple[PostOp, ...]:

@@ -10,6 +10,7 @@ from ...runtime.property_parsers import parse_boolean, parse_choice, parse_pass_
 __all__ = [
     "CPU_ADAPTIVE_TEAMS",
     "CPU_DISABLED_PASSES",
+    "CPU_KEEP_NAN",
     "ENABLE_CPU_PINNING",
     "EXECUTION_MODE_HINT",
     "PROPERTIES",
@@ -51,9 +52,19 @@ CPU_DISABLED_PASSES: Property[tuple[str, ...]] = Property(
     only_at_load=True,
 )
 
+CPU_KEEP_NAN = Property(
+    "CPU_KEEP_NAN",
+    parse_boolean,
+    False,
+    "Give NaN and infinities as ONNX does also in MaxPool and behind Conv and MatMul, where Relu, "
+    "Clip and some others then take a step of their own.",
+    only_at_load=True,
+)
+
 PROPERTIES: tuple[Property[Any], ...] = (
     CPU_ADAPTIVE_TEAMS,
     CPU_DISABLED_PASSES,
+    CPU_KEEP_NAN,
     ENABLE_CPU_PINNING,
     EXECUTION_MODE_HINT,
 )

@@ -4,8 +4,8 @@ Theory of operation. :func:`make_operator` binds a node's attributes once; the r
 arrays as often as one likes, from any thread. Three sources are asked in this order:
 
 - ``plain_operators``: simple operators, and nodes that are surely right; onnx is not loaded;
-- ``own_operators``, ``box_suppression`` and ``recurrent``: what onnx.reference lacks, gets wrong,
-  or does in a way that threads may not;
+- ``own_operators`` and the modules that register there: what onnx.reference lacks, gets wrong, or
+  does in a way that threads may not;
 - ``onnx_operators``: onnx.reference's class for the operator, and for an operator that ONNX defines
   as a function of others, that function's body, evaluated by the same means.
 

@@ -79,30 +79,6 @@ def constant(
     raise ValueError("a Constant has no value")
 
 
-# onnx.reference silences these two with warnings.catch_warnings, which is the whole process's.
-@own("Pow", since=7)
-def power(base: Array, exponent: Array) -> Array:
-    """Raise to a power, in numpy's common type, and give the type of the base."""
-    with np.errstate(all="ignore"):
-        return np.asarray(np.power(base, exponent)).astype(base.dtype, copy=False)
-
-
-@own("Sqrt", since=6)
-def square_root(x: Array) -> Array:
-    """Take square roots; NaN below zero."""
-    with np.errstate(all="ignore"):
-        return np.asarray(np.sqrt(x)).astype(x.dtype, copy=False)
-
-
-_erf = np.frompyfunc(math.erf, 1, 1)
-
-
-@own("Erf", since=9)
-def error_function(x: Array) -> Array:
-    """Compute the error function in double precision; onnx.reference rounds to float32 first."""
-    return np.asarray(_erf(x.astype(np.float64))).astype(np.float64).astype(x.dtype)
-
-
 # onnx.reference packs an optional into a list here, and does not unpack it there.
 @own("Optional", since=15)
 def optional(x: Any = None, *, type: Any = None) -> Any:
@@ -132,13 +108,6 @@ def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
     axis %= x.ndim
     seen = [slice(None) if at == axis else slice(length) for at, length in enumerate(indices.shape)]
     return np.take_along_axis(x[tuple(seen)], indices, axis)
-
-
-# onnx.reference fails for scalars.
-@own("Softsign", since=1)
-def softsign(x: Array) -> Array:
-    """Compute x / (1 + |x|)."""
-    return np.asarray(x / (1 + np.abs(x))).astype(x.dtype)
 
 
 # onnx.reference multiplies with ones, which strings cannot.

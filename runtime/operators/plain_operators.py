@@ -33,7 +33,9 @@ __all__ = ["Array", "PlainFunction", "find_plain", "plain"]
 
 FAMILIES = (
     "box_suppression",
+    "own_elementwise",
     "own_operators",
+    "own_reductions",
     "plain_elementwise",
     "plain_movement",
     "plain_reductions",

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["SAMPLES", "SampleModel", "sample_named"]
+__all__ = ["SAMPLES", "SampleModel", "sample_named", "sample_node"]
 
 OPSET, IR_VERSION = 20, 10  # string operators came with 20
 
@@ -29,7 +29,8 @@ class SampleNode:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _node(op: str, inputs: str, outputs: str, **attributes: Any) -> SampleNode:
+def sample_node(op: str, inputs: str, outputs: str, **attributes: Any) -> SampleNode:
+    """Make a node; keywords are its attributes."""
     return SampleNode(op, inputs, outputs, attributes)
 
 
@@ -43,6 +44,8 @@ class SampleModel:
     nodes: tuple[SampleNode, ...]
     shapes: tuple[Mapping[str, tuple[int, ...]], ...]
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+    has_special_numbers: bool = False
+    """Inputs hold NaN, infinities and a zero below zero."""
 
     @property
     def node_names(self) -> list[str]:
@@ -70,11 +73,9 @@ class SampleModel:
     def feeds(self) -> list[dict[str, np.ndarray]]:
         """Make inputs for each of the shapes; the same ones every time."""
         random = np.random.default_rng(len(self.name))
+        draw = _special_array if self.has_special_numbers else _random_array
         return [
-            {
-                name: _random_array(random, self.inputs[name][0], shape)
-                for name, shape in shapes.items()
-            }
+            {name: draw(random, self.inputs[name][0], shape) for name, shape in shapes.items()}
             for shapes in self.shapes
         ]
 
@@ -102,6 +103,17 @@ def _random_array(random: np.random.Generator, dtype: Any, shape: tuple[int, ...
     return np.asarray(random.normal(size=shape), kind)
 
 
+def _special_array(random: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Draw numbers, one of eight NaN and one of eight an infinity; whole rows of them, too."""
+    array = _random_array(random, dtype, shape)
+    chosen = random.integers(0, 16, shape)
+    for number, special in enumerate((np.nan, np.nan, np.inf, -np.inf, -0.0)):
+        array[chosen == number] = special
+    if len(array) > 2:
+        array[0], array[1] = -np.inf, np.nan
+    return array
+
+
 def _fixed(*shape: int, dtype: Any = np.float32) -> np.ndarray:
     """Make weights; the same ones for the same shape."""
     return _random_array(np.random.default_rng(sum(shape)), dtype, shape)
@@ -112,6 +124,7 @@ def _ints(*values: int) -> np.ndarray:
 
 
 F32, I64 = np.float32, np.int64
+_node = sample_node
 
 SAMPLES: tuple[SampleModel, ...] = (
     SampleModel(

@@ -7,6 +7,7 @@ from unittest import SkipTest
 
 from .conformance_case import ConformanceCase, expect, expect_equal, load
 from .conformance_models import SAMPLES, SampleModel
+from .conformance_special import SPECIAL_SAMPLES
 
 if TYPE_CHECKING:
     from ..core import Core
@@ -16,7 +17,7 @@ __all__ = ["numeric_cases"]
 
 def numeric_cases() -> list[ConformanceCase]:
     """Make a case of each sample."""
-    return [_case_of(sample) for sample in SAMPLES]
+    return [_case_of(sample) for sample in (*SAMPLES, *SPECIAL_SAMPLES)]
 
 
 def _case_of(sample: SampleModel) -> ConformanceCase:

@@ -62,10 +62,15 @@ def _refuses_pool(node: Node) -> str | None:
 
 @kernel("MaxPool", dtypes=FLOATS | {DType.INT8, DType.UINT8}, refuses=_refuses_max_pool)
 def lower_max_pool(node: Node, builder: PlanBuilder) -> None:
-    """Lower a maximum of each window, in the layout that the input has."""
+    """Lower a maximum of each window, in the layout that the input has.
+
+    oneDNN's does not see NaN, and starts from the lowest finite number.
+    """
     window = _window(node, builder)
     operand = builder.operand(_ends(node)[0])
-    pd = _compiled(node, builder, _MAX, operand, window)
+    pd = None
+    if not builder.keep_nan or operand.dtype in (DType.INT8, DType.UINT8):
+        pd = _compiled(node, builder, _MAX, operand, window)
     if pd is None:
         _slide(node, builder, _slidable(_ends(node)[0], builder), window)
     else:

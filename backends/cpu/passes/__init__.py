@@ -27,12 +27,16 @@ def shared_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
 
 
 def plan_passes(
-    disabled: Collection[str] = (), cache: ConstantCache | None = None
+    disabled: Collection[str] = (),
+    cache: ConstantCache | None = None,
+    *,
+    keep_nan: bool = False,
 ) -> tuple[Pass, ...]:
     """List what runs on every specialised copy, with nodes of the CPU's own domain as a result.
 
     The passes of one list share ``cache``, by default a new one: make the list once for a network,
-    so that its plans share the constants in it. ``disabled`` are names of passes to leave out.
+    so that its plans share the constants in it. ``disabled`` are names of passes to leave out;
+    ``keep_nan`` fuses nothing in which oneDNN loses NaN.
     """
     cache = ConstantCache() if cache is None else cache
     passes = (
@@ -42,7 +46,7 @@ def plan_passes(
         SharedInputFusion(cache),
         AttentionFusion(CPU_DOMAIN),
         BatchNormalizationScaling(cache),
-        EpilogueFusion(cache),
+        EpilogueFusion(cache, keep_nan=keep_nan),
         EltwiseChainFusion(),
     )
     return _enabled(passes, disabled)

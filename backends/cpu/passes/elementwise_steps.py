@@ -159,7 +159,8 @@ def _gelu(node: Node) -> PostOp | None:
 
 def _prelu(node: Node) -> PostOp | None:
     slope = scalar_of(input_at(node, 1))
-    return None if slope is None else PostOp.unary("relu", slope)
+    # oneDNN multiplies 0, too, and 0 times these is NaN.
+    return PostOp.unary("relu", slope) if slope is not None and math.isfinite(slope) else None
 
 
 def _leaky_relu(node: Node) -> PostOp | None:

@@ -17,7 +17,7 @@ from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
 from ....runtime.passes.constant_cache import ConstantCache
 from ....runtime.passes.matching import are_float32, input_at, only_user, rank_of, static_shape
-from ..post_ops import CPU_DOMAIN, PostOp, parse_post_ops
+from ..post_ops import CPU_DOMAIN, PostOp, loses_nan, parse_post_ops
 from .elementwise_steps import MAX_POST_OPS, Steps, joined, steps_of
 from .fusing import fuse
 
@@ -34,15 +34,16 @@ class EpilogueFusion(Pass):
     Float32 only. ``sum`` is used, as the first step, for a tensor of the result's shape that nobody
     needs afterwards, because oneDNN may then add to it in place; other operands have the result's
     shape, one element, or one for each channel (of MatMul and Gemm: along the last axis). ``cache``
-    keeps biases that lose axes of length 1, once for all plans.
+    keeps biases that lose axes of length 1, once for all plans. With ``keep_nan``, steps in which
+    oneDNN loses NaN are left to others.
     """
 
     name = "epilogue fusion"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
 
-    def __init__(self, cache: ConstantCache) -> None:
-        self._cache = cache
+    def __init__(self, cache: ConstantCache, *, keep_nan: bool = False) -> None:
+        self._cache, self._keep_nan = cache, keep_nan
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         nodes = list(graph.nodes)
@@ -50,7 +51,7 @@ class EpilogueFusion(Pass):
         for node in reversed(nodes):
             if node.graph is not graph or not _is_base(node):
                 continue
-            found = _follow(node, place)
+            found = _follow(node, place, self._keep_nan)
             if found.followers:
                 before = node if _is_there(found.steps, place, place[node]) else found.last
                 patch = _patch(node, found, before, self._cache)
@@ -82,17 +83,17 @@ def _is_base(node: Node) -> bool:
     return is_known and len(node.outputs) == 1 and are_float32(*inputs, node.outputs[0])
 
 
-def _follow(node: Node, place: Mapping[Node, int]) -> _Epilogue:
+def _follow(node: Node, place: Mapping[Node, int], keep_nan: bool) -> _Epilogue:
     steps = joined(parse_post_ops(node.attributes), node.inputs, _FIRST_OPERAND)
     found = _Epilogue(node, steps, input_at(node, 2))
     while True:
-        longer = _append(found, place)
+        longer = _append(found, place, keep_nan)
         if longer is None:
             return found
         found = longer
 
 
-def _append(found: _Epilogue, place: Mapping[Node, int]) -> _Epilogue | None:
+def _append(found: _Epilogue, place: Mapping[Node, int], keep_nan: bool) -> _Epilogue | None:
     """Take one more node in; None if there is none, or it does not fit."""
     value = found.result
     user = only_user(value)
@@ -103,6 +104,8 @@ def _append(found: _Epilogue, place: Mapping[Node, int]) -> _Epilogue | None:
     followers = (*found.followers, user)
     steps = steps_of(user, value)
     if steps is None or not all(_fits(found.node, value, item) for item in steps.operands):
+        return None
+    if keep_nan and any(map(loses_nan, steps.post_ops)):
         return None
     if _is_bias(found, steps):
         (bias,) = steps.operands

@@ -78,12 +78,20 @@ def cases(draw):
 
 
 @EXAMPLES
-@given(cases(), st.sampled_from([MAXIMUM, AVERAGE]), st.sampled_from(DTYPES), st.integers(1, 2))
-def test_both_pool_alike(case, kind, dtype, threads) -> None:
+@given(
+    cases(),
+    st.sampled_from([MAXIMUM, AVERAGE]),
+    st.sampled_from(DTYPES),
+    st.integers(1, 2),
+    st.booleans(),
+)
+def test_both_pool_alike(case, kind, dtype, threads, has_nan) -> None:
     outer, inner, axes = case
     if kind == AVERAGE and dtype in (DType.INT8, DType.UINT8):
         dtype = DType.FLOAT32
     source = drawn((outer, *(axis[0] for axis in axes), inner), dtype)
+    if has_nan and kind == MAXIMUM and dtype not in (DType.INT8, DType.UINT8):
+        source.flat[:: 1 + source.size // 5] = np.nan
     counts = np.random.default_rng(1).integers(1, 5, sum(axis[1] for axis in axes))
     counts = counts.astype(np.float32)
     native, fallback = both(kind, source, axes, counts, threads)

@@ -55,6 +55,33 @@ def test_a_power_has_the_type_of_its_base() -> None:
     assert (made.dtype, made.tolist()) == (np.int32, [4, 9])
 
 
+def test_softplus_of_a_large_number_is_that_number() -> None:
+    x = np.array([-np.inf, -200, 0, 88, 89, 3e38, np.inf, np.nan], np.float32)
+    wanted = [0, 0, math.log(2), 88, 89, np.float32(3e38), np.inf, np.nan]
+    np.testing.assert_allclose(evaluate("Softplus", x), wanted, rtol=1e-6)
+    assert evaluate("Softplus", x[:4].astype(np.float16)).dtype == np.float16
+
+
+def test_prelu_multiplies_only_what_is_below_zero() -> None:
+    x = np.array([[-1, -0.0, 0, 2, np.inf, np.nan]], np.float32)
+    for slope in (np.inf, np.nan):
+        made = evaluate("PRelu", x, np.float32([slope]))
+        np.testing.assert_array_equal(made, [[-slope, 0, 0, 2, np.inf, np.nan]])
+    channels = evaluate("PRelu", -np.ones((1, 2, 3), np.float32), np.array([2, 3], np.float32))
+    assert channels.tolist() == [[[-2] * 3, [-3] * 3]]
+    assert evaluate("PRelu", np.array([-3, 4]), np.array([2])).tolist() == [-6, 4]
+
+
+def test_a_sum_of_exponentials_knows_infinities_and_nothing() -> None:
+    x = np.array([[-np.inf, -np.inf], [np.inf, 1], [1000, 1000], [np.nan, 0]], np.float32)
+    wanted = np.array([-np.inf, np.inf, 1000 + math.log(2), np.nan], np.float32)
+    made = evaluate("ReduceLogSumExp", x, np.array([1]), keepdims=0)
+    np.testing.assert_allclose(made, wanted, rtol=1e-6)
+    assert evaluate("ReduceLogSumExp", x[:0]).tolist() == [[-math.inf]]
+    assert evaluate("ReduceLogSumExp", x, keepdims=0).shape == ()
+    assert evaluate("ReduceLogSumExp", x, noop_with_empty_axes=1) is x
+
+
 def test_the_error_function_keeps_double_precision() -> None:
     x = np.array([0.1, -0.7, 2.0])
     np.testing.assert_allclose(evaluate("Erf", x), [math.erf(value) for value in x], rtol=1e-15)

@@ -52,6 +52,22 @@ def test_what_follows_a_conv_is_appended_to_it(nodes: str, line: str) -> None:
     assert line in found
 
 
+@pytest.mark.parametrize(
+    ("nodes", "kept"),
+    [
+        ("u = Conv(x, w, b) y = Relu(u)", ["Conv(x, w, b)", "Relu(u)"]),
+        ("u = Conv(x, w) v = Sigmoid(u) y = Max(v, c)", ["Conv(x, w) [sigmoid]", "Max(v, c)"]),
+        ("u = Conv(x, w) y = LeakyRelu<alpha=0.5>(u)", ["Conv(x, w) [relu(0.5,0.0)]"]),
+    ],
+)
+def test_steps_that_lose_nan_are_left_out_if_it_is_to_be_kept(nodes, kept) -> None:
+    fusion = EpilogueFusion(ConstantCache(), keep_nan=True)
+    found = fuse_by(parse_typed(CONV.format(nodes=nodes)), fusion)
+    assert len(found) == len(kept)
+    for line, text in zip(found, kept, strict=True):
+        assert text in line
+
+
 def test_a_residual_that_nobody_needs_any_more_is_summed_up_in_place() -> None:
     nodes = "q = Exp(r) t = Conv(q, w) u = Conv(t, w, b) s = Add(q, u) y = Relu(s)"
     assert fused(CONV.format(nodes=nodes)) == [
