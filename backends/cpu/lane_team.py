@@ -52,11 +52,10 @@ class LaneTeam:
 
     def _look(self, now_ns: int) -> None:
         assert self._load is not None
-        free, quota = self._load.idle_cpus(), allowed_cpus().quota
+        free = self._load.idle_cpus()
         elapsed_ns = now_ns - self._since_ns
         if free is not None and elapsed_ns > 0:
-            free += self._own_ns / elapsed_ns
-            free = free if quota is None else min(free, quota)
+            free = min(free + self._own_ns / elapsed_ns, allowed_cpus().whole_count)
         if self._choice.looked(free, now_ns):
             self._changed("a try" if free is None else f"{free:.1f} CPUs are free")
         self._own_ns, self._since_ns = 0, now_ns

@@ -9,6 +9,8 @@ alone would have been done long before. Two facts decide:
   that the run was held up, on its own CPU or on a mate's. Runs that were held up halve the team.
 - A smaller team learns nothing about the CPUs that it has left. Whoever asks the system how many of
   them were free tells it, and it grows into these. Where the system does not say, it grows to try.
+  It also tries, but seldom, where a CPU is free half of the time: who uses it in short turns, as
+  an event loop does, holds nobody up.
 
 A team that is held up again soon after it grew has to wait longer each time.
 """
@@ -31,6 +33,9 @@ RELAPSE_NS = 1_000_000_000
 """A team that is held up within this time after it grew should not have grown."""
 FREE_MARGIN = 0.15
 """A CPU of which somebody else has no more than this is free."""
+TRY_MARGIN = 0.6
+"""A CPU of which somebody else has no more than this is worth a try."""
+WAITS_BEFORE_TRY = 10
 
 
 class TeamChoice:
@@ -43,7 +48,7 @@ class TeamChoice:
         self.most = self.size = most
         self._held_up = 0
         self._wait_ns = LOOK_NS
-        self._look_ns = 0
+        self._look_ns = self._shrunk_ns = 0
         self._grown_ns = -RELAPSE_NS
 
     def ran(self, size: int, wall_ns: int, caller_ns: int, now_ns: int) -> bool:
@@ -62,6 +67,7 @@ class TeamChoice:
             return False
         is_relapse = now_ns - self._grown_ns < RELAPSE_NS
         self._wait_ns = min(2 * self._wait_ns, LONGEST_WAIT_NS) if is_relapse else LOOK_NS
+        self._shrunk_ns = now_ns
         self._set(size // 2, now_ns)
         return True
 
@@ -74,21 +80,25 @@ class TeamChoice:
 
         None is for a system that does not tell: then the team grows by one step, to try.
         """
-        reachable = self.size
-        while reachable < self.most:
-            larger = self._next_larger(reachable)
-            if free_cpus is None:
-                reachable = larger
-                break
-            if larger > free_cpus + FREE_MARGIN:
-                break
-            reachable = larger
+        reachable = next_larger = self._next_larger(self.size)
+        if free_cpus is not None:
+            reachable = self._reachable(free_cpus + FREE_MARGIN)
+            is_patient = now_ns - self._shrunk_ns >= WAITS_BEFORE_TRY * self._wait_ns
+            if reachable == self.size and is_patient and next_larger <= free_cpus + TRY_MARGIN:
+                reachable = next_larger
         if reachable == self.size:
             self._look_ns = now_ns + LOOK_NS
             return False
         self._grown_ns = now_ns
         self._set(reachable, now_ns)
         return True
+
+    def _reachable(self, cpus: float) -> int:
+        """Give the largest size for which the CPUs suffice, no smaller than now."""
+        size = self.size
+        while size < self.most and self._next_larger(size) <= cpus:
+            size = self._next_larger(size)
+        return size
 
     def _next_larger(self, size: int) -> int:
         """Give the next of ``most``, its half, its quarter, ..., from the other end."""

@@ -129,6 +129,24 @@ def test_where_the_system_does_not_tell_it_tries_one_step() -> None:
     assert choice.size == 2
 
 
+def test_a_cpu_that_is_used_in_turns_is_tried_seldom() -> None:
+    choice, now = TeamChoice(2), 0
+    tries = []
+    shrink(choice, now)
+    while now < 400 * LOOK_NS:
+        now += LOOK_NS
+        if choice.looked(1.6, now):
+            tries.append(now // LOOK_NS)
+            shrink(choice, now)
+    assert tries == [10, 30, 70, 150, 310]
+
+
+def test_a_cpu_that_is_used_all_the_time_is_not_tried() -> None:
+    choice = TeamChoice(2)
+    shrink(choice)
+    assert not any(choice.looked(1.1, now * LOOK_NS) for now in range(1000))
+
+
 def test_who_is_held_up_soon_after_growing_waits_longer_each_time() -> None:
     choice, now, waits = TeamChoice(2), 0, []
     shrink(choice, now)
