@@ -31,6 +31,7 @@ from .fork import ProcessMark
 from .immediate import ImmediateExecutor
 from .manager import ExecutorManager
 from .manual import ManualExecutor
+from .shortage import find_shortage, is_shortage, shortage_as_error
 from .streams import StreamsConfig, StreamsExecutor
 from .timer import Clock, Timer, TimerHandle, VirtualTimer, process_timer
 
@@ -65,11 +66,14 @@ __all__ = [
     "TimerHandle",
     "VirtualTimer",
     "allowed_cpus",
+    "find_shortage",
     "hop",
     "is_own_thread",
+    "is_shortage",
     "mark_own_thread",
     "must_not_block",
     "process_timer",
     "refuse_own_thread",
     "run_here",
+    "shortage_as_error",
 ]

@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from ..errors import ClosedError
+from ..errors import ClosedError, DeviceError
 from .base import (
     NOW,
     HostReady,
@@ -136,15 +136,15 @@ class CompletionThread:
     def watch(self, event: DeviceEvent) -> None:
         """Fire the event once the device has passed it. Any thread; does not block.
 
-        After close the calling thread waits itself: a closed device has no work left, and to
-        answer early would free memory under it. In a forked child the event fires with ClosedError.
+        After close, and where no thread can be started, the calling thread waits itself: to answer
+        early would free memory under the device. In a forked child it fires with ClosedError.
         """
         if not self._process.is_current:
             event.fire(self._process.error(f"device thread {self.name!r}"))
             return
         try:
             self._executor.run(partial(self._wait, event), NOW, partial(self._fire, event))
-        except ClosedError:
+        except (ClosedError, DeviceError):
             self._fire_here(event)
 
     def close(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from ..errors import AioInferError, ClosedError
+from ..errors import AioInferError, ClosedError, DeviceError
 from .base import must_not_block, refuse_own_thread
 from .fork import ProcessMark
+from .shortage import start_thread
 from .streams import StreamsConfig, StreamsExecutor
 
 
@@ -26,6 +27,8 @@ class ExecutorManager:
         self._lock = threading.Lock()
         self._leases: dict[StreamsConfig, _Lease] = {}
         self._closers: list[threading.Thread] = []
+        self._unclosed: list[StreamsExecutor] = []
+        """Those for which no closing thread could be started."""
         self._is_closed = False
         self._process = ProcessMark()
 
@@ -70,11 +73,12 @@ class ExecutorManager:
             if lease.count:
                 return
             del self._leases[executor.config]
-            must_hand_over = must_not_block()
-            if must_hand_over:
+            if must_not_block():
                 self._hand_over(executor)
-        if not must_hand_over:
-            executor.close()
+                return
+            unclosed, self._unclosed = self._unclosed, []
+        for last in (executor, *unclosed):
+            last.close()
 
     def close(self) -> None:
         """Lend no more, close every executor, lent out or not, and join; twice is fine. Blocks.
@@ -88,8 +92,9 @@ class ExecutorManager:
             self._is_closed = True
             leases, self._leases = self._leases, {}
             closers, self._closers = self._closers, []
-        for lease in leases.values():
-            lease.executor.close()
+            unclosed, self._unclosed = self._unclosed, []
+        for executor in (*(lease.executor for lease in leases.values()), *unclosed):
+            executor.close()
         for closer in closers:
             closer.join()
 
@@ -100,5 +105,9 @@ class ExecutorManager:
     def _hand_over(self, executor: StreamsExecutor) -> None:
         self._closers = [closer for closer in self._closers if closer.is_alive()]
         closer = threading.Thread(target=executor.close, name=f"{executor.name}.close", daemon=True)
-        closer.start()
-        self._closers.append(closer)
+        try:
+            start_thread(closer)
+        except DeviceError:
+            self._unclosed.append(executor)  # idle, or soon; whoever may block closes it
+        else:
+            self._closers.append(closer)

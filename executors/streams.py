@@ -39,6 +39,7 @@ from .base import (
 )
 from .cpu_allowance import allowed_cpus, cpus_of_stream
 from .parking import Parking, tell
+from .shortage import start_thread
 
 _log = logging.getLogger("aioinfer")
 
@@ -75,6 +76,8 @@ class StreamsConfig:
 
 class StreamsExecutor(TaskExecutor):
     """N daemon threads over one first-in-first-out queue, started by the first ``run``.
+
+    Where one cannot be started, that ``run`` raises DeviceError, and the next tries again.
 
     A user's callbacks run on one with a single stream: in order, one at a time, on no thread that
     completes work.
@@ -200,7 +203,7 @@ class StreamsExecutor(TaskExecutor):
                 thread = threading.Thread(
                     target=self._work, args=(lane,), name=lane.name, daemon=True
                 )
-                thread.start()
+                start_thread(thread)
                 self._threads.append(thread)
             self._has_started = True
 

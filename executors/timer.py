@@ -20,6 +20,7 @@ from collections.abc import Callable
 from ..errors import PropertyError
 from .base import mark_own_thread, refuse_own_thread
 from .fork import ProcessMark
+from .shortage import start_thread
 
 _log = logging.getLogger("aioinfer")
 
@@ -151,7 +152,9 @@ class Timer(Clock):
     def call_at(self, when_s: float, call: Callable[[], None]) -> TimerHandle:
         """Call the function on the timer's thread; see Clock. Raises ClosedError in a forked child.
 
-        A closed timer takes the alarm and never fires it, so that a late deadline is no error.
+        Raises DeviceError, and keeps nothing, where the thread cannot be started; the next alarm
+        tries again. A closed timer takes the alarm and never fires it, so that a late deadline is
+        no error.
         """
         self._process.check(f"timer {self.name!r}")
         if self._thread is None:
@@ -184,7 +187,7 @@ class Timer(Clock):
         with self._alarms.changed:
             if self._thread is None and not self._is_closed:
                 thread = threading.Thread(target=self._work, name=self.name, daemon=True)
-                thread.start()
+                start_thread(thread)
                 self._thread = thread
 
     def _work(self) -> None:

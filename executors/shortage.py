@@ -1,0 +1,112 @@
+"""What a process runs out of, memory, threads and file descriptors, as errors that say so."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from ..errors import AioInferError, DeviceError
+
+__all__ = ["find_shortage", "is_shortage", "shortage_as_error", "start_thread"]
+
+Resource = Literal["memory", "files", "threads"]
+
+_BY_NUMBER: dict[int, Resource] = {
+    errno.ENOMEM: "memory",
+    errno.EMFILE: "files",
+    errno.ENFILE: "files",
+    errno.EAGAIN: "threads",  # of fork and of pthread_create
+}
+_BY_TEXT: dict[str, Resource] = {
+    **{os.strerror(number): lacks for number, lacks in _BY_NUMBER.items()},
+    "can't start new thread": "threads",
+    "bad_alloc": "memory",
+}
+_LOADING = (OSError, ImportError, RuntimeError)
+"""What the loader of libraries, and Python, raise with nothing but a text."""
+
+
+def find_shortage(error: BaseException | None, doing: str) -> DeviceError | None:
+    """Make the error for one that want of a resource has caused; None if none has.
+
+    ``doing`` begins the message: what needed the resource. An error that is one of ours already is
+    given back as it is.
+    """
+    lacks = _lacking(error)
+    if error is None or lacks is None:
+        return None
+    if isinstance(error, DeviceError):
+        return error
+    text = f" ({error})" if str(error) else ""
+    if lacks == "memory":
+        return DeviceError(
+            f"{doing}: there is not enough memory{text}; use smaller inputs, fewer requests or "
+            f"streams at a time, or raise the limit (ulimit -v, or that of the container)"
+        )
+    if lacks == "files":
+        return DeviceError(
+            f"{doing}: the process may open no more files{text}; close files and connections, or "
+            f"raise the limit{_file_limit()} with 'ulimit -n'"
+        )
+    return DeviceError(
+        f"{doing}: no thread or process can be started{text}; this one has "
+        f"{threading.active_count()} Python threads: end some, or raise the limit (ulimit -u, or "
+        f"that of the container), or that of memory, since each needs a stack"
+    )
+
+
+def is_shortage(error: BaseException | None) -> bool:
+    """True if an error, or what it came from, is the want of a resource: a later try may do."""
+    return _lacking(error) is not None
+
+
+@contextmanager
+def shortage_as_error(doing: str) -> Iterator[None]:
+    """Raise DeviceError, with the cause chained, for want of a resource inside."""
+    try:
+        yield
+    except AioInferError:
+        raise
+    except Exception as error:
+        found = find_shortage(error, doing)
+        if found is None:
+            raise
+        raise found from error
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Start a thread; DeviceError where the system has none left, and then it can be tried again.
+
+    A thread that was not started cannot be tried twice: make a new one.
+    """
+    with shortage_as_error(f"starting thread {thread.name!r}"):
+        thread.start()
+
+
+def _lacking(error: BaseException | None) -> Resource | None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, MemoryError):
+            return "memory"
+        if isinstance(error, OSError) and error.errno in _BY_NUMBER:
+            return _BY_NUMBER[error.errno]
+        if isinstance(error, _LOADING):
+            text = str(error)
+            found = next((lacks for part, lacks in _BY_TEXT.items() if part in text), None)
+            if found is not None:
+                return found
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return None
+
+
+def _file_limit() -> str:
+    try:
+        import resource
+    except ImportError:  # not there on Windows
+        return ""
+    return f" of {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}"
