@@ -50,15 +50,31 @@ class UnsupportedOpError(NotSupportedError):
     def __init__(
         self, node: str, op: str, device: str, reason: str, way_out: str | None = None
     ) -> None:
-        if way_out is None and device.startswith("REFERENCE"):
-            way_out = "add the operator with Core.add_extension"
-        way_out = way_out or f"try device 'HETERO:{device},REFERENCE'"
+        way_out = way_out or _way_out(device, node)
         super().__init__(f"{device} cannot run {op} (node {node!r}): {reason}; {way_out}")
         self.node, self.op, self.device, self.reason = node, op, device, reason
 
+    def told_to(self, device: str) -> UnsupportedOpError:
+        """Make the same refusal for a user who has asked for another device, made of this one."""
+        way_out = _way_out(device, self.node)
+        return UnsupportedOpError(self.node, self.op, self.device, self.reason, way_out)
+
+
+def _way_out(device: str, node: str) -> str:
+    """Say how a node can run that the device refuses which was asked for; never by the same."""
+    kind, _, listed = device.partition(":")
+    if listed:
+        return (
+            f"give the node to another device with AFFINITY={{{node!r}: ...}}, or change the list "
+            f"of {device!r}"
+        )
+    if kind.partition(".")[0] == "REFERENCE":
+        return "add the operator with Core.add_extension"
+    return f"try device 'HETERO:{device},REFERENCE'"
+
 
 class DeviceError(AioInferError):
-    """A device is unknown, missing, cannot start or was lost."""
+    """A device is unknown, missing, cannot start, was lost, or lacks memory, threads or files."""
 
 
 class PropertyError(AioInferError):

@@ -31,7 +31,7 @@ from .fork import ProcessMark
 from .immediate import ImmediateExecutor
 from .manager import ExecutorManager
 from .manual import ManualExecutor
-from .shortage import find_shortage, is_shortage, shortage_as_error
+from .shortage import check_files, find_shortage, is_shortage, shortage_as_error
 from .streams import StreamsConfig, StreamsExecutor
 from .timer import Clock, Timer, TimerHandle, VirtualTimer, process_timer
 
@@ -66,6 +66,7 @@ __all__ = [
     "TimerHandle",
     "VirtualTimer",
     "allowed_cpus",
+    "check_files",
     "find_shortage",
     "hop",
     "is_own_thread",

@@ -11,7 +11,7 @@ from typing import Literal
 
 from ..errors import AioInferError, DeviceError
 
-__all__ = ["find_shortage", "is_shortage", "shortage_as_error", "start_thread"]
+__all__ = ["check_files", "find_shortage", "is_shortage", "shortage_as_error", "start_thread"]
 
 Resource = Literal["memory", "files", "threads"]
 
@@ -76,6 +76,16 @@ def shortage_as_error(doing: str) -> Iterator[None]:
         if found is None:
             raise
         raise found from error
+
+
+def check_files(doing: str) -> None:
+    """Raise DeviceError where the process may open no more files.
+
+    For what is about to look for files by means that take a folder they cannot open for an empty
+    one, and that remember it: importlib.metadata.
+    """
+    with shortage_as_error(doing):
+        os.close(os.open(os.devnull, os.O_RDONLY))
 
 
 def start_thread(thread: threading.Thread) -> None:

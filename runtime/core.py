@@ -5,12 +5,21 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from weakref import WeakValueDictionary
 
-from ..errors import BlobError, ClosedError, DeviceError, GraphError, PropertyError, nearest
-from ..executors import ExecutorManager
+from ..errors import (
+    BlobError,
+    ClosedError,
+    DeviceError,
+    GraphError,
+    ModelError,
+    PropertyError,
+    nearest,
+)
+from ..executors import ExecutorManager, shortage_as_error
 from ..executors.base import refuse_own_thread
 from ..executors.fork import ProcessMark
 from .blob import read_blob_device
@@ -94,11 +103,12 @@ class Core:
         """Compile a model for a device, such as ``CPU``, ``REFERENCE.1`` or ``HETERO:CUDA,CPU``.
 
         Works on a copy of the model. Blocks; on an event loop use ``load_network_async``. Raises
-        ModelError, DeviceError, PropertyError, UnsupportedOpError.
+        ModelError, DeviceError (for want of memory, threads or files, too), PropertyError,
+        UnsupportedOpError.
         """
         plugin, config_of = self._plugin(device)
         configuration = config_of(config)
-        with full_collections_held():
+        with full_collections_held(), _failures_named(device):
             wanted = self._read(model, is_mapped=plugin.takes_mapped_constants)
             if wanted is not model:
                 wanted.is_disposable = True
@@ -147,7 +157,8 @@ class Core:
     ) -> SupportMap:
         """Ask which nodes of a model a device can run: node name -> Support, with the reason."""
         plugin, config_of = self._plugin(device)
-        return plugin.query_network(self._read(model, is_mapped=True), config_of(config))
+        with _failures_named(device):
+            return plugin.query_network(self._read(model, is_mapped=True), config_of(config))
 
     def divide_network(
         self, model: ModelSource, device: str, config: Mapping[Any, Any] | None = None
@@ -159,7 +170,8 @@ class Core:
         model whole.
         """
         plugin, config_of = self._plugin(device)
-        return plugin.divide_network(self._read(model, is_mapped=True), config_of(config))
+        with _failures_named(device):
+            return plugin.divide_network(self._read(model, is_mapped=True), config_of(config))
 
     def import_network(
         self,
@@ -405,6 +417,16 @@ class Core:
 
     def __repr__(self) -> str:
         return f"<Core {'closed' if self._is_closed else 'open'}: {', '.join(self.plugin_names)}>"
+
+
+@contextmanager
+def _failures_named(device: str) -> Iterator[None]:
+    """Raise errors of ours for want of a resource, and for a model that Python cannot walk."""
+    try:
+        with shortage_as_error(f"loading a model for {device}"):
+            yield
+    except RecursionError as error:
+        raise ModelError("the model is nested, or its nodes follow each other, too deep") from error
 
 
 def _in_memory(model: Model) -> Model:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Generic, TypeVar
 
-from ..errors import UnsupportedOpError
+from ..errors import AioInferError, UnsupportedOpError
 from .content_inputs import ContentInputs
 from .graph import DType, Graph, Node, TensorType
 from .lowering import Lowering
+from .node_failure import node_failure
 
 __all__ = ["Kernel", "KernelRegistry"]
 
@@ -111,7 +112,12 @@ class KernelRegistry(Generic[Builder]):
         if found.dtypes is not None and dtype is not None and dtype not in found.dtypes:
             known = ", ".join(sorted(known.label for known in found.dtypes))
             return f"{device} has {node.op} for {known}, not for {dtype.label}"
-        return found.refuses(node) if found.refuses is not None else None
+        try:
+            return found.refuses(node) if found.refuses is not None else None
+        except AioInferError:
+            raise
+        except Exception as error:
+            raise node_failure(error, node, device) from error
 
     def find_unknown(self, node: Node, *, of_a_piece: bool = False) -> str | None:
         """Say which input that has to be known is computed from data; see ContentInputs."""
@@ -137,13 +143,21 @@ class KernelRegistry(Generic[Builder]):
                 raise UnsupportedOpError(node.name, node.op, device, reason)
 
     def lower(self, node: Node, builder: Builder) -> None:
-        """Lower a node by its kernel; raises UnsupportedOpError where that refuses it."""
+        """Lower a node by its kernel; raises UnsupportedOpError where that refuses it.
+
+        What else its kernel raises becomes an error of ours that names the node.
+        """
         reason = self.find_refusal(node)
         if reason is not None:
             raise UnsupportedOpError(node.name, node.op, builder.device, reason)
         found = self.find_kernel(node)
         assert found is not None
-        found.lower(node, builder)
+        try:
+            found.lower(node, builder)
+        except AioInferError:
+            raise
+        except Exception as error:
+            raise node_failure(error, node, builder.device) from error
 
     @functools.cached_property
     def kernels(self) -> Mapping[tuple[str, str], Kernel[Builder]]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ..errors import GraphError
+from ..errors import GraphError, UnsupportedOpError
 from .graph import DType, Model, Node, TensorType, Value
 from .memory_plan import ALIGN_BYTES, Lifetimes, plan_arena
 
@@ -44,7 +44,7 @@ class Lowering(ABC):
         self._node: Node | None = None
 
     def shape(self, value: Value) -> tuple[int, ...]:
-        """Return the lengths of a value; raises GraphError where they depend on data."""
+        """Return the lengths of a value; raises UnsupportedOpError where they depend on data."""
         kind = value.type
         if isinstance(kind, TensorType) and kind.shape is not None:
             dims = tuple(dim for dim in kind.shape if isinstance(dim, int))
@@ -52,10 +52,11 @@ class Lowering(ABC):
                 return dims
         if value.constant is not None:
             return tuple(value.constant.shape)
-        raise GraphError(
-            f"{self._place()}the shape of {value.name!r} depends on data; it is "
-            f"{kind or 'unknown'}. Run what computes it on another device, e.g. by HETERO"
-        )
+        reason = f"the shape of {value.name!r} depends on data; it is {kind or 'unknown'}"
+        node = self._node
+        if node is None:
+            raise GraphError(f"{self.device}: {reason}")
+        raise UnsupportedOpError(node.name, node.op, self.device, reason)
 
     def dtype(self, value: Value) -> DType:
         """Return the element type of a value in the graph."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import DeviceError, nearest
+from ..executors import check_files, find_shortage, shortage_as_error
 from .device_name import check_plugin_name
 from .plugin import CoreHandle, Plugin
 
@@ -48,8 +49,11 @@ class PluginRegistry:
         self._unregistered: list[Plugin] = []
         from importlib.metadata import entry_points  # 45 ms that `import aioinfer` need not pay
 
-        for found in entry_points(group=ENTRY_POINT_GROUP):
-            self._add_installed(found)
+        doing = "looking for installed devices"
+        check_files(doing)
+        with shortage_as_error(doing):
+            for found in entry_points(group=ENTRY_POINT_GROUP):
+                self._add_installed(found)
 
     def _add_installed(self, found: EntryPoint) -> None:
         """Add what a package brings along; a package with a mistake costs the others nothing."""
@@ -105,7 +109,8 @@ class PluginRegistry:
     def get(self, name: str) -> Plugin:
         """Return the plugin, made on first use; raises DeviceError with the reason if it cannot be.
 
-        A failure is remembered: a plugin that could not start is not tried again.
+        A failure is remembered: a plugin that could not start is not tried again, unless it was for
+        want of memory, threads or files.
         """
         with self._lock:
             entry = self._entries.get(name)
@@ -134,6 +139,11 @@ class PluginRegistry:
             entry.plugin = made
         except Exception as error:
             _log.info("plugin %s cannot start: %s", name, error)
+            lacking = find_shortage(error, f"starting device {name}")
+            if lacking is error:
+                raise
+            if lacking is not None:
+                raise lacking from error
             entry.failure = error
 
     def made(self) -> list[Plugin]:

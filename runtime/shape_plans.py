@@ -8,9 +8,10 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..errors import PropertyError, TensorError
+from ..errors import AioInferError, PropertyError, TensorError
 from ..executors import TaskExecutor
 from .graph import Model, TensorType, is_static, shape_text
+from .node_failure import failure_at
 from .passes import bound_input_shapes
 from .plan_cache import PendingPlan, PlanCache
 from .properties import INPUT_SHAPES
@@ -110,6 +111,12 @@ class ShapePlans(Generic[P]):
             raise TensorError(f"{_given_text(shapes, arrays)} do not fit the model: {error}") from (
                 error
             )
+        except AioInferError:
+            raise
+        except Exception as error:
+            given = _given_text(shapes, arrays)
+            what = f"model {self._model.name!r} for {self._device} and {given}"
+            raise failure_at(error, what) from error
         self.build_count += 1
         self.build_s += perf_counter() - started_s
         return plan

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import TensorError, nearest
+from ..executors import find_shortage
 from .array_like import as_array
 from .device_array import AdoptArray, memory_place
 from .graph import DType, OptionalType, SequenceType, TensorType, Value, ValueType, shape_text
@@ -158,6 +159,9 @@ def check_value(given: Any, port: Port, place: str, adopt: AdoptArray | None = N
         memory = memory_place(given)
         array: Any = as_array(given, dtype) if memory is None else None
     except Exception as error:  # the object's own __array__ may raise anything
+        lacking = find_shortage(error, f"{place}: making an array of {port.name!r}")
+        if lacking is not None:
+            raise lacking from error
         raise TensorError(
             f"{place}: {port.name!r} cannot be made an array of {port.type or 'any type'}: {error}"
         ) from error

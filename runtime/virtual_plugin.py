@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from ..errors import DeviceError, PropertyError, nearest
+from ..errors import DeviceError, NotSupportedError, PropertyError, nearest
 from .device_name import DeviceEntry, parse_device
 from .executable_network import ExecutableNetwork
+from .extension import Extension
 from .graph import Model
 from .passes import SupportMap
 from .plugin import Plugin
@@ -102,6 +103,12 @@ class VirtualPlugin(Plugin):
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
         answers = self.query_network(model, config)
         return {name: answer.reason for name, answer in answers.items() if not answer.supported}
+
+    def add_extension(self, extension: Extension) -> None:
+        raise NotSupportedError(
+            f"{self.name} runs no operators itself; add the extension to a device of its list that "
+            f"takes one, such as REFERENCE"
+        )
 
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         return self.load_network(model, config)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ClosedError
+from ...errors import AioInferError, ClosedError, DeviceError
 from ...executors import NOW, ImmediateExecutor, Lane, Ready, StreamsConfig
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.graph import Graph, Model, copy_graph, is_static
+from ...runtime.node_failure import failure_at, run_failure
 from ...runtime.output_pool import OutputPool
 from ...runtime.pipeline import Stage
 from ...runtime.plan_cache import PendingPlan
@@ -112,7 +113,13 @@ class CpuNetwork(ExecutableNetwork):
                 self._programs.program(plan, lane)
                 return NOW
 
-            self._streams.run_and_wait([prepare])
+            try:
+                self._streams.run_and_wait([prepare])
+            except AioInferError:
+                raise
+            except Exception as error:
+                what = f"model {self.name!r} for {self.device}: packing its weights"
+                raise failure_at(error, what) from error
         return plans
 
     def _want_resized(self, plan: Plan, thread_count: int) -> None:
@@ -132,6 +139,8 @@ class CpuNetwork(ExecutableNetwork):
             self._compile_executor.run(make, NOW, made)
         except ClosedError:
             return  # nobody will want it
+        except DeviceError as error:  # there is no thread for it
+            made(NOW, error)
 
     def runtime_graph(self) -> Graph:
         """Return a copy of the graph that is executed: of the latest plan, fused nodes and all.
@@ -158,18 +167,31 @@ class CpuNetwork(ExecutableNetwork):
         if not is_plain(array):
             return self._infer_alone(plan, given, lane)
         shape, dtype = plan.output_forms[0]
-        output = np.empty(shape, dtype)
-        self._programs.program(plan, lane).run((array, output))
+        try:
+            output = np.empty(shape, dtype)
+            self._programs.program(plan, lane).run((array, output))
+        except AioInferError:
+            raise
+        except Exception as error:
+            raise self._failed(error) from error
         return {self.output_names[0]: output}
 
     def _infer_alone(self, plan: Plan, given: dict[str, Any], lane: Lane) -> dict[str, Any]:
         """Compute a run that has no slot; as ``_CpuSlot._compute``."""
-        program = self._programs.program(plan, lane)
-        inputs = input_arrays(self.input_names, given)
-        empty = self.pool.empty if plan.has_large_outputs else np.empty
-        outputs = [empty(shape, dtype) for shape, dtype in plan.output_forms]
-        program.run((*inputs, *outputs) if self._has_buffers else self.buffers(inputs, outputs))
+        try:
+            program = self._programs.program(plan, lane)
+            inputs = input_arrays(self.input_names, given)
+            empty = self.pool.empty if plan.has_large_outputs else np.empty
+            outputs = [empty(shape, dtype) for shape, dtype in plan.output_forms]
+            program.run((*inputs, *outputs) if self._has_buffers else self.buffers(inputs, outputs))
+        except AioInferError:
+            raise
+        except Exception as error:
+            raise self._failed(error) from error
         return dict(zip(self.output_names, outputs, strict=True))
+
+    def _failed(self, error: Exception) -> AioInferError:
+        return run_failure(error, f"{self.name!r} on {self.device}")
 
     def buffers(self, inputs: list[Array], outputs: list[Array]) -> tuple[Array, ...]:
         """List what a program reads and writes, in types that it can."""
@@ -241,19 +263,24 @@ class _CpuSlot(Slot):
         plan = network.only_plan if pending is None else pending.plan
         assert plan is not None
         self._plan = plan
-        program = network._programs.program(plan, lane)
-        self.stop.raise_if_set()
         names = network.output_names
-        inputs = input_arrays(network.input_names, bindings.inputs)
-        empty = network.pool.empty if plan.has_large_outputs else np.empty
-        outputs = output_arrays(names, plan.output_forms, bindings.bound, inputs, empty)
-        buffers = network.buffers(inputs, outputs)
-        if bindings.profile is None:
-            program.run(buffers)
-        else:
-            times = np.zeros(len(plan.steps) + 1, np.int64)
-            program.run(buffers, times)
-            bindings.profile.extend(node_times(plan, times.tolist()))
+        try:
+            program = network._programs.program(plan, lane)
+            self.stop.raise_if_set()
+            inputs = input_arrays(network.input_names, bindings.inputs)
+            empty = network.pool.empty if plan.has_large_outputs else np.empty
+            outputs = output_arrays(names, plan.output_forms, bindings.bound, inputs, empty)
+            buffers = network.buffers(inputs, outputs)
+            if bindings.profile is None:
+                program.run(buffers)
+            else:
+                times = np.zeros(len(plan.steps) + 1, np.int64)
+                program.run(buffers, times)
+                bindings.profile.extend(node_times(plan, times.tolist()))
+        except AioInferError:
+            raise
+        except Exception as error:
+            raise network._failed(error) from error
         if not bindings.bound:
             bindings.results.update(zip(names, outputs, strict=True))
             return NOW

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...errors import DeviceError
+from ...executors import check_files, find_shortage, is_shortage
 
 __all__ = [
     "LIBRARY_VARIABLE",
@@ -71,6 +72,7 @@ def find_library() -> str:
 
 
 def _library_of_wheel() -> str | None:
+    check_files("looking for oneDNN")
     try:
         files = importlib.metadata.files(WHEEL) or []
     except importlib.metadata.PackageNotFoundError:
@@ -88,6 +90,9 @@ def open_library(path: str) -> tuple[ctypes.CDLL, Version]:
         with _short_spin():
             library = ctypes.CDLL(path)
     except OSError as error:
+        lacking = find_shortage(error, f"loading oneDNN from {path!r}")
+        if lacking is not None:
+            raise lacking from error
         raise DeviceError(
             f"oneDNN cannot be loaded ({error}); install it with 'pip install aioinfer[cpu]', and "
             f"OpenMP's runtime with your system's package manager (libgomp1), or name a build of "
@@ -150,6 +155,8 @@ def _openmp(name: str | None) -> ctypes.CDLL | None:
         library = ctypes.CDLL(name)
         library.omp_set_num_threads.argtypes = [ctypes.c_int]
         library.omp_get_max_threads.restype = ctypes.c_int
-    except (OSError, AttributeError):
+    except (OSError, AttributeError) as error:
+        if is_shortage(error):
+            raise
         return None
     return library

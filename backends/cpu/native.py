@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DeviceError
+from ...executors import shortage_as_error
 from .onednn import Engine
 
 __all__ = ["KIND_KERNEL", "KIND_PRIMITIVE", "Runner", "runner"]
@@ -59,7 +60,8 @@ class Runner:
 def runner(engine: Engine) -> Runner:
     """Return the process's runner for an engine; warns where it is not the native one."""
     try:
-        steps: Any = importlib.import_module("._steps", __package__)
+        with shortage_as_error("loading CPU's native extension"):
+            steps: Any = importlib.import_module("._steps", __package__)
     except ImportError as error:
         from .fallback import KERNELS, PythonRun
 

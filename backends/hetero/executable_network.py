@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...errors import NotSupportedError
+from ...errors import NotSupportedError, UnsupportedOpError
 from ...executors import NOW, HostReady, Lane, Ready, StreamsConfig, StreamsExecutor, Then
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.graph import Graph, Model, copy_graph
@@ -205,11 +205,19 @@ class _HeteroSlot(Slot):
     def _ended(self, then: Then, ready: Ready, error: BaseException | None) -> None:
         """Collect the outputs as soon as the last token says that they are there."""
         if error is not None or ready is NOW or ready.is_ready:
-            then(ready, error or ready.error or self._collect())
+            then(ready, self._told(error or ready.error) or self._collect())
             return
         collected = HostReady()
-        ready.when_ready(lambda late: collected.fire(late or self._collect()))
+        ready.when_ready(lambda late: collected.fire(self._told(late) or self._collect()))
         then(collected, None)
+
+    def _told(self, error: BaseException | None) -> BaseException | None:
+        """Give the error of a part with the way out that its user has, who asked for the whole."""
+        if not isinstance(error, UnsupportedOpError):
+            return error
+        told = error.told_to(self._network.device)
+        told.__cause__ = error
+        return told
 
     def _collect(self) -> BaseException | None:
         network, bindings, run = self._network, self.bindings, self._linked

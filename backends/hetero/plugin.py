@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from ...errors import DeviceError, NotSupportedError, PropertyError
+from ...errors import DeviceError, NotSupportedError, PropertyError, UnsupportedOpError
 from ...runtime.executable_network import ExecutableNetwork
 from ...runtime.graph import Model
 from ...runtime.graph.stand_ins import release_constants
@@ -133,9 +133,11 @@ class HeteroPlugin(VirtualPlugin):
                 config,
                 self.core,
             )
-        except BaseException:
+        except BaseException as error:
             for loaded in networks:
                 loaded.close()
+            if isinstance(error, UnsupportedOpError):
+                raise error.told_to(f"{self.name}:{','.join(devices)}") from error
             raise
         logging.getLogger(f"aioinfer.{config.device}").info(
             "model %r is compiled for %s: %r", network.name, network.device, config

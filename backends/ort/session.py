@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import DeviceError
+from ...executors import find_shortage
 from ...runtime.graph import DType, Model, TensorType, Value
 from .carriers import cast_of, is_native, memory_of, text_of
 from .properties import SessionSettings
@@ -29,6 +30,9 @@ def _library() -> Any:
     try:
         return importlib.import_module("onnxruntime")
     except ImportError as error:
+        lacking = find_shortage(error, "loading onnxruntime")
+        if lacking is not None:
+            raise lacking from error
         raise DeviceError(
             f"onnxruntime cannot be imported ({error}); install it with "
             f"'pip install aioinfer[onnxruntime]', or install another build of it yourself"

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...errors import AioInferError
 from ...executors import NOW, ImmediateExecutor, Lane, Ready, StreamsConfig, allowed_cpus
 from ...runtime.bindings import NodeProfile
 from ...runtime.capacity import refuse_what_cannot_fit
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.extension import Extension, infer_extension_types
 from ...runtime.graph import Graph, Model, copy_graph
+from ...runtime.node_failure import run_failure
 from ...runtime.passes import Pass, default_passes, specialize
 from ...runtime.pipeline import Stage
 from ...runtime.plan_cache import PendingPlan
@@ -115,8 +117,14 @@ class _ReferenceSlot(Slot):
         assert pending is not None
         profile: list[tuple[tuple[str, ...], str, int, int]] | None
         profile = None if bindings.profile is None else []
-        results = pending.plan.run(bindings.inputs, self.stop.raise_if_set, profile)
-        for name, result in zip(self._network.output_names, results, strict=True):
+        network = self._network
+        try:
+            results = pending.plan.run(bindings.inputs, self.stop.raise_if_set, profile)
+        except AioInferError:
+            raise
+        except Exception as error:
+            raise run_failure(error, f"{network.name!r} on {network.device}") from error
+        for name, result in zip(network.output_names, results, strict=True):
             bindings.deliver(name, result)
         if bindings.profile is not None:
             for names, op, start_ns, end_ns in profile or ():

@@ -27,8 +27,8 @@ class DeviceMemory:
         if largest > facts.largest_buffer_bytes:
             raise DeviceError(
                 f"{what} needs one buffer of {_mib(largest)} MiB, and {self._device} makes none "
-                f"above {facts.largest_buffer_bytes >> 20} MiB; use smaller inputs, or cut the "
-                f"model by 'HETERO:{self._device},CPU'"
+                f"above {facts.largest_buffer_bytes >> 20} MiB; use smaller inputs, or run a part "
+                f"of the model on another device (HETERO's AFFINITY)"
             )
         if self.taken_bytes + needed > facts.memory_bytes:
             raise DeviceError(

@@ -23,7 +23,7 @@ _LOG_CHARACTERS = 2000  # of a build log; compilers repeat themselves
 _PLANNERS = 4
 """Operations that are planned side by side: mostly waiting, for other processes or a device."""
 _WAY_OUT = "report this, with the driver's version"
-_NODE_WAY_OUT = f"run the node on another device by HETERO, and {_WAY_OUT}"
+_NODE_WAY_OUT = f"run the node on another device (HETERO's AFFINITY), and {_WAY_OUT}"
 
 
 class LibraryRefusedError(DeviceError):

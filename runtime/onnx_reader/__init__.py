@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...executors import shortage_as_error
 from ..graph import Model
 from .plain_reader import read_plain_bytes, read_plain_file
 
@@ -30,15 +31,17 @@ def read_model(source: ModelSource, *, is_mapped: bool = False) -> Model:
     read-only. With ``is_mapped``, large constants of an ordinary model may be mapped from its own
     file, too (``Model.is_mapped``). Blocks; any thread.
 
-    Raises ModelError, with the cause chained, for whatever is not a valid model, and nothing else.
+    Raises ModelError, with the cause chained, for whatever is not a valid model, DeviceError where
+    memory or files that may be open do not suffice, and nothing else.
     """
-    model = None
-    if isinstance(source, str | os.PathLike):
-        model = read_plain_file(Path(os.fsdecode(source)), is_mapped=is_mapped)
-    elif isinstance(source, bytes):
-        model = read_plain_bytes(source)
-    if model is not None:
-        return model
-    from .onnx_models import read_any_model
+    with shortage_as_error("reading the model"):
+        model = None
+        if isinstance(source, str | os.PathLike):
+            model = read_plain_file(Path(os.fsdecode(source)), is_mapped=is_mapped)
+        elif isinstance(source, bytes):
+            model = read_plain_bytes(source)
+        if model is not None:
+            return model
+        from .onnx_models import read_any_model
 
-    return read_any_model(source)
+        return read_any_model(source)

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from ...errors import ModelError
+from ...executors import is_shortage
 
 __all__ = ["ExternalFiles"]
 
@@ -53,6 +54,8 @@ class ExternalFiles:
                 is_empty = path.stat().st_size == 0  # which cannot be mapped
                 mapped = np.empty(0, np.uint8) if is_empty else np.memmap(path, np.uint8, mode="r")
             except OSError as error:
+                if is_shortage(error):
+                    raise
                 raise ModelError(
                     f"{place} has its data in {location!r}, which cannot be read: "
                     f"{error.strerror or error}"

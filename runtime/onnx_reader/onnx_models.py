@@ -6,6 +6,7 @@ import onnx
 import onnx.helper
 
 from ...errors import ModelError
+from ...executors import find_shortage
 from ..graph import Model, check_graph
 from ..onnx_writer.native import start_helper
 from ..type_inference import correct_graph_types, infer_graph_types
@@ -25,7 +26,7 @@ __all__ = ["read_any_model"]
 
 
 def read_any_model(source: ModelSource) -> Model:
-    """Read a model as ``read_model`` does; ModelError that says what is wrong, and nothing else."""
+    """Read a model as ``read_model`` does; raises ModelError or DeviceError, and nothing else."""
     start_helper()
     label = source_label(source)
     try:
@@ -33,7 +34,11 @@ def read_any_model(source: ModelSource) -> Model:
     except ModelError as error:
         raise ModelError(f"{label}: {error}") from error
     except Exception as error:
-        raise ModelError(f"{label}: cannot be read: {error}") from error
+        lacking = find_shortage(error, f"reading {label}")
+        if lacking is not None:
+            raise lacking from error
+        text = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise ModelError(f"{label}: cannot be read: {text}") from error
 
 
 def _read(source: Source) -> Model:

@@ -13,6 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from ...errors import ModelError
+from ...executors import is_shortage
 from .skimming import SkimmedFile, skim
 
 __all__ = ["ModelSource", "Source", "load_source", "source_label"]
@@ -81,6 +82,8 @@ def _load_file(path: Path) -> Source:
     except FileNotFoundError as error:
         raise ModelError(f"does not exist (looked in {Path.cwd()})") from error
     except OSError as error:
+        if is_shortage(error):
+            raise
         raise ModelError(f"cannot be read: {error.strerror or error}") from error
     return _checked(_parse(content), path, skimmed)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
 
-from ...errors import GraphError
+from ...errors import AioInferError, GraphError
+from ...executors import find_shortage
 from ..graph import Graph, Model, check_graph
 from ..graph.traversal import all_nodes
 from .graph_properties import PROPERTIES
@@ -33,7 +35,8 @@ def run_passes(
     broke it" is a search over one integer (``find_bad_patch``). ``check`` verifies the graph before
     the first and after every pass, and what a pass requires and guarantees; patches are checked
     always. ``clock`` is in seconds. Raises GraphError with the pass, the patch, and the passes that
-    ran before; the graph is then as the last whole patch left it.
+    ran before; the graph is then as the last whole patch left it. DeviceError for want of memory,
+    and what else of ours a pass raises, with that in a note.
     """
     return _Run(model, stop_after, check, clock).run(passes)
 
@@ -98,7 +101,10 @@ class _Run:
         started = self._clock()
         self._patches, self._gone = [], {}
         self._verify(item, item.requires, "requires")
-        bound = item.bind(self._model)
+        try:
+            bound = item.bind(self._model)
+        except Exception as error:
+            self._fail(error, f"pass {item.name!r} failed before its first patch")
         rounds = 0
         while not self._is_over():
             before = self._count
@@ -137,10 +143,20 @@ class _Run:
                 patch = None
         except Exception as error:
             doing = f"applying {patch.description!r}" if patch else "looking for its next patch"
-            raise GraphError(
+            where = (
                 f"pass {item.name!r} failed in graph {graph.name!r}, {doing} (patch "
-                f"{self._count + 1} of the run): {error}{self._history()}"
-            ) from error
+                f"{self._count + 1} of the run)"
+            )
+            self._fail(error, where)
+
+    def _fail(self, error: Exception, where: str) -> NoReturn:
+        """Name the pass. What was found wrong with a model, or is lacking, keeps its class."""
+        if isinstance(error, AioInferError) and not isinstance(error, GraphError):
+            error.add_note(f"{where}{self._history()}")
+            raise error
+        text = str(error) if isinstance(error, GraphError) else f"{type(error).__name__}: {error}"
+        found = find_shortage(error, where) or GraphError(f"{where}: {text}{self._history()}")
+        raise found from error
 
     def _graphs(self, item: Pass) -> Iterator[tuple[Graph, tuple[Graph, ...]]]:
         return _graphs(self._model.graph, (), item.enters_bodies and self._has_bodies)

@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from ....executors import is_shortage
+
 __all__ = ["ConvolutionShape", "has_split_vectors", "is_slow", "wanted_implementation"]
 
 CPU_FACTS = Path("/proc/cpuinfo")
@@ -75,7 +77,9 @@ def has_split_vectors() -> bool:
     """True on processors that run 512-bit vectors in halves: AMD's family 25, that is Zen 4."""
     try:
         text = CPU_FACTS.read_text(encoding="utf-8")
-    except OSError:
+    except OSError as error:
+        if is_shortage(error):  # no answer to remember
+            raise
         return False
     facts = {}
     for line in text.partition("\n\n")[0].splitlines():

@@ -29,7 +29,7 @@ CANDIDATES = 8
 """How many algorithms are worth timing: the heuristics order them by what they expect."""
 
 _LIMIT_BYTES = 4 << 20  # of what is on disk: some 8000 choices
-_WAY_OUT = "take another version of cuBLAS, or run the node on another device by HETERO"
+_WAY_OUT = "take another version of cuBLAS, or run the node on another device"
 _lock = threading.Lock()
 _plans: dict[int, MatmulPlans] = {}
 

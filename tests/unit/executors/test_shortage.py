@@ -150,9 +150,7 @@ def test_an_event_fires_where_its_device_can_start_no_thread(
         (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
     ],
 )
-def test_want_of_a_resource_is_named_with_the_way_out(
-    error: Exception, text: str
-) -> None:
+def test_want_of_a_resource_is_named_with_the_way_out(error: Exception, text: str) -> None:
     found = find_shortage(error, "x")
     assert found is not None
     assert text in str(found)

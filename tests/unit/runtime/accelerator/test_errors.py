@@ -100,7 +100,7 @@ def test_a_kernel_that_does_not_build_is_named_with_the_compilers_words(
         r"OPENCL\.\d+ cannot build the kernel 'chain_\w+' of Mish \(node 'Mish'\): ", text
     )
     assert "no_such_function" in text
-    assert "run the node on another device by HETERO" in text
+    assert "run the node on another device (HETERO's AFFINITY)" in text
 
 
 @pytest.fixture

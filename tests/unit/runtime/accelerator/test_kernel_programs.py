@@ -107,8 +107,8 @@ def test_the_node_whose_kernel_does_not_build_is_named(
     name = launch("two").source.name
     assert str(caught.value) == (
         f"FAKE.0 cannot build the kernel {name!r} of Two (node 'two 1'): x.cl:1:2: error: no "
-        "two(); run the node on another device by HETERO, and report this, with the driver's "
-        "version"
+        "two(); run the node on another device (HETERO's AFFINITY), and report this, with the "
+        "driver's version"
     )
     assert len(opened.device.programs) == 0
 
@@ -194,8 +194,8 @@ def test_the_node_whose_operation_is_refused_is_named_and_can_be_planned_later(
             opened.device.programs.build(launches)
     assert str(caught.value) == (
         "FAKE.0 cannot plan 'conv' of cudnn for Conv (node 'conv 1'): no engine for these "
-        "strides; run the node on another device by HETERO, and report this, with the driver's "
-        "version"
+        "strides; run the node on another device (HETERO's AFFINITY), and report this, with the "
+        "driver's version"
     )
     del caught
     planned(opened, monkeypatch)
