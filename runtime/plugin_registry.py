@@ -47,11 +47,11 @@ class PluginRegistry:
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
         self._unregistered: list[Plugin] = []
-        from importlib.metadata import entry_points  # 45 ms that `import aioinfer` need not pay
-
         doing = "looking for installed devices"
         check_files(doing)
         with shortage_as_error(doing):
+            from importlib.metadata import entry_points  # 45 ms that `import aioinfer` need not pay
+
             for found in entry_points(group=ENTRY_POINT_GROUP):
                 self._add_installed(found)
 

@@ -247,7 +247,7 @@ def _check_dtype(array: Any, dtype: DType, port: Port, place: str) -> None:
             f"{place}: {port.name!r} is {array.dtype}, and {dtype.label} is wanted; {hint}"
         )
     if dtype is DType.STRING:
-        for item in array.flat:
+        for item in array.reshape(-1):  # an iterator stops at 32 axes
             if not isinstance(item, str):
                 raise TensorError(
                     f"{place}: {port.name!r} holds a {type(item).__name__}, and only str is wanted"

@@ -17,6 +17,7 @@ import functools
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
+from ...errors import AioInferError, ModelError
 from ..graph import Node, TensorType
 from .contradiction import ContradictionError, contradiction_of
 from .shape_content import ShapeContent
@@ -79,5 +80,12 @@ def _naming_its_node(rule: TypeRule) -> TypeRule:
             return rule(node, contents)
         except ContradictionError as reason:
             raise contradiction_of(node, str(reason)) from None
+        except (AioInferError, MemoryError):
+            raise
+        except Exception as error:  # what is odd in a way that the rule has not thought of
+            raise ModelError(
+                f"the types of {node.op} (node {node.name!r}) cannot be inferred, its attributes "
+                f"or inputs are not what the operator has: {error!r}"
+            ) from error
 
     return named

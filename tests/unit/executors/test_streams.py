@@ -420,22 +420,6 @@ def test_an_idle_worker_keeps_nothing_alive() -> None:
         assert gone() is None
 
 
-def test_a_thread_that_cannot_start_makes_run_raise_and_keep_nothing(monkeypatch, told) -> None:
-    executor = StreamsExecutor(StreamsConfig("CPU"))
-
-    def refuse(thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError, match="can't start new thread"):
-            executor.run(lambda lane: NOW, NOW, told)
-    assert executor.waiting_count == 0
-    executor.run(lambda lane: NOW, NOW, told)
-    assert told.wait() == (NOW, None)
-    executor.close()
-
-
 def test_the_callers_lane_is_lent_to_one_thread_at_a_time() -> None:
     with StreamsExecutor(StreamsConfig("CPU", 2)) as executor:
         lane = executor.borrow_lane()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aioinfer.errors import UnsupportedOpError
+from aioinfer.errors import DeviceError, GraphError, ModelError, UnsupportedOpError
 from aioinfer.runtime.graph import DType, Graph, Model, Node, SequenceType, TensorType, Value
 from aioinfer.runtime.kernel_registry import KernelRegistry
 from aioinfer.runtime.lowering import Lowering
@@ -148,3 +148,52 @@ def test_families_are_imported_by_the_first_question(
 
     assert "toy_kernels.activations" not in sys.modules
     assert KERNELS.find_refusal(node_of()) is None
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "text"),
+    [
+        (
+            IndexError("tuple index"),
+            GraphError,
+            r"Relu \(node 'n'\) on \('x' float32\[2,3\]\) for",
+        ),
+        (AssertionError(), GraphError, "failed with AssertionError: no reason given"),
+        (MemoryError("1 GiB"), DeviceError, r"node 'n'.*there is not enough memory \(1 GiB\)"),
+        (RecursionError(), ModelError, "too deep"),
+    ],
+)
+def test_what_a_kernel_raises_becomes_an_error_that_names_the_node(
+    raised: Exception, kind: type[Exception], text: str
+) -> None:
+    def stumble(node: Node, _builder: Notes) -> None:
+        raise raised
+
+    registry: KernelRegistry[Notes] = KernelRegistry("TOY", "no_package", (), FLOATS)
+    registry.kernel("Relu")(stumble)
+    node = node_of()
+    with pytest.raises(kind, match=text) as caught:
+        registry.lower(node, Notes(graph_of(node)))
+    assert caught.value.__cause__ is raised
+
+
+def test_an_error_of_ours_passes_a_kernel_as_it_is() -> None:
+    refusal = UnsupportedOpError("n", "Relu", "TOY.1", "it is Monday")
+
+    def refuse(_node: Node, _builder: Notes) -> None:
+        raise refusal
+
+    registry: KernelRegistry[Notes] = KernelRegistry("TOY", "no_package", (), FLOATS)
+    registry.kernel("Relu")(refuse)
+    node = node_of()
+    with pytest.raises(UnsupportedOpError) as caught:
+        registry.lower(node, Notes(graph_of(node)))
+    assert caught.value is refusal
+
+
+def test_a_kernel_that_cannot_judge_a_node_names_it() -> None:
+    def stumble(node: Node) -> str | None:
+        return str(node.attributes["axis"])
+
+    with pytest.raises(GraphError, match=r"Relu \(node 'n'\).*KeyError: 'axis'"):
+        registry_of(refuses=stumble).find_unsupported(node_of())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import sys
@@ -292,3 +293,22 @@ def test_two_cores_have_plugins_of_their_own() -> None:
         other.register_plugin("TOY", ToyPlugin)
         one.set_config("TOY", {"SPEED": 1})
         assert (one.get_config("TOY", "SPEED"), other.get_config("TOY", "SPEED")) == (1, 7)
+
+
+@pytest.mark.parametrize(
+    "lacking", [OSError(errno.EMFILE, "Too many open files"), MemoryError(), DeviceError("no luck")]
+)
+def test_a_device_that_lacked_memory_or_files_is_tried_again(
+    core: aioinfer.Core, lacking: Exception
+) -> None:
+    left = [lacking]
+
+    def make(handle: CoreHandle, name: str) -> Plugin:
+        if not left:
+            return ToyPlugin(handle, name)
+        raise left.pop() from MemoryError()
+
+    core.register_plugin("TOY", make)
+    with pytest.raises(DeviceError):
+        core.load_network(tiny_model(), "TOY.1")
+    core.load_network(tiny_model(), "TOY.1").close()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aioinfer.errors import ModelError, PropertyError, TensorError
+from aioinfer.errors import DeviceError, GraphError, ModelError, PropertyError, TensorError
 from aioinfer.executors import ManualExecutor
 from aioinfer.runtime.shape_plans import ShapePlans
 from aioinfer.runtime.tensor import ports_of
@@ -128,3 +128,26 @@ def test_a_contradiction_of_shapes_asked_for_is_a_bad_value() -> None:
 def test_a_static_network_that_contradicts_itself_is_a_bad_model() -> None:
     with pytest.raises(ModelError, match="node 'a'"):
         Impossible(STATIC).plans.compile_ahead([])
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"), [(KeyError("w"), GraphError), (MemoryError("9 GiB"), DeviceError)]
+)
+def test_a_plan_that_cannot_be_built_names_model_device_and_inputs(
+    raised: Exception, kind: type[Exception]
+) -> None:
+    builds = Builds(DYNAMIC)
+    left = [raised]
+
+    def build(shapes: dict, contents: dict) -> int:
+        if left:
+            raise left.pop()
+        return 1
+
+    builds.plans._build = build
+    with pytest.raises(
+        kind, match=r"^compiling model 'g' for CPU and inputs 'x' \[2,3\], 'z'"
+    ) as caught:
+        builds.plan(x=zeros(2, 3), z=zeros(2))
+    assert caught.value.__cause__ is raised
+    assert builds.plan(x=zeros(2, 3), z=zeros(2)) == 1

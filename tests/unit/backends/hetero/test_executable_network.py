@@ -17,8 +17,9 @@ from aioinfer.errors import (
     NotSupportedError,
     RequestCancelledError,
     TensorError,
+    UnsupportedOpError,
 )
-from aioinfer.testing import MockDevices, VirtualTimer
+from aioinfer.testing import MockDevices, MockPlugin, VirtualTimer
 from unit.backends.hetero.small_graphs import affinity, arrays, graph, on_one_device
 
 WAIT_S = 20.0  # a bound for what must happen; never slept through
@@ -442,3 +443,38 @@ def test_copying_what_no_node_makes_is_a_stage_of_its_own(core: aioinfer.Core) -
     assert [(span.executor, span.device) for span in copies] == [("HETERO.copy", network.device)]
     assert [stage.count for stage in network.statistics().stages if stage.stage == "copy"] == [1]
     assert not [span for span in network.trace() if span.lane == "none"], "binding is no stage"
+
+
+def test_a_refusal_of_a_part_tells_its_user_another_way_out_than_hetero(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    request = load(core, CHAIN).create_infer_request()
+    request.start_async(X)
+    refusal = UnsupportedOpError("a", "Relu", "MOCK.0", "it is too hot")
+    assert "try device 'HETERO:MOCK.0,REFERENCE'" in str(refusal)
+    mock[0].held.fail(refusal)
+    with pytest.raises(UnsupportedOpError) as caught:
+        request.wait(WAIT_S)
+    assert str(caught.value) == (
+        f"MOCK.0 cannot run Relu (node 'a'): it is too hot; give the node to another device with "
+        f"AFFINITY={{'a': ...}}, or change the list of '{MOCKS}'"
+    )
+    assert caught.value.__cause__ is refusal
+    assert (caught.value.node, caught.value.device) == ("a", "MOCK.0")
+
+
+def test_a_part_that_is_refused_when_it_is_loaded_tells_the_same(
+    core: aioinfer.Core, mock: MockDevices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UnsupportedOpError("c", "Exp", "MOCK.0", "it is too hot")
+
+    monkeypatch.setattr(MockPlugin, "compile_network", refuse)
+    with pytest.raises(UnsupportedOpError, match=r"AFFINITY=\{'c': \.\.\.\}.*HETERO:MOCK\.0"):
+        load(core, CHAIN)
+
+
+def test_extensions_are_sent_to_the_devices_of_the_list(core: aioinfer.Core) -> None:
+    extension = aioinfer.Extension("Swirl", lambda x: x)
+    with pytest.raises(NotSupportedError, match="HETERO runs no operators itself; add the ext"):
+        core.add_extension(extension, "HETERO")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from aioinfer.errors import GraphError
+from aioinfer.errors import DeviceError, GraphError, ModelError
 from aioinfer.runtime.graph import Graph, Model, Node
 from aioinfer.runtime.passes import (
     DeadCode,
@@ -231,3 +231,29 @@ def test_a_body_inside_a_removed_body_is_not_visited() -> None:
 def test_importing_the_passes_loads_no_onnx() -> None:
     code = "import sys, aioinfer.runtime.passes; sys.exit('onnx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_pass_without_memory_and_one_that_finds_the_model_wrong_keep_their_class() -> None:
+    def failing(error: Exception) -> Rewrite:
+        def stumble(graph: Graph) -> Iterator[GraphPatch]:
+            raise error
+            yield
+
+        return Rewrite(stumble)
+
+    with pytest.raises(DeviceError, match=r"^pass 'rewrite' failed .* not enough memory \(1 TiB\)"):
+        run_passes(parse(IDENTITIES), [failing(MemoryError("1 TiB"))])
+    wrong = ModelError("the model is wrong")
+    with pytest.raises(ModelError, match="the model is wrong") as caught:
+        run_passes(parse(IDENTITIES), [failing(wrong)])
+    assert caught.value is wrong
+    assert caught.value.__notes__[0].startswith("pass 'rewrite' failed in graph 'g', looking")
+
+
+def test_a_pass_that_cannot_be_bound_is_named() -> None:
+    class Unbound(IdentityElimination):
+        def bind(self, model: Model) -> Pass:
+            raise KeyError("opset")
+
+    with pytest.raises(GraphError, match="'identity elimination' failed before its first patch"):
+        run_passes(parse(IDENTITIES), [Unbound()])
