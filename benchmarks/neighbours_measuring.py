@@ -114,19 +114,18 @@ def wait_until_idle(process_ids: Sequence[int]) -> None:
 
 
 def measure_placement(
-    findings: Findings, plan: Plan, engines: Sequence[str], model: Model, placement: Placement
+    bench: Bench, engines: Sequence[str], model: Model, placement: Placement
 ) -> None:
     """Load one model in every engine, then take turns in all situations that share a placement."""
+    plan, findings = bench.plan, bench.findings
     situations = by_placement(plan.situations)[placement]
     for name in situations:
         findings.turns[model.name, name] = {}
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        bench = Bench({}, plan, findings, folder)
         for engine in engines:
             with findings.leaving_out(f"{engine} on {model.name}, {situations[0]}"):
                 bench.workers[engine] = stack.enter_context(
-                    loaded(engine, model, placement, findings.device, folder)
+                    loaded(engine, model, placement, findings.device, bench.folder)
                 )
                 bench.turn(engine, SITUATIONS["alone"], WARM_UP_S, [])
         for number in range(plan.rounds):
@@ -140,7 +139,7 @@ def loaded(
     engine: str, model: Model, placement: Placement, device: str, folder: Path
 ) -> Iterator[WorkerProcess]:
     """Start an engine's process, under its quota before it loads."""
-    inputs = folder / "inputs.npz"
+    inputs = folder / f"{model.name}.npz"
     np.savez(inputs, allow_pickle=False, **model.inputs(np.random.default_rng(1), 1))
     count = threads_for(len(allowed_cpus().cpus), placement.quota)
     setting = Setting(False, None if engine == OURS else count, "f32", device)
@@ -168,6 +167,8 @@ def take_turns(bench: Bench, model: str, name: str, order: Sequence[str]) -> Non
 
 
 def measure(findings: Findings, plan: Plan, engines: Sequence[str]) -> None:
-    for model in plan.models:
-        for placement in by_placement(plan.situations):
-            measure_placement(findings, plan, engines, NETWORKS[model], placement)
+    with tempfile.TemporaryDirectory() as folder:
+        for model in plan.models:
+            for placement in by_placement(plan.situations):
+                bench = Bench({}, plan, findings, Path(folder))
+                measure_placement(bench, engines, NETWORKS[model], placement)

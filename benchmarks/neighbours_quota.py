@@ -19,6 +19,8 @@ PERIOD_US = 100_000  # the kernel's default, and that of containers
 EMPTY_TIMEOUT_S = 5.0  # a group counts a process until the kernel has cleaned up after it
 RETRY_S = 0.02
 
+NAME = "aioinfer-neighbours-"  # then the id of the process that made it, and a number
+
 _numbers = itertools.count()
 
 
@@ -96,7 +98,8 @@ def made(quota: float, where: Sequence[Place]) -> Path:
         if not (place.folder / "cgroup.procs").exists():
             reasons.append(f"{place.folder} is no control group")
             continue
-        group = place.folder / f"aioinfer-neighbours-{os.getpid()}-{next(_numbers)}"
+        group = place.folder / f"{NAME}{os.getpid()}-{next(_numbers)}"
+        sweep(place.folder)
         try:
             group.mkdir()
         except OSError as error:
@@ -113,6 +116,15 @@ def made(quota: float, where: Sequence[Place]) -> Path:
         else:
             return group
     raise QuotaError("no group with a CPU quota: " + ("; ".join(reasons) or "no CPU controller"))
+
+
+def sweep(folder: Path) -> None:
+    """Remove the groups of processes that were killed before they could."""
+    for group in folder.glob(f"{NAME}*-*"):
+        maker = group.name.removeprefix(NAME).partition("-")[0]
+        if not Path("/proc", maker).exists():
+            with contextlib.suppress(OSError):
+                group.rmdir()
 
 
 def removed(group: Path) -> None:

@@ -15,7 +15,17 @@ import numpy as np
 import pytest
 from neighbours_measuring import Findings, Plan, measure
 from neighbours_processes import busy_processes, cpu_s_in, cpu_s_of
-from neighbours_quota import Place, QuotaError, join, limited, made, places, refusal, settings_of
+from neighbours_quota import (
+    Place,
+    QuotaError,
+    join,
+    limited,
+    made,
+    places,
+    refusal,
+    settings_of,
+    sweep,
+)
 from neighbours_runs import Window, awaited_runs, blocking_runs
 from neighbours_threads import busy_thread, decoder_threads
 from neighbours_worker import NeighboursWorker
@@ -108,6 +118,16 @@ def test_without_a_group_there_is_a_reason_and_nothing_is_left(tmp_path: Path) -
     assert [file.name for file in group.iterdir()] == ["cgroup.procs"]
     with pytest.raises(QuotaError, match="no CPU controller"):
         made(1.0, [])
+
+
+def test_groups_of_killed_processes_are_swept(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait(30)
+    names = [f"aioinfer-neighbours-{maker}-0" for maker in (ended.pid, os.getpid())]
+    for name in names:
+        (tmp_path / name).mkdir()
+    sweep(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == names[1:]
 
 
 def test_a_process_is_limited_until_the_group_goes() -> None:
