@@ -134,7 +134,7 @@ def _lengths(
         ]
         if policy != "stretch":
             factors = [min(factors) if policy == "not_larger" else max(factors)] * len(factors)
-    counts = [count for count in found or () if isinstance(count, int)]
+    counts = [count for count in found if isinstance(count, int)]
     if len(counts) != len(lengths):
         raise ValueError(f"lengths {list(lengths)} cannot be resized by {by_scale or by_size}")
     return counts, factors

@@ -9,9 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..graph import Dim, DType, Node, Shape, TensorType
-from .dims import agree, is_contradiction
-from .operands import Operand, integer, integers, operand
+from ..graph import Dim, DType, Node, Shape, TensorType, shape_text
+from .contradiction import ContradictionError
+from .dims import agree, is_contradiction, product
+from .operands import (
+    Operand,
+    integer,
+    integers,
+    operand,
+    require_length,
+    require_rank,
+    require_same_type,
+    require_shape,
+)
 from .rules import type_rule
 from .shape_content import ShapeContent
 
@@ -30,16 +40,17 @@ class _Window(NamedTuple):
 
 
 def _window(node: Node, count: int, kernel: Sequence[int] | None) -> _Window | None:
-    """Read a window over so many axes; None if its attributes are missing or no window's."""
+    """Read a window over so many axes; None if the window itself is not known."""
     strides = integers(node, "strides", count, 1, least=1)
     dilations = integers(node, "dilations", count, 1, least=1)
     pads = integers(node, "pads", 2 * count, 0)
     padding = node.attributes.get("auto_pad", "NOTSET")
     if kernel is None or strides is None or dilations is None or pads is None:
         return None
-    if not isinstance(padding, str):
-        return None
-    if padding != "NOTSET" and (padding not in (*_SAME, "VALID") or "pads" in node.attributes):
+    if not isinstance(padding, str) or padding not in ("NOTSET", "VALID", *_SAME):
+        raise ContradictionError(f"its auto_pad is {padding!r}, which ONNX lacks")
+    # Runtimes differ in what they do where both are told; with no padding at all they do not.
+    if "pads" in node.attributes and padding != "NOTSET" and (padding in _SAME or any(pads)):
         return None
     pairs = zip(kernel, dilations, strict=True)
     reaches = [(size - 1) * dilation + 1 for size, dilation in pairs]
@@ -47,16 +58,22 @@ def _window(node: Node, count: int, kernel: Sequence[int] | None) -> _Window | N
 
 
 def _kernel(node: Node, weights: Shape) -> list[int] | None:
-    """Give the weights' window; None if it is not known or the attribute tells another one."""
-    known = [dim for dim in weights[2:] if isinstance(dim, int) and dim > 0]
+    """Give the weights' window; None if it is not known."""
+    known = [dim for dim in weights[2:] if isinstance(dim, int)]
+    if 0 in known:
+        raise ContradictionError(f"weights of shape {shape_text(weights)} have an empty window")
     if "kernel_shape" not in node.attributes:
         return known if len(known) == len(weights) - 2 else None
     told = integers(node, "kernel_shape", len(weights) - 2, least=1)
-    return None if told is None or is_contradiction(told, weights[2:]) else told
+    if told is not None and is_contradiction(told, weights[2:]):
+        raise ContradictionError(
+            f"its kernel_shape is {told}, and its weights are {shape_text(weights)}"
+        )
+    return told
 
 
 def _positions(length: Dim, axis: int, window: _Window, rounds_up: bool) -> Dim:
-    """Count the places of a window along an axis; not positive where it fits nowhere."""
+    """Count the places of a window along an axis; raises where it fits nowhere."""
     reach, stride = window.reaches[axis], window.strides[axis]
     begin, end = window.begins[axis], window.ends[axis]
     if not isinstance(length, int):
@@ -69,45 +86,47 @@ def _positions(length: Dim, axis: int, window: _Window, rounds_up: bool) -> Dim:
     # A last window that starts in the padding after the axis sees nothing of it, and is left out.
     if rounds_up and (count - 1) * stride >= length + begin:
         count -= 1
+    if count < 0 or (count == 0 and length > 0):
+        raise ContradictionError(
+            f"a window that reaches over {reach} elements does not fit a length of {length} with "
+            f"{begin} + {end} of padding"
+        )
     return count
 
 
-def _places(lengths: Shape, window: _Window, rounds_up: bool = False) -> Shape | None:
-    found = [_positions(dim, axis, window, rounds_up) for axis, dim in enumerate(lengths)]
-    return _sound(found)
+def _places(lengths: Shape, window: _Window, rounds_up: bool = False) -> Shape:
+    return tuple(_positions(dim, axis, window, rounds_up) for axis, dim in enumerate(lengths))
 
 
-def _sound(lengths: Sequence[Dim]) -> Shape | None:
-    return None if any(isinstance(dim, int) and dim < 1 for dim in lengths) else tuple(lengths)
-
-
-def _channels_fit(outer: Dim, inner: Dim, group: int) -> bool:
-    """True if groups of ``inner`` channels may make up ``outer`` ones."""
+def _check_channels(what: str, outer: Dim, inner: Dim, group: int) -> None:
+    """Raise unless groups of ``inner`` channels may make up ``outer`` ones."""
     if group < 1 or (isinstance(outer, int) and outer % group):
-        return False
-    return not isinstance(inner, int) or agree(outer, inner * group)
+        raise ContradictionError(f"{outer} channels of the {what} are no {group} groups")
+    if isinstance(inner, int) and not agree(outer, inner * group):
+        raise ContradictionError(
+            f"the {what} has {outer} channels, and {group} groups of {inner} are wanted"
+        )
 
 
 def _convolved(node: Node, x: Operand | None, w: Operand | None, bias: int) -> Shape | None:
     """Give a convolution's shape; ``bias`` is the index of that input."""
     group = integer(node, "group", 1)
-    if x is None or w is None or group is None or len(x.shape) < 3:
+    if x is None or w is None or group is None:
         return None
-    if len(w.shape) != len(x.shape):
-        return None
+    require_rank("the input", x, 3, -1)
+    require_rank("the weights", w, len(x.shape))
     batch, channels, *lengths = x.shape
     made = w.shape[0]
-    if not _channels_fit(channels, w.shape[1], group) or not _channels_fit(made, None, group):
-        return None
-    if not _is_bias(operand(node, bias), made):
-        return None
+    _check_channels("input", channels, w.shape[1], group)
+    _check_channels("result", made, None, group)
+    _check_bias(operand(node, bias), made)
     window = _window(node, len(lengths), _kernel(node, w.shape))
-    places = None if window is None else _places(tuple(lengths), window)
-    return None if places is None else (batch, made, *places)
+    return None if window is None else (batch, made, *_places(tuple(lengths), window))
 
 
-def _is_bias(bias: Operand | None, channels: Dim) -> bool:
-    return bias is None or (len(bias.shape) == 1 and agree(bias.shape[0], channels))
+def _check_bias(bias: Operand | None, channels: Dim) -> None:
+    if bias is not None:
+        require_shape("the bias", bias, channels)
 
 
 @type_rule("Conv")
@@ -115,19 +134,33 @@ def conv(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """(N, C, ...) and (M, C / group, ...) make (N, M, ...)."""
     x, w = operand(node, 0), operand(node, 1)
     shape = _convolved(node, x, w, bias=2)
-    if shape is None or x is None or w is None or x.dtype is not w.dtype:
+    if x is None or w is None:
         return None
-    return [TensorType(x.dtype, shape)]
+    require_same_type("input and weights", x, w)
+    return None if shape is None else [TensorType(x.dtype, shape)]
 
 
 @type_rule("DeformConv")
 def deformable_conv(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """As Conv; its third input tells where each element of the window lies."""
     x, w = operand(node, 0), operand(node, 1)
-    shape = _convolved(node, x, w, bias=3)
-    if shape is None or x is None or w is None or x.dtype is not w.dtype:
+    shape, offsets = _convolved(node, x, w, bias=3), operand(node, 2)
+    if shape is None or x is None or w is None or offsets is None:
         return None
-    return [TensorType(x.dtype, shape)] if operand(node, 2) is not None else None
+    require_same_type("input and weights", x, w)
+    groups = integer(node, "offset_group", 1) or 1
+    taps = _count(w.shape[2:], groups)
+    per_axis = taps * len(w.shape[2:]) if isinstance(taps, int) else None
+    require_shape("the offsets", offsets, shape[0], per_axis, *shape[2:])
+    mask = operand(node, 4)
+    if mask is not None:
+        require_shape("the mask", mask, shape[0], taps, *shape[2:])
+    return [TensorType(x.dtype, shape)]
+
+
+def _count(window: Shape, groups: int) -> Dim:
+    taps = product(window)
+    return taps * groups if isinstance(taps, int) else None
 
 
 @type_rule("ConvInteger")
@@ -144,9 +177,17 @@ def quantized_conv(node: Node, contents: ShapeContent) -> list[TensorType] | Non
     shape = _convolved(node, x, w, bias=8)
     if shape is None or x is None or w is None or zero_point is None:
         return None
-    for given, known in ((operand(node, 2), x), (operand(node, 5), w)):
-        if given is None or given.dtype is not known.dtype:
+    for index, known in ((2, x), (5, w)):
+        given = operand(node, index)
+        if given is None:
             return None
+        require_same_type("a tensor and its zero point", known, given)
+    for index in (4, 5):
+        given = operand(node, index)
+        if given is not None and len(given.shape) == 1 and given.shape[0] != 1:
+            require_length(
+                "the number of scales or zero points of weights", given.shape[0], shape[1]
+            )
     return [TensorType(zero_point.dtype, shape)]
 
 
@@ -154,19 +195,21 @@ def quantized_conv(node: Node, contents: ShapeContent) -> list[TensorType] | Non
 def transposed_conv(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """(N, C, ...) and (C, M / group, ...) make (N, M, ...)."""
     x, w, group = operand(node, 0), operand(node, 1), integer(node, "group", 1)
-    if x is None or w is None or x.dtype is not w.dtype or group is None or len(x.shape) < 3:
+    if x is None or w is None or group is None:
         return None
-    if len(w.shape) != len(x.shape) or not agree(x.shape[1], w.shape[0]):
-        return None
-    if not _channels_fit(x.shape[1], None, group):
-        return None
+    require_rank("the input", x, 3, -1)
+    require_rank("the weights", w, len(x.shape))
+    require_same_type("input and weights", x, w)
+    require_length("the number of rows of weights", w.shape[0], x.shape[1])
+    _check_channels("input", x.shape[1], None, group)
     made = w.shape[1]
     if isinstance(made, int):
         made *= group
     elif group > 1:
         made = None
     window = _window(node, len(x.shape) - 2, _kernel(node, w.shape))
-    if window is None or not _is_bias(operand(node, 2), made):
+    _check_bias(operand(node, 2), made)
+    if window is None:
         return None
     lengths = _spread(node, x.shape[2:], window)
     return None if lengths is None else [TensorType(x.dtype, (x.shape[0], made, *lengths))]
@@ -180,8 +223,13 @@ def _spread(node: Node, lengths: Shape, window: _Window) -> Shape | None:
     if "output_shape" in node.attributes:
         told = integers(node, "output_shape", len(lengths), least=1)
         pairs = zip(told or (), lengths, strict=False)
-        is_smaller = any(isinstance(dim, int) and size < dim for size, dim in pairs)
-        return None if told is None or is_smaller else tuple(told)
+        if told is None:
+            return None
+        if any(isinstance(dim, int) and size < dim for size, dim in pairs):
+            raise ContradictionError(
+                f"its output_shape {told} is smaller than the input's {shape_text(lengths)}"
+            )
+        return tuple(told)
     found: list[Dim] = []
     for axis, dim in enumerate(lengths):
         reach, stride = window.reaches[axis], window.strides[axis]
@@ -193,26 +241,26 @@ def _spread(node: Node, lengths: Shape, window: _Window) -> Shape | None:
         more = reach + added[axis] - removed
         if isinstance(dim, int):
             found.append(stride * (dim - 1) + more)
+            if stride * (dim - 1) + more < 1 and dim > 0:
+                raise ContradictionError(f"of a length of {dim} its padding leaves nothing")
         else:
             found.append(dim if stride == more == 1 else None)
-    return _sound(found)
+    return None if any(isinstance(dim, int) and dim < 1 for dim in found) else tuple(found)
 
 
 @type_rule("AveragePool", "LpPool", "MaxPool")
 def pool(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """(N, C, ...) stays so in its first two axes; MaxPool's indices are of the same shape."""
     x = operand(node, 0)
-    if x is None or len(x.shape) < 3:
+    if x is None:
         return None
+    require_rank("the input", x, 3, -1)
     count = len(x.shape) - 2
     window = _window(node, count, integers(node, "kernel_shape", count, least=1))
     rounds_up = integer(node, "ceil_mode", 0)
     if window is None or rounds_up not in (0, 1):
         return None
-    places = _places(x.shape[2:], window, rounds_up == 1)
-    if places is None:
-        return None
-    shape = (*x.shape[:2], *places)
+    shape = (*x.shape[:2], *_places(x.shape[2:], window, rounds_up == 1))
     types = [TensorType(x.dtype, shape)]
     if node.op_type == "MaxPool" and len(node.outputs) > 1:
         types.append(TensorType(DType.INT64, shape))
@@ -223,8 +271,9 @@ def pool(node: Node, contents: ShapeContent) -> list[TensorType] | None:
 def global_pool(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """(N, C, ...) becomes (N, C, 1, ...)."""
     x = operand(node, 0)
-    if x is None or len(x.shape) < 2:
+    if x is None:
         return None
+    require_rank("the input", x, 2, -1)
     return [TensorType(x.dtype, (*x.shape[:2], *(1 for _ in x.shape[2:])))]
 
 
@@ -232,14 +281,15 @@ def global_pool(node: Node, contents: ShapeContent) -> list[TensorType] | None:
 def unpool(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """The shape that a MaxPool had before, or the one that the third input tells."""
     x, places = operand(node, 0), operand(node, 1)
-    if x is None or places is None or len(x.shape) < 3:
+    if x is None or places is None:
         return None
-    if is_contradiction(x.shape, places.shape):
-        return None
+    require_rank("the input", x, 3, -1)
+    require_shape("the list of places", places, *x.shape)
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         told = contents.integers(node, 2)
-        fits = told is not None and len(told) == len(x.shape) and min(told) >= 0
-        return [TensorType(x.dtype, tuple(told))] if told is not None and fits else None
+        if told is not None and (len(told) != len(x.shape) or min(told) < 0):
+            raise ContradictionError(f"{told} is no shape for {len(x.shape)} axes")
+        return [TensorType(x.dtype, tuple(told))] if told is not None else None
     count = len(x.shape) - 2
     window = _window(node, count, integers(node, "kernel_shape", count, least=1))
     lengths = None if window is None else _spread(node, x.shape[2:], window)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..graph import Dim, DType, Shape, shape_text
+from ..graph import Dim, Shape, shape_text
 from .contradiction import ContradictionError
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "broadcast",
     "ceil_divide",
     "divide",
-    "dtype_numbered",
     "is_contradiction",
     "merge",
     "product",
@@ -29,14 +28,6 @@ __all__ = [
 
 MOST_LENGTH = 2**63 - 1
 """The greatest length that a shape can have in ONNX."""
-
-
-def dtype_numbered(number: object) -> DType | None:
-    """Find the element type of an attribute such as Cast's ``to``; None if it names none."""
-    try:
-        return DType(number) if isinstance(number, int) else None
-    except ValueError:
-        return None
 
 
 def axis_of(axis: object, rank: int) -> int:

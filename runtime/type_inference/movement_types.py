@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..graph import Dim, Node, Shape, TensorType
+import numpy as np
+
+from ..graph import Dim, DType, Node, Shape, TensorType, shape_text
+from .contradiction import ContradictionError
 from .dims import (
+    agree,
     axes_of,
     axis_of,
     broadcast,
+    ceil_divide,
     divide,
     merge,
     product,
@@ -16,7 +21,15 @@ from .dims import (
     with_dims,
 )
 from .list_content import sliced_length, split_lengths
-from .operands import integer, integers, operand
+from .operands import (
+    integer,
+    integers,
+    operand,
+    require_rank,
+    require_same_type,
+    require_shape,
+    require_type,
+)
 from .reshaping import reshaped
 from .resizing import resized_by_scales, resized_to_sizes
 from .rules import type_rule
@@ -29,19 +42,27 @@ _FAR = 2**31 - 1
 
 
 def _types(node: Node, shape: Shape | None) -> Types:
-    """Give one output of the first input's element type; None for no or an impossible shape."""
+    """Give one output of the first input's element type; None for no shape."""
     data = operand(node, 0)
     if data is None or shape is None:
         return None
     for dim in shape:
         if isinstance(dim, int) and dim < 0:
-            return None
+            raise ContradictionError(f"its result would have a length of {dim}")
     return (TensorType(data.dtype, shape),)
 
 
 def _shape(node: Node) -> Shape | None:
     data = operand(node, 0)
     return None if data is None else data.shape
+
+
+def _check_list(node: Node, index: int, what: str, *more: DType) -> None:
+    """Raise unless an input is a list of int64, or of one of more types, if it is there."""
+    given = operand(node, index)
+    if given is not None:
+        require_type(f"the numbers of {what}", given, (DType.INT64, *more))
+        require_rank(what, given, 1)
 
 
 def _given_axes(node: Node, contents: ShapeContent, index: int, default: int) -> list[int] | None:
@@ -53,6 +74,7 @@ def _given_axes(node: Node, contents: ShapeContent, index: int, default: int) ->
 
 @type_rule("Reshape")
 def _reshape(node: Node, contents: ShapeContent) -> Types:
+    _check_list(node, 1, "the new shape")
     shape, target = _shape(node), contents.dims(node, 1)
     allow_zero = integer(node, "allowzero", 0)
     if shape is None or target is None or allow_zero is None:
@@ -63,8 +85,10 @@ def _reshape(node: Node, contents: ShapeContent) -> Types:
 @type_rule("Flatten")
 def _flatten(node: Node, contents: ShapeContent) -> Types:
     shape, axis = _shape(node), integer(node, "axis", 1)
-    if shape is None or axis is None or not -len(shape) <= axis <= len(shape):
+    if shape is None or axis is None:
         return None
+    if not -len(shape) <= axis <= len(shape):
+        raise ContradictionError(f"its axis is {axis}, and {shape_text(shape)} has {len(shape)}")
     axis = axis + len(shape) if axis < 0 else axis
     return _types(node, (product(shape[:axis]), product(shape[axis:])))
 
@@ -79,9 +103,15 @@ def _squeeze(node: Node, contents: ShapeContent) -> Types:
             return None
         return _types(node, tuple(dim for dim in shape if dim != 1))
     given = contents.integers(node, 1)
-    axes = None if given is None else axes_of(given, len(shape))
-    if axes is None or any(isinstance(shape[axis], int) and shape[axis] != 1 for axis in axes):
+    if given is None:
         return None
+    axes = axes_of(given, len(shape))
+    for axis in axes:
+        if not agree(shape[axis], 1):
+            raise ContradictionError(
+                f"axis {axis} of {shape_text(shape)} has the length {shape[axis]}, and only axes "
+                f"of length 1 can be taken out"
+            )
     return _types(node, tuple(dim for axis, dim in enumerate(shape) if axis not in axes))
 
 
@@ -104,8 +134,10 @@ def _transpose(node: Node, contents: ShapeContent) -> Types:
         return None
     if "perm" in node.attributes:
         given = integers(node, "perm", len(shape))
-        if given is None or sorted(given) != list(range(len(shape))):
+        if given is None:
             return None
+        if sorted(given) != list(range(len(shape))):
+            raise ContradictionError(f"its perm {given} is no order of {len(shape)} axes")
         return _types(node, tuple(shape[axis] for axis in given))
     return _types(node, shape[::-1])
 
@@ -113,14 +145,16 @@ def _transpose(node: Node, contents: ShapeContent) -> Types:
 @type_rule("Concat")
 def _concat(node: Node, contents: ShapeContent) -> Types:
     first = operand(node, 0)
-    axis = None if first is None else axis_of(node.attributes.get("axis"), len(first.shape))
-    if first is None or axis is None:
+    if first is None:
         return None
+    axis = axis_of(node.attributes.get("axis"), len(first.shape))
     lengths, rest = [first.shape[axis]], with_dims(first.shape, [axis], [None])
     for index in range(1, len(node.inputs)):
         x = operand(node, index)
-        if x is None or x.dtype is not first.dtype or len(x.shape) != len(rest):
+        if x is None:
             return None
+        require_same_type("its inputs", first, x)
+        require_rank("an input", x, len(rest))
         lengths.append(x.shape[axis])
         rest = merge(rest, with_dims(x.shape, [axis], [None]))
     return _types(node, with_dims(rest, [axis], [total(lengths)]))
@@ -129,38 +163,64 @@ def _concat(node: Node, contents: ShapeContent) -> Types:
 @type_rule("Split")
 def _split(node: Node, contents: ShapeContent) -> Types:
     x = operand(node, 0)
-    axis = None if x is None else axis_of(node.attributes.get("axis", 0), len(x.shape))
-    if x is None or axis is None:
+    if x is None:
         return None
+    _check_list(node, 1, "the list of lengths")
+    axis = axis_of(node.attributes.get("axis", 0), len(x.shape))
     parts, known = contents.dims(node, 1), contents.integers(node, 1)
+    count, length = len(node.outputs), x.shape[axis]
+    _check_parts(node, length, parts)
     if parts is None and operand(node, 1) is not None:
         return None
-    length = x.shape[axis]
     found: Sequence[Dim] | None
     if isinstance(length, int) and (parts is None or known is not None):
         found = split_lengths(node, length, known)
-    elif parts is not None:
-        is_fit = len(parts) == len(node.outputs) and min(known or [0]) >= 0
-        found = parts if is_fit else None
     else:
-        found = [length] if len(node.outputs) == 1 else [None] * len(node.outputs)
+        found = parts if parts is not None else [length] if count == 1 else [None] * count
     if found is None:
         return None
     return [TensorType(x.dtype, with_dims(x.shape, [axis], [part])) for part in found]
 
 
+def _check_parts(node: Node, length: Dim, parts: Shape | None) -> None:
+    """Raise unless an axis of this length may be split into these, or into equal parts."""
+    count = len(node.outputs)
+    told = integer(node, "num_outputs", count)
+    if told != count:
+        raise ContradictionError(f"its num_outputs is {told}, and it has {count} outputs")
+    if parts is None:
+        room = length if isinstance(length, int) and operand(node, 1) is None else None
+        if room is not None and ceil_divide(room, count) * (count - 1) > room:
+            raise ContradictionError(f"a length of {length} cannot be {count} equal parts")
+        return
+    if len(parts) != count:
+        raise ContradictionError(f"it is told {len(parts)} lengths for {count} outputs")
+    least = sum(part for part in parts if isinstance(part, int))
+    is_known = all(isinstance(part, int) for part in parts)
+    is_bad = any(isinstance(part, int) and part < 0 for part in parts)
+    if isinstance(length, int):
+        is_bad = is_bad or least > length or (is_known and least != length)
+    if is_bad:
+        raise ContradictionError(f"a length of {length} cannot be split into {shape_text(parts)}")
+
+
 @type_rule("Slice")
 def _slice(node: Node, contents: ShapeContent) -> Types:
+    for index, what in enumerate(("starts", "ends", "axes", "steps"), 1):
+        _check_list(node, index, what, DType.INT32)
     shape, starts, ends = _shape(node), contents.dims(node, 1), contents.dims(node, 2)
-    if shape is None or starts is None or ends is None:
+    given = None if starts is None else _given_axes(node, contents, 3, len(starts))
+    axes = None if given is None or shape is None else axes_of(given, len(shape))
+    if shape is None or starts is None or ends is None or axes is None:
         return None
-    given = _given_axes(node, contents, 3, len(starts))
     steps = [1] * len(starts) if operand(node, 4) is None else contents.integers(node, 4)
-    axes = None if given is None else axes_of(given, len(shape))
-    if axes is None or steps is None or 0 in steps:
+    if steps is None:
         return None
-    if not len(starts) == len(ends) == len(axes) == len(steps):
-        return None
+    counts = [len(starts), len(ends), len(axes), len(steps)]
+    if len(set(counts)) > 1:
+        raise ContradictionError(f"it is told {counts} starts, ends, axes and steps: not as many")
+    if 0 in steps:
+        raise ContradictionError("a step is 0, which leads nowhere")
     old = [shape[axis] for axis in axes]
     return _types(node, with_dims(shape, axes, list(map(_sliced, old, starts, ends, steps))))
 
@@ -179,53 +239,80 @@ def _sliced(dim: Dim, start: Dim, end: Dim, step: int) -> Dim:
 
 @type_rule("Expand")
 def _expand(node: Node, contents: ShapeContent) -> Types:
+    _check_list(node, 1, "the shape to expand to")
     shape, target = _shape(node), contents.dims(node, 1)
     if shape is None or target is None:
         return None
+    if any(isinstance(dim, int) and dim < 0 for dim in target):
+        raise ContradictionError(f"{shape_text(target)} is no shape to expand to")
     return _types(node, broadcast((shape, target)))
 
 
 @type_rule("Tile")
 def _tile(node: Node, contents: ShapeContent) -> Types:
+    _check_list(node, 1, "the list of repeats")
     shape, repeats = _shape(node), contents.dims(node, 1)
-    if shape is None or repeats is None or len(repeats) != len(shape):
+    if shape is None or repeats is None:
         return None
+    if len(repeats) != len(shape) or any(isinstance(n, int) and n < 0 for n in repeats):
+        raise ContradictionError(
+            f"{shape_text(shape)} cannot be repeated {shape_text(repeats)} times: a count from 0 "
+            f"on is wanted for each axis"
+        )
     return _types(node, tuple(product(pair) for pair in zip(shape, repeats, strict=True)))
 
 
 @type_rule("Pad")
 def _pad(node: Node, contents: ShapeContent) -> Types:
-    shape, pads = _shape(node), contents.dims(node, 1)
-    if shape is None or pads is None:
+    _check_list(node, 1, "the list of pads")
+    _check_list(node, 3, "the list of axes", DType.INT32)
+    shape, pads, number = _shape(node), contents.dims(node, 1), operand(node, 2)
+    if number is not None and not agree(product(number.shape), 1):
+        raise ContradictionError(f"what it pads with is {shape_text(number.shape)}, not one number")
+    if shape is None:
         return None
     given = _given_axes(node, contents, 3, len(shape))
     axes = None if given is None else axes_of(given, len(shape))
-    if axes is None or len(pads) != 2 * len(axes):
+    if axes is None or pads is None:
         return None
+    if len(pads) != 2 * len(axes):
+        raise ContradictionError(
+            f"it is told {len(pads)} pads for the two ends of {len(axes)} axes"
+        )
     ends = zip(axes, pads, pads[len(axes) :], strict=False)
     return _types(node, with_dims(shape, axes, [total((shape[a], b, e)) for a, b, e in ends]))
 
 
+def _block_size(node: Node) -> int | None:
+    """Give the attribute ``blocksize``, having looked whether the input is an image."""
+    x, size = operand(node, 0), integer(node, "blocksize")
+    if x is not None:
+        require_rank("the input", x, 4)
+    if size is not None and size < 1:
+        raise ContradictionError(f"its blocksize is {size}, and at least 1 is wanted")
+    return size
+
+
 @type_rule("DepthToSpace")
 def _depth_to_space(node: Node, contents: ShapeContent) -> Types:
-    shape, size = _shape(node), integer(node, "blocksize")
-    if shape is None or len(shape) != 4 or size is None or size < 1:
+    shape, size = _shape(node), _block_size(node)
+    if shape is None or size is None:
         return None
     batch, channels, height, width = shape
     if isinstance(channels, int) and channels % size**2:
-        return None
+        raise ContradictionError(f"{channels} channels are no multiple of {size} x {size}")
     area = (product((height, size)), product((width, size)))
     return _types(node, (batch, divide(channels, size**2), *area))
 
 
 @type_rule("SpaceToDepth")
 def _space_to_depth(node: Node, contents: ShapeContent) -> Types:
-    shape, size = _shape(node), integer(node, "blocksize")
-    if shape is None or len(shape) != 4 or size is None or size < 1:
+    shape, size = _shape(node), _block_size(node)
+    if shape is None or size is None:
         return None
     batch, channels, height, width = shape
     if any(isinstance(dim, int) and dim % size for dim in (height, width)):
-        return None
+        raise ContradictionError(f"an image of {height} x {width} has no blocks of {size} x {size}")
     area = (divide(height, size), divide(width, size))
     return _types(node, (batch, product((channels, size**2)), *area))
 
@@ -238,28 +325,47 @@ def _resize(node: Node, contents: ShapeContent) -> Types:
     if shape is None or axes is None:
         return None
     old = tuple(shape[axis] for axis in axes)
-    new: Shape | None
+    mode = node.attributes.get("coordinate_transformation_mode")
+    is_cropped = isinstance(mode, str) and mode == "tf_crop_and_resize"
+    if is_cropped:
+        _check_numbers(node, 1, "bounds of the region", 2 * len(axes))
     if _is_given(node, 3):
+        if _is_given(node, 2):
+            raise ContradictionError("it is told both sizes and scales")
+        _check_list(node, 3, "the list of sizes")
         sizes = contents.dims(node, 3)
-        if sizes is None or len(sizes) != len(axes) or _is_given(node, 2):
+        if sizes is None:
             return None
+        if len(sizes) != len(axes):
+            raise ContradictionError(f"it is told {len(sizes)} sizes for {len(axes)} axes")
         policy = str(node.attributes.get("keep_aspect_ratio_policy", "stretch"))
-        new = resized_to_sizes(old, sizes, policy)
-    else:
-        scales = contents.numbers(node, 2)
-        if scales is None or len(scales) != len(axes) or min(scales, default=1) <= 0:
-            return None
-        if str(node.attributes.get("coordinate_transformation_mode")) == "tf_crop_and_resize":
-            return None
-        new = resized_by_scales(old, scales)
-    return None if new is None else _types(node, with_dims(shape, axes, new))
+        return _types(node, with_dims(shape, axes, resized_to_sizes(old, sizes, policy)))
+    _check_numbers(node, 2, "scales", len(axes))
+    scales = contents.numbers(node, 2)
+    if scales is None or is_cropped:
+        return None
+    return _types(node, with_dims(shape, axes, resized_by_scales(old, scales)))
+
+
+def _check_numbers(node: Node, index: int, what: str, count: int) -> None:
+    """Raise unless an input has so many numbers, all of them finite, as far as they are known."""
+    given = operand(node, index)
+    if given is None:
+        raise ContradictionError(f"it lacks its {what}")
+    require_shape(f"the list of {what}", given, count)
+    value = node.inputs[index]
+    array = None if value is None else value.constant
+    if array is not None and array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ContradictionError(f"its {what} {array.tolist()} have to be finite")
 
 
 @type_rule("CenterCropPad")
 def _center_crop_pad(node: Node, contents: ShapeContent) -> Types:
     shape, target, axes = _shape(node), contents.dims(node, 1), _attribute_axes(node)
-    if shape is None or target is None or axes is None or len(target) != len(axes):
+    if shape is None or target is None or axes is None:
         return None
+    if len(target) != len(axes):
+        raise ContradictionError(f"it is told {len(target)} lengths for {len(axes)} axes")
     return _types(node, with_dims(shape, axes, target))
 
 
@@ -279,5 +385,21 @@ def _is_given(node: Node, index: int) -> bool:
 
 @type_rule("ReverseSequence")
 def _reverse_sequence(node: Node, contents: ShapeContent) -> Types:
-    shape = _shape(node)
-    return None if shape is None or len(shape) < 2 else _types(node, shape)
+    x, lengths = operand(node, 0), operand(node, 1)
+    batch, time = integer(node, "batch_axis", 1), integer(node, "time_axis", 0)
+    if x is None or lengths is None:
+        return None
+    require_rank("the input", x, 2, -1)
+    if batch not in (0, 1) or time not in (0, 1) or batch == time:
+        raise ContradictionError(
+            f"its batch_axis {batch} and time_axis {time} have to be 0 and 1, or 1 and 0"
+        )
+    require_type("lengths", lengths, (DType.INT64,))
+    require_shape("the list of lengths", lengths, x.shape[batch])
+    longest = x.shape[time]
+    for length in contents.integers(node, 1) or ():
+        if length < 0 or (isinstance(longest, int) and length > longest):
+            raise ContradictionError(
+                f"a length of {length} does not fit axis {time}, of length {longest}"
+            )
+    return _types(node, x.shape)

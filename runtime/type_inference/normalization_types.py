@@ -6,18 +6,32 @@ Scales and offsets are looked at for contradictions only.
 from __future__ import annotations
 
 from ..graph import Dim, DType, Node, TensorType
-from .dims import agree, axes_of, axis_of, dtype_numbered, is_contradiction, merge, spreads_over
-from .operands import Operand, integer, operand
+from .contradiction import ContradictionError
+from .dims import axes_of, axis_of, merge
+from .operands import (
+    Operand,
+    element_type,
+    integer,
+    operand,
+    require_length,
+    require_rank,
+    require_shape,
+    require_spread,
+    require_type,
+)
 from .rules import type_rule
 from .shape_content import ShapeContent
 
+_PARAMETERS = ("the input", "the scale", "the offset", "the mean", "the variance")
 
-def _are_vectors(node: Node, indices: range, length: Dim) -> bool:
-    """True if these inputs are there, and vectors that may all have this length."""
+
+def _check_vectors(node: Node, indices: range, length: Dim) -> bool:
+    """Tell if these inputs are there; raises unless they are vectors that may have this length."""
     for index in indices:
         given = operand(node, index)
-        if given is None or len(given.shape) != 1 or not agree(given.shape[0], length):
+        if given is None:
             return False
+        require_shape(_PARAMETERS[index], given, length)
     return True
 
 
@@ -25,7 +39,7 @@ def _like(x: Operand) -> list[TensorType]:
     return [TensorType(x.dtype, x.shape)]
 
 
-def _axis(node: Node, rank: int) -> int | None:
+def _axis(node: Node, rank: int) -> int:
     """Give the attribute ``axis``, -1 if it is not there, counted from the front."""
     return axis_of(node.attributes.get("axis", -1), rank)
 
@@ -34,11 +48,12 @@ def _axis(node: Node, rank: int) -> int | None:
 def batch_normalization(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """In training, the running mean and variance are given, too."""
     x, mean, variance = operand(node, 0), operand(node, 3), operand(node, 4)
-    if x is None or mean is None or variance is None or not x.shape:
+    if x is None or mean is None or variance is None:
         return None
+    require_rank("the input", x, 1, -1)
     channels = x.shape[1] if len(x.shape) > 1 else 1
     is_training = integer(node, "training_mode", 0) != 0
-    if not _are_vectors(node, range(1, 5), channels):
+    if not _check_vectors(node, range(1, 5), channels):
         return None
     if len(node.outputs) != (3 if is_training else 1):
         return None
@@ -52,35 +67,38 @@ def batch_normalization(node: Node, contents: ShapeContent) -> list[TensorType] 
 def instance_normalization(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """One scale and one offset a channel."""
     x = operand(node, 0)
-    if x is None or len(x.shape) < 2 or not _are_vectors(node, range(1, 3), x.shape[1]):
+    if x is None:
         return None
-    return _like(x)
+    require_rank("the input", x, 2, -1)
+    return _like(x) if _check_vectors(node, range(1, 3), x.shape[1]) else None
 
 
 @type_rule("GroupNormalization")
 def group_normalization(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """One scale and one offset a channel; the groups are equally large."""
     x, count = operand(node, 0), integer(node, "num_groups")
-    if x is None or len(x.shape) < 2 or not _are_vectors(node, range(1, 3), x.shape[1]):
+    if x is None or count is None:
         return None
+    require_rank("the input", x, 2, -1)
     channels = x.shape[1]
-    if count is None or count < 1 or (isinstance(channels, int) and channels % count):
-        return None
-    return _like(x)
+    if count < 1 or (isinstance(channels, int) and channels % count):
+        raise ContradictionError(f"{channels} channels are no {count} groups of one size")
+    return _like(x) if _check_vectors(node, range(1, 3), channels) else None
 
 
 @type_rule("LayerNormalization")
 def layer_normalization(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """Mean and inverse deviation have length 1 in the axes that are normalised."""
     x, scale, offset = operand(node, 0), operand(node, 1), operand(node, 2)
-    stash = dtype_numbered(node.attributes.get("stash_type", DType.FLOAT32.value))
-    if x is None or scale is None or stash is None or not stash.is_floating:
+    stash = element_type(node, "stash_type", DType.FLOAT32)
+    if x is None or scale is None or stash is None:
         return None
+    if not stash.is_floating:
+        raise ContradictionError(f"its stash_type is {stash.label}, which is no floating type")
     axis = _axis(node, len(x.shape))
-    if axis is None or not spreads_over(scale.shape, x.shape):
-        return None
-    if offset is not None and not spreads_over(offset.shape, x.shape):
-        return None
+    require_spread("the scale", scale, x.shape)
+    if offset is not None:
+        require_spread("the offset", offset, x.shape)
     types = _like(x)
     if len(node.outputs) > 1:
         kept = (*x.shape[:axis], *(1 for _ in x.shape[axis:]))
@@ -92,19 +110,22 @@ def layer_normalization(node: Node, contents: ShapeContent) -> list[TensorType] 
 def rms_normalization(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """Of the scale's element type, which onnx's inference takes for the first input's."""
     x, scale = operand(node, 0), operand(node, 1)
-    if x is None or scale is None or x.dtype is not scale.dtype:
+    if x is None or scale is None:
         return None
-    if _axis(node, len(x.shape)) is None or not spreads_over(scale.shape, x.shape):
-        return None
-    return _like(x)
+    _axis(node, len(x.shape))
+    require_spread("the scale", scale, x.shape)
+    return _like(x) if x.dtype is scale.dtype else None
 
 
 @type_rule("LRN")
 def local_response_normalization(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """Over so many neighbouring channels."""
     x, size = operand(node, 0), integer(node, "size")
-    if x is None or len(x.shape) < 2 or size is None or size < 1:
+    if x is None or size is None:
         return None
+    require_rank("the input", x, 2, -1)
+    if size < 1:
+        raise ContradictionError(f"its size is {size}, and at least 1 channel is wanted")
     return _like(x)
 
 
@@ -112,7 +133,10 @@ def local_response_normalization(node: Node, contents: ShapeContent) -> list[Ten
 def lp_normalization(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """Along one axis."""
     x = operand(node, 0)
-    return None if x is None or _axis(node, len(x.shape)) is None else _like(x)
+    if x is None:
+        return None
+    _axis(node, len(x.shape))
+    return _like(x)
 
 
 @type_rule("MeanVarianceNormalization")
@@ -121,20 +145,40 @@ def mean_variance_normalization(node: Node, contents: ShapeContent) -> list[Tens
     x, axes = operand(node, 0), node.attributes.get("axes", [0, 2, 3])
     if x is None or not isinstance(axes, list):
         return None
-    return None if axes_of(axes, len(x.shape)) is None else _like(x)
+    axes_of(axes, len(x.shape))
+    return _like(x)
 
 
 @type_rule("RotaryEmbedding")
 def rotary_embedding(node: Node, contents: ShapeContent) -> list[TensorType] | None:
-    """(batch, heads, sequence, size), or (batch, sequence, heads * size) with ``num_heads``."""
-    x, cosines, sines = operand(node, 0), operand(node, 1), operand(node, 2)
-    if x is None or cosines is None or sines is None or len(x.shape) not in (3, 4):
+    """(batch, heads, sequence, size), or (batch, sequence, heads * size) with ``num_heads``.
+
+    The tables are (positions, turned / 2) if a fourth input tells the position of each token, else
+    (batch, sequence, turned / 2); so many numbers of each head are turned, all by default.
+    """
+    x, cosines, sines, places = (operand(node, index) for index in range(4))
+    if x is None or cosines is None or sines is None:
         return None
-    rank = 2 if operand(node, 3) is not None else 3
-    if len(cosines.shape) != rank or is_contradiction(cosines.shape, sines.shape):
-        return None
+    require_rank("the input", x, 3, 4)
+    size, sequence = x.shape[-1], x.shape[-2]
     if len(x.shape) == 3:
-        heads, width = integer(node, "num_heads"), x.shape[2]
-        if heads is None or heads < 1 or (isinstance(width, int) and width % heads):
-            return None
+        heads = integer(node, "num_heads", 0) or 0
+        if heads < 1 or (isinstance(size, int) and size % heads):
+            raise ContradictionError(f"rows of {size} are no {heads} heads of one size")
+        size = size // heads if isinstance(size, int) else None
+        sequence = x.shape[1]
+    turned = integer(node, "rotary_embedding_dim", 0) or size
+    if isinstance(turned, int) and (turned < 0 or turned % 2):
+        raise ContradictionError(f"{turned} numbers of each head are no pairs to turn")
+    if isinstance(turned, int) and isinstance(size, int) and turned > size:
+        raise ContradictionError(f"heads of {size} numbers have no {turned} to turn")
+    require_shape("the sines", sines, *cosines.shape)
+    require_rank("the cosines", cosines, 3 if places is None else 2)
+    pairs = turned // 2 if isinstance(turned, int) else None
+    require_length("the last length of the cosines", cosines.shape[-1], pairs)
+    if places is None:
+        require_shape("the cosines", cosines, x.shape[0], sequence, None)
+    else:
+        require_type("positions", places, (DType.INT64,))
+        require_shape("the positions", places, x.shape[0], sequence)
     return _like(x)

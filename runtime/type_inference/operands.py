@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
-from ..graph import DType, Node, Shape, TensorType
+from ..graph import Dim, DType, Node, Shape, TensorType, shape_text
+from .contradiction import ContradictionError
+from .dims import agree, is_contradiction, spreads_over
 
-__all__ = ["Operand", "integer", "integers", "operand"]
+__all__ = [
+    "Operand",
+    "element_type",
+    "integer",
+    "integers",
+    "operand",
+    "require_length",
+    "require_rank",
+    "require_same_type",
+    "require_shape",
+    "require_spread",
+    "require_type",
+]
 
 
 class Operand(NamedTuple):
@@ -35,12 +50,83 @@ def integers(
 ) -> list[int] | None:
     """Give an attribute of so many integers, none of them smaller than ``least``.
 
-    The default counts for each of them. None if there is neither attribute nor default, or if the
-    attribute is something else.
+    The default counts for each of them. None if there is neither attribute nor default. Raises
+    ContradictionError if the attribute is something else.
     """
     found = node.attributes.get(name)
     if found is None:
         return None if default is None else [default] * count
     if not isinstance(found, list) or len(found) != count:
-        return None
-    return found if all(isinstance(item, int) and item >= least for item in found) else None
+        raise ContradictionError(
+            f"its attribute {name!r} is {found}, and has to be {count} integers"
+        )
+    if not all(isinstance(item, int) and item >= least for item in found):
+        raise ContradictionError(
+            f"its attribute {name!r} is {found}, and none of its integers may be below {least}"
+        )
+    return found
+
+
+def element_type(node: Node, name: str, default: DType | None = None) -> DType | None:
+    """Give the element type whose number an attribute is; the default if there is none."""
+    found = node.attributes.get(name)
+    if found is None:
+        return default
+    try:
+        return DType(found if isinstance(found, int) else None)
+    except ValueError:
+        raise ContradictionError(
+            f"its attribute {name!r} is {found!r}, which is no element type of ONNX"
+        ) from None
+
+
+def require_type(what: str, given: Operand, dtypes: Collection[DType]) -> None:
+    """Raise unless an operand has one of these element types."""
+    if given.dtype not in dtypes:
+        labels = " or ".join(dtype.label for dtype in dtypes)
+        raise ContradictionError(f"{what} are {given.dtype.label}, and have to be {labels}")
+
+
+def require_same_type(what: str, one: Operand, other: Operand) -> None:
+    """Raise unless two operands have one element type."""
+    if one.dtype is not other.dtype:
+        raise ContradictionError(
+            f"{what} have to be of one element type, and are {one.dtype.label} and "
+            f"{other.dtype.label}"
+        )
+
+
+def require_rank(what: str, given: Operand, least: int, most: int | None = None) -> None:
+    """Raise unless an operand has so many axes: exactly ``least``, or up to ``most``; -1: any."""
+    most = least if most is None else most
+    rank = len(given.shape)
+    if rank < least or (most >= 0 and rank > most):
+        if most < 0:
+            wanted = f"at least {least}"
+        else:
+            wanted = str(least) if least == most else f"{least} to {most}"
+        raise ContradictionError(
+            f"{what} of shape {shape_text(given.shape)} has {rank} axes, and {wanted} are wanted"
+        )
+
+
+def require_shape(what: str, given: Operand, *shape: Dim) -> None:
+    """Raise if an operand cannot have this shape, as far as it is known."""
+    if is_contradiction(given.shape, shape):
+        raise ContradictionError(
+            f"{what} has the shape {shape_text(given.shape)}, and {shape_text(shape)} is wanted"
+        )
+
+
+def require_spread(what: str, given: Operand, whole: Shape) -> None:
+    """Raise if an operand cannot be repeated to fill this shape without changing it."""
+    if not spreads_over(given.shape, whole):
+        raise ContradictionError(
+            f"{what} of shape {shape_text(given.shape)} cannot be spread over {shape_text(whole)}"
+        )
+
+
+def require_length(what: str, given: Dim, wanted: Dim) -> None:
+    """Raise for two lengths that are known and differ."""
+    if not agree(given, wanted):
+        raise ContradictionError(f"{what} is {given}, and {wanted} is wanted")

@@ -5,50 +5,64 @@ The type of the result is told by an attribute, by the zero point, or by a defau
 
 from __future__ import annotations
 
-from ..graph import DType, Node, Shape, TensorType
-from .dims import agree, axis_of, dtype_numbered, product
-from .operands import Operand, integer, operand
+from ..graph import Dim, DType, Node, Shape, TensorType, shape_text
+from .contradiction import ContradictionError
+from .dims import agree, axis_of, ceil_divide, product
+from .operands import Operand, element_type, integer, operand, require_shape, require_type
 from .rules import type_rule
 from .shape_content import ShapeContent
 
 
-def _told_type(node: Node) -> tuple[bool, DType | None]:
-    """Tell if the attribute ``output_dtype`` makes sense, and the type that it names, if any."""
-    number = integer(node, "output_dtype", 0)
-    if number == 0:
-        return True, None
-    told = dtype_numbered(number)
-    return told is not None, told
+def _told_type(node: Node) -> DType | None:
+    """Give the type that the attribute ``output_dtype`` names, if any."""
+    is_told = integer(node, "output_dtype", 0) != 0
+    return element_type(node, "output_dtype") if is_told else None
 
 
-def _fits(node: Node, x: Shape, scale: Operand, zero_point: Operand | None) -> bool:
-    """True if scale and zero point may be those of a tensor of this shape."""
-    if zero_point is not None and not _may_be_as_many(scale.shape, zero_point.shape):
-        return False
-    if integer(node, "block_size", 0) or len(scale.shape) != 1 or scale.shape[0] == 1:
-        return True
-    axis = axis_of(0 if len(x) == 1 else node.attributes.get("axis", 1), len(x))
-    return axis is not None and agree(x[axis], scale.shape[0])
+def _check(node: Node, x: Shape, scale: Operand, zero_point: Operand | None) -> None:
+    """Raise unless scale and zero point may be those of a tensor of this shape."""
+    if zero_point is not None and not agree(product(scale.shape), product(zero_point.shape)):
+        raise ContradictionError(
+            f"scale {shape_text(scale.shape)} and zero point {shape_text(zero_point.shape)} have "
+            f"to be as many"
+        )
+    block = integer(node, "block_size", 0) or 0
+    if block < 0:
+        raise ContradictionError(f"its block_size is {block}, below zero")
+    if block:
+        axis = axis_of(node.attributes.get("axis", 1), len(x))
+        require_shape("the scale", scale, *_blocks(x, axis, block))
+    elif len(scale.shape) == 1 and scale.shape[0] != 1:
+        axis = axis_of(0 if len(x) == 1 else node.attributes.get("axis", 1), len(x))
+        if not agree(x[axis], scale.shape[0]):
+            raise ContradictionError(
+                f"there are {scale.shape[0]} scales for the {x[axis]} along axis {axis}"
+            )
+    elif isinstance(count := product(scale.shape), int) and count != 1 and len(scale.shape) > 1:
+        raise ContradictionError(f"scales {shape_text(scale.shape)} need a block_size")
 
 
-def _may_be_as_many(one: Shape, other: Shape) -> bool:
-    """False for two counts of elements that are known and differ; (1,) and () are as many."""
-    return agree(product(one), product(other))
+def _blocks(x: Shape, axis: int, block: int) -> tuple[Dim, ...]:
+    """Count the blocks along an axis; the other lengths stay."""
+    length = x[axis]
+    count = ceil_divide(length, block) if isinstance(length, int) else None
+    return (*x[:axis], count, *x[axis + 1 :])
 
 
 @type_rule("QuantizeLinear")
 def quantize(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """Of the zero point's type, or of ``output_dtype``; else uint8."""
     x, scale, zero_point = operand(node, 0), operand(node, 1), operand(node, 2)
-    makes_sense, told = _told_type(node)
-    if x is None or scale is None or not makes_sense:
+    told = _told_type(node)
+    if x is None or scale is None:
         return None
-    if not _fits(node, x.shape, scale, zero_point):
-        return None
+    _check(node, x.shape, scale, zero_point)
     if zero_point is None:
         return [TensorType(told or DType.UINT8, x.shape)]
     if told not in (None, zero_point.dtype):
-        return None
+        raise ContradictionError(
+            f"its zero point is {zero_point.dtype.label}, and its result is to be something else"
+        )
     return [TensorType(zero_point.dtype, x.shape)]
 
 
@@ -56,13 +70,14 @@ def quantize(node: Node, contents: ShapeContent) -> list[TensorType] | None:
 def dequantize(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """Of ``output_dtype``, else of the scale's type."""
     x, scale, zero_point = operand(node, 0), operand(node, 1), operand(node, 2)
-    makes_sense, told = _told_type(node)
-    if x is None or scale is None or not makes_sense:
+    told = _told_type(node)
+    if x is None or scale is None:
         return None
-    if not _fits(node, x.shape, scale, zero_point):
-        return None
+    _check(node, x.shape, scale, zero_point)
     if zero_point is not None and zero_point.dtype is not x.dtype:
-        return None
+        raise ContradictionError(
+            f"its input is {x.dtype.label} and its zero point {zero_point.dtype.label}"
+        )
     dtype = told or scale.dtype
     return None if dtype not in _DEQUANTIZED else [TensorType(dtype, x.shape)]
 
@@ -74,8 +89,9 @@ _DEQUANTIZED = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
 def dynamic_quantize(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """The result, and the scale and zero point that were found."""
     x = operand(node, 0)
-    if x is None or x.dtype is not DType.FLOAT32:
+    if x is None:
         return None
+    require_type("inputs", x, (DType.FLOAT32,))
     return [
         TensorType(DType.UINT8, x.shape),
         TensorType(DType.FLOAT32, ()),

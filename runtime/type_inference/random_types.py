@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..graph import DType, Node, TensorType
-from .dims import dtype_numbered
-from .operands import integer, operand
+from .contradiction import ContradictionError
+from .operands import element_type, integer, operand, require_rank
 from .rules import type_rule
 from .shape_content import ShapeContent
 
@@ -13,11 +13,11 @@ from .shape_content import ShapeContent
 def random_tensor(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """Of the told shape; float32 unless another type is told."""
     shape = node.attributes.get("shape")
-    dtype = dtype_numbered(node.attributes.get("dtype", DType.FLOAT32.value))
+    dtype = element_type(node, "dtype", DType.FLOAT32)
     if dtype is None or not isinstance(shape, list):
         return None
     if not all(isinstance(dim, int) and dim >= 0 for dim in shape):
-        return None
+        raise ContradictionError(f"its attribute 'shape' is {shape}, which is no shape")
     return [TensorType(dtype, tuple(shape))]
 
 
@@ -27,8 +27,7 @@ def random_like(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     x = operand(node, 0)
     if x is None:
         return None
-    told = "dtype" in node.attributes
-    dtype = dtype_numbered(node.attributes["dtype"]) if told else x.dtype
+    dtype = element_type(node, "dtype", x.dtype)
     return None if dtype is None else [TensorType(dtype, x.shape)]
 
 
@@ -36,9 +35,12 @@ def random_like(node: Node, contents: ShapeContent) -> list[TensorType] | None:
 def multinomial(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """Draw from (N, classes) so many samples of each row: (N, samples), int32 or int64."""
     x, count = operand(node, 0), integer(node, "sample_size", 1)
-    dtype = dtype_numbered(node.attributes.get("dtype", DType.INT32.value))
-    if x is None or len(x.shape) != 2 or count is None or count < 0:
+    dtype = element_type(node, "dtype", DType.INT32)
+    if x is None or count is None or dtype is None:
         return None
+    require_rank("the input", x, 2)
+    if count < 0:
+        raise ContradictionError(f"its sample_size is {count}, below zero")
     if dtype not in (DType.INT32, DType.INT64):
-        return None
+        raise ContradictionError(f"its samples are int32 or int64, and cannot be {dtype.label}")
     return [TensorType(dtype, (x.shape[0], count))]

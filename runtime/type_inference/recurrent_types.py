@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..graph import Dim, Node, TensorType
-from .dims import agree, is_contradiction
-from .operands import Operand, integer, operand
+from ..graph import Dim, DType, Node, TensorType
+from .contradiction import ContradictionError
+from .operands import (
+    Operand,
+    integer,
+    operand,
+    require_length,
+    require_rank,
+    require_same_type,
+    require_shape,
+    require_type,
+)
 from .rules import type_rule
 from .shape_content import ShapeContent
 
@@ -22,45 +31,68 @@ _DIRECTIONS: Mapping[str, int] = {"forward": 1, "reverse": 1, "bidirectional": 2
 def recurrent(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """Y (T, D, N, H) and Y_h (D, N, H), and LSTM's Y_c like Y_h; with layout 1, N comes first."""
     x, w, r = operand(node, 0), operand(node, 1), operand(node, 2)
-    layout = integer(node, "layout", 0)
-    directions = _DIRECTIONS.get(str(node.attributes.get("direction", "forward")))
-    if x is None or w is None or r is None or directions is None or layout not in (0, 1):
+    layout, direction = integer(node, "layout", 0), node.attributes.get("direction", "forward")
+    directions = _DIRECTIONS.get(str(direction))
+    if x is None or w is None or r is None or layout is None:
         return None
-    if not len(x.shape) == len(w.shape) == len(r.shape) == 3:
-        return None
-    hidden = _hidden_size(node, w, r)
-    if isinstance(hidden, int) and hidden < 1:
-        return None
-    if not agree(directions, w.shape[0]) or not agree(directions, r.shape[0]):
-        return None
-    if not agree(x.shape[2], w.shape[2]):
-        return None
+    if directions is None or layout not in (0, 1):
+        raise ContradictionError(f"it has no direction {direction!r} with layout {layout}")
+    for what, given in (("the input", x), ("W", w), ("R", r)):
+        require_rank(what, given, 3)
+        require_same_type(f"the input and {what}", x, given)
+    hidden = _hidden_size(node, r)
+    rows = hidden * _GATES[node.op_type] if isinstance(hidden, int) else None
     batch = x.shape[1 - layout]
-    if not _is_or_left_out(operand(node, 4), (batch,)):
-        return None
+    require_shape("W", w, directions, rows, x.shape[2])
+    require_shape("R", r, directions, rows, hidden)
     if layout == 0:
         every: tuple[Dim, ...] = (x.shape[0], directions, batch, hidden)
         last: tuple[Dim, ...] = (directions, batch, hidden)
     else:
         every = (batch, x.shape[1], directions, hidden)
         last = (batch, directions, hidden)
-    for index in (5, 6) if node.op_type == "LSTM" else (5,):
-        if not _is_or_left_out(operand(node, index), last):
-            return None
+    _check_optional(node, x, directions, rows, batch, last, hidden)
     lasts = [TensorType(x.dtype, last)] * (2 if node.op_type == "LSTM" else 1)
     return [TensorType(x.dtype, every), *lasts]
 
 
-def _hidden_size(node: Node, w: Operand, r: Operand) -> Dim:
-    """Give the hidden units; 0 where attribute and weights contradict each other."""
+def _hidden_size(node: Node, r: Operand) -> Dim:
     told = integer(node, "hidden_size")
-    hidden = r.shape[2] if told is None else told
-    if not agree(hidden, r.shape[2]):
-        return 0
-    rows = hidden * _GATES[node.op_type] if isinstance(hidden, int) else None
-    return hidden if agree(rows, w.shape[1]) and agree(rows, r.shape[1]) else 0
+    if told is None:
+        return r.shape[2]
+    if told < 1:
+        raise ContradictionError(f"its hidden_size is {told}")
+    require_length("the last length of R", r.shape[2], told)
+    return told
 
 
-def _is_or_left_out(given: Operand | None, shape: tuple[Dim, ...]) -> bool:
-    """True if an optional input is not given, or may have this shape."""
-    return given is None or not is_contradiction(given.shape, shape)
+def _check_optional(
+    node: Node,
+    x: Operand,
+    directions: int,
+    rows: int | None,
+    batch: Dim,
+    last: tuple[Dim, ...],
+    hidden: Dim,
+) -> None:
+    """Raise unless biases, lengths of sequences, first states and peepholes may be those."""
+    wanted: list[tuple[int, str, tuple[Dim, ...]]] = [
+        (3, "the bias", (directions, None if rows is None else 2 * rows)),
+        (4, "the list of lengths", (batch,)),
+        (5, "the first hidden state", last),
+    ]
+    if node.op_type == "LSTM":
+        weights = 3 * hidden if isinstance(hidden, int) else None
+        wanted += [
+            (6, "the first cell state", last),
+            (7, "the peepholes", (directions, weights)),
+        ]
+    for index, what, shape in wanted:
+        given = operand(node, index)
+        if given is None:
+            continue
+        require_shape(what, given, *shape)
+        if index == 4:
+            require_type("lengths of sequences", given, (DType.INT32,))
+        else:
+            require_same_type(f"the input and {what}", x, given)

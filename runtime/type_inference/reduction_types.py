@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..graph import Dim, DType, Node, Shape, TensorType
 from .dims import axes_of, axis_of
-from .operands import integer, operand
+from .operands import integer, operand, require_type
 from .rules import type_rule
 from .shape_content import ShapeContent
 
@@ -18,8 +18,10 @@ Types = Sequence[TensorType] | None
     "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
 )  # fmt: skip
 def _reduce(node: Node, contents: ShapeContent) -> Types:
-    x = operand(node, 0)
-    given = [] if operand(node, 1) is None else contents.integers(node, 1)
+    x, told = operand(node, 0), operand(node, 1)
+    if told is not None:
+        require_type("axes", told, (DType.INT64,))
+    given = [] if told is None else contents.integers(node, 1)
     is_noop, keepdims = integer(node, "noop_with_empty_axes", 0), integer(node, "keepdims", 1)
     if x is None or given is None or is_noop is None or keepdims is None:
         return None

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..graph import Dim, Shape
+from ..graph import Dim, Shape, shape_text
+from .contradiction import ContradictionError
 
 __all__ = ["reshaped"]
 
 
-def reshaped(data: Shape, target: Shape, allow_zero: bool) -> Shape | None:
+def reshaped(data: Shape, target: Shape, allow_zero: bool) -> Shape:
     """Put the target's lengths where it has them, the data's for 0, and the rest for -1.
 
     0 is a length like others if allow_zero. An open length of the target is taken for the rest if
-    it is the only one. None: data and target contradict each other.
+    it is the only one. Raises ContradictionError where data and target contradict each other.
     """
     result, copied = list(target), []
     for place, dim in enumerate(target):
         if dim == 0 and not allow_zero:
             if place >= len(data):
-                return None
+                raise _refusal(data, target, f"its 0 stands for axis {place}, which is not there")
             result[place] = data[place]
             copied.append(place)
         elif isinstance(dim, int) and dim < -1:
-            return None
+            raise _refusal(data, target, f"{dim} is no length")
     rest = [place for place, dim in enumerate(target) if dim == -1]
-    # Next to a length of 0 the rest could be anything.
-    if len(rest) > 1 or (rest and 0 in result):
-        return None
+    if len(rest) > 1:
+        raise _refusal(data, target, "only one length may be left to be found (-1)")
+    if rest and 0 in result:
+        raise _refusal(data, target, "next to a length of 0 the one for -1 could be anything")
     unknown = [place for place, dim in enumerate(target) if dim is None]
     if not rest and len(unknown) == 1 and 0 not in result:
         rest = unknown
@@ -36,8 +38,17 @@ def reshaped(data: Shape, target: Shape, allow_zero: bool) -> Shape | None:
     if not rest and unknown:
         return tuple(result)
     if not rest:
-        return tuple(result) if _may_be_equal(left, others) else None
-    return _with_rest(result, rest[0], left, others)
+        if not _may_be_equal(left, others):
+            raise _refusal(data, target, "it has another number of elements")
+        return tuple(result)
+    found = _with_rest(result, rest[0], left, others)
+    if found is None:
+        raise _refusal(data, target, "its other lengths do not divide the number of elements")
+    return found
+
+
+def _refusal(data: Shape, target: Shape, why: str) -> ContradictionError:
+    return ContradictionError(f"{shape_text(data)} cannot become {shape_text(target)}: {why}")
 
 
 def _may_be_equal(left: Sequence[Dim], others: Sequence[Dim]) -> bool:
@@ -49,6 +60,7 @@ def _may_be_equal(left: Sequence[Dim], others: Sequence[Dim]) -> bool:
 def _with_rest(
     result: list[Dim], place: int, left: Sequence[Dim], others: Sequence[Dim]
 ) -> Shape | None:
+    """Put what is left of the elements at a place; None if the others do not divide them."""
     count, symbols = _factors(left)
     divisor, divisor_symbols = _factors(others)
     for symbol in list(divisor_symbols):

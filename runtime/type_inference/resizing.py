@@ -7,40 +7,50 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..graph import Dim, Shape
+from ..graph import Dim, Shape, shape_text
+from .contradiction import ContradictionError
 from .dims import MOST_LENGTH
 
 __all__ = ["resized_by_scales", "resized_to_sizes"]
 
 
-def resized_by_scales(dims: Shape, scales: Sequence[float]) -> Shape | None:
+def resized_by_scales(dims: Shape, scales: Sequence[float]) -> Shape:
     """Multiply each length by its scale, in float32, and round down.
 
-    None if a product is larger than any length, or is no number.
+    Raises ContradictionError for a scale that is not finite or not above zero, and if a product is
+    larger than any length.
     """
     found: list[Dim] = []
     for dim, scale in zip(dims, scales, strict=True):
+        if not 0 < scale < math.inf:
+            raise ContradictionError(f"its scales {list(scales)} have to be above zero and finite")
         if isinstance(dim, int):
             with np.errstate(over="ignore", invalid="ignore"):
                 length = np.float32(dim) * np.float32(scale)
             if not length < MOST_LENGTH:
-                return None
+                raise ContradictionError(f"a length of {dim} cannot become {scale} times as long")
             found.append(math.floor(length))
         else:
             found.append(dim if scale == 1 else None)
     return tuple(found)
 
 
-def resized_to_sizes(dims: Shape, sizes: Shape, policy: str) -> Shape | None:
-    """Give the sizes, or those that keep the proportions; None for a policy that ONNX lacks.
+def resized_to_sizes(dims: Shape, sizes: Shape, policy: str) -> Shape:
+    """Give the sizes, or those that keep the proportions.
 
     "not_larger" and "not_smaller" scale all lengths by the least and the greatest of the factors
-    that the sizes stand for, and round halves up.
+    that the sizes stand for, and round halves up. Raises ContradictionError for sizes that are no
+    lengths, and for a policy that ONNX lacks.
     """
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        raise ContradictionError(f"its sizes {shape_text(sizes)} are no lengths")
+    for dim, size in zip(dims, sizes, strict=True):
+        if isinstance(dim, int) and isinstance(size, int) and (dim == 0) != (size == 0):
+            raise ContradictionError(f"a length of {dim} cannot be resized to {size}")
     if policy == "stretch":
         return sizes
     if policy not in ("not_larger", "not_smaller"):
-        return None
+        raise ContradictionError(f"its keep_aspect_ratio_policy is {policy!r}, which ONNX lacks")
     factors, known = [], []
     for dim, size in zip(dims, sizes, strict=True):
         if not isinstance(dim, int) or not isinstance(size, int) or dim == 0:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..graph import Node, TensorType
-from .dims import agree, merge
-from .operands import integer, integers, operand
+from .contradiction import ContradictionError
+from .dims import merge
+from .operands import integer, integers, operand, require_length, require_rank, require_shape
 from .rules import type_rule
 from .shape_content import ShapeContent
 
@@ -13,11 +14,12 @@ from .shape_content import ShapeContent
 def grid_sample(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """(N, C, ...) with a place for each axis at (N, ..., axes) make (N, C, ...) of the grid."""
     x, grid = operand(node, 0), operand(node, 1)
-    if x is None or grid is None or len(x.shape) < 3 or len(grid.shape) != len(x.shape):
+    if x is None or grid is None:
         return None
+    require_rank("the input", x, 3, -1)
+    require_rank("the grid", grid, len(x.shape))
+    require_length("the grid's last length", grid.shape[-1], len(x.shape) - 2)
     batch = merge(x.shape[:1], grid.shape[:1])
-    if batch is None or not agree(grid.shape[-1], len(x.shape) - 2):
-        return None
     return [TensorType(x.dtype, (*batch, x.shape[1], *grid.shape[1:-1]))]
 
 
@@ -28,11 +30,12 @@ def align_regions(node: Node, contents: ShapeContent) -> list[TensorType] | None
     height, width = integer(node, "output_height", 1), integer(node, "output_width", 1)
     if x is None or regions is None or batches is None or height is None or width is None:
         return None
-    if len(x.shape) != 4 or len(regions.shape) != 2 or not agree(regions.shape[1], 4):
-        return None
+    require_rank("the input", x, 4)
+    require_shape("the list of regions", regions, None, 4)
+    require_rank("the list of batches", batches, 1)
     count = merge(regions.shape[:1], batches.shape)
-    if count is None or min(height, width) < 1:
-        return None
+    if min(height, width) < 1:
+        raise ContradictionError(f"its results of {height} x {width} would be empty")
     return [TensorType(x.dtype, (*count, x.shape[1], height, width))]
 
 
@@ -43,6 +46,6 @@ def pool_regions(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     size = integers(node, "pooled_shape", 2, least=1)
     if x is None or regions is None or size is None:
         return None
-    if len(x.shape) != 4 or len(regions.shape) != 2 or not agree(regions.shape[1], 5):
-        return None
+    require_rank("the input", x, 4)
+    require_shape("the list of regions", regions, None, 5)
     return [TensorType(x.dtype, (regions.shape[0], x.shape[1], *size))]

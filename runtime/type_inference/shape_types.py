@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..graph import DType, Node, TensorType
-from .dims import MOST_LENGTH, ceil_divide, dtype_numbered
-from .operands import integer, operand
+from ..graph import DType, Node, TensorType, shape_text
+from .contradiction import ContradictionError
+from .dims import MOST_LENGTH, ceil_divide, product
+from .operands import element_type, integer, operand, require_rank, require_type
 from .rules import type_rule
 from .shape_content import ShapeContent
 
@@ -41,9 +42,17 @@ def _constant(node: Node, contents: ShapeContent) -> Types:
 
 @type_rule("ConstantOfShape")
 def _constant_of_shape(node: Node, contents: ShapeContent) -> Types:
+    told = operand(node, 0)
+    if told is not None:
+        require_type("lengths", told, (DType.INT64,))
+        require_rank("the list of lengths", told, 1)
     shape, value = contents.dims(node, 0), node.attributes.get("value")
-    if shape is None or any(isinstance(dim, int) and dim < 0 for dim in shape):
+    if isinstance(value, np.ndarray) and value.size != 1:
+        raise ContradictionError(f"its value has to be one number, and there are {value.size}")
+    if shape is None:
         return None
+    if any(isinstance(dim, int) and dim < 0 for dim in shape):
+        raise ContradictionError(f"{shape_text(shape)} is no shape: a length is below zero")
     if value is None:
         return (TensorType(DType.FLOAT32, shape),)
     return (TensorType(DType.of(value.dtype), shape),) if isinstance(value, np.ndarray) else None
@@ -55,31 +64,45 @@ def _range(node: Node, contents: ShapeContent) -> Types:
     bounds = [contents.of_input(node, index) for index in range(3)]
     numbers = [contents.numbers(node, index) for index in range(3)]
     start, limit, delta = (item[0] if item and len(item) == 1 else None for item in numbers)
-    if first is None or delta == 0:
+    if first is None:
         return None
+    for index, what in enumerate(("start", "limit", "step")):
+        given = operand(node, index)
+        count = None if given is None else product(given.shape)
+        if isinstance(count, int) and count != 1:
+            raise ContradictionError(f"its {what} has to be one number, and has {count} elements")
+        if given is not None and given.dtype is not first.dtype:
+            raise ContradictionError(
+                f"start, limit and step have to be of one element type, and are "
+                f"{first.dtype.label} and {given.dtype.label}"
+            )
+    if delta == 0:
+        raise ContradictionError("its step is 0, which leads nowhere")
     if start is not None and limit is not None and delta is not None:
-        length = _count(start, limit, delta)
-        return None if length is None else (TensorType(first.dtype, (length,)),)
+        return (TensorType(first.dtype, (_count(start, limit, delta),)),)
     if None in bounds:
         return None
     end = contents.dims(node, 1)
-    count = end[0] if end and start == 0 and delta == 1 else None
-    return (TensorType(first.dtype, (count,)),)
+    length = end[0] if end and start == 0 and delta == 1 else None
+    return (TensorType(first.dtype, (length,)),)
 
 
-def _count(start: float, limit: float, delta: float) -> int | None:
-    """Count the steps from start to limit; None if there are more than a length can be."""
+def _count(start: float, limit: float, delta: float) -> int:
+    """Count the steps from start to limit; raises if there are more than a length can be."""
     if isinstance(start, int) and isinstance(limit, int) and isinstance(delta, int):
         steps: float = ceil_divide(limit - start, delta)
     else:
         steps = (limit - start) / delta
-    return max(math.ceil(steps), 0) if -math.inf < steps <= MOST_LENGTH else None
+    if not -math.inf < steps <= MOST_LENGTH:
+        raise ContradictionError(f"from {start} to {limit} are more steps of {delta} than fit")
+    return max(math.ceil(steps), 0)
 
 
 @type_rule("EyeLike")
 def _eye_like(node: Node, contents: ShapeContent) -> Types:
     x = operand(node, 0)
-    if x is None or len(x.shape) != 2:
+    if x is None:
         return None
-    dtype = dtype_numbered(node.attributes.get("dtype", x.dtype.value))
+    require_rank("the input", x, 2)
+    dtype = element_type(node, "dtype", x.dtype)
     return None if dtype is None else (TensorType(dtype, x.shape),)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from ....runtime.graph import Node, TensorType
 from ....runtime.type_inference import ShapeContent, type_rule
+from ....runtime.type_inference.normalization_types import layer_normalization, rms_normalization
 from ..post_ops import CPU_DOMAIN
 
 __all__ = ["like_the_input"]
 
+type_rule("LayerNormalization", domain=CPU_DOMAIN)(layer_normalization)
+type_rule("RMSNormalization", domain=CPU_DOMAIN)(rms_normalization)
 
-@type_rule("Eltwise", "LayerNormalization", "RMSNormalization", domain=CPU_DOMAIN)
+
+@type_rule("Eltwise", domain=CPU_DOMAIN)
 def like_the_input(node: Node, contents: ShapeContent) -> list[TensorType] | None:
-    """Keep the type of what is normalised, or computed element by element."""
+    """Keep the type of what is computed element by element."""
     first = node.inputs[0]
-    is_of_one = node.op_type != "Eltwise" or len(node.inputs) == 1
-    known = first.type if first is not None and is_of_one else None
+    known = first.type if first is not None and len(node.inputs) == 1 else None
     return [known] if isinstance(known, TensorType) else None

@@ -142,7 +142,7 @@ JOINED = {
         "its input 1 depends on the batch",
     ),
     "a product that sums over rows": (
-        "g (float[N,4] x) => (y) <float[2,3] w = {1,2,3,4,5,6}>"
+        "g (float[N,3] x) => (y) <float[2,3] w = {1,2,3,4,5,6}>"
         "{ t = Transpose <perm = [1,0]> (x) z = Gemm <transA = 1> (x, x) y = MatMul (w, z) }",
         "it sums over the rows",
     ),

@@ -287,7 +287,8 @@ def test_one_packed_part_may_serve_twice_and_one_not_at_all() -> None:
 def test_heads_that_do_not_lie_side_by_side_stay() -> None:
     nodes = """x5 = Reshape(x, split) xt = Transpose<perm=[3,0,2,1,4]>(x5)
         qh = Gather(xt, i0) kh = Gather(xt, i1) vh = Gather(xt, i0)"""
-    model = typed((PACKED % nodes).replace("float[2,3,8] y", "float y"))
+    text = (PACKED % nodes).replace("float[2,3,8] y", "float[2,3,12] y")
+    model = typed(text.replace("{2, 3, 8}", "{2, 3, 12}"))
     before = ops(model)
     found = fuse(model)
     assert ops(found) == before

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aioinfer.runtime.graph import Dim, DType, Shape
+from aioinfer.runtime.graph import Dim, Shape
 from aioinfer.runtime.type_inference import ContradictionError, dims
 
 BROADCASTS: list[tuple[list[Shape], Shape | None]] = [
@@ -104,10 +104,3 @@ def test_what_is_known_of_one_shape_is_joined() -> None:
 
 def test_lengths_at_axes_are_replaced() -> None:
     assert dims.with_dims((1, 2, 3), [2, 0], ["n", None]) == (None, 2, "n")
-
-
-def test_a_number_that_is_no_element_type_names_none() -> None:
-    assert dims.dtype_numbered(7) is DType.INT64
-    assert dims.dtype_numbered(0) is None
-    assert dims.dtype_numbered(None) is None
-    assert dims.dtype_numbered([7]) is None
