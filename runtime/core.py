@@ -27,11 +27,18 @@ from .collection_hold import full_collections_held
 from .device_name import DeviceName, parse_device
 from .extension import Extension
 from .graph import Model
-from .graph.mapped_file import read_constants
+from .graph.mapped_file import constants_held, read_constants
 from .passes import SupportMap
 from .plugin import Division, Plugin
 from .plugin_registry import MakePlugin, PluginRegistry
-from .properties import DEVICE_ID, STANDARD_PROPERTIES, Configuration, property_keys
+from .properties import (
+    DEVICE_ID,
+    ENABLE_MMAP,
+    STANDARD_PROPERTIES,
+    Configuration,
+    property_keys,
+)
+from .type_inference import has_static_types
 
 if TYPE_CHECKING:
     import os
@@ -80,8 +87,7 @@ class Core:
     def read_model(self, source: ModelSource) -> Model:
         """Read an ONNX model from a path, bytes, a binary file object or a ModelProto.
 
-        Models of older operator sets are converted. Raises ModelError that says what is wrong. Big
-        external weights are mapped, not read.
+        Models of older operator sets are converted. Raises ModelError that says what is wrong.
         """
         self._refuse_if_closed()
         return self._read(source, is_mapped=False)
@@ -109,12 +115,14 @@ class Core:
         plugin, config_of = self._plugin(device)
         configuration = config_of(config)
         with full_collections_held(), _failures_named(device):
-            wanted = self._read(model, is_mapped=plugin.takes_mapped_constants)
+            may_map = plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
+            wanted = self._read(model, is_mapped=may_map)
             if wanted is not model:
                 wanted.is_disposable = True
-            if wanted.is_mapped and not plugin.takes_mapped_constants:
-                wanted = _in_memory(wanted)
-            network = plugin.load_network(wanted, configuration)
+            if wanted.is_mapped and (has_static_types(wanted.inputs) or not may_map):
+                wanted = _in_memory(wanted)  # once is enough
+            with constants_held(wanted.graph):
+                network = plugin.load_network(wanted, configuration)
         return self._keep(network)
 
     async def load_network_async(

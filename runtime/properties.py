@@ -27,6 +27,7 @@ __all__ = [
     "AUTO",
     "DEFAULT_DEADLINE_S",
     "DEVICE_ID",
+    "ENABLE_MMAP",
     "INFERENCE_NUM_THREADS",
     "INFERENCE_PRECISION_HINT",
     "INLINE_THRESHOLD_US",
@@ -288,6 +289,14 @@ INPUT_SHAPES: Property[tuple[Mapping[str, tuple[int, ...]], ...]] = Property(
     "Signatures to compile while loading: {input: shape}, or a sequence of such mappings.",
     only_at_load=True,
 )
+ENABLE_MMAP = Property(
+    "ENABLE_MMAP",
+    parse_boolean,
+    True,
+    "Whether a device that packs weights may leave the large ones in the model's file, which then "
+    "has to stay as it is while the network lives, if its shapes are open. Only files on a disk of "
+    "this machine that nobody else may write to are mapped; others are read, and with NO all are.",
+)
 INLINE_THRESHOLD_US = Property(
     "INLINE_THRESHOLD_US",
     parse_integer(0),
@@ -324,6 +333,7 @@ STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
     DEVICE_ID,
     INPUT_SHAPES,
     INLINE_THRESHOLD_US,
+    ENABLE_MMAP,
     *REQUEST_PROPERTIES,
 )
 """What every device declares; one that cannot honour a value refuses it in ``check_values``."""

@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.capacity import refuse_what_cannot_fit
 from ...runtime.content_inputs import with_contents
 from ...runtime.graph import DType, Graph, Model, Value, check_graph
+from ...runtime.graph.mapped_file import check_files
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.passes import ConstantFolding, DeadCode, Pass, run_passes, specialize
 from ...runtime.type_inference import has_static_types
@@ -53,8 +54,10 @@ class Compiler:
     def compile(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> Plan:
         """Build the plan for these input shapes; packs nothing yet. Blocks.
 
-        ``contents`` are those of ``content_inputs``: the plan is for these alone.
+        ``contents`` are those of ``content_inputs``: the plan is for these alone. Raises ModelError
+        if the file that weights are mapped from was written to.
         """
+        check_files(self._model.graph)
         model = self._specialize(contents, shapes)
         run_passes(model, (*self._passes, ConstantFolding(), DeadCode()), check=False)
         check_graph(model.graph)
@@ -90,13 +93,16 @@ class Compiler:
         What that plan uses it keeps, and packing then frees each original as soon as it is packed.
         Graphs show stand-ins, full of NaN, instead.
         """
-        graphs = (
-            [self._model.graph] if self.latest is None else [self._model.graph, self.latest.graph]
-        )
-        for graph in graphs:
-            release_constants(graph)
+        for holder in (self._model, self._prepared, self.latest):
+            if holder is not None:
+                release_constants(holder.graph)
         self.weights.forget_sources()
         self._passes = ()
+
+    def close(self) -> None:
+        """Let go of all weights, those that plans use, too; nothing is computed any more."""
+        self.release_weights()
+        self.weights.clear()
 
 
 def _results(graph: Graph) -> Iterator[Value]:

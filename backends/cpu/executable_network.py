@@ -205,6 +205,7 @@ class CpuNetwork(ExecutableNetwork):
         self._core.executors.release(self._streams)
         self._core.executors.release(self._compile_executor)
         self._programs.clear()
+        self._compiler.close()
 
     def _metrics(self) -> list[Metric]:
         compiler = self._compiler

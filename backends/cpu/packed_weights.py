@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.graph.mapped_file import forget_pages
+from ...runtime.graph.mapped_file import forget_pages, hold_pages
 from ...runtime.graph.slabs import Slabs
 from ...runtime.passes.constant_cache import ConstantCache
 from .onednn import ARG, Attributes, Desc, Engine, Memory, aligned_bytes
@@ -56,6 +56,7 @@ class PackedWeight:
             if self.buffer.array is not None:
                 return
             assert self.source is not None
+            hold_pages(self.source)
             source = np.require(self.source, requirements=["C", "A"])
             packed = self._slabs.empty(self.desc.size_bytes)
             reorder = engine.primitive_desc(
@@ -112,6 +113,12 @@ class WeightStore:
     def forget_sources(self) -> None:
         """Let go of what was derived from constants; when no plan will be built any more."""
         self.derived = ConstantCache()
+
+    def clear(self) -> None:
+        """Free what was packed; for a network that is closed, whoever still holds its plans."""
+        with self._lock:
+            for weight in list(self._known.values()):
+                weight.source = weight.buffer.array = None
 
     @property
     def packed_bytes(self) -> int:

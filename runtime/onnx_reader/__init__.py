@@ -26,10 +26,9 @@ def read_model(source: ModelSource, *, is_mapped: bool = False) -> Model:
     changed. Model-local functions are inlined. Every node has a unique name; ``fused_from`` gives
     the nodes of the file that it stands for, and metadata such as the affinity is kept. Constant
     nodes become initializers; weights that are listed as inputs, which a caller could replace in
-    ONNX, are constants, too. External data is looked for in the folder of the path only and mapped
-    into memory, so the file has to stay as it is while the model lives; the arrays of constants are
-    read-only. With ``is_mapped``, large constants of an ordinary model may be mapped from its own
-    file, too (``Model.is_mapped``). Blocks; any thread.
+    ONNX, are constants, too. External data is looked for in the folder of the path only; the arrays
+    of constants are read-only. With ``is_mapped``, large constants may be mapped from their files
+    (``Model.is_mapped``, ``graph/mapped_file.py``). Blocks; any thread.
 
     Raises ModelError, with the cause chained, for whatever is not a valid model, DeviceError where
     memory or files that may be open do not suffice, and nothing else.
@@ -44,4 +43,4 @@ def read_model(source: ModelSource, *, is_mapped: bool = False) -> Model:
             return model
         from .onnx_models import read_any_model
 
-        return read_any_model(source)
+        return read_any_model(source, is_mapped=is_mapped)

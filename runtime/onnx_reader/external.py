@@ -1,8 +1,9 @@
-"""External data: files beside the model, mapped into memory and never trusted."""
+"""External data: files beside the model, read or mapped, and never trusted."""
 
 from __future__ import annotations
 
 import os
+from io import FileIO
 from pathlib import Path, PureWindowsPath
 
 import numpy as np
@@ -10,58 +11,75 @@ import onnx
 
 from ...errors import ModelError
 from ...executors import is_shortage
+from ..graph.mapped_file import MappedFile, may_map
+from ..graph.slabs import Slabs
+from .file_structure import LARGE_BYTES, read_range
 
 __all__ = ["ExternalFiles"]
 
 
 class ExternalFiles:
-    """The data files in a model's folder, each mapped at most once, read-only.
+    """The data files in a model's folder, each opened at most once.
 
-    The arrays keep the mapping alive. A file that is cut short while it is mapped takes the process
-    down, as with any mapping: replace files, do not truncate them.
+    With ``is_mapped`` large tensors stay in files that ``may_map`` allows. Closed by ``close``.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-        self._mapped: dict[Path, np.ndarray] = {}
+    def __init__(self, folder: Path | None, *, is_mapped: bool = False) -> None:
+        self._folder, self._may_map = folder, is_mapped
+        self._files: dict[Path, tuple[FileIO, int, MappedFile | None]] = {}
+        self._slabs = Slabs()
+        self.has_mapped = False
+        """True once it has given a tensor that stays in its file."""
+
+    def close(self) -> None:
+        """Close the files; what was given stays good."""
+        for file, _, _ in self._files.values():
+            file.close()
+        self._files.clear()
 
     def stored_bytes(self, tensor: onnx.TensorProto, needed_bytes: int) -> np.ndarray:
-        """Find the bytes of a tensor, as a uint8 vector that is not copied.
+        """Give the bytes of a tensor as a uint8 vector.
 
         Raises ModelError if there is no folder, if the location leads out of it, or if offset and
         length do not name exactly the needed bytes inside the file.
         """
         place = f"tensor {tensor.name!r}"
         entries = {entry.key: entry.value for entry in tensor.external_data}
-        content = self._map(entries.get("location", ""), place)
+        file, size, mapped = self._open(entries.get("location", ""), place)
         offset = _number(entries.get("offset"), 0, "offset", place)
         length = _number(entries.get("length"), needed_bytes, "length", place)
         if length != needed_bytes:
             raise ModelError(
                 f"{place} needs {needed_bytes} bytes, but its external data says length {length}"
             )
-        if offset + length > content.size:
+        if offset + length > size:
             raise ModelError(
                 f"{place} lies at {offset} to {offset + length} of {entries['location']!r}, which "
-                f"has {content.size} bytes: the data file is truncated or not the model's own"
+                f"has {size} bytes: the data file is truncated or not the model's own"
             )
-        return content[offset : offset + length]
+        if mapped is not None and length >= LARGE_BYTES:
+            self.has_mapped = True
+            return mapped.part(offset, offset + length)
+        content = self._slabs.empty(length)
+        try:
+            read_range(file, content.data, offset)
+        except OSError as error:
+            raise _unreadable(place, entries["location"], error) from error
+        return content
 
-    def _map(self, location: str, place: str) -> np.ndarray:
+    def _open(self, location: str, place: str) -> tuple[FileIO, int, MappedFile | None]:
         path = self._resolve(location, place)
-        if path not in self._mapped:
+        if path not in self._files:
             try:
-                is_empty = path.stat().st_size == 0  # which cannot be mapped
-                mapped = np.empty(0, np.uint8) if is_empty else np.memmap(path, np.uint8, mode="r")
+                file = FileIO(path)
+                size = os.fstat(file.fileno()).st_size
+                is_mapped = self._may_map and size >= LARGE_BYTES and may_map(file.fileno())
+                self._files[path] = file, size, MappedFile.of(file) if is_mapped else None
             except OSError as error:
                 if is_shortage(error):
                     raise
-                raise ModelError(
-                    f"{place} has its data in {location!r}, which cannot be read: "
-                    f"{error.strerror or error}"
-                ) from error
-            self._mapped[path] = mapped.view(np.ndarray)
-        return self._mapped[path]
+                raise _unreadable(place, location, error) from error
+        return self._files[path]
 
     def _resolve(self, location: str, place: str) -> Path:
         if self._folder is None:
@@ -83,6 +101,12 @@ class ExternalFiles:
         if not path.is_file():
             raise ModelError(f"{place} has its data in {location!r}, which is not there or no file")
         return path
+
+
+def _unreadable(place: str, location: str, error: OSError) -> ModelError:
+    return ModelError(
+        f"{place} has its data in {location!r}, which cannot be read: {error.strerror or error}"
+    )
 
 
 def _number(text: str | None, default: int, what: str, place: str) -> int:

@@ -25,12 +25,12 @@ from .weights import Weights
 __all__ = ["read_any_model"]
 
 
-def read_any_model(source: ModelSource) -> Model:
+def read_any_model(source: ModelSource, *, is_mapped: bool = False) -> Model:
     """Read a model as ``read_model`` does; raises ModelError or DeviceError, and nothing else."""
     start_helper()
     label = source_label(source)
     try:
-        return _read(load_source(source))
+        return _read(load_source(source), is_mapped)
     except ModelError as error:
         raise ModelError(f"{label}: {error}") from error
     except Exception as error:
@@ -41,9 +41,10 @@ def read_any_model(source: ModelSource) -> Model:
         raise ModelError(f"{label}: cannot be read: {text}") from error
 
 
-def _read(source: Source) -> Model:
+def _read(source: Source, is_mapped: bool) -> Model:
     proto, path = source.proto, source.path
-    weights, origins = Weights(path.parent if path else None, source.skimmed), Origins()
+    weights = Weights(path.parent if path else None, source.skimmed, is_mapped=is_mapped)
+    origins = Origins()
     metadata = {entry.key: entry.value for entry in proto.metadata_props}
     producer = " ".join(filter(None, [proto.producer_name, proto.producer_version]))
     weights.take_out(proto)
@@ -68,6 +69,8 @@ def _read(source: Source) -> Model:
     opsets = {item.domain: item.version for item in proto.opset_import}
     needed = onnx.helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)
     ir_version = max(proto.ir_version, needed)
-    return Model(
+    model = Model(
         graph, opsets, ir_version=ir_version, producer=producer, metadata=metadata, path=path
     )
+    model.is_mapped = weights.has_mapped
+    return model

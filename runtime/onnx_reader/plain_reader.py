@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import stat
 import sys
@@ -12,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from ...executors import is_shortage
 from ..graph import Model
-from ..graph.mapped_file import MappedFile
+from ..graph.mapped_file import MappedFile, may_map
 from ..graph.slabs import Slabs
 from ..type_inference import ContradictionError
+from .file_structure import LARGE_BYTES, copy_structure, read_range
 from .plain_graph import build_model
 from .plain_proto import NotPlainError, ReadRaw, decode_model
-from .skimming import LARGE_BYTES
 
 __all__ = ["read_plain_bytes", "read_plain_file"]
 
@@ -31,21 +33,26 @@ def read_plain_file(path: Path, *, is_mapped: bool = False) -> Model | None:
     """Read a model file; None if it is not plain, is damaged or is not there.
 
     With ``is_mapped`` large constants stay in the file (``MappedFile``). Where None is given ask
-    onnx: it reads more, and says what is wrong. Blocks; any thread. Raises nothing but MemoryError,
-    since onnx would need still more memory, and ContradictionError, which onnx may not know better.
+    onnx: it reads more, and says what is wrong. Blocks; any thread. Raises nothing but MemoryError
+    and OSError for want of memory or files, of which onnx would need still more, and
+    ContradictionError, which onnx may not know better.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # to open a FIFO would wait for its writer
             return None
         with path.open("rb", buffering=0) as file:
-            if not os.fstat(file.fileno()).st_size:
+            size = os.fstat(file.fileno()).st_size
+            if not size:
                 return None
-            data = MappedFile.of(file)
-            model = _read(data, _part_reader(file, data if is_mapped else None), path)
+            mapped = MappedFile.of(file) if is_mapped and may_map(file.fileno()) else None
+            structure = copy_structure(file, size)
+            model = _read(structure, _part_reader(file, structure, mapped), path)
             if model is not None:
-                model.is_mapped = is_mapped
+                model.is_mapped = mapped is not None
             return model
-    except (OSError, ValueError):  # ValueError: a path that no file can have
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+        if is_shortage(error):
+            raise
         return None
 
 
@@ -61,7 +68,7 @@ def read_plain_bytes(data: bytes) -> Model | None:
     return _read(data, read, None)
 
 
-def _part_reader(file: FileIO, mapped: MappedFile | None) -> ReadRaw:
+def _part_reader(file: FileIO, structure: mmap.mmap, mapped: MappedFile | None) -> ReadRaw:
     """Read parts of a file into memory of their own, or leave the large ones where they are."""
     slabs = Slabs()
 
@@ -69,18 +76,16 @@ def _part_reader(file: FileIO, mapped: MappedFile | None) -> ReadRaw:
         if mapped is not None and end - start >= LARGE_BYTES:
             return mapped.part(start, end)
         part = slabs.empty(end - start)
-        file.seek(start)
-        while start < end:
-            count = file.readinto(part.data[start - end :])
-            if not count:
-                raise NotPlainError("the file has become shorter")
-            start += count
+        if end - start < LARGE_BYTES:
+            part[:] = np.frombuffer(structure, np.uint8, end - start, start)
+            return part
+        read_range(file, part.data, start)
         return part
 
     return read
 
 
-def _read(data: bytes | MappedFile, read: ReadRaw, path: Path | None) -> Model | None:
+def _read(data: bytes | mmap.mmap, read: ReadRaw, path: Path | None) -> Model | None:
     if sys.byteorder != "little":
         return None
     try:

@@ -1,10 +1,11 @@
 """Reading a model file without its weights: large tensors are found first and read on their own.
 
 Theory of operation. protobuf wants the whole file in memory and copies every tensor out of it. So
-the file is mapped, and the wire format of the few outer messages (model, graph, initializers) is
-walked; of a tensor with much raw data everything but that field goes into a smaller file image,
-which is parsed as usual. The data is read from the file straight into an array of its own when the
-tensor is asked for. Whatever looks odd is left to the parser, which says what is wrong with it.
+the wire format of the few outer messages (model, graph, initializers) is walked first
+(``file_structure``); of a tensor with much raw data everything but that field goes into a smaller
+file image, which is parsed as usual. The data is read from the file straight into an array of its
+own when the tensor is asked for. Whatever looks odd is left to the parser, which says what is wrong
+with it.
 
 Source: the field numbers of onnx.proto.
 """
@@ -12,6 +13,7 @@ Source: the field numbers of onnx.proto.
 from __future__ import annotations
 
 import mmap
+import os
 import sys
 from pathlib import Path
 
@@ -19,19 +21,17 @@ import numpy as np
 
 from ...errors import ModelError
 from ..graph.slabs import Slabs
-from .wire_format import BYTES, VARINT, Field, field_key, fields, text_field, varint
+from .file_structure import LARGE_BYTES, copy_structure, large_raw, read_range
+from .wire_format import BYTES, VARINT, field_key, fields, text_field, varint
 
-__all__ = ["LARGE_BYTES", "SKIMMED", "SkimmedFile", "skim"]
+__all__ = ["SKIMMED", "SkimmedFile", "skim"]
 
-LARGE_BYTES = 16 * 1024  # below this a read of its own costs more than the parser's copy
 SKIMMED = "aioinfer-skimmed:"
 """What the location of a tensor's data begins with; the place in ``SkimmedFile`` follows."""
 
 _MODEL_GRAPH, _GRAPH_INITIALIZER = 7, 5
-_TENSOR_TYPE, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 2, 9, 13, 14
+_TENSOR_EXTERNAL, _TENSOR_LOCATION = 13, 14
 _EXTERNAL = 1
-_STRING = 8
-_DATA_FIELDS = frozenset({3, 4, 5, 6, 7, 10, 11, 13, 14})  # data held in another way
 
 
 class SkimmedFile:
@@ -50,14 +50,11 @@ class SkimmedFile:
             raise ModelError(f"has a tensor whose data is at {location!r}, which is nowhere")
         offset, length = self._places[index]
         data = self._slabs.empty(length)
-        with self._path.open("rb", buffering=0) as file:
-            file.seek(offset)
-            place = 0
-            while place < length:
-                count = file.readinto(data.data[place:])
-                if not count:
-                    raise ModelError("has become shorter while it was read")
-                place += count
+        try:
+            with self._path.open("rb", buffering=0) as file:
+                read_range(file, data.data, offset)
+        except OSError as error:
+            raise ModelError(f"cannot be read: {error.strerror or error}") from error
         return data
 
 
@@ -66,9 +63,12 @@ def skim(path: Path) -> SkimmedFile | None:
 
     Raises OSError as ``open`` does. Blocks.
     """
-    if sys.byteorder != "little" or path.stat().st_size < LARGE_BYTES:
-        return None
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if sys.byteorder != "little" or size < LARGE_BYTES:
+            return None
+        data = copy_structure(file, size)
+    with data:
         places: list[tuple[int, int]] = []
         try:
             pieces = _skim_message(data, 0, len(data), (_MODEL_GRAPH, _GRAPH_INITIALIZER), places)
@@ -101,23 +101,15 @@ def _skim_tensor(
     if end - start < LARGE_BYTES:
         return [data[start:end]]
     parts = list(fields(data, start, end))
-    raw = [field for field in parts if field.number == _TENSOR_RAW]
-    is_plain = len(raw) == 1 and raw[0].wire_type == BYTES
-    is_plain = is_plain and not any(field.number in _DATA_FIELDS for field in parts)
-    is_plain = is_plain and not any(_is_string_type(field) for field in parts)
-    if not is_plain or raw[0].end - raw[0].content < LARGE_BYTES:
+    raw = large_raw(parts)
+    if raw is None:
         return [data[start:end]]
     location = f"{SKIMMED}{len(places)}".encode()
-    places.append((raw[0].content, raw[0].end - raw[0].content))
+    places.append((raw.content, raw.end - raw.content))
     entry = text_field(1, b"location") + text_field(2, location)
-    kept = [data[field.start : field.end] for field in parts if field is not raw[0]]
+    kept = [data[field.start : field.end] for field in parts if field is not raw]
     return [
         *kept,
         text_field(_TENSOR_EXTERNAL, entry),
         field_key(_TENSOR_LOCATION, VARINT) + varint(_EXTERNAL),
     ]
-
-
-def _is_string_type(field: Field) -> bool:
-    is_type = field.number == _TENSOR_TYPE and field.wire_type == VARINT
-    return is_type and field.value == _STRING

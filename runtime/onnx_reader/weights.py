@@ -33,8 +33,10 @@ _LOOKED_AT = frozenset({DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64, 
 class Weights:
     """The large tensors of one model, by the key that stands for them in the proto."""
 
-    def __init__(self, folder: Path | None, skimmed: SkimmedFile | None = None) -> None:
-        self._files, self._skimmed = ExternalFiles(folder), skimmed
+    def __init__(
+        self, folder: Path | None, skimmed: SkimmedFile | None = None, *, is_mapped: bool = False
+    ) -> None:
+        self._files, self._skimmed = ExternalFiles(folder, is_mapped=is_mapped), skimmed
         self._arrays: list[np.ndarray] = []
 
     def take_out(self, model: onnx.ModelProto) -> None:
@@ -42,10 +44,18 @@ class Weights:
 
         Raises ModelError for a tensor that is not what it says, in the proto or outside.
         """
-        self._take_from_graph(model.graph)
-        for function in model.functions:
-            self._take_from_attributes(function.attribute_proto)
-            self._take_from_nodes(function.node)
+        try:
+            self._take_from_graph(model.graph)
+            for function in model.functions:
+                self._take_from_attributes(function.attribute_proto)
+                self._take_from_nodes(function.node)
+        finally:
+            self._files.close()
+
+    @property
+    def has_mapped(self) -> bool:
+        """True if a tensor stays in its file."""
+        return self._files.has_mapped
 
     def array(self, tensor: onnx.TensorProto) -> np.ndarray:
         """Decode a tensor of the model, from the proto or by its key; read-only."""

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,9 @@ import onnx.parser
 import pytest
 
 from aioinfer.errors import ModelError
+from aioinfer.runtime.graph.mapped_file import is_mapped
 from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader.file_structure import LARGE_BYTES
 from unit.runtime.onnx_writer.same_models import same_arrays
 
 WEIGHT = np.arange(1000, dtype=np.float32)
@@ -35,13 +38,6 @@ def read_weight(path: Path) -> np.ndarray:
     return array
 
 
-def base_of(array: np.ndarray) -> object:
-    base: object = array
-    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
-        base = base.base
-    return base
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "inside").mkdir()
@@ -50,10 +46,24 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "inside"
 
 
-def test_external_data_is_mapped_and_not_copied(folder: Path) -> None:
+def test_external_data_is_read_and_is_read_only(folder: Path) -> None:
     weight = read_weight(save(folder, location="w.bin"))
+    (folder / "w.bin").write_bytes(b"")
     assert same_arrays(weight, WEIGHT)
-    assert isinstance(base_of(weight), np.memmap)
+    assert not is_mapped(weight)
+    assert weight.flags.aligned
+    assert not weight.flags.writeable
+
+
+@pytest.mark.parametrize("length", [LARGE_BYTES // 4, 1000])
+def test_large_external_data_may_stay_in_its_file(folder: Path, length: int) -> None:
+    wanted = np.arange(length, dtype=np.float32)
+    (folder / "w.bin").write_bytes(wanted.tobytes())
+    model = read_model(save(folder, (length,), location="w.bin"), is_mapped=True)
+    weight = model.graph.initializers["w"].constant
+    assert weight is not None
+    assert same_arrays(weight, wanted)
+    assert model.is_mapped == is_mapped(weight) == (length > 1000 and sys.platform == "linux")
     assert not weight.flags.writeable
 
 

@@ -10,8 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer.errors import ModelError
+from aioinfer.runtime.onnx_reader.file_structure import LARGE_BYTES
 from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
-from aioinfer.runtime.onnx_reader.skimming import LARGE_BYTES, SKIMMED, skim
+from aioinfer.runtime.onnx_reader.skimming import SKIMMED, skim
 
 LARGE = np.arange(LARGE_BYTES // 4, dtype=np.float32)
 
