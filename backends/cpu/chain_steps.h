@@ -4,6 +4,10 @@
 
 #include <stdint.h>
 
+/* From these on they take an operand. */
+#define FIRST_BINARY_FLOAT_STEP 42
+#define FIRST_BINARY_INTEGER_STEP 6
+
 /* One step on `count` numbers; `out` may be `in`. A binary step has `in` on its left and `other` on
  * its right. Returns 0, or -1 for an unknown number. */
 int float_step(int64_t number, float *out, const float *in, const float *other, int64_t count,

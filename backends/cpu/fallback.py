@@ -21,6 +21,7 @@ from .native import (
     KIND_END,
     KIND_KERNEL,
     KIND_PRIMITIVE,
+    STATUS_BUFFER,
     STATUS_INDEX,
     STATUS_TABLE,
     view_at,
@@ -106,6 +107,17 @@ KERNELS: dict[str, Callable[[Sequence[int], Sequence[int]], None]] = {
 }
 
 
+def _wrong_buffer(words: Sequence[int], buffers: Sequence[Array]) -> int | None:
+    """Find the first buffer that is not as the head of a table says."""
+    count, inputs = words[:2]
+    for index, (length, buffer) in enumerate(zip(words[2 : 2 + count], buffers, strict=False)):
+        if buffer.nbytes != length:
+            return index
+        if not (buffer.flags.c_contiguous and (index < inputs or buffer.flags.writeable)):
+            raise BufferError(f"array {index} is not contiguous, or not writeable")
+    return None if len(buffers) == count else min(len(buffers), count)
+
+
 class PythonRun:
     """``run(table, buffers, threads, times, spent)`` as steps.c has it."""
 
@@ -131,6 +143,10 @@ class PythonRun:
         self, table: Array, buffers: Sequence[Array], threads: int, times: Array | None
     ) -> tuple[int, int] | None:
         words = table.tolist()
+        wrong = _wrong_buffer(words, buffers)
+        if wrong is not None:
+            return STATUS_BUFFER, wrong
+        words = words[2 + words[0] :]
         starts = [buffer.ctypes.data for buffer in buffers]
         library = self._engine.library
         with self._engine.with_threads(threads), np.errstate(all="ignore"):

@@ -25,10 +25,12 @@ KIND_KERNEL = 2
 STATUS_INDEX = 1001
 STATUS_TABLE = 1002
 STATUS_MEMORY = 1003
+STATUS_BUFFER = 1004
 STATUS_TEXTS = {
     STATUS_INDEX: "an index in the data is out of range",
     STATUS_TABLE: "the step table is damaged",
     STATUS_MEMORY: "there is not enough memory",
+    STATUS_BUFFER: "an array is not as long as it should be",
 }
 
 Failure = tuple[int, int]

@@ -50,6 +50,9 @@ static int read_chain(struct chain *chain, int is_float, const int64_t *paramete
         outer *= chain->lengths[axis];
     chain->rows = chain->lengths[chain->rank - 2];
     chain->columns = chain->lengths[chain->rank - 1];
+    chain->block_count = 0;
+    if (outer < 1 || chain->rows < 1 || chain->columns < 1)
+        return STATUS_OK;
     chain->block_columns = chain->columns < BLOCK ? chain->columns : BLOCK;
     chain->block_rows = BLOCK / chain->block_columns;
     if (chain->block_rows > chain->rows)
@@ -160,6 +163,11 @@ static float float_of_double_bits(int64_t bits)
     return (float)number;
 }
 
+static int takes_operand(const struct chain *chain, int64_t step)
+{
+    return step >= (chain->is_float ? FIRST_BINARY_FLOAT_STEP : FIRST_BINARY_INTEGER_STEP);
+}
+
 static int run_step(const struct chain *chain, const int64_t *words, char *own, const char *from,
                     const char *other, int64_t count)
 {
@@ -192,7 +200,7 @@ static int run_block(const struct chain *chain, const struct block *block)
         const int64_t *words = chain->steps + 4 * index;
         char *own = is_direct && index == chain->step_count - 1 ? block->data[result] : numbers;
         const char *other = others;
-        if (words[1] < 0 || words[1] >= result)
+        if (words[1] < 0 || words[1] >= result || (words[1] == 0 && takes_operand(chain, words[0])))
             return STATUS_TABLE;
         if (words[1] > 0) {
             if (is_dense(chain, block, words[1]))
@@ -215,6 +223,8 @@ static int run_chain(int is_float, char *const *data, const int64_t *parameters)
 
     if (status != STATUS_OK)
         return status;
+    if (chain.block_count == 0)
+        return STATUS_OK;
     work = chain.block_count * chain.block_rows * chain.block_columns;
 #pragma omp parallel for schedule(static) reduction(max : status) if (work >= PARALLEL_ELEMENTS)
     for (int64_t number = 0; number < chain.block_count; number++) {

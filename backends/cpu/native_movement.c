@@ -141,6 +141,15 @@ static int fill(char *const *data, const int64_t *parameters)
 #undef FILL
 }
 
+/* True if no index reaches out of an axis; it costs nothing beside what the indices fetch. */
+static int are_inside(const int32_t *indices, int64_t count, int64_t length)
+{
+    int64_t outside = 0;
+    for (int64_t place = 0; place < count; place++)
+        outside |= indices[place] < 0 || indices[place] >= length;
+    return !outside;
+}
+
 /* Take parts of one row by index. */
 static inline void pick_row(char *target, const char *source, const int32_t *indices,
                             int64_t count, int64_t part)
@@ -177,6 +186,8 @@ static int sample_grid(char *const *data, const int64_t *parameters)
     const int32_t *column_indices = (const int32_t *)data[2];
     int64_t width = columns * part;
 
+    if (!are_inside(row_indices, rows, in_rows) || !are_inside(column_indices, columns, in_columns))
+        return STATUS_INDEX;
 #pragma omp parallel for collapse(2) schedule(static) if (outer * rows * width >= 1 << 18)
     for (int64_t block = 0; block < outer; block++)
         for (int64_t half = 0; half < 2; half++)
@@ -244,6 +255,8 @@ static int resample(char *const *data, const int64_t *parameters)
 
     int is_parallel = outer * count * inner * taps >= PARALLEL_ELEMENTS;
 
+    if (!are_inside(indices, count * taps, length))
+        return STATUS_INDEX;
     if (inner == 1) {
 #pragma omp parallel for schedule(static) if (is_parallel)
         for (int64_t row = 0; row < outer; row++)

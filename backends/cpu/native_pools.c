@@ -260,6 +260,16 @@ static int64_t channel_block(const struct pool_plan *plan)
     return most < 1 ? 1 : block < most ? block : most;
 }
 
+/* True if its windows can slide: nothing below divides by zero. */
+static int is_pool(const struct pool_plan *plan)
+{
+    for (const struct axis *axis = plan->axes; axis < plan->axes + AXES; axis++)
+        if (axis->length < 0 || axis->count < 0 || axis->size < 1 || axis->stride < 1
+            || axis->dilation < 1)
+            return 0;
+    return plan->inner >= 1 && plan->outer >= 0;
+}
+
 /* data: source, counts (floats; for an average), result; source and result are row-major (outer,
  * three axes, inner). parameters: kind, element type, its bytes, outer, inner, then for each axis
  * the members of struct axis. */
@@ -275,6 +285,8 @@ static int pool(char *const *data, const int64_t *parameters)
         plan.axes[axis] =
             (struct axis){words[0], words[1], words[2], words[3], words[4], words[5]};
     }
+    if (!is_pool(&plan))
+        return STATUS_TABLE;
     plan.counts = (const float *)(const void *)data[1];
     plan.block = channel_block(&plan);
     int64_t blocks = (plan.inner + plan.block - 1) / plan.block;

@@ -4,6 +4,10 @@ Theory of operation. A plan says that a step reads a buffer; a program says wher
 for one stream and its arena. It holds oneDNN's memory objects and the step table (steps.c), and
 belongs to that stream's thread: two streams run two programs of the same plan side by side. A numpy
 step splits the table into segments.
+
+Whatever the plan says, no address is written here that does not lie in its memory: places in the
+arena and in constants are checked against what there is, and the arrays of a run against the bytes
+that the plan reads and writes, which stand at the head of each table.
 """
 
 from __future__ import annotations
@@ -16,12 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DeviceError, TensorError
+from ...errors import DeviceError, GraphError, TensorError
 from ...runtime.lowering import NodeOrigin
 from .lane_team import LaneTeam
-from .native import KIND_END, KIND_PRIMITIVE, STATUS_INDEX, Runner, failure_text, view_at
+from .native import (
+    KIND_END,
+    KIND_PRIMITIVE,
+    STATUS_BUFFER,
+    STATUS_INDEX,
+    Runner,
+    failure_text,
+    view_at,
+)
 from .onednn import ExecArg, Memory
-from .operand import Operand
+from .operand import Buffer, Operand
 from .plan import NativeStep, NumpyStep, Plan, PrimitiveStep, Step
 
 __all__ = ["Program"]
@@ -67,6 +79,9 @@ class Program:
         self._bindings: list[int] = []
         self._binding_count = 0
         self._arguments: list[Any] = []
+        self._places: dict[Buffer, Reference] = {}
+        ports = [*plan.inputs, *plan.outputs]
+        self._head = [len(ports), len(plan.inputs), *(port.buffer.size_bytes for port in ports)]
         self._parts = self._split(plan.steps)
         only = self._parts[0] if len(self._parts) == 1 else None
         self._only_table = only.table if isinstance(only, _Segment) else None
@@ -75,7 +90,8 @@ class Program:
     def run(self, buffers: tuple[Array, ...], times: Array | None = None) -> None:
         """Run all steps. Raises TensorError or DeviceError, which name the node.
 
-        TensorError is for an index in the data that is out of range.
+        TensorError is for an index in the data that is out of range, and for an array that is not
+        as the plan wants it; then nothing has been run.
         ``buffers`` are the inputs, then the outputs, as C-contiguous arrays of plain types.
         ``times`` (int64, one more than steps) receives clock readings in nanoseconds.
         """
@@ -83,9 +99,12 @@ class Program:
         if self._team is not None:
             self._run_by_team(self._team, buffers, times)
         elif table is not None and times is None:
-            failure = self._run_table(table, buffers, self._thread_count)
+            try:
+                failure = self._run_table(table, buffers, self._thread_count)
+            except (BufferError, TypeError, ValueError) as error:
+                raise self._unreadable(error) from error
             if failure is not None:
-                raise self._error(*failure)
+                raise self._error(*failure, 0, buffers)
         else:
             self._run_parts(buffers, times)
 
@@ -97,6 +116,8 @@ class Program:
         team.ran(self._thread_count, wall_ns, caller_ns)
 
     def _run_parts(self, buffers: tuple[Array, ...], times: Array | None) -> None:
+        if isinstance(self._parts[0], _Call):
+            self._check(buffers)
         for part in self._parts:
             if isinstance(part, _Call):
                 self._call(part, buffers, times)
@@ -104,17 +125,56 @@ class Program:
             readings = None
             if times is not None:
                 readings = times[part.first_step : part.first_step + part.step_count + 1]
-            failure = self._run_table(
-                part.table, buffers, self._thread_count, readings, self._spent
-            )
+            try:
+                failure = self._run_table(
+                    part.table, buffers, self._thread_count, readings, self._spent
+                )
+            except (BufferError, TypeError, ValueError) as error:
+                raise self._unreadable(error) from error
             if failure is not None:
-                status, index = failure
-                raise self._error(status, part.first_step + index)
+                raise self._error(*failure, part.first_step, buffers)
 
-    def _error(self, status: int, step: int) -> TensorError | DeviceError:
-        """Name the node whose step has failed."""
+    def _check(self, buffers: Sequence[Array]) -> None:
+        """Ask of the arrays what a native call asks."""
+        count, _, *lengths = self._head
+        for index, (array, length) in enumerate(zip(buffers, lengths, strict=False)):
+            if array.nbytes != length:
+                raise self._wrong_array(index, buffers)
+        if len(buffers) != count:
+            raise self._wrong_array(min(len(buffers), count), buffers)
+
+    def _error(
+        self, status: int, index: int, first_step: int, buffers: Sequence[Array]
+    ) -> TensorError | DeviceError:
+        """Name the node whose step has failed, or the input or output whose array is wrong."""
+        if status == STATUS_BUFFER:
+            return self._wrong_array(index, buffers)
+        step = first_step + index
         origin, text = self.plan.steps[step].origin, failure_text(status)
         return _bad_index(origin, text) if status == STATUS_INDEX else _failed(origin, text)
+
+    def _wrong_array(self, index: int, buffers: Sequence[Array]) -> TensorError:
+        plan = self.plan
+        ports, inputs = [*plan.inputs, *plan.outputs], len(plan.inputs)
+        if len(buffers) != len(ports):
+            return TensorError(
+                f"CPU was given {len(buffers)} arrays for {inputs} inputs and "
+                f"{len(plan.outputs)} outputs of a plan"
+            )
+        kind = "input" if index < inputs else "output"
+        names = (*(value.name for value in plan.graph.inputs), *plan.output_names)
+        port, given = ports[index], buffers[index]
+        return TensorError(
+            f"CPU was given {given.nbytes} bytes ({given.dtype}{list(given.shape)}) for {kind} "
+            f"{names[index]!r}, which is {port.dtype.label}{list(port.shape)}, "
+            f"{port.buffer.size_bytes} bytes; give an array of that type and shape"
+        )
+
+    def _unreadable(self, error: Exception) -> TensorError:
+        return TensorError(
+            f"CPU cannot read or write an array of a run: {error}; give C-contiguous arrays of the "
+            f"types of the network's inputs and outputs"
+        )
 
     def _call(self, part: _Call, buffers: Sequence[Array], times: Array | None) -> None:
         origin = self.plan.steps[part.first_step].origin
@@ -162,7 +222,7 @@ class Program:
         return parts
 
     def _segment(self, words: list[int], first: int, count: int) -> _Segment:
-        table = [self._binding_count, *self._bindings, *words, KIND_END, 2]
+        table = [*self._head, self._binding_count, *self._bindings, *words, KIND_END, 2]
         self._bindings, self._binding_count, self._known = (
             [],
             0,
@@ -189,6 +249,8 @@ class Program:
         key = (base, place, id(operand.layout))
         memory = self._known.get(key)
         if memory is None:
+            if operand.offset_bytes + desc.size_bytes > operand.buffer.size_bytes:
+                raise GraphError(f"{desc} does not fit into {operand.buffer}")
             memory = Memory(self.plan.engine, desc, 0 if base else place)
             self._known[key] = memory
             self._memories.append(memory)
@@ -200,14 +262,30 @@ class Program:
     def _reference(self, operand: Operand) -> Reference:
         """Give an operand's place: (0, address), or (k, offset) in the run's k-th buffer."""
         buffer = operand.buffer
+        found = self._places.get(buffer)
+        if found is None:
+            found = self._places[buffer] = self._place(buffer)
+        if not 0 <= operand.offset_bytes <= buffer.size_bytes:
+            raise GraphError(f"byte {operand.offset_bytes} is not in {buffer}")
+        base, place = found
+        return base, place + operand.offset_bytes
+
+    def _place(self, buffer: Buffer) -> Reference:
+        """Find the memory of a buffer; GraphError if there is less than it takes."""
         if buffer.kind == "arena":
-            return 0, self._base + self.plan.offsets[buffer] + operand.offset_bytes
-        if buffer.kind == "constant":
+            offset, there = self.plan.offsets[buffer], self.arena.nbytes
+            base, place = 0, self._base + offset
+        elif buffer.kind == "constant":
             assert buffer.array is not None
-            return 0, buffer.array.ctypes.data + operand.offset_bytes
-        inputs = len(self.plan.inputs)
-        place = buffer.index if buffer.kind == "input" else inputs + buffer.index
-        return place + 1, operand.offset_bytes
+            offset, there = 0, buffer.array.nbytes
+            base, place = 0, buffer.array.ctypes.data
+        else:
+            index = buffer.index if buffer.kind == "input" else self._head[1] + buffer.index
+            offset, there = 0, self._head[2 + index]
+            base, place = index + 1, 0
+        if offset < 0 or offset + buffer.size_bytes > there:
+            raise GraphError(f"{buffer} does not lie in memory of {there} bytes")
+        return base, place
 
 
 def _failed(origin: NodeOrigin, text: str) -> DeviceError:

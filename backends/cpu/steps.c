@@ -2,8 +2,12 @@
  *
  * The table is an array of 64-bit words that the plan's program wrote (program.py):
  *
+ *   buffer count, how many of them are inputs, then for each buffer its bytes
  *   binding count, then for each binding: oneDNN memory object, reference
  *   steps:   kind, word count of the step, payload
+ *
+ * Offsets and lengths in steps are right for buffers of these bytes, so a call with others is refused
+ * before anything runs. All but inputs are written to.
  *
  * A reference is two words: (0, address), or (k, offset) into the k-th buffer of the call.
  * Kinds: 0 ends the table; 1 executes a primitive (primitive, argument count, arguments); from 2 on,
@@ -112,7 +116,15 @@ static int run_kernel(int64_t kind, const int64_t *payload, int64_t length, cons
     return kernels[kind]->function(data, payload + 1 + 2 * count);
 }
 
-/* Run a table of so many words; `step` tells how far it came. */
+/* How many words a table begins with before its bindings; 0 if they are not there. */
+static int64_t head_length(const int64_t *word, int64_t length)
+{
+    if (length < 2 || word[0] < 0 || word[0] > MAX_BUFFERS || word[0] > length - 2)
+        return 0;
+    return 2 + word[0];
+}
+
+/* Run a table of so many words behind its head; `step` tells how far it came. */
 static int run_table(const int64_t *word, int64_t length, struct call *call, int64_t *step)
 {
     const int64_t *end = word + length;
@@ -164,7 +176,8 @@ static PyObject *run(PyObject *module, PyObject *args)
     Py_buffer table, times, spent, views[16], *view = views;
     char *addresses[16], **address = addresses;
     Py_ssize_t count, held = 0;
-    int64_t step = 0;
+    int64_t step = 0, length, head;
+    const int64_t *words;
 
     (void)module;
     if (!PyArg_ParseTuple(args, "OO!i|OO", &table_object, &PyTuple_Type, &buffer_tuple, &threads,
@@ -200,12 +213,30 @@ static PyObject *run(PyObject *module, PyObject *args)
             goto release;
         }
     }
+    words = table.buf;
+    length = (int64_t)(table.len / (Py_ssize_t)sizeof *words);
+    head = head_length(words, length);
+    if (head == 0) {
+        status = STATUS_TABLE;
+        goto release;
+    }
     for (; held < count; held++) {
         PyObject *item = PyTuple_GetItem(buffer_tuple, held);
-        if (item == NULL || PyObject_GetBuffer(item, &view[held], PyBUF_SIMPLE) < 0)
+        int flags = held < words[1] ? PyBUF_SIMPLE : PyBUF_WRITABLE;
+        if (item == NULL || PyObject_GetBuffer(item, &view[held], flags) < 0)
             goto release;
         address[held] = view[held].buf;
+        if (held < words[0] && view[held].len != words[2 + held] && status == STATUS_OK) {
+            status = STATUS_BUFFER;
+            step = held;
+        }
     }
+    if (count != words[0] && status == STATUS_OK) {
+        status = STATUS_BUFFER;
+        step = count < words[0] ? count : words[0];
+    }
+    if (status != STATUS_OK)
+        goto release;
 
     Py_BEGIN_ALLOW_THREADS
     {
@@ -220,7 +251,7 @@ static PyObject *run(PyObject *module, PyObject *args)
         }
         struct call call = {address, count, times.buf,
                             times.buf == NULL ? 0 : (int64_t)(times.len / 8)};
-        status = run_table(table.buf, (int64_t)(table.len / 8), &call, &step);
+        status = run_table(words + head, length - head, &call, &step);
         if (spent_ns != NULL) {
             spent_ns[0] += now_ns(CLOCK_MONOTONIC);
             spent_ns[1] += now_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -255,9 +286,9 @@ static PyMethodDef methods[] = {
      "Set the addresses of oneDNN's and OpenMP's functions; once, before the first run."},
     {"run", run, METH_VARARGS,
      "run(table, buffers, threads, times=None, spent=None)\n\n"
-     "Run a table without the GIL; None, or (status, index of the step) of what failed. To the two\n"
-     "numbers of spent it adds nanoseconds: of the run, and of them those that this thread had a "
-     "CPU."},
+     "Run a table without the GIL; None, or (status, index of the step) of what failed. Of buffers\n"
+     "that are not as the table says, (1004, index of the first). To the two numbers of spent it adds\n"
+     "nanoseconds: of the run, and of them those that this thread had a CPU."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -16,6 +16,7 @@ enum status {
     STATUS_INDEX = 1001,   /* an index in the data is out of range */
     STATUS_TABLE = 1002,   /* the table is damaged */
     STATUS_MEMORY = 1003,  /* there is no memory for what a kernel holds */
+    STATUS_BUFFER = 1004,  /* a buffer of the call is not as long as the table says */
 };
 
 typedef int (*native_kernel)(char *const *data, const int64_t *parameters);
@@ -36,7 +37,10 @@ extern const struct named_kernel pool_kernels[];
 /* Work below this many elements is not worth waking a team for. */
 #define PARALLEL_ELEMENTS 16384
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+/* A sanitizer is not ready yet when the loader chooses among clones. */
+#if defined(__SANITIZE_ADDRESS__)
+#define VECTOR_CLONES
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
 #define VECTOR_CLONES \
     __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

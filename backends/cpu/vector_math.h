@@ -67,7 +67,8 @@ INLINE float fast_log(float x)
 {
     const int32_t root_half = 0x3f3504f3;
     int is_small = x < 1.17549435e-38f;
-    int32_t bits = bits_of_float(is_small ? x * 8388608.0f : x) - root_half;
+    uint32_t all = (uint32_t)bits_of_float(is_small ? x * 8388608.0f : x);
+    int32_t bits = (int32_t)(all - (uint32_t)root_half);
     float e = (float)((bits >> 23) - (is_small ? 23 : 0));
     float m = float_of_bits((bits & 0x7fffff) + root_half) - 1.0f;
     float s = m / (2.0f + m), z = s * s;

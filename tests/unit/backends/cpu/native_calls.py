@@ -18,5 +18,5 @@ def run_native(
     assert steps.is_native
     payload = [len(arrays), *(word for array in arrays for word in (0, array.ctypes.data))]
     words = [*payload, *parameters]
-    table = np.array([0, steps.kinds[kernel], 2 + len(words), *words, KIND_END, 2], np.int64)
+    table = np.array([0, 0, 0, steps.kinds[kernel], 2 + len(words), *words, KIND_END, 2], np.int64)
     assert steps.run(table, (), threads) is None

@@ -30,7 +30,8 @@ def both(kernel: str, arrays, parameters, threads=1):
         payload = [len(copies), *references, *parameters]
         step = [used.kinds[kernel], 2 + len(payload), *payload]
         assert used.kinds[kernel] >= KIND_KERNEL
-        table = np.array([0, *step, KIND_END, 2], np.int64)
+        head = [len(copies), len(copies) - 1, *(copy.nbytes for copy in copies)]
+        table = np.array([*head, 0, *step, KIND_END, 2], np.int64)
         assert used.run(table, tuple(copy.view(np.uint8) for copy in copies), threads) is None
         results.append(copies)
     return results

@@ -16,6 +16,7 @@ from aioinfer.backends.cpu.fallback import KERNELS, PythonRun
 from aioinfer.backends.cpu.native import (
     KIND_END,
     KIND_PRIMITIVE,
+    STATUS_BUFFER,
     STATUS_INDEX,
     STATUS_TABLE,
     Runner,
@@ -44,8 +45,17 @@ def either(request: pytest.FixtureRequest, by: Runner) -> Runner:
     return Runner(PythonRun(open_engine()), tuple(KERNELS), False)
 
 
-def table(*words: int) -> np.ndarray:
-    return np.array(words, np.int64)
+def table(*words: int, buffers: Sequence[Any] = (), inputs: int = 0) -> np.ndarray:
+    """Write a table for buffers of a call, of which so many are only read."""
+    head = [len(buffers), inputs, *(memoryview(buffer).nbytes for buffer in buffers)]
+    return np.array([*head, *words], np.int64)
+
+
+def run_table(
+    by: Runner, words: Sequence[int], buffers: tuple[np.ndarray, ...], *times: np.ndarray
+) -> tuple[int, int] | None:
+    """Run a table that is made for these buffers."""
+    return by.run(table(*words, buffers=buffers), buffers, 1, *times)
 
 
 def step(by: Runner, kernel: str, references: Sequence[tuple[int, int]], *parameters: int) -> Any:
@@ -68,14 +78,14 @@ def test_a_table_without_steps_does_nothing(either: Runner) -> None:
 
 def test_a_copy_between_buffers(either: Runner) -> None:
     source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
-    assert either.run(table(0, *copy_step(either, 1, 2, 5), *END), (source, target), 1) is None
+    assert run_table(either, [0, *copy_step(either, 1, 2, 5), *END], (source, target)) is None
     np.testing.assert_array_equal(target, source)
 
 
 def test_a_copy_backwards(either: Runner) -> None:
     source, target = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
     words = step(either, "copy", [(1, 20), (2, 0)], 4, 2, 2, -12, 12, 3, -4, 4)
-    assert either.run(table(0, *words, *END), (source, target), 1) is None
+    assert run_table(either, [0, *words, *END], (source, target)) is None
     np.testing.assert_array_equal(target, source[::-1])
 
 
@@ -83,21 +93,65 @@ def test_a_copy_backwards(either: Runner) -> None:
 def test_there_may_be_many_buffers(either: Runner, count: int) -> None:
     buffers = tuple(np.full(1, index, np.float32) for index in range(count))
     words = copy_step(either, count, 1, 1)
-    assert either.run(table(0, *words, *END), buffers, 1) is None
+    assert run_table(either, [0, *words, *END], buffers) is None
     assert buffers[0][0] == count - 1
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ((20, 24), None),
+        ((19, 24), 0),
+        ((21, 24), 0),
+        ((20, 23), 1),
+        ((20, 48), 1),
+        ((0, 0), 0),
+        ((20,), 1),
+        ((), 0),
+        ((20, 24, 24), 2),
+    ],
+)
+def test_buffers_are_as_long_as_the_table_says(
+    either: Runner, given: tuple[int, ...], wrong: int | None
+) -> None:
+    wanted = (np.zeros(20, np.uint8), np.zeros(24, np.uint8))
+    buffers = tuple(np.zeros(length, np.uint8) for length in given)
+    made = table(0, *step(either, "fill", [(2, 0)], 4, 6, -1), *END, buffers=wanted, inputs=1)
+    failure = either.run(made, buffers, 1)
+    assert failure == (None if wrong is None else (STATUS_BUFFER, wrong))
+    if wrong is not None:
+        assert not any(buffer.any() for buffer in buffers)  # nothing has been run
+
+
+def test_only_inputs_may_be_read_only(either: Runner) -> None:
+    source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
+    source.flags.writeable = False
+    made = table(0, *copy_step(either, 1, 2, 5), *END, buffers=(source, target), inputs=1)
+    assert either.run(made, (source, target), 1) is None
+    with pytest.raises((BufferError, ValueError)):
+        either.run(made, (source, source), 1)
+
+
+@pytest.mark.parametrize(
+    "words", [[], [0], [1, 0], [-1, 0], [2**62, 0], [1025, 0, *[0] * 1030]]
+)
+def test_a_head_that_is_damaged_is_refused(by: Runner, words: list[int]) -> None:
+    failure = by.run(np.array(words, np.int64), (), 1)
+    assert failure is not None
+    assert failure[0] == STATUS_TABLE
 
 
 def test_too_many_buffers_are_refused(by: Runner) -> None:
     one = np.zeros(1, np.float32)
     with pytest.raises(ValueError, match="at most 1024 buffers, not 1025"):
-        by.run(table(0, *END), (one,) * 1025, 1)
+        run_table(by, [0, *END], (one,) * 1025)
 
 
 def test_times_get_a_reading_before_and_after_each_step(either: Runner) -> None:
     source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
     words = copy_step(either, 1, 2, 5) * 3
     times = np.zeros(4, np.int64)
-    assert either.run(table(0, *words, *END), (source, target), 1, times) is None
+    assert run_table(either, [0, *words, *END], (source, target), times) is None
     readings = times.tolist()
     assert readings[0] > 0
     assert readings == sorted(readings)
@@ -107,7 +161,7 @@ def test_times_that_are_too_short_are_not_overrun(by: Runner) -> None:
     one = np.zeros(1, np.float32)
     times = np.zeros(4, np.int64)
     words = copy_step(by, 1, 1, 0) * 5
-    assert by.run(table(0, *words, *END), (one,), 1, times[:2]) is None
+    assert run_table(by, [0, *words, *END], (one,), times[:2]) is None
     assert (times[:2] > 0).all()
     assert times[2:].tolist() == [0, 0]
 
@@ -118,9 +172,9 @@ def test_an_index_out_of_range_names_the_step(either: Runner) -> None:
     good = copy_step(either, 1, 1, 0)
     words = step(either, "gather", [(1, 0), (2, 0), (3, 0)], 1, 3, 2, 4, 8)
     buffers = (source, index, target)
-    assert either.run(table(0, *good, *words, *END), buffers, 1) == (STATUS_INDEX, 1)
+    assert run_table(either, [0, *good, *words, *END], buffers) == (STATUS_INDEX, 1)
     index[1] = -3
-    assert either.run(table(0, *good, *words, *END), buffers, 1) is None
+    assert run_table(either, [0, *good, *words, *END], buffers) is None
     assert target.tolist() == [0, 0]
 
 
@@ -169,7 +223,7 @@ DAMAGED = {
 @pytest.mark.parametrize("case", DAMAGED)
 def test_a_damaged_table_is_refused(by: Runner, case: str) -> None:
     buffer = np.zeros(1, np.float32)
-    failure = by.run(table(*DAMAGED[case]), (buffer,), 1)
+    failure = run_table(by, DAMAGED[case], (buffer,))
     assert failure is not None
     assert failure[0] == STATUS_TABLE
 
@@ -188,6 +242,7 @@ def test_python_refuses_unknown_kinds_alike(either: Runner) -> None:
         ((table(0, *END), [], 1), TypeError),
         ((table(0, *END), None, 1), TypeError),
         ((table(0, *END), (1,), 1), TypeError),
+        ((table(0, *END), (b"read-only",), 1), (BufferError, ValueError)),
         ((table(0, *END), (np.zeros((2, 2)).T,), 1), (ValueError, BufferError)),
         ((table(0, *END), (np.zeros(1), "text"), 1), TypeError),
         ((table(0, *END), (), "1"), TypeError),
@@ -219,7 +274,7 @@ def test_memory_objects_are_bound_to_the_buffers_of_each_run(by: Runner) -> None
     memory = Memory(engine, desc, 0)
     for _ in range(2):
         buffer = np.zeros(4, np.float32)
-        assert by.run(table(1, memory.handle, 1, 4, *END), (buffer,), 1) is None
+        assert run_table(by, [1, memory.handle, 1, 4, *END], (buffer,)) is None
 
 
 def test_a_kernel_that_an_old_extension_lacks_is_named() -> None:
@@ -232,6 +287,7 @@ def test_a_kernel_that_an_old_extension_lacks_is_named() -> None:
 def test_statuses_are_put_in_words() -> None:
     assert failure_text(STATUS_INDEX) == "an index in the data is out of range"
     assert failure_text(STATUS_TABLE) == "the step table is damaged"
+    assert failure_text(STATUS_BUFFER) == "an array is not as long as it should be"
     assert failure_text(5) == "oneDNN's status 5"
 
 

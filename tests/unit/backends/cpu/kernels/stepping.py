@@ -30,5 +30,5 @@ def run_kernel(
     run = runner(engine)
     references = [word for array in arrays for word in (0, array.ctypes.data)]
     payload = [len(arrays), *references, *parameters]
-    table = [0, run.kinds[name], 2 + len(payload), *payload, KIND_END, 2]
+    table = [0, 0, 0, run.kinds[name], 2 + len(payload), *payload, KIND_END, 2]
     return run.run(np.array(table, np.int64), (), 2)
