@@ -5,8 +5,9 @@ A device's plan builder is one, and adds where values lie and what is run.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -45,13 +46,13 @@ class Lowering(ABC):
 
     def shape(self, value: Value) -> tuple[int, ...]:
         """Return the lengths of a value; raises UnsupportedOpError where they depend on data."""
+        if value.constant is not None:
+            return tuple(value.constant.shape)
         kind = value.type
         if isinstance(kind, TensorType) and kind.shape is not None:
             dims = tuple(dim for dim in kind.shape if isinstance(dim, int))
             if len(dims) == len(kind.shape):
                 return dims
-        if value.constant is not None:
-            return tuple(value.constant.shape)
         reason = f"the shape of {value.name!r} depends on data; it is {kind or 'unknown'}"
         node = self._node
         if node is None:
@@ -73,6 +74,30 @@ class Lowering(ABC):
         """Return the element type that a value has in memory between kernels."""
         dtype = self.dtype(value)
         return self.float_dtype if dtype is DType.FLOAT32 else dtype
+
+    def contradiction(self, text: str) -> GraphError:
+        """Make the error of the node that is being lowered, whose operands cannot be together."""
+        return GraphError(f"{self._place()}{text}")
+
+    def axis(self, axis: int, rank: int) -> int:
+        """Count an axis from the front; raises GraphError for one that there is not."""
+        if not -rank <= axis < max(rank, 1):
+            raise self.contradiction(f"there is no axis {axis} among {rank}")
+        return axis % max(rank, 1)
+
+    def expect_shape(self, value: Value, shape: Sequence[int]) -> None:
+        """Raise GraphError if a value has not the shape that others of its node give it."""
+        given = self.shape(value)
+        if given != tuple(shape):
+            raise self.contradiction(
+                f"{value.name!r} is {list(given)}, and with these inputs it has to be {list(shape)}"
+            )
+
+    def expect_count(self, value: Value, count: int) -> None:
+        """Raise GraphError if a value has not so many elements."""
+        given = self.shape(value)
+        if math.prod(given) != count:
+            raise self.contradiction(f"{value.name!r} is {list(given)}, and not {count} elements")
 
     def constant(self, value: Value | None) -> Array | None:
         """Return the content of a value, if it is known."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import GraphError
 from .graph import Node
 from .node_parameters import integers_of, text_of
 
@@ -37,10 +38,18 @@ def is_filling(node: Node) -> bool:
 
 
 def pads_of(node: Node, rank: int) -> list[AxisPad]:
-    """Give the pads of every axis; ``pads`` and ``axes`` of the node are constants."""
+    """Give the pads of every axis; ``pads`` and ``axes`` of the node are constants.
+
+    Raises GraphError for axes that there are not, and where there are not two numbers for each.
+    """
     given = integers_of(node, 1) or []
     axes = integers_of(node, 3)
-    axes = list(range(rank)) if axes is None else [axis % rank for axis in axes]
+    axes = list(range(rank)) if axes is None else axes
+    if len(given) != 2 * len(axes) or any(not -rank <= axis < rank for axis in axes):
+        raise GraphError(
+            f"{node.op} (node {node.name!r}) has pads {given} for the axes {axes} of {rank}"
+        )
+    axes = [axis % rank for axis in axes]
     found = [(0, 0)] * rank
     for index, axis in enumerate(axes):
         found[axis] = given[index], given[len(axes) + index]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import GraphError
 from .graph import Node
 from .node_parameters import text_of
 from .operators.resampling import Resampling, Taps, nearest_indices, weighted_taps
@@ -31,10 +32,25 @@ def is_repeating(node: Node) -> bool:
 
 
 def resamplings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> dict[int, Resampling]:
-    """Say for each axis that the node names how it is resized."""
+    """Say for each axis that the node names how it is resized.
+
+    Raises GraphError for axes that there are not, lists of other lengths, numbers that are no
+    scales, sizes or places, and for results of other lengths than they make.
+    """
     rank = len(shape)
-    axes = [int(axis) % rank for axis in node.attributes.get("axes") or range(rank)]
+    named = [int(axis) for axis in node.attributes.get("axes") or range(rank)]
+    if len(wanted) != rank or any(not -rank <= axis < rank for axis in named):
+        raise _contradiction(node, f"axes {named}, from {list(shape)} to {list(wanted)}")
+    axes = [axis % rank for axis in named]
+    _check_numbers(node, len(axes))
     scales = _scales(node, [shape[axis] for axis in axes])
+    for axis in range(rank):
+        scale = float(scales[axes.index(axis)]) if axis in axes else 1.0
+        made = scale * shape[axis]
+        if shape[axis] and not made - 1.01 <= wanted[axis] <= max(1.0, made + 0.51):
+            raise _contradiction(
+                node, f"a scale of {scale:g} of {shape[axis]} elements, for {wanted[axis]}"
+            )
     coordinates = _text(node, "coordinate_transformation_mode")
     found = {
         axis: Resampling(shape[axis], wanted[axis], scale, coordinates)
@@ -46,6 +62,24 @@ def resamplings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> dict
             start, end = float(roi[index]), float(roi[len(axes) + index])
             found[axis] = replace(found[axis], start=start, end=end)
     return found
+
+
+def _check_numbers(node: Node, count: int) -> None:
+    roi, scales, sizes = (_numbers(node, index) for index in (1, 2, 3))
+    for name, given in (("scales", scales), ("sizes", sizes)):
+        if given is not None and (
+            len(given) != count or not (np.isfinite(given) & (given > 0)).all()
+        ):
+            raise _contradiction(node, f"{name} {given.tolist()} for {count} axes")
+    if (scales is None) == (sizes is None):
+        raise _contradiction(node, "either scales or sizes")
+    is_bad = roi is not None and (len(roi) != 2 * count or not np.isfinite(roi).all())
+    if _is_cropping(node) and is_bad:
+        raise _contradiction(node, f"a roi of {[] if roi is None else roi.tolist()}")
+
+
+def _contradiction(node: Node, text: str) -> GraphError:
+    return GraphError(f"{node.op} (node {node.name!r}) cannot have {text}")
 
 
 def indices_of(node: Node, axis: Resampling) -> Array:

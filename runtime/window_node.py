@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ..errors import GraphError
 from .graph import Node
 from .node_parameters import text_of
 
@@ -37,7 +38,18 @@ class Window:
         return range(start, start + self.reach(axis), self.dilations[axis])
 
     def fitted(self, lengths: Sequence[int], counts: Sequence[int]) -> Window:
-        """Pad at the end just as much as so many results read; ``lengths`` are the input's."""
+        """Pad at the end just as much as so many results read; ``lengths`` are the input's.
+
+        Raises GraphError for more results than windows fit, the last one only in part, or fewer.
+        """
+        for axis, (length, count) in enumerate(zip(lengths, counts, strict=True)):
+            room = length + self.pads_begin[axis] + self.pads_end[axis] - self.reach(axis)
+            least, most = room // self.strides[axis] + 1, -(-room // self.strides[axis]) + 1
+            if not max(0, least) <= count <= max(0, most):
+                raise GraphError(
+                    f"a window of {self.kernel[axis]} fits {least} to {most} times into axis "
+                    f"{axis + 2}, not {count} times"
+                )
         ends = (
             (count - 1) * stride + self.reach(axis) - length - begin
             for axis, (length, count, stride, begin) in enumerate(

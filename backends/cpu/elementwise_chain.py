@@ -20,6 +20,7 @@ __all__ = [
     "INTEGER_STEPS",
     "chain_axes",
     "chain_parameters",
+    "check_broadcast",
     "where_parameters",
 ]
 
@@ -94,7 +95,7 @@ def chain_axes(layouts: Sequence[Layout]) -> list[Axis] | None:
     """
     shape = layouts[-1].shape
     for layout in layouts:
-        _check_broadcast(layout.shape, shape)
+        check_broadcast(layout.shape, shape)
     columns: list[list[_Split]] = []
     for layout in layouts:
         splits = _splits(layout)
@@ -111,7 +112,8 @@ def chain_axes(layouts: Sequence[Layout]) -> list[Axis] | None:
     return _merged(axes)
 
 
-def _check_broadcast(given: Sequence[int], shape: Sequence[int]) -> None:
+def check_broadcast(given: Sequence[int], shape: Sequence[int]) -> None:
+    """Raise GraphError if an operand cannot be repeated to fill a shape."""
     pairs = zip(reversed(given), reversed(shape), strict=False)
     if len(given) > len(shape) or any(have not in (1, want) for have, want in pairs):
         raise GraphError(f"an operand of shape {list(given)} does not broadcast to {list(shape)}")

@@ -13,10 +13,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import math
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,8 @@ from .onednn_numbers import (
     FORMAT_ANY,
     FORMAT_BLOCKED,
     FORWARD_INFERENCE,
+    MAX_COUNT,
+    MAX_LENGTH,
     MAX_RANK,
     QUERY_BLOCK_AXES,
     QUERY_BLOCK_LENGTHS,
@@ -162,6 +166,14 @@ class Desc(_Handle):
         return bool(self._query(QUERY_FORMAT, c_int).value == FORMAT_ANY)
 
     @property
+    def reach_bytes(self) -> int:
+        """Bytes up to the last element: less than ``size_bytes`` where outer axes have gaps."""
+        strides = self.strides
+        if strides is None or not self.size_bytes:
+            return self.size_bytes
+        return _reach(self.dims, strides) * self.dtype.item_bytes
+
+    @property
     def is_absent(self) -> bool:
         """True for the descriptor of an argument that is not there."""
         return self.rank == 0
@@ -178,7 +190,7 @@ class Desc(_Handle):
 
     def part(self, dims: Sequence[int], offsets: Sequence[int]) -> Desc:
         """View a box of the memory; raises OneDnnError where blocks would be cut."""
-        return self._derive("dnnl_memory_desc_create_submemory", _dims(dims), _dims(offsets))
+        return self._derive("dnnl_memory_desc_create_submemory", _lengths(dims), _lengths(offsets))
 
     def _derive(self, call: str, *arguments: Any) -> Desc:
         made = c_void_p()
@@ -263,6 +275,15 @@ class PrimitiveDesc(_Handle):
         assert made.value is not None
         return Desc(self.engine, made.value)
 
+    def argument(self, role: int) -> tuple[DType | None, int]:
+        """Return the element type and the bytes of an argument; None if it takes none there."""
+        library = self.engine.library
+        found = library.dnnl_primitive_desc_query_md(self, QUERY_MD["exec_arg"], role)
+        number = c_int(0)
+        if not found or library.dnnl_memory_desc_query(found, QUERY_DTYPE, byref(number)):
+            return None, 0
+        return DTYPE_OF.get(number.value), int(library.dnnl_memory_desc_get_size(found))
+
     def next_implementation(self) -> bool:
         """Go to the library's next choice; False if there is none."""
         return not self.engine.library.dnnl_primitive_desc_next_impl(self)
@@ -342,16 +363,19 @@ class Engine:
     def desc(self, dims: Sequence[int], dtype: DType, strides: Sequence[int] | None = None) -> Desc:
         """Describe plain memory; without strides it is row-major. A scalar has dims (1,).
 
-        Raises OneDnnError for a type that oneDNN does not know, and more than MAX_RANK axes.
+        Raises OneDnnError for a type that oneDNN does not know, for more than MAX_RANK axes or
+        lengths beyond MAX_LENGTH, and where elements overlap.
         """
         if strides is None:
             strides = row_major(dims)
+        elif 0 not in dims and _is_overlapping(dims, strides):
+            raise OneDnnError(f"descriptor of {list(dims)} at strides of {list(strides)}", 2)
         made = c_void_p()
         self.check(
             "dnnl_memory_desc_create_with_strides",
             byref(made),
             c_int(len(dims)),
-            _dims(dims),
+            _lengths(dims),
             _dtype_number(dtype),
             _dims(strides),
         )
@@ -370,7 +394,7 @@ class Engine:
             "dnnl_memory_desc_create_with_tag",
             byref(made),
             c_int(len(dims)),
-            _dims(dims),
+            _lengths(dims),
             _dtype_number(dtype),
             c_int(TAG_ANY),
         )
@@ -424,6 +448,25 @@ def _dims(numbers: Sequence[int]) -> Any:
     if len(numbers) > MAX_RANK:
         raise OneDnnError(f"descriptor of {len(numbers)} axes", 2)
     return _Dims(*numbers)
+
+
+def _lengths(dims: Sequence[int]) -> Any:
+    """Make a dnnl_dims_t of lengths that oneDNN can count in its 32 bits, and divide by."""
+    if dims and not 0 <= min(dims) <= max(dims) <= MAX_LENGTH:
+        raise OneDnnError(f"descriptor of {list(dims)}: lengths of 0 to {MAX_LENGTH}", 2)
+    if math.prod(dims) > MAX_COUNT:
+        raise OneDnnError(f"descriptor of {list(dims)}: up to {MAX_COUNT} elements", 2)
+    return _dims(dims)
+
+
+def _is_overlapping(dims: Sequence[int], strides: Sequence[int]) -> bool:
+    """True if oneDNN, which looks at one axis alone, would count less memory than there is."""
+    return _reach(dims, strides) > max(1, *map(mul, dims, strides)) or min(strides, default=0) < 0
+
+
+def _reach(dims: Sequence[int], strides: Sequence[int]) -> int:
+    """Count the elements of memory up to the last one of these dims, none of which is 0."""
+    return sum(map(mul, dims, strides)) - sum(strides) + 1
 
 
 def _dtype_number(dtype: DType) -> c_int:

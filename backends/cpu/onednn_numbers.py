@@ -8,6 +8,8 @@ from __future__ import annotations
 from ...runtime.graph import DType
 
 MAX_RANK = 12
+MAX_LENGTH = (1 << 31) - 1  # of one axis: beyond it oneDNN's int wraps around, to 0 for a divisor
+MAX_COUNT = 1 << 48  # elements: their bytes stay far from the end of 64 bits, padding included
 
 DTYPE_NUMBERS = {
     DType.FLOAT16: 1,

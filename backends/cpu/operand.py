@@ -108,15 +108,28 @@ class Layout:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes from the first to the last element, padding of blocks included."""
-        if self.strides is None:
+        """Bytes from where it begins to behind the last element, padding of blocks included."""
+        reach = self.reach
+        if reach is None:
             assert self._desc is not None
             return self._desc.size_bytes
+        return reach[1]
+
+    @property
+    def reach(self) -> tuple[int, int] | None:
+        """The first byte of its elements and the one behind them, from where it begins.
+
+        The first one is negative where a stride is. None for a blocked layout.
+        """
+        if self.strides is None:
+            return None
         if not self.count:
-            return 0
-        pairs = zip(self.shape, self.strides, strict=True)
-        last = sum((dim - 1) * stride for dim, stride in pairs)
-        return (last + 1) * self.dtype.item_bytes
+            return 0, 0
+        steps = [(dim - 1) * step for dim, step in zip(self.shape, self.strides, strict=True)]
+        item = self.dtype.item_bytes
+        return sum(step for step in steps if step < 0) * item, (
+            sum(step for step in steps if step > 0) + 1
+        ) * item
 
     @property
     def has_desc(self) -> bool:

@@ -13,6 +13,7 @@ are known step by step, and the memory plan gives every buffer its place in the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from .onednn import Attributes as Attributes
 from .operand import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
 from .plan import NativeStep, NumpyStep, Plan, PrimitiveStep, Step
+from .step_bounds import find_array_overrun, find_native_overrun, find_primitive_overrun
 from .strides import reshaped_strides
 from .subgraph_id import subgraph_id
 
@@ -128,6 +130,7 @@ class PlanBuilder(Lowering):
         Constants are packed into it, once for all plans.
         """
         shape = self.shape(value)
+        self.expect_count(value, math.prod(desc.dims))
         if value.constant is not None:
             source = value.constant
             source_desc = self._constant_desc(source, desc)
@@ -154,6 +157,8 @@ class PlanBuilder(Lowering):
 
         Where both agree the constant's own memory is used. Plans share what was packed.
         """
+        if source_desc.size_bytes != source.nbytes:
+            raise self.contradiction(f"{source_desc} is read from {source.nbytes} bytes")
         if source_desc == desc:
             return Operand(self._constant_buffer(source), Layout.of(desc))
         weight = self._weights.packed(source, source_desc, desc)
@@ -209,6 +214,7 @@ class PlanBuilder(Lowering):
         scratch = desc.desc("scratchpad")
         if not scratch.is_absent and scratch.size_bytes:
             arguments.append((ARG.SCRATCHPAD, self.temporary(Layout.of(scratch))))
+        self._refuse(find_primitive_overrun(desc, arguments))
         self._steps.append(
             PrimitiveStep(
                 self._origin(),
@@ -222,15 +228,16 @@ class PlanBuilder(Lowering):
 
     def native(self, kernel: str, operands: Sequence[Operand], parameters: Sequence[int]) -> None:
         """Emit a native kernel (native_*.c) on operands in the order that it documents."""
-        self._steps.append(
-            NativeStep(self._origin(), kernel, tuple(operands), tuple(map(int, parameters)))
-        )
+        words = tuple(map(int, parameters))
+        self._refuse(find_native_overrun(kernel, operands, words))
+        self._steps.append(NativeStep(self._origin(), kernel, tuple(operands), words))
 
     def numpy(self, function: Callable[..., None], operands: Sequence[Operand]) -> None:
         """Emit a call with an array over each operand; it fills the last ones.
 
         It interrupts the native call, and needs the GIL: only for what is rare.
         """
+        self._refuse(find_array_overrun(operands))
         self._steps.append(NumpyStep(self._origin(), function, tuple(operands)))
 
     def move(self, source: Operand, target: Operand) -> None:
@@ -324,7 +331,15 @@ class PlanBuilder(Lowering):
         self._constants[key] = Operand(buffer, layout)
         return buffer
 
+    def _refuse(self, reason: str | None) -> None:
+        if reason is not None:
+            raise self.contradiction(reason)
+
     def _remember(self, value: Value, operand: Operand) -> None:
+        if operand.shape != self.shape(value):
+            raise self.contradiction(
+                f"{value.name!r} is {list(operand.shape)} and not {list(self.shape(value))}"
+            )
         known = self._operands.setdefault(value, [])
         known.append(operand)
         self._holders.setdefault(operand.buffer, set()).add(value)

@@ -249,7 +249,7 @@ class Program:
         key = (base, place, id(operand.layout))
         memory = self._known.get(key)
         if memory is None:
-            if operand.offset_bytes + desc.size_bytes > operand.buffer.size_bytes:
+            if operand.offset_bytes + operand.layout.size_bytes > operand.buffer.size_bytes:
                 raise GraphError(f"{desc} does not fit into {operand.buffer}")
             memory = Memory(self.plan.engine, desc, 0 if base else place)
             self._known[key] = memory

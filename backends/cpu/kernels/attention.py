@@ -77,6 +77,8 @@ def _lower(
 ) -> None:
     result = node.outputs[0]
     held = builder.held_dtype(result)
+    if len(builder.shape(result)) not in (3, 4):
+        raise builder.contradiction(f"a result of {builder.shape(result)}")
     made = builder.result(result, Layout.plain(builder.shape(result), held))
     if not made.layout.count:
         return
@@ -87,6 +89,11 @@ def _lower(
     )
     shape = (*q.shape[:3], k.shape[2])
     size = q.shape[3]
+    is_shared = k.shape[1] > 0 and q.shape[1] % k.shape[1] == 0
+    keys, values = (q.shape[0], k.shape[1], k.shape[2], size), (*k.shape[:3], v.shape[3])
+    if not is_shared or k.shape != keys or v.shape != values:
+        raise builder.contradiction(f"queries {q.shape}, keys {k.shape}, values {v.shape}")
+    builder.expect_count(result, math.prod((*q.shape[:3], v.shape[3])))
     if not shape[-1]:  # nothing to attend to
         builder.native("fill", (made,), (held.item_bytes, made.layout.count, 0))
         return
@@ -111,6 +118,9 @@ def _matrices(builder: PlanBuilder, value: Value | None, heads: int, dtype: DTyp
     strides = operand.layout.strides
     if operand.dtype is not dtype or strides is None or strides[-1] != 1 or 0 in strides:
         operand = builder.plain(value, dtype)
+    shape = operand.shape
+    if len(shape) not in (3, 4) or (len(shape) == 3 and (heads < 1 or shape[2] % heads)):
+        raise builder.contradiction(f"{value.name!r} is {list(shape)}, and not of {heads} heads")
     return _split(operand, heads)
 
 
@@ -208,6 +218,8 @@ def _standard_mask(node: Node, builder: PlanBuilder, shape: Sequence[int]) -> Op
     if mask is None:
         return None if later is None else broadcast(builder.constant_operand(later), shape)
     given = builder.shape(mask)
+    if not 2 <= len(given) <= len(shape) or given[-1] > max(1, keys):
+        raise builder.contradiction(f"a mask of {list(given)} for scores of {list(shape)}")
     is_whole = given[-1:] in ((1,), tuple(shape[-1:]))
     if later is None and is_whole and builder.dtype(mask) is DType.FLOAT32:
         return _given_mask(node, builder, shape)

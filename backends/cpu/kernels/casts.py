@@ -33,6 +33,7 @@ def lower_cast(node: Node, builder: PlanBuilder) -> None:
     """Lower a conversion; floats are cut towards zero, and NaN is true."""
     source, (result,) = node.inputs[0], node.outputs
     assert source is not None
+    builder.expect_shape(result, builder.shape(source))
     given, wanted = builder.dtype(source), builder.dtype(result)
     if given is wanted:
         builder.define(result, builder.operand(source))

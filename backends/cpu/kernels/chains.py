@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ....runtime.graph import DType, Value
-from ..elementwise_chain import chain_axes, chain_parameters, where_parameters
+from ..elementwise_chain import chain_axes, chain_parameters, check_broadcast, where_parameters
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
 from ..post_ops import PostOp
@@ -35,6 +35,7 @@ def lower_chain(
     are no values. ``kernel`` is ``float_chain`` or ``integer_chain``. In place where the layouts
     and later uses allow it.
     """
+    _expect_broadcast(builder, [*map(builder.shape, inputs), *(o.shape for o in others)], result)
     layout = result_layout(builder, inputs, result)
     if not layout.count:
         builder.result(result, layout)
@@ -58,6 +59,8 @@ def lower_where(
     builder: PlanBuilder, condition: Value, choices: Sequence[Value], result: Value
 ) -> None:
     """Lower a choice between two values of one type, of 1, 2, 4 or 8 bytes an element."""
+    shapes = [builder.shape(value) for value in (condition, *choices)]
+    _expect_broadcast(builder, shapes, result)
     layout = result_layout(builder, choices, result)
     if not layout.count:
         builder.result(result, layout)
@@ -73,6 +76,20 @@ def lower_where(
     axes = chain_axes(layouts)
     assert axes is not None
     builder.native("where", (*reads, made), where_parameters(layouts, axes))
+
+
+def _expect_broadcast(builder: PlanBuilder, shapes: Sequence[Sequence[int]], result: Value) -> None:
+    """Ask for a result that is as long as its inputs make it."""
+    shape = builder.shape(result)
+    for axis, length in enumerate(reversed(shape), 1):
+        if length != 1 and not any(
+            given[-axis:][:1] == (length,) for given in shapes if len(given) >= axis
+        ):
+            raise builder.contradiction(
+                f"{result.name!r} is {list(shape)}, and its inputs are {[*map(list, shapes)]}"
+            )
+    for given in shapes:
+        check_broadcast(given, shape)
 
 
 def chain_into(

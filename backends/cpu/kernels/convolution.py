@@ -75,8 +75,12 @@ def lower_conv(node: Node, builder: PlanBuilder) -> None:
     source, weights, (result,) = _given(node, 0), _given(node, 1), node.outputs
     shape, result_shape = builder.shape(source), builder.shape(result)
     weight_shape = builder.shape(weights)
+    groups = _groups(node, builder, (shape, weight_shape, result_shape), weight_shape[:1])
+    if shape[1] != weight_shape[1] * groups or result_shape[1] != weight_shape[0]:
+        raise builder.contradiction(
+            f"weights of {weight_shape} make no {result_shape} of {shape} in {groups} groups"
+        )
     window = window_of(node, weight_shape[2:], shape[2:]).fitted(shape[2:], result_shape[2:])
-    groups = int(node.attributes.get("group", 1))
     dims = weight_shape
     if groups > 1:
         dims = (groups, weight_shape[0] // groups, *weight_shape[1:])
@@ -110,7 +114,11 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     source, weights, (result,) = _given(node, 0), _given(node, 1), node.outputs
     shape, result_shape = builder.shape(source), builder.shape(result)
     weight_shape = builder.shape(weights)
-    groups = int(node.attributes.get("group", 1))
+    groups = _groups(node, builder, (shape, weight_shape, result_shape), shape[1:2])
+    if shape[1] != weight_shape[0] or result_shape[1] != weight_shape[1] * groups:
+        raise builder.contradiction(
+            f"weights of {weight_shape} make no {result_shape} of {shape} in {groups} groups"
+        )
     window = _longer_window(transposed_window(node, weight_shape[2:], shape[2:], result_shape[2:]))
     seen = _transposed((*weight_shape[:2], *window.kernel), groups, DType.FLOAT32)
     convolution = _Convolution(
@@ -146,6 +154,27 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     else:
         read = _with_zeros_between(builder.operand(source), builder, convolution, pd.desc("src"))
     _emit(node, builder, pd, read, packed, epilogue)
+
+
+def _groups(
+    node: Node, builder: PlanBuilder, shapes: Sequence[Sequence[int]], divided: Sequence[int]
+) -> int:
+    """Read the groups, and ask for shapes that one node can have; groups divide what is given."""
+    groups = int(node.attributes.get("group", 1))
+    source, weights, result = shapes
+    is_known = len(source) == len(weights) == len(result) >= 3 and source[0] == result[0]
+    kernel = node.attributes.get("kernel_shape")
+    if kernel and tuple(kernel) != tuple(weights[2:]):
+        is_known = False
+    if not is_known or groups < 1 or any(count % groups for count in divided):
+        raise builder.contradiction(
+            f"weights of {list(weights)} in {groups} groups make no {list(result)} of "
+            f"{list(source)}, with a window of {kernel or list(weights[2:])}"
+        )
+    bias = _bias(node)
+    if bias is not None:
+        builder.expect_shape(bias, (result[1],))
+    return groups
 
 
 def _longer_constant(builder: PlanBuilder, array: Array, size: Sequence[int]) -> Array:

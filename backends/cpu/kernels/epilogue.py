@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....runtime.graph import Node, Value
+from ..elementwise_chain import check_broadcast
 from ..onednn import ARG, Attributes, Desc, PrimitiveDesc
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
@@ -121,6 +122,7 @@ class Epilogue:
 
 def repeated(value: Value, shape: Sequence[int], builder: PlanBuilder) -> Operand:
     """Give a value in row-major order, with its elements repeated to fill a larger shape."""
+    check_broadcast(builder.shape(value), shape)
     if value.constant is not None:
         return builder.constant_operand(
             np.ascontiguousarray(np.broadcast_to(value.constant, shape))

@@ -60,7 +60,13 @@ def lower_matmul(node: Node, builder: PlanBuilder) -> None:
     assert left is not None
     assert right is not None
     bias = node.inputs[2] if len(node.inputs) > 2 else None
-    sides = _sides(builder.shape(left), builder.shape(right))
+    shapes = builder.shape(left), builder.shape(right)
+    if () in shapes or shapes[0][-1] != shapes[1][-2:][0]:
+        raise builder.contradiction(f"there is no product of {shapes[0]} and {shapes[1]}")
+    try:
+        sides = _sides(*shapes)
+    except ValueError as error:
+        raise builder.contradiction(str(error)) from error
     _lower(node, builder, sides, bias, parse_post_ops(node.attributes))
 
 
@@ -72,8 +78,13 @@ def lower_gemm(node: Node, builder: PlanBuilder) -> None:
     assert left is not None
     assert right is not None
     is_turned = [bool(node.attributes.get(name, 0)) for name in ("transA", "transB")]
-    rows, inner = _turned(builder.shape(left), is_turned[0])
-    _, columns = _turned(builder.shape(right), is_turned[1])
+    shapes = builder.shape(left), builder.shape(right)
+    if {len(shape) for shape in shapes} != {2}:
+        raise builder.contradiction(f"there is no product of {shapes[0]} and {shapes[1]}")
+    rows, inner = _turned(shapes[0], is_turned[0])
+    found, columns = _turned(shapes[1], is_turned[1])
+    if found != inner:
+        raise builder.contradiction(f"there is no product of {shapes[0]} and {shapes[1]}")
     sides = _Sides((rows, inner), (inner, columns), (rows, columns))
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     bias, post_ops = _gemm_post_ops(node, builder, bias, columns)
@@ -115,6 +126,7 @@ def _lower(
     assert right is not None
     (result,) = node.outputs
     held = builder.held_dtype(result)
+    builder.expect_count(result, math.prod(sides.result))
     if 0 in sides.result:
         builder.result(result, Layout.plain(builder.shape(result), held))
         return

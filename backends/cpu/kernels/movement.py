@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from ctypes import c_int
 
@@ -10,6 +11,7 @@ import numpy as np
 from ....runtime.graph import Node, Value
 from ....runtime.node_parameters import integers_of
 from ....runtime.space_depth_node import block_transpose
+from ..elementwise_chain import check_broadcast
 from ..onednn import ARG, Attributes, Descs, OneDnnError
 from ..operand import Layout, Operand
 from ..plan_builder import PlanBuilder
@@ -22,12 +24,26 @@ def lower_concat(node: Node, builder: PlanBuilder) -> None:
     """Lower a concatenation, by oneDNN where all parts lie in the same order, else by copies."""
     (result,) = node.outputs
     shape = builder.shape(result)
-    axis = int(node.attributes["axis"]) % len(shape)
+    axis = builder.axis(int(node.attributes["axis"]), len(shape))
+    _check_parts(node, shape, axis, builder)
     parts = [value for value in node.inputs if value is not None and 0 not in builder.shape(value)]
     if parts and not _concat_blocked(parts, result, axis, builder):
         _concat_plain(parts, result, axis, builder)
     elif not parts:
         builder.result(result, Layout.plain(shape, builder.held_dtype(result)))
+
+
+def _check_parts(node: Node, shape: Sequence[int], axis: int, builder: PlanBuilder) -> None:
+    total = 0
+    for value in node.inputs:
+        if value is not None:
+            given = builder.shape(value)
+            total += given[axis] if len(given) == len(shape) else 0
+            builder.expect_shape(
+                value, (*shape[:axis], *given[axis : axis + 1], *shape[axis + 1 :])
+            )
+    if total != shape[axis]:
+        raise builder.contradiction(f"its inputs have {total} of {shape[axis]} along axis {axis}")
 
 
 def _concat_blocked(parts: Sequence[Value], result: Value, axis: int, builder: PlanBuilder) -> bool:
@@ -88,6 +104,7 @@ def broadcast(operand: Operand, shape: Sequence[int]) -> Operand:
     """View a strided operand in a larger shape; repeated axes have stride 0."""
     layout = operand.layout
     assert layout.strides is not None
+    check_broadcast(layout.shape, shape)
     missing = len(shape) - len(layout.shape)
     strides = [0] * missing + [
         0 if have == 1 and want != 1 else stride
@@ -105,6 +122,9 @@ def lower_tile(node: Node, builder: PlanBuilder) -> None:
     operand = builder.plain(source, builder.operand(source).dtype)
     made = builder.result(result, Layout.plain(builder.shape(result), operand.dtype))
     repeats = integers_of(node, 1) or []
+    if len(repeats) != len(operand.shape):
+        raise builder.contradiction(f"{len(repeats)} repeats of {len(operand.shape)} axes")
+    builder.expect_shape(result, [dim * n for dim, n in zip(operand.shape, repeats, strict=True)])
     assert operand.layout.strides is not None
     assert made.layout.strides is not None
     dims: list[int] = []
@@ -129,6 +149,8 @@ def lower_depth_to_space(node: Node, builder: PlanBuilder) -> None:
     (result,) = node.outputs
     operand = builder.plain(source, builder.operand(source).dtype)
     dims, order = block_transpose(node, operand.shape)
+    builder.expect_count(source, math.prod(dims))
+    builder.expect_count(result, math.prod(dims))
     moved = permuted(operand.viewed(Layout.plain(dims, operand.dtype)), order, builder)
     made = builder.result(result, Layout.plain(builder.shape(result), operand.dtype))
     builder.copy(moved, made.viewed(Layout.plain(moved.shape, operand.dtype)))
@@ -142,7 +164,8 @@ def lower_gather(node: Node, builder: PlanBuilder) -> None:
     assert indices is not None
     (result,) = node.outputs
     shape = builder.shape(source)
-    axis = int(node.attributes.get("axis", 0)) % len(shape)
+    axis = builder.axis(int(node.attributes.get("axis", 0)), len(shape))
+    builder.expect_shape(result, (*shape[:axis], *builder.shape(indices), *shape[axis + 1 :]))
     known = integers_of(node, 1)
     if known is not None and len(known) == 1 and -shape[axis] <= known[0] < shape[axis]:
         _take_one(node, builder, axis, known[0])

@@ -27,6 +27,8 @@ __all__ = [
 
 _GLOBAL_STATISTICS, _SCALE, _SHIFT = 1, 2, 4
 _ACROSS_CHANNELS = 0xAFF
+_MOST = 1 << 24
+"""oneDNN counts channels in 32 bits."""
 _MAX_RANK = 5
 """oneDNN normalises images and volumes; more spatial axes are seen as one."""
 
@@ -46,6 +48,8 @@ def _refuses_groups(node: Node) -> str | None:
 
 
 def _refuses_lrn(node: Node) -> str | None:
+    if not 1 <= int(node.attributes["size"]) <= _MOST:
+        return f"CPU has LRN over 1 to {_MOST} channels"
     if int(node.attributes["size"]) % 2 == 0:
         return "CPU has LRN over an odd number of channels"
     return find_low_rank(node)
@@ -56,6 +60,10 @@ def lower_batch_normalization(node: Node, builder: PlanBuilder) -> None:
     """Lower what was not folded into a neighbour, in the layout that the input has."""
     source, scale, shift, mean, variance = (_given(node, index) for index in range(5))
     result, engine = node.outputs[0], builder.engine
+    shape = builder.shape(source)
+    builder.expect_shape(result, shape)
+    for value in (scale, shift, mean, variance):
+        builder.expect_shape(value, shape[1:2])
     operand = _few_axes(builder, source)
     if _is_empty(result, builder):
         return
@@ -93,6 +101,7 @@ def lower_group_normalization(node: Node, builder: PlanBuilder) -> None:
 def lower_lrn(node: Node, builder: PlanBuilder) -> None:
     """Lower a local response normalisation across channels."""
     source, result, engine = _given(node, 0), node.outputs[0], builder.engine
+    builder.expect_shape(result, builder.shape(source))
     if _is_empty(result, builder):
         return
     operand = builder.operand(source)
@@ -122,6 +131,13 @@ def _lower_groups(node: Node, builder: PlanBuilder, groups: int) -> None:
     """Normalise rows, one for each group of each image; then scale and shift in place."""
     source, scale, shift = (_given(node, index) for index in range(3))
     result, engine = node.outputs[0], builder.engine
+    given = builder.shape(source)
+    builder.expect_shape(result, given)
+    if groups < 1 or given[1] % groups:
+        raise builder.contradiction(f"{given[1]} channels are no {groups} groups")
+    each = given[1:2] if builder.shape(scale) == given[1:2] else (groups,)
+    builder.expect_shape(scale, each)
+    builder.expect_shape(shift, each)
     if _is_empty(result, builder):
         return
     shape, held = builder.shape(result), builder.held_dtype(result)

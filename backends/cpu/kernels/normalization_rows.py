@@ -37,7 +37,8 @@ class _Rows:
         source = node.inputs[0]
         assert source is not None
         shape = builder.shape(source)
-        axis = int(node.attributes.get("axis", -1)) % max(1, len(shape))
+        axis = builder.axis(int(node.attributes.get("axis", -1)), len(shape))
+        builder.expect_shape(node.outputs[0], shape)
         outer, inner = shape[:axis], shape[axis:]
         return cls(source, math.prod(outer), math.prod(inner), inner, outer)
 
@@ -53,6 +54,8 @@ def lower_layer_normalization(node: Node, builder: PlanBuilder) -> None:
     made = builder.result(result, Layout.plain(source.shape, held), over=source)
     is_asked = any(value.uses or value.is_graph_output for value in statistics)
     outer = (*rows.outer, *(1 for _ in rows.shape))
+    for value in statistics if is_asked else ():
+        builder.expect_shape(value, outer)
     kept = [builder.result(value, Layout.plain(outer, DType.FLOAT32)) for value in statistics]
     if not made.layout.count:
         return

@@ -58,6 +58,10 @@ def _call(operator: Operator, is_given: Sequence[bool], read_count: int) -> Call
         rest = iter(arrays[:read_count])
         results = operator(*[next(rest) if here else None for here in is_given])
         for target, result in zip(arrays[read_count:], results, strict=True):
+            if np.shape(result) != target.shape:
+                raise ValueError(
+                    f"its result is {list(np.shape(result))}, and was to be {list(target.shape)}"
+                )
             target[...] = result
 
     return function

@@ -35,6 +35,10 @@ def lower_pad(node: Node, builder: PlanBuilder) -> None:
     (result,) = node.outputs
     shape, wanted = builder.shape(source), builder.shape(result)
     pads = pads_of(node, len(shape))
+    wide = [length + before + after for length, (before, after) in zip(shape, pads, strict=True)]
+    builder.expect_shape(result, [max(0, length) for length in wide])
+    if 0 in shape and not is_filling(node) and 0 not in wanted:
+        raise builder.contradiction(f"there is nothing in {list(shape)} to repeat")
     if 0 in wanted:
         builder.result(result, Layout.plain(wanted, builder.held_dtype(result)))
     elif is_filling(node):

@@ -106,6 +106,7 @@ def lower_global_average_pool(node: Node, builder: PlanBuilder) -> None:
     """Lower an average over all spatial axes; natively where oneDNN has no compiled code for it."""
     source, result = _ends(node)
     operand, shape = builder.operand(source), builder.shape(result)
+    _expect_channels(node, builder)
     ones, zeros = (1,) * (len(shape) - 2), (0,) * (len(shape) - 2)
     window = Window(operand.shape[2:], ones, ones, zeros, zeros)
     pd = _compiled(node, builder, _AVERAGE, operand, window)
@@ -140,9 +141,8 @@ def lower_lp_pool(node: Node, builder: PlanBuilder) -> None:
         _emit(node, builder, pd, operand)
         return
     places = builder.shape(node.outputs[0])[2:]
-    made = _slide(
-        node, builder, operand, window, np.ones(MAX_SPATIAL_RANK + sum(places), np.float32)
-    )
+    count = MAX_SPATIAL_RANK - len(places) + sum(places)
+    made = _slide(node, builder, operand, window, np.ones(count, np.float32))
     _chain(builder, made, made, [_root(power)])
 
 
@@ -164,10 +164,21 @@ def _ends(node: Node) -> tuple[Value, Value]:
     return source, node.outputs[0]
 
 
+def _expect_channels(node: Node, builder: PlanBuilder) -> None:
+    """Ask for one result for each channel."""
+    source, result = _ends(node)
+    shape = builder.shape(source)
+    builder.expect_shape(result, (*shape[:2], *(1 for _ in shape[2:])))
+
+
 def _window(node: Node, builder: PlanBuilder) -> Window:
     source, result = _ends(node)
-    lengths, counts = builder.shape(source)[2:], builder.shape(result)[2:]
-    return window_of(node, node.attributes["kernel_shape"], lengths).fitted(lengths, counts)
+    shape, made = builder.shape(source), builder.shape(result)
+    kernel = node.attributes["kernel_shape"]
+    if len(shape) != len(made) or len(shape) != 2 + len(kernel):
+        raise builder.contradiction(f"a window of {kernel} makes no {made} of {shape}")
+    builder.expect_shape(result, (*shape[:2], *made[2:]))
+    return window_of(node, kernel, shape[2:]).fitted(shape[2:], made[2:])
 
 
 def _counts(
@@ -230,6 +241,7 @@ def _is_channels_last(operand: Operand) -> bool:
 def _reduce(node: Node, builder: PlanBuilder, operand: Operand, kind: int) -> Operand:
     """Emit a reduction of all spatial axes; ``kind`` as native_reductions.c numbers it."""
     result = node.outputs[0]
+    _expect_channels(node, builder)
     made = builder.result(
         result, Layout.plain(builder.shape(result), result_dtype(builder, result))
     )

@@ -71,12 +71,14 @@ def lower_dynamic_quantize(node: Node, builder: PlanBuilder) -> None:
 def _along(node: Node, builder: PlanBuilder, value: Value) -> Operand:
     """See one number, or a row of them, so that it broadcasts along the node's axis."""
     assert node.inputs[0] is not None
-    rank = len(builder.shape(node.inputs[0]))
-    operand = builder.plain(value)
+    given = builder.shape(node.inputs[0])
+    builder.expect_shape(node.outputs[0], given)
+    operand, rank = builder.plain(value), len(given)
     shape = operand.shape
     lengths: Sequence[int] = ()
-    if len(shape) == 1 and shape[0] != 1:
-        axis = int(node.attributes.get("axis", 1)) % max(rank, 1)
+    if operand.layout.count != 1 or len(shape) > 1:
+        axis = builder.axis(int(node.attributes.get("axis", 1)), rank)
+        builder.expect_shape(value, given[axis : axis + 1])
         lengths = [shape[0] if index == axis else 1 for index in range(rank)]
     return operand.viewed(Layout.plain(lengths, operand.dtype))
 

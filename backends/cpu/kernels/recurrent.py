@@ -83,6 +83,7 @@ def lower_recurrent(node: Node, builder: PlanBuilder) -> None:
     sequences that are not known to be all as long as the input.
     """
     cell = _Cell.of(node, builder)
+    cell.check(node, builder)
     if _is_for_numpy(node, cell):
         lower_by_numpy(node, builder)
         return
@@ -123,8 +124,10 @@ class _Cell:
         source, recurrent = node.inputs[0], node.inputs[2]
         assert source is not None
         assert recurrent is not None
-        shape = builder.shape(source)
-        directions, _, hidden = builder.shape(recurrent)
+        shape, weights = builder.shape(source), builder.shape(recurrent)
+        if len(shape) != 3 or len(weights) != 3:
+            raise builder.contradiction(f"no layer reads {list(shape)} with {list(weights)}")
+        directions, _, hidden = weights
         is_batch_first = bool(node.attributes.get("layout", 0))
         held = builder.held_dtype(source)
         return cls(
@@ -138,6 +141,37 @@ class _Cell:
             resets_late=node.op_type == "GRU" and bool(node.attributes.get("linear_before_reset")),
             dtype=held if held in _NATIVE_DTYPES else DType.FLOAT32,
         )
+
+    def check(self, node: Node, builder: PlanBuilder) -> None:
+        """Ask for inputs and outputs of the lengths that the sizes of the layer give them."""
+        asked = 1 + (_text(node.attributes.get("direction", "forward")) == "bidirectional")
+        hidden = int(node.attributes.get("hidden_size", self.hidden))
+        if (self.directions, self.hidden) != (asked, hidden):
+            raise builder.contradiction(
+                f"weights of {self.directions} directions of {self.hidden} channels, for {asked} "
+                f"of {hidden}"
+            )
+        wide = len(_GATES[self.op_type]) * hidden
+        state = (asked, self.batch, hidden)
+        sequence = (self.time, asked, self.batch, hidden)
+        if self.is_batch_first:
+            state, sequence = (self.batch, asked, hidden), (self.batch, self.time, asked, hidden)
+        shapes = (
+            (asked, wide, self.channels),
+            (asked, wide, hidden),
+            (asked, 2 * wide),
+            (self.batch,),
+            state,
+            state,
+            (asked, 3 * hidden),
+        )
+        for index, shape in enumerate(shapes, 1):
+            value = _input(node, index)
+            if value is not None:
+                builder.expect_shape(value, shape)
+        for index, value in enumerate(node.outputs):
+            if value.uses or value.is_graph_output:
+                builder.expect_shape(value, state if index else sequence)
 
     @property
     def has_memory(self) -> bool:

@@ -43,6 +43,7 @@ def lower_reduction(node: Node, builder: PlanBuilder) -> None:
     operand = _walkable(builder, source)
     kept = tuple(1 if axis in axes else length for axis, length in enumerate(shape))
     layout = Layout.plain(kept, result_dtype(builder, result))
+    builder.expect_count(result, layout.count)
     final = Layout.plain(builder.shape(result), layout.dtype)
     made = builder.result(result, final)
     if layout.count:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node
+from ....runtime.node_parameters import integers_of
 from ....runtime.shape_kernels import register_shape_kernels
 from ..operand import Layout
 from ..plan_builder import PlanBuilder
@@ -20,6 +21,7 @@ def lower_constant_of_shape(node: Node, builder: PlanBuilder) -> None:
     """Lower a tensor of equal elements: memory that is filled in each run."""
     (result,) = node.outputs
     value = np.asarray(node.attributes.get("value", np.zeros(1, np.float32)))
+    builder.expect_shape(result, integers_of(node, 0) or [])
     layout = Layout.plain(builder.shape(result), DType.of(value.dtype))
     made = builder.result(result, layout)
     if layout.count:

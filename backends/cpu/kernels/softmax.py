@@ -21,13 +21,14 @@ def lower_softmax(node: Node, builder: PlanBuilder) -> None:
     (result,) = node.outputs
     assert source is not None
     shape = builder.shape(source)
+    builder.expect_shape(result, shape)
     dtype = builder.operand(source).dtype
     dtype = dtype if dtype in ELEMENT_CODES else DType.FLOAT32
     operand = builder.plain(source, dtype)
     made = builder.result(result, Layout.plain(shape, dtype), over=operand)
     if not made.layout.count:
         return
-    axis = int(node.attributes.get("axis", -1)) % max(1, len(shape))
+    axis = builder.axis(int(node.attributes.get("axis", -1)), len(shape))
     lengths = (math.prod(shape[:axis]), math.prod(shape[axis : axis + 1]))
     inner = math.prod(shape[axis + 1 :])
     is_log = node.op_type == "LogSoftmax"

@@ -31,6 +31,7 @@ def lower_reshape(node: Node, builder: PlanBuilder) -> None:
     (result,) = node.outputs
     shape, operand = builder.shape(result), builder.operand(source)
     layout = operand.layout
+    builder.expect_count(result, layout.count)
     if layout.strides is not None:
         strides = reshaped_strides(layout.shape, layout.strides, shape)
         if strides is not None:
@@ -50,6 +51,8 @@ def lower_transpose(node: Node, builder: PlanBuilder) -> None:
     operand = builder.operand(source)
     rank = len(operand.shape)
     permutation = list(node.attributes.get("perm") or range(rank)[::-1])
+    if sorted(permutation) != list(range(rank)):
+        raise builder.contradiction(f"{permutation} is no order of {rank} axes")
     builder.define(result, permuted(operand, permutation, builder))
 
 
@@ -72,11 +75,13 @@ def lower_split(node: Node, builder: PlanBuilder) -> None:
     """Lower a split: each part is a view."""
     source = node.inputs[0]
     assert source is not None
-    rank = len(builder.shape(source))
-    axis = int(node.attributes.get("axis", 0)) % max(1, rank)
+    whole = builder.shape(source)
+    rank = len(whole)
+    axis = builder.axis(int(node.attributes.get("axis", 0)), rank)
     start = 0
     for result in node.outputs:
         shape = builder.shape(result)
+        builder.expect_shape(result, (*whole[:axis], *shape[axis : axis + 1], *whole[axis + 1 :]))
         begin = [0] * rank
         begin[axis] = start
         start += shape[axis]
@@ -103,6 +108,7 @@ def sliced(
     """View a box of a value, every ``steps``-th element of each axis; copies where it must."""
     operand = builder.operand(source)
     steps = [1] * len(shape) if steps is None else steps
+    _check_box(operand.shape, begin, shape, steps, builder)
     if 0 in shape:
         return operand.viewed(Layout.plain(shape, operand.dtype))
     if operand.layout.strides is None and all(step == 1 for step in steps):
@@ -125,3 +131,21 @@ def sliced(
     made = builder.temporary(Layout.plain(shape, operand.dtype))
     builder.copy(view, made)
     return made
+
+
+def _check_box(
+    whole: Sequence[int],
+    begin: Sequence[int],
+    shape: Sequence[int],
+    steps: Sequence[int],
+    builder: PlanBuilder,
+) -> None:
+    """Refuse a box that reaches out of what it is taken from."""
+    if len(shape) != len(whole):
+        raise builder.contradiction(f"{list(shape)} is no part of {list(whole)}")
+    for length, first, count, step in zip(whole, begin, shape, steps, strict=True):
+        last = first + (count - 1) * step
+        if count and not (0 <= first < length and 0 <= last < length and (step or count == 1)):
+            raise builder.contradiction(
+                f"{count} elements from {first} on, in steps of {step}, are no part of {length}"
+            )

@@ -8,6 +8,8 @@ from itertools import chain, zip_longest
 
 from ....runtime.graph import Node, Value
 from ....runtime.passes.matching import rank_of, static_shape
+from ..onednn import OneDnnError
+from ..onednn_numbers import MAX_LENGTH
 
 __all__ = ["MAX_SPATIAL_RANK", "dims_array", "find_bad_window", "spatial_rank_of"]
 
@@ -25,6 +27,12 @@ def find_bad_window(node: Node, value: Value | None) -> str | None:
         return f"CPU needs to know the rank of {node.op}'s input"
     if not 1 <= rank <= MAX_SPATIAL_RANK:
         return f"CPU has {node.op} over 1 to {MAX_SPATIAL_RANK} spatial axes, not over {rank}"
+    for name, count in (("strides", 1), ("dilations", 1), ("kernel_shape", 1), ("pads", 2)):
+        given = node.attributes.get(name)
+        if given and len(given) != count * rank:
+            return f"CPU has {node.op} with {count * rank} {name}, not {list(given)}"
+        if given and name != "pads" and min(given) < 1:
+            return f"CPU has {node.op} with {name} from 1 on, not {list(given)}"
     if min(node.attributes.get("pads") or [0]) < 0:
         return f"CPU has {node.op} without negative pads"
     if _longest(node, value) > _MOST:
@@ -51,5 +59,7 @@ def spatial_rank_of(node: Node, value: Value | None) -> int | None:
 
 
 def dims_array(numbers: Sequence[int]) -> object:
-    """Make a dnnl_dims_t."""
+    """Make a dnnl_dims_t; raises OneDnnError for what oneDNN's int cannot hold."""
+    if any(abs(number) > MAX_LENGTH for number in numbers):
+        raise OneDnnError(f"window of {list(numbers)}", 2)
     return (c_int64 * len(numbers))(*numbers)

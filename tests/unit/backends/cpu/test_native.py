@@ -132,9 +132,7 @@ def test_only_inputs_may_be_read_only(either: Runner) -> None:
         either.run(made, (source, source), 1)
 
 
-@pytest.mark.parametrize(
-    "words", [[], [0], [1, 0], [-1, 0], [2**62, 0], [1025, 0, *[0] * 1030]]
-)
+@pytest.mark.parametrize("words", [[], [0], [1, 0], [-1, 0], [2**62, 0], [1025, 0, *[0] * 1030]])
 def test_a_head_that_is_damaged_is_refused(by: Runner, words: list[int]) -> None:
     failure = by.run(np.array(words, np.int64), (), 1)
     assert failure is not None
