@@ -184,9 +184,9 @@ def _chain(kernel: str, parameters: Sequence[int]) -> list[Reach]:
             raise ValueError(f"step {number} on operand {operand}")
     found: list[Reach] = []
     for start in range(rank, behind, 1 + rank):
-        if kernel == "integer_chain" and start + 1 + rank < behind:
-            if words[start] not in _INTEGER_NUMBERS:
-                raise ValueError(f"whole numbers of type {words[start]}")
+        is_read_whole = kernel == "integer_chain" and start + 1 + rank < behind
+        if is_read_whole and words[start] not in _INTEGER_NUMBERS:
+            raise ValueError(f"whole numbers of type {words[start]}")
         item, dtypes = _element(words[start])
         strides = words[start + 1 : start + 1 + rank]
         found.append((*_strided(lengths, strides, item), dtypes))

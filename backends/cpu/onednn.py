@@ -466,7 +466,7 @@ def _is_overlapping(dims: Sequence[int], strides: Sequence[int]) -> bool:
 
 def _reach(dims: Sequence[int], strides: Sequence[int]) -> int:
     """Count the elements of memory up to the last one of these dims, none of which is 0."""
-    return sum(map(mul, dims, strides)) - sum(strides) + 1
+    return sum(dim * stride for dim, stride in zip(dims, strides, strict=True)) - sum(strides) + 1
 
 
 def _dtype_number(dtype: DType) -> c_int:

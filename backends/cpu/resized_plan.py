@@ -22,6 +22,7 @@ from .onednn import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
 from .operand import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
 from .plan import Plan, PrimitiveStep, Step
+from .step_bounds import find_primitive_overrun
 
 __all__ = ["resized_plan"]
 
@@ -90,6 +91,9 @@ class _Resizing:
         if not scratch.is_absent and scratch.size_bytes:
             buffer = Buffer("arena", scratch.size_bytes)
             given[ARG.SCRATCHPAD] = Operand(buffer, Layout.of(scratch))
+        overrun = find_primitive_overrun(again, given.items())
+        if overrun is not None:
+            raise OneDnnError(overrun, 2)
         return replace(
             step,
             implementation=again.implementation,

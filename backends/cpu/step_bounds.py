@@ -78,7 +78,7 @@ def find_array_overrun(operands: Iterable[Operand]) -> str | None:
 
 def _find_overrun(operand: Operand, low: int, high: int) -> str | None:
     offset, size_bytes = operand.offset_bytes, operand.buffer.size_bytes
-    if 0 <= offset + low and offset + high <= size_bytes and 0 <= offset <= size_bytes:
+    if offset + low >= 0 and offset + high <= size_bytes and 0 <= offset <= size_bytes:
         return None
     return (
         f"bytes {offset + low} to {offset + high} of {operand.layout} are used, and there are "
