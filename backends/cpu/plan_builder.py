@@ -89,6 +89,10 @@ class PlanBuilder(Lowering):
                 lower(node, self)
             except OneDnnError as error:
                 raise UnsupportedOpError(node.name, node.op, self.device, str(error)) from error
+            except GraphError as error:
+                if repr(node.name) in str(error):
+                    raise
+                raise self.contradiction(str(error)) from error
             for used in node.inputs:
                 if used is not None:
                     self._uses_left[used] -= 1
