@@ -247,7 +247,7 @@ def test_python_refuses_unknown_kinds_alike(either: Runner) -> None:
         ((table(0, *END), (), 2**40), OverflowError),
         ((table(0, *END), (), 1, 5), TypeError),
         ((table(0, *END), (), 1, b"read-only"), (BufferError, ValueError)),
-        ((table(0, *END), (), 1, None, None), TypeError),
+        ((table(0, *END), (), 1, None, None, None), TypeError),
         ((table(0, *END)[::2], (), 1), (ValueError, BufferError)),
     ],
 )
