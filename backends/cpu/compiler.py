@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.capacity import refuse_what_cannot_fit
+from ...runtime.capacity import COUNTED_IN_32_BITS, refuse_what_cannot_fit
 from ...runtime.content_inputs import with_contents
 from ...runtime.graph import DType, Graph, Model, Value, check_graph
 from ...runtime.graph.mapped_file import check_files
@@ -61,7 +61,7 @@ class Compiler:
         model = self._specialize(contents, shapes)
         run_passes(model, (*self._passes, ConstantFolding(), DeadCode()), check=False)
         check_graph(model.graph)
-        refuse_what_cannot_fit(model.graph)
+        refuse_what_cannot_fit(model.graph, most_length=COUNTED_IN_32_BITS)
         thread_count = team_size(model.graph, self._thread_count)
         builder = PlanBuilder(
             model,

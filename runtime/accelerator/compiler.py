@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..capacity import refuse_what_cannot_fit
+from ..capacity import COUNTED_IN_32_BITS, refuse_what_cannot_fit
 from ..content_inputs import with_contents
 from ..graph import Model, check_graph, constant_values
 from ..graph.stand_ins import release_constants
@@ -87,7 +87,7 @@ class Compiler:
         run_passes(model, (*self._rules.passes, ConstantFolding(), DeadCode()), check=False)
         check_graph(model.graph)
         facts = self._device.facts
-        refuse_what_cannot_fit(model.graph, facts.memory_bytes)
+        refuse_what_cannot_fit(model.graph, facts.memory_bytes, COUNTED_IN_32_BITS)
         plan, programs = self._built(model)
         self.weights.upload(plan.constants)
         self._holdings.append(_Holding(weakref.ref(plan), plan.constants, programs))

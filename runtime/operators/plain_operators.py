@@ -33,6 +33,7 @@ __all__ = ["Array", "PlainFunction", "find_plain", "plain"]
 
 FAMILIES = (
     "box_suppression",
+    "index_operators",
     "own_elementwise",
     "own_operators",
     "own_reductions",

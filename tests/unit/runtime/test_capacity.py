@@ -10,7 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
 from aioinfer.errors import DeviceError
-from aioinfer.runtime.capacity import refuse_what_cannot_fit
+from aioinfer.runtime.capacity import COUNTED_IN_32_BITS, refuse_what_cannot_fit
+from aioinfer.runtime.graph import DType, Graph, Node, TensorType, Value
 
 TERA = 1 << 40
 
@@ -66,3 +67,32 @@ def test_what_fits_runs(core: aioinfer.Core) -> None:
     graph = network.runtime_graph()
     refuse_what_cannot_fit(graph)
     refuse_what_cannot_fit(graph, limit_bytes=4)  # lengths that are open cannot be judged
+
+
+def graph_of(shape: tuple[int, ...], **attributes: object) -> Graph:
+    graph = Graph("g")
+    x, y = (Value(name, TensorType(DType.FLOAT32, shape)) for name in "xy")
+    graph.inputs.append(x)
+    graph.append(Node("MaxPool", (x,), (y,), attributes, name="pool"))
+    graph.outputs = [y]
+    return graph
+
+
+def test_a_device_that_counts_in_32_bits_is_given_no_longer_axes() -> None:
+    most = COUNTED_IN_32_BITS
+    refuse_what_cannot_fit(graph_of((0, most)), most_length=most)
+    refuse_what_cannot_fit(graph_of((0, most + 1)))
+    with pytest.raises(DeviceError, match=r"the network has 'x', .*2147483648.*no axes longer"):
+        refuse_what_cannot_fit(graph_of((0, most + 1)), most_length=most)
+
+
+def test_a_device_that_counts_in_32_bits_is_given_no_greater_windows() -> None:
+    graph = graph_of((1, 1, 4), kernel_shape=[2], dilations=[COUNTED_IN_32_BITS + 1])
+    refuse_what_cannot_fit(graph)
+    with pytest.raises(DeviceError, match=r"MaxPool \(node 'pool'\) has dilations \[2147483648\]"):
+        refuse_what_cannot_fit(graph, most_length=COUNTED_IN_32_BITS)
+
+
+def test_no_array_has_more_bytes_than_can_be_counted_though_it_is_empty() -> None:
+    with pytest.raises(DeviceError, match="no array can be that large"):
+        refuse_what_cannot_fit(graph_of((0, 1 << 62, 1 << 62)))
