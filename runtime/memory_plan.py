@@ -6,21 +6,25 @@ memory; where they may, the result is declared a view of the input. Views are fi
 their owners: such a block of memory lives from the first step of any member to the last step of
 any. Finding offsets for the blocks is NP-hard, so several greedy orders are tried. Each takes block
 after block and puts it into the tightest gap between the blocks that live at the same time; the
-smallest arena wins, and none can be smaller than the peak.
+smallest arena wins, and none can be smaller than the peak. Where very many blocks live at the same
+time, that would take too long: then they are placed once, as an allocator meets them.
 """
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import GraphError
+from .arena_holes import Holes
 
 __all__ = ["ALIGN_BYTES", "ArenaPlan", "Lifetime", "Lifetimes", "plan_arena"]
 
 ALIGN_BYTES = 64  # a cache line, and the widest vector register of a CPU
 CROWD_COUNT = 256  # with more neighbours in time, a walk past all blocks is cheaper than a list
+MOST_STEPS = 1 << 20  # of walks past all blocks, in each order; beyond that a plan takes seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +151,7 @@ def plan_arena(lifetimes: Sequence[Lifetime], align_bytes: int = ALIGN_BYTES) ->
 
     Sizes and offsets are in bytes; offsets are multiples of align_bytes, a power of two, and those
     of views are ``offset_bytes`` after their owner's. An empty buffer takes no memory. The same
-    lifetimes give the same plan. Pure, so any thread may call it; O(n^2), and less the fewer live
-    at the same time.
+    lifetimes give the same plan. Pure, so any thread may call it; O(n log n) for many buffers.
 
     Raises GraphError for a lifetime that ends before it starts, a negative size, a view that sticks
     out of its owner or has none, views that own each other in a cycle, and a bad alignment.
@@ -162,9 +165,12 @@ def plan_arena(lifetimes: Sequence[Lifetime], align_bytes: int = ALIGN_BYTES) ->
         _check_lifetime(index, lifetimes)
     places = _find_places([(lifetime.alias_of, lifetime.offset_bytes) for lifetime in lifetimes])
     blocks = _merge_views(lifetimes, places, align_bytes)
-    breadths = _find_breadths(blocks)
-    peak_bytes = max(breadths, default=0)
-    block_offsets, size_bytes = _place_blocks(blocks, breadths, peak_bytes)
+    if _count_crowded(blocks) * len(blocks) > MOST_STEPS:
+        block_offsets, size_bytes, peak_bytes = _allocate_blocks(blocks)
+    else:
+        breadths = _find_breadths(blocks)
+        peak_bytes = max(breadths, default=0)
+        block_offsets, size_bytes = _place_blocks(blocks, breadths, peak_bytes)
     starts = dict(zip((block.index for block in blocks), block_offsets, strict=True))
     offsets = tuple(starts.get(root, 0) + inside for root, inside in places)
     return ArenaPlan(offsets, size_bytes, peak_bytes)
@@ -266,6 +272,43 @@ def _merge_views(
         if size:
             blocks.append(_Block(root, size, *span))
     return sorted(blocks, key=lambda block: (block.first, block.index))
+
+
+def _count_crowded(blocks: Sequence[_Block]) -> int:
+    """Count the blocks that live at the same time as more than CROWD_COUNT others.
+
+    blocks: by start.
+    """
+    starts = [block.first for block in blocks]
+    ends = sorted(block.last for block in blocks)
+    return sum(
+        bisect_right(starts, block.last) - bisect_left(ends, block.first) - 1 > CROWD_COUNT
+        for block in blocks
+    )
+
+
+def _allocate_blocks(blocks: Sequence[_Block]) -> tuple[list[int], int, int]:
+    """Place blocks in the order of their starts; give offsets, the size, and the peak.
+
+    Each goes into the smallest hole that the dead ones have left, or on top. O(n log n).
+    """
+    offsets: list[int] = []
+    holes = Holes()
+    living: list[tuple[int, int, int]] = []  # last step, offset, size
+    top = alive = peak = 0
+    for block in blocks:
+        while living and living[0][0] < block.first:
+            _, offset, size = heapq.heappop(living)
+            holes.add(offset, size)
+            alive -= size
+        found = holes.take(block.size)
+        if found is None:
+            found, top = top, top + block.size
+        offsets.append(found)
+        heapq.heappush(living, (block.last, found, block.size))
+        alive += block.size
+        peak = max(peak, alive)
+    return offsets, top, peak
 
 
 def _find_breadths(blocks: Sequence[_Block]) -> list[int]:

@@ -96,6 +96,8 @@ class PlanBuilder(Lowering):
             for used in node.inputs:
                 if used is not None:
                     self._uses_left[used] -= 1
+                    if not self._uses_left[used]:
+                        self._let_go(used)
         outputs = [self._deliver(index, value) for index, value in enumerate(graph.outputs)]
         return self._finish(graph, inputs, outputs)
 
@@ -347,6 +349,11 @@ class PlanBuilder(Lowering):
         known = self._operands.setdefault(value, [])
         known.append(operand)
         self._holders.setdefault(operand.buffer, set()).add(value)
+
+    def _let_go(self, value: Value) -> None:
+        """Forget who holds a value that nobody reads any more; a buffer may have many in turn."""
+        for operand in self._operands.get(value, ()):
+            self._holders[operand.buffer].discard(value)
 
     def _is_same(self, left: Layout, right: Layout) -> bool:
         if left.shape != right.shape or left.dtype is not right.dtype:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -215,3 +216,34 @@ def test_the_collection_refuses_at_the_call_that_is_wrong() -> None:
         lifetimes.alias(inner, small)
     assert len(lifetimes) == 3
     assert repr(lifetimes) == "<Lifetimes 3 buffers, 1 of them views>"
+
+
+def no_overlap(lifetimes: list[Lifetime], plan: ArenaPlan) -> bool:
+    taken: dict[int, list[tuple[int, int]]] = {}
+    for offset, lifetime in zip(plan.offsets, lifetimes, strict=True):
+        for step in range(lifetime.first_step, lifetime.last_step + 1):
+            taken.setdefault(step, []).append((offset, offset + lifetime.size_bytes))
+    return all(
+        first[1] <= second[0]
+        for places in map(sorted, taken.values())
+        for first, second in itertools.pairwise(places)
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_buffers_at_a_time_are_placed_as_an_allocator_meets_them(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_plan, "_place_in_order", None)  # each of its walks is O(n)
+    draw = random.Random(seed)
+    starts = [draw.randrange(1500) for _ in range(3000)]
+    lifetimes = [Lifetime(draw.randrange(1, 999), at, at + draw.randrange(500)) for at in starts]
+    plan = plan_arena(lifetimes)
+    assert no_overlap(lifetimes, plan)
+    assert plan.peak_bytes <= plan.size_bytes <= 1.2 * plan.peak_bytes
+    assert plan == plan_arena(lifetimes)
+
+
+def test_many_buffers_that_all_live_together_need_the_peak() -> None:
+    plan = plan_arena([Lifetime(64, step, 20_000) for step in range(20_000)])
+    assert plan.size_bytes == plan.peak_bytes == 64 * 20_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -391,3 +392,21 @@ def test_constants_may_lie_anywhere(core: Core) -> None:
         assert placed.flags.c_contiguous
         assert placed.flags.aligned
         np.testing.assert_array_equal(placed, array)
+
+
+def test_a_buffer_that_many_values_hold_in_turn_knows_the_living_ones_only(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    ask = PlanBuilder.can_overwrite
+
+    def watched(self: PlanBuilder, operand: Operand) -> bool:
+        counts.append(len(self._holders.get(operand.buffer, ())))
+        return ask(self, operand)
+
+    monkeypatch.setattr(PlanBuilder, "can_overwrite", watched)
+    names = ["x", *(f"v{i}" for i in range(200)), "y"]
+    nodes = [node("Softmax", [given], [made], made) for given, made in itertools.pairwise(names)]
+    plan_of(core, model_of(nodes, {"x": X}), {"x": X})
+    assert counts
+    assert max(counts) <= 2

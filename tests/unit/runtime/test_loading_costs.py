@@ -1,0 +1,116 @@
+"""What loading costs grows with the size of a model and not faster; counted in calls, not in time.
+
+A call is one of Python's, or of C from Python, on the thread that loads.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import aioinfer
+
+DEVICES = ["CPU", "REFERENCE", "HETERO:CPU,REFERENCE"]
+MOST_GROWTH = 2.3
+"""Of calls when there are twice as many nodes."""
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[aioinfer.Core]:
+    with aioinfer.Core() as made:
+        for device in DEVICES:
+            with made.load_network(chain(2), device):
+                pass
+        yield made
+
+
+def model_of(
+    nodes: list[onnx.NodeProto], output: str, constants: list[onnx.TensorProto] | None = None
+) -> bytes:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("x", output))
+    x.type.tensor_type.shape.dim.add(dim_value=4)
+    y.type.tensor_type.ClearField("shape")
+    graph = helper.make_graph(nodes, "g", [x], [y], constants or [])
+    opsets = [helper.make_opsetid("", 21)]
+    made: bytes = helper.make_model(graph, opset_imports=opsets).SerializeToString()
+    return made
+
+
+def chain(count: int) -> bytes:
+    nodes = [
+        helper.make_node("Add", ["x" if i == 0 else f"v{i - 1}", "x"], [f"v{i}"])
+        for i in range(count)
+    ]
+    return model_of(nodes, f"v{count - 1}")
+
+
+def backwards(count: int) -> bytes:
+    proto = onnx.load_from_string(chain(count))
+    nodes = list(proto.graph.node)[::-1]
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    made: bytes = proto.SerializeToString()
+    return made
+
+
+def skips(count: int) -> bytes:
+    names = ["x", *(f"v{i}" for i in range(count))]
+    nodes = [
+        helper.make_node("Add", [names[i], names[max(i - 50, 0)]], [names[i + 1]])
+        for i in range(count)
+    ]
+    return model_of(nodes, names[-1])
+
+
+def fan(count: int) -> bytes:
+    nodes = [helper.make_node("LeakyRelu", ["x"], [f"v{i}"], alpha=i / count) for i in range(count)]
+    return model_of([*nodes, helper.make_node("Sum", [f"v{i}" for i in range(count)], ["y"])], "y")
+
+
+def weights(count: int) -> bytes:
+    constants = [numpy_helper.from_array(np.full(4, i, np.float32), f"w{i}") for i in range(count)]
+    nodes = [
+        helper.make_node("Mul", ["x" if i == 0 else f"v{i - 1}", f"w{i}"], [f"v{i}"])
+        for i in range(count)
+    ]
+    return model_of(nodes, f"v{count - 1}", constants)
+
+
+def unused_weights(count: int) -> bytes:
+    constants = [numpy_helper.from_array(np.zeros(1, np.int8), f"w{i}") for i in range(count)]
+    return model_of([helper.make_node("Relu", ["x"], ["y"])], "y", constants)
+
+
+def calls_of(action: Callable[[], object]) -> int:
+    count = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("make", [chain, backwards, skips, fan, weights, unused_weights])
+def test_calls_grow_with_the_nodes(
+    make: Callable[[int], bytes], device: str, core: aioinfer.Core
+) -> None:
+    def load(model: bytes) -> None:
+        core.load_network(model, device).close()
+
+    models = [make(count) for count in (400, 800)]
+    small, large = (calls_of(functools.partial(load, model)) for model in models)
+    assert large < MOST_GROWTH * small
