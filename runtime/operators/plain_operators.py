@@ -36,6 +36,7 @@ FAMILIES = (
     "index_operators",
     "own_elementwise",
     "own_operators",
+    "own_quantization",
     "own_reductions",
     "plain_elementwise",
     "plain_movement",

@@ -53,7 +53,7 @@ def _half_pixel_symmetric(axis: Resampling, places: Array) -> Array:
 
 
 def _pytorch_half_pixel(axis: Resampling, places: Array) -> Array:
-    return np.full_like(places, -0.5) if axis.resized == 1 else _half_pixel(axis, places)
+    return np.zeros_like(places) if axis.resized == 1 else _half_pixel(axis, places)
 
 
 def _asymmetric(axis: Resampling, places: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Models whose inputs hold NaN, infinities and zeros below zero, for the conformance suite.
+"""Models whose numbers or shapes are special: NaN, infinities, saturation, images of one pixel.
 
 What devices do with NaN in windows, and in what they fuse into products, is left out: on CPU that
 is what the property CPU_KEEP_NAN is for.
@@ -71,5 +71,43 @@ SPECIAL_SAMPLES: tuple[SampleModel, ...] = (
         ({"x": (8, 3, 5, 7)}, {"x": (1, 3, 5, 7)}),
         {"rows": np.array([2, 3]), "last": np.array([-1])},
         has_special_numbers=True,
+    ),
+    SampleModel(
+        "saturated",
+        {"x": (F32, ("n", 8))},
+        {"signed": (np.int8, ("n", 8)), "unsigned": (np.uint8, ("n", 8)), "even": (F32, ("n", 8))},
+        (
+            sample_node("Mul", "x huge", "far"),
+            sample_node("QuantizeLinear", "far one below", "signed"),
+            sample_node("QuantizeLinear", "far one above", "unsigned"),
+            sample_node("Mul", "x two", "doubled"),
+            sample_node("Floor", "doubled", "whole"),
+            sample_node("Div", "whole two", "halves"),
+            sample_node("QuantizeLinear", "halves one above", "rounded"),
+            sample_node("DequantizeLinear", "rounded one above", "even"),
+        ),
+        ({"x": (6, 8)}, {"x": (1, 8)}),
+        {
+            "huge": np.array(1e10, F32),
+            "one": np.array(1, F32),
+            "two": np.array(2, F32),
+            "below": np.array(-3, np.int8),
+            "above": np.array(101, np.uint8),
+        },
+    ),
+    SampleModel(
+        "single_pixels",
+        {"x": (F32, ("n", 6, 1, 1))},
+        {"y": (F32, ("n", 6, 1, 1)), "z": (F32, ("n", 6, 1, 1))},
+        (
+            sample_node("InstanceNormalization", "x scale shift", "y"),
+            sample_node("PRelu", "x slope", "z"),
+        ),
+        ({"x": (3, 6, 1, 1)}, {"x": (1, 6, 1, 1)}),
+        {
+            "scale": np.arange(1, 7, dtype=F32),
+            "shift": np.arange(6, dtype=F32),
+            "slope": np.arange(6, dtype=F32).reshape(6, 1, 1),
+        },
     ),
 )

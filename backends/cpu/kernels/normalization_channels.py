@@ -168,8 +168,11 @@ def _scale_and_shift(
     engine = builder.engine
     (count,) = builder.shape(scale)
     shape = source.shape
-    seen = (shape[0], count, math.prod(shape[1:]) // count)
-    each = Layout.plain((1, count, 1), DType.FLOAT32)
+    rest = math.prod(shape[1:]) // count
+    # Behind a broadcast axis, oneDNN 3 takes a last one of length 1 for the one to go along.
+    tail = (rest,) if rest > 1 else ()
+    seen = (shape[0], count, *tail)
+    each = Layout.plain((1, count, *(1 for _ in tail)), DType.FLOAT32)
     read, written = Layout.plain(seen, source.dtype), Layout.plain(seen, target.dtype)
     pd = engine.primitive_desc(
         "binary",

@@ -82,6 +82,19 @@ def test_a_sum_of_exponentials_knows_infinities_and_nothing() -> None:
     assert evaluate("ReduceLogSumExp", x, noop_with_empty_axes=1) is x
 
 
+def test_the_logarithm_of_a_sum_of_integers_is_one_of_that_type() -> None:
+    made = evaluate("ReduceLogSum", np.array([[20, 1], [400, 4]]), np.array([1]), keepdims=0)
+    assert (made.dtype, made.tolist()) == (np.int64, [3, 6])
+
+
+@pytest.mark.parametrize(
+    ("p", "wanted"), [(1, [[-0.75, 0.25], [0, 0]]), (2, [[-0.6, 0.8], [0, 0]])]
+)
+def test_a_norm_counts_what_is_below_zero_as_it_does_what_is_above(p, wanted) -> None:
+    x = np.array([[-3, 4 if p == 2 else 1], [0, 0]], np.float32)
+    np.testing.assert_allclose(evaluate("LpNormalization", x, p=p), wanted, rtol=1e-6)
+
+
 def test_the_error_function_keeps_double_precision() -> None:
     x = np.array([0.1, -0.7, 2.0])
     np.testing.assert_allclose(evaluate("Erf", x), [math.erf(value) for value in x], rtol=1e-15)

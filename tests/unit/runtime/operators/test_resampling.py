@@ -28,6 +28,7 @@ def test_places(coordinates: str, places: list[float]) -> None:
 @pytest.mark.parametrize("coordinates", ["align_corners", "pytorch_half_pixel"])
 def test_a_single_element_is_the_first(coordinates: str) -> None:
     one = Resampling(4, 1, np.float64(0.25), coordinates)
+    assert one.places().tolist() == [0]
     assert nearest_indices(one, "round_prefer_floor").tolist() == [0]
 
 

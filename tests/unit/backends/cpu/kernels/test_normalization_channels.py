@@ -118,6 +118,12 @@ def test_group_normalization_with_a_scale_for_each_group(groups) -> None:
     check_groups((2, 6, 7), groups, groups, "")
 
 
+@pytest.mark.parametrize("shape", [(3, 6, 1), (2, 6, 1, 1), (1, 6, 1)])
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_groups_of_several_images_of_one_pixel(shape, groups) -> None:
+    check_groups(shape, 6, groups, "")
+
+
 @pytest.mark.parametrize("opset", [18, 20])
 def test_group_normalization_of_an_opset_with_a_scale_for_each_group(core, opset) -> None:
     node, arrays = grouped("GroupNormalization", (2, 6, 4, 5), 2, num_groups=2)

@@ -1,0 +1,93 @@
+"""Quantisation: rounding to even, saturation at any distance, zero points and axes."""
+
+import numpy as np
+import pytest
+
+from aioinfer.runtime.graph import DType, Node, TensorType, Value
+from aioinfer.runtime.operators import make_operator
+
+NUMBERS = np.array([-np.inf, -3e38, -3e9, -1.5, -0.5, 0.5, 1.5, 2.5, 3e9, 3e38, np.inf], np.float32)
+
+
+def evaluate(op_type, *inputs, dtype=np.uint8, outputs=1, **attributes):
+    names = [
+        None if given is None else Value(f"x{at}", TensorType(DType.of(given.dtype), given.shape))
+        for at, given in enumerate(inputs)
+    ]
+    made = [Value(f"y{at}") for at in range(outputs)]
+    made[0].type = TensorType(DType.of(np.dtype(dtype)))
+    node = Node(op_type, names, made, attributes, name="n")
+    return make_operator(node, {"": 21})(*inputs)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
+def test_what_is_beyond_the_type_is_at_its_end_and_ties_go_to_even(dtype) -> None:
+    zero = np.array(3, dtype)
+    (made,) = evaluate("QuantizeLinear", NUMBERS, np.float32(1), zero, dtype=dtype)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    assert made.tolist() == [low, low, low, 1, 3, 3, 5, 5, high, high, high]
+    assert made.dtype == dtype
+
+
+def test_a_scale_for_each_place_of_an_axis() -> None:
+    x = np.array([[[10, 20]], [[10, 20]]], np.float32)
+    scales, zeros = np.array([1, 10], np.float32), np.array([0, 100], np.uint8)
+    for axis in (0, -3):
+        (made,) = evaluate("QuantizeLinear", x, scales, zeros, axis=axis)
+        assert made.tolist() == [[[10, 20]], [[101, 102]]]
+    (made,) = evaluate("QuantizeLinear", x, scales, axis=2, output_dtype=3, dtype=np.int8)
+    assert made.tolist() == [[[10, 2]], [[10, 2]]]
+    assert made.dtype == np.int8
+
+
+def test_blocks_of_scales_are_left_to_onnx() -> None:
+    x, scales = np.arange(8, dtype=np.float32).reshape(2, 4), np.full((2, 2), 2, np.float32)
+    zeros = np.zeros((2, 2), np.uint8)
+    (made,) = evaluate("QuantizeLinear", x, scales, zeros, axis=1, block_size=2)
+    assert made.tolist() == [[0, 0, 1, 2], [2, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("shape", [(0,), (3,), ()])
+def test_the_scale_of_zeros_is_one(shape) -> None:
+    made, scale, zero = evaluate("DynamicQuantizeLinear", np.zeros(shape, np.float32), outputs=3)
+    assert (made.shape, scale.tolist(), zero.tolist()) == (shape, 1.0, 0)
+    assert [item.dtype for item in (made, scale, zero)] == [np.uint8, np.float32, np.uint8]
+
+
+def test_the_range_of_a_dynamic_quantisation_holds_zero() -> None:
+    x = np.array([-1, 0, 4.1], np.float32)
+    made, scale, zero = evaluate("DynamicQuantizeLinear", x, outputs=3)
+    assert zero == 50
+    assert made.tolist() == [0, 50, 255]
+    np.testing.assert_allclose(scale, 0.02, rtol=1e-6)
+    made, _, zero = evaluate("DynamicQuantizeLinear", x + 2, outputs=3)
+    assert zero == 0
+    assert made.tolist() == [42, 84, 255]
+
+
+def multiply(a, b, factor, zero):
+    """Give the product of matrices whose zero points are 0, times a factor."""
+    none, one = np.array(0, a.dtype), np.float32(1)
+    scale = np.float32(1 / factor)
+    return evaluate("QLinearMatMul", a, one, none, b, one, none, scale, zero, dtype=zero.dtype)[0]
+
+
+def test_a_quantised_product_saturates() -> None:
+    a = np.array([[100], [-100]], np.int8)
+    made = multiply(a, np.array([[100, -1]], np.int8), 1.0, np.array(7, np.int8))
+    assert made.tolist() == [[127, -93], [-128, 107]]
+
+
+def test_a_quantised_product_is_rounded_before_its_zero_point_is_added() -> None:
+    a = np.array([[1, 3]], np.uint8).T
+    made = multiply(a, np.array([[1]], np.uint8), 0.5, np.array(1, np.uint8))
+    assert made.tolist() == [[1], [3]], "0.5 and 1.5 become 0 and 2"
+
+
+def test_a_quantised_product_may_have_scales_by_row_and_column() -> None:
+    a, b = np.full((2, 3), 2, np.uint8), np.full((3, 2), 1, np.uint8)
+    zero, rows = np.array(0, np.uint8), np.array([1, 2], np.float32)
+    columns = np.array([1, 10], np.float32)
+    zeros = np.zeros(2, np.uint8)
+    made = evaluate("QLinearMatMul", a, rows, zeros, b, columns, zeros, np.float32(1), zero)[0]
+    assert made.tolist() == [[6, 60], [12, 120]]
