@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 DEVICE ?= REFERENCE
+SUITES ?= tests/conformance tests/onnx_backend
 RUNS ?= 100000
 SEED ?=
 CASES ?= 5000
@@ -44,7 +45,7 @@ check: $(DEV) ## Check format, lint, types and architecture.
 	$(BIN)/pytest --quiet tests/architecture
 
 conformance: $(TEST) ## Run the shared suite on one device: make conformance DEVICE=REFERENCE.
-	AIOINFER_CONFORMANCE_DEVICE=$(DEVICE) $(BIN)/pytest tests/conformance tests/onnx_backend $(ARGS)
+	AIOINFER_CONFORMANCE_DEVICE=$(DEVICE) $(BIN)/pytest $(SUITES) $(ARGS)
 
 gpu: $(TEST) ## Run all that wants a GPU, or say why there is none: ARGS="--minutes 9 --save".
 	$(BIN)/python tests/gpu/suites.py $(ARGS)
