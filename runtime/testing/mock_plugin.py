@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import TensorError
 from ...executors import (
     NOW,
     DeviceStreamExecutor,
@@ -240,7 +241,10 @@ def _evaluation(model: Model) -> Evaluate:
 
         with np.errstate(all="ignore"):
             for node, operator in steps:
-                results = operator(*[content(value) for value in node.inputs])
+                try:
+                    results = operator(*[content(value) for value in node.inputs])
+                except (ValueError, IndexError) as error:
+                    raise TensorError(f"{node.op} (node {node.name!r}): {error}") from error
                 known.update(zip(node.outputs, results, strict=False))
         return {value.name: _own_copy(content(value)) for value in graph.outputs}
 
