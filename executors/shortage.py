@@ -24,6 +24,7 @@ _BY_NUMBER: dict[int, Resource] = {
 _BY_TEXT: dict[str, Resource] = {
     **{os.strerror(number): lacks for number, lacks in _BY_NUMBER.items()},
     "can't start new thread": "threads",
+    "can't allocate lock": "memory",
     "bad_alloc": "memory",
 }
 _LOADING = (OSError, ImportError, RuntimeError)
@@ -44,8 +45,8 @@ def find_shortage(error: BaseException | None, doing: str) -> DeviceError | None
     text = f" ({error})" if str(error) else ""
     if lacks == "memory":
         return DeviceError(
-            f"{doing}: there is not enough memory{text}; use smaller inputs, fewer requests or "
-            f"streams at a time, or raise the limit (ulimit -v, or that of the container)"
+            f"{doing}: there is not enough memory{text}; use a smaller model or inputs, fewer "
+            f"requests or streams at a time, or raise the limit (ulimit -v, or the container's)"
         )
     if lacks == "files":
         return DeviceError(

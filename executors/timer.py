@@ -25,6 +25,7 @@ from .shortage import start_thread
 _log = logging.getLogger("aioinfer")
 
 _SWEEP_FROM = 64  # a shorter heap costs nothing to keep
+_RETRY_S = 0.05  # how late an alarm may be where memory is wanting
 
 
 class TimerHandle:
@@ -192,7 +193,14 @@ class Timer(Clock):
 
     def _work(self) -> None:
         mark_own_thread()
-        while (call := self._wait_for_due()) is not None:
+        while not self._is_closed:
+            try:
+                call = self._wait_for_due()
+            except (MemoryError, RuntimeError):  # no memory for the lock that it would sleep on
+                time.sleep(_RETRY_S)
+                continue
+            if call is None:
+                break
             try:
                 call()
             except BaseException:

@@ -24,6 +24,7 @@ from ..errors import (
     TensorError,
     nearest,
 )
+from ..executors import find_shortage
 from ..executors.base import refuse_own_thread
 from ..executors.interrupt import can_interrupt, held_interrupt
 from .bindings import NodeProfile
@@ -105,10 +106,13 @@ class InferRequest:
         try:
             self._launch(run, deadline_at, None, answered.set)
             answered.wait()
-        except BaseException:  # an interrupt of the waiting thread
+        except BaseException as error:  # an interrupt of the waiting thread, or no memory to wait
             with held_interrupt():
                 run.cancel()
-            raise
+            lacking = find_shortage(error, f"waiting for {self!r}")
+            if lacking is None or lacking is error:
+                raise
+            raise lacking from error
         return run.outcome()
 
     def start_async(

@@ -40,6 +40,7 @@ from .onednn_numbers import (
     MAX_COUNT,
     MAX_LENGTH,
     MAX_RANK,
+    OUT_OF_MEMORY,
     QUERY_BLOCK_AXES,
     QUERY_BLOCK_LENGTHS,
     QUERY_BLOCKS,
@@ -347,8 +348,13 @@ class Engine:
         self._as_parameter_ = made
 
     def check(self, call: str, *arguments: Any) -> None:
-        """Call a function of the library and raise OneDnnError for any status but success."""
+        """Call a function of the library; OneDnnError for any status but success.
+
+        MemoryError where memory does not suffice: there another way of computing is no way out.
+        """
         status = getattr(self.library, call)(*arguments)
+        if status == OUT_OF_MEMORY:
+            raise MemoryError(f"oneDNN's {call}")
         if status:
             raise OneDnnError(call, status)
 

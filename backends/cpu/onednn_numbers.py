@@ -21,8 +21,9 @@ DTYPE_NUMBERS = {
 }
 DTYPE_OF = {number: dtype for dtype, number in DTYPE_NUMBERS.items()}
 
+OUT_OF_MEMORY = 1
 STATUS_TEXTS = {
-    1: "out of memory",
+    OUT_OF_MEMORY: "out of memory",
     2: "invalid arguments",
     3: "unimplemented",
     4: "no further implementation",

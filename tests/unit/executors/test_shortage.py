@@ -101,6 +101,28 @@ def test_a_timer_that_cannot_start_keeps_no_alarm_and_starts_with_the_next(
     timer.close()
 
 
+def test_a_timer_without_memory_to_sleep_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    timer = Timer("short")
+    first, second = threading.Event(), threading.Event()
+    timer.call_at(0.0, first.set)
+    assert first.wait(WAIT_S)
+    left = [3]
+    wait_for_due = timer._wait_for_due
+
+    def refuse() -> Callable[[], None] | None:
+        if left[0]:
+            left[0] -= 1
+            raise RuntimeError("can't allocate lock")
+        return wait_for_due()
+
+    monkeypatch.setattr(timer, "_wait_for_due", refuse)
+    timer.call_at(timer.now_s(), lambda: None)  # ends the wait that is under way
+    timer.call_at(timer.now_s(), second.set)
+    assert second.wait(WAIT_S)
+    timer.close()
+    assert left == [0]
+
+
 def test_an_executor_that_no_thread_can_close_is_closed_by_who_may_block(
     few_threads: Callable[[int], None],
 ) -> None:
@@ -140,12 +162,13 @@ def test_an_event_fires_where_its_device_can_start_no_thread(
     ("error", "text"),
     [
         (MemoryError("Unable to allocate 3.00 GiB"), "not enough memory (Unable to allocate 3.00"),
-        (MemoryError(), "x: there is not enough memory; use smaller inputs"),
+        (MemoryError(), "x: there is not enough memory; use a smaller model"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "there is not enough memory ("),
         (OSError(errno.EMFILE, "Too many open files"), "may open no more files ("),
         (OSError(errno.ENFILE, "Too many open files in system"), "may open no more files ("),
         (OSError("libdnnl.so: cannot open: Too many open files"), "with 'ulimit -n'"),
         (ImportError("lib.so: Cannot allocate memory"), "there is not enough memory ("),
+        (RuntimeError("can't allocate lock"), "there is not enough memory ("),
         (RuntimeError("can't start new thread"), "no thread or process can be started ("),
         (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
     ],

@@ -25,6 +25,7 @@ from aioinfer.backends.cpu.onednn import (
     supports,
     version_text,
 )
+from aioinfer.backends.cpu.onednn_numbers import OUT_OF_MEMORY
 from aioinfer.backends.cpu.post_ops import PostOp
 from aioinfer.errors import NotSupportedError
 from aioinfer.runtime.graph import DType
@@ -244,3 +245,15 @@ def test_memory_lies_at_the_width_of_a_cache_line(size: int) -> None:
     memory = aligned_bytes(size)
     assert memory.nbytes == size
     assert size == 0 or memory.ctypes.data % 64 == 0
+
+
+def test_a_call_without_memory_is_no_refusal() -> None:
+    class Full:
+        @staticmethod
+        def dnnl_engine_create(*_: object) -> int:
+            return OUT_OF_MEMORY
+
+    full = object.__new__(Engine)
+    full.library = Full()
+    with pytest.raises(MemoryError, match="oneDNN's dnnl_engine_create"):
+        full.check("dnnl_engine_create")
