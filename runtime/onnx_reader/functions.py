@@ -162,7 +162,10 @@ def _check_sizes(
             else:
                 path[callee] = iter(calls[callee])
     if sum(sizes.get(_key(node), 1) for node in all_nodes(nodes)) > NODE_LIMIT:
-        raise ModelError(f"has over {NODE_LIMIT} nodes when its functions are inlined")
+        raise ModelError(
+            f"has over {NODE_LIMIT} nodes when its functions are inlined, and aioinfer reads no "
+            f"more; let fewer functions call each other, or split the model"
+        )
 
 
 def _copy_for(call: onnx.NodeProto, function: onnx.FunctionProto, name: str) -> onnx.FunctionProto:

@@ -15,6 +15,7 @@ from .builder import build_graph
 from .conversion import convert, is_newest, normalize_opsets, read_opsets
 from .declared_types import infer_afresh
 from .functions import inline_functions
+from .limits import check_limits
 from .naming import name_nodes
 from .origins import Origins
 from .schema_signature import check_signatures
@@ -43,6 +44,7 @@ def read_any_model(source: ModelSource, *, is_mapped: bool = False) -> Model:
 
 def _read(source: Source, is_mapped: bool) -> Model:
     proto, path = source.proto, source.path
+    check_limits(proto.graph)
     weights = Weights(path.parent if path else None, source.skimmed, is_mapped=is_mapped)
     origins = Origins()
     metadata = {entry.key: entry.value for entry in proto.metadata_props}

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..graph import Attribute, Dim, DType, TensorType
+from .limits import MOST_NODES, MOST_TENSORS, check_count, check_operator
 from .wire_format import BYTES, FIXED32, VARINT, Field, fields, read_varint
 
 __all__ = ["NotPlainError", "PlainGraph", "PlainModel", "PlainNode", "ReadRaw", "decode_model"]
@@ -80,7 +81,8 @@ class PlainModel:
 def decode_model(data: Data, read_raw: ReadRaw) -> PlainModel:
     """Decode a file; the content of tensors is read with ``read_raw``.
 
-    Raises NotPlainError for what is not plain or is damaged, and what ``read_raw`` raises.
+    Raises NotPlainError for what is not plain or is damaged, LimitError for what nobody should read
+    on, and what ``read_raw`` raises.
     """
     try:
         return _Decoder(data, read_raw).model()
@@ -120,9 +122,13 @@ class _Decoder:
         for item in fields(self._data, place.content, place.end):
             number = item.number
             if number == 1:
-                graph.nodes.append(self._node(self._cut(item)))
+                node = self._node(self._cut(item))
+                check_operator(node.op_type, len(graph.nodes), node.name)
+                graph.nodes.append(node)
+                check_count("nodes", len(graph.nodes), MOST_NODES)
             elif number == 5:
                 graph.initializers.append(self._tensor(item))
+                check_count("initializers", len(graph.initializers), MOST_TENSORS)
             elif number == 11:
                 name, known = self._value_info(self._cut(item))
                 if known is None:

@@ -19,6 +19,7 @@ from ..graph.mapped_file import MappedFile, may_map
 from ..graph.slabs import Slabs
 from ..type_inference import ContradictionError
 from .file_structure import LARGE_BYTES, copy_structure, read_range
+from .limits import LimitError
 from .plain_graph import build_model
 from .plain_proto import NotPlainError, ReadRaw, decode_model
 
@@ -92,6 +93,8 @@ def _read(data: bytes | mmap.mmap, read: ReadRaw, path: Path | None) -> Model | 
         return build_model(decode_model(data, read), path)
     except ContradictionError as error:
         raise ContradictionError(f"{_label(path)}: {error}") from error
+    except LimitError as error:
+        raise LimitError(f"{_label(path)}: {error}") from error
     except NotPlainError as reason:
         _log.debug("onnx reads %s, because %s", _label(path), reason)
     except MemoryError:

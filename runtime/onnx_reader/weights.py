@@ -22,7 +22,14 @@ from ..onnx_writer.tensors import SMALL_TENSOR_BYTES
 from ..onnx_writer.types import dtype_of
 from .external import ExternalFiles
 from .skimming import SKIMMED, SkimmedFile
-from .tensors import dense_array, packed_bytes, stored_array, tensor_array, tensor_shape
+from .tensors import (
+    DENSE_LIMIT_BYTES,
+    dense_array,
+    packed_bytes,
+    stored_array,
+    tensor_array,
+    tensor_shape,
+)
 
 __all__ = ["Weights"]
 
@@ -38,6 +45,7 @@ class Weights:
     ) -> None:
         self._files, self._skimmed = ExternalFiles(folder, is_mapped=is_mapped), skimmed
         self._arrays: list[np.ndarray] = []
+        self._dense_bytes = 0
 
     def take_out(self, model: onnx.ModelProto) -> None:
         """Replace the large tensors of a model by keys, and sparse tensors by dense ones.
@@ -126,6 +134,12 @@ class Weights:
         self._take(sparse.indices)
         values, indices = self.array(sparse.values), self.array(sparse.indices)
         array = dense_array(values, indices, tuple(sparse.dims), f"tensor {name!r}")
+        self._dense_bytes += array.nbytes
+        if self._dense_bytes > DENSE_LIMIT_BYTES:
+            raise ModelError(
+                f"has sparse tensors of over {DENSE_LIMIT_BYTES} bytes when dense, and aioinfer "
+                f"keeps no more; store them dense"
+            )
         dense.name, dense.data_type = name, sparse.values.data_type
         dense.dims.extend(sparse.dims)
         self._put_key(dense, array)

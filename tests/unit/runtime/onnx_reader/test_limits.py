@@ -1,0 +1,149 @@
+"""What is too large, too deep or plainly damaged is refused early, with the limit and a way out."""
+
+from __future__ import annotations
+
+import sys
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import aioinfer
+from aioinfer.errors import ModelError
+from aioinfer.runtime.onnx_reader import limits, plain_proto, read_model
+from aioinfer.runtime.onnx_reader.wire_format import text_field
+
+
+def info(name: str, kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, [1])
+
+
+def proto_of(nodes: list[onnx.NodeProto], *tensors: onnx.TensorProto) -> onnx.ModelProto:
+    inputs = [info("x"), helper.make_tensor_value_info("c", TensorProto.BOOL, [])]
+    graph = helper.make_graph(nodes, "g", inputs, [info("y")], list(tensors))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+
+
+def relus(count: int) -> onnx.ModelProto:
+    names = ["x", *(f"v{i}" for i in range(count - 1)), "y"]
+    return proto_of([helper.make_node("Relu", [names[i]], [names[i + 1]]) for i in range(count)])
+
+
+def nested(depth: int) -> onnx.ModelProto:
+    """If nodes inside each other, each of which is in the body of the one around it."""
+    proto = proto_of([])
+    graph = proto.graph
+    for number in range(depth):
+        node = graph.node.add(op_type="If", input=["c"], output=[f"o{number}"])
+        attribute = node.attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH)
+        graph = attribute.g
+        graph.output.append(info(f"i{number}"))
+    graph.node.add(op_type="Relu", input=["x"], output=["r"])
+    return proto
+
+
+def empty_nodes(count: int) -> bytes:
+    opset = text_field(8, b"\n\0\x10\x15")
+    return b"\x08\n" + text_field(7, text_field(1, b"") * count) + opset
+
+
+@pytest.mark.parametrize("is_proto", [False, True])
+def test_too_many_nodes_are_refused(is_proto: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (limits, plain_proto):
+        monkeypatch.setattr(module, "MOST_NODES", 10)
+    proto = relus(11)
+    with pytest.raises(ModelError, match=r"over 10 nodes.*split the model"):
+        read_model(proto if is_proto else proto.SerializeToString())
+    read_model(relus(10).SerializeToString())
+
+
+@pytest.mark.parametrize("is_proto", [False, True])
+def test_too_many_initializers_are_refused(is_proto: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (limits, plain_proto):
+        monkeypatch.setattr(module, "MOST_TENSORS", 10)
+    tensors = [helper.make_tensor(f"w{i}", TensorProto.FLOAT, [1], [0.0]) for i in range(11)]
+    proto = proto_of([helper.make_node("Relu", ["x"], ["y"])], *tensors)
+    with pytest.raises(ModelError, match="over 10 initializers"):
+        read_model(proto if is_proto else proto.SerializeToString())
+
+
+@pytest.mark.parametrize("depth", [limits.MOST_DEPTH + 1, 200])
+def test_bodies_too_deep_inside_each_other_are_refused(depth: int) -> None:
+    with pytest.raises(ModelError, match=r"bodies inside each other|nested too deep"):
+        read_model(nested(depth))
+
+
+def test_bodies_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_DEPTH", 3)
+    limits.check_limits(nested(3).graph)
+    with pytest.raises(ModelError, match="over 3 bodies inside each other"):
+        limits.check_limits(nested(4).graph)
+    monkeypatch.setattr(limits, "MOST_NODES", 3)
+    with pytest.raises(ModelError, match="over 3 nodes"):
+        limits.check_limits(nested(3).graph)
+
+
+def test_the_first_node_without_an_operator_ends_the_reading() -> None:
+    with pytest.raises(ModelError):  # imports what is needed
+        read_model(empty_nodes(1))
+    counts = []
+    for size in (1000, 2000):
+        count = 0
+
+        def note(_frame: object, _event: str, _argument: object) -> None:
+            nonlocal count
+            count += 1
+
+        data, before, text = empty_nodes(size), sys.getprofile(), ""
+        sys.setprofile(note)
+        try:
+            read_model(data)
+        except ModelError as error:
+            text = str(error)
+        finally:
+            sys.setprofile(before)
+        assert "number 0 of its graph, that names no operator" in text
+        counts.append(count)
+    assert abs(counts[0] - counts[1]) < 50  # whatever follows is not looked at
+    with pytest.raises(ModelError, match="names no operator"):
+        read_model(onnx.load_from_string(empty_nodes(3)))
+
+
+def test_sparse_tensors_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aioinfer.runtime.onnx_reader.weights.DENSE_LIMIT_BYTES", 1000)
+    proto = proto_of([helper.make_node("Relu", ["x"], ["y"])])
+    for name in "ab":
+        values = helper.make_tensor(name, TensorProto.FLOAT, [1], [1.0])
+        indices = helper.make_tensor(f"{name}i", TensorProto.INT64, [1], [0])
+        sparse = helper.make_sparse_tensor(values, indices, [200])
+        proto.graph.sparse_initializer.append(sparse)
+    with pytest.raises(ModelError, match="sparse tensors of over 1000 bytes"):
+        read_model(proto)
+
+
+def test_functions_that_become_too_many_nodes_are_refused_at_once() -> None:
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("my", 1)]
+    functions = [
+        helper.make_function(
+            "my",
+            f"F{i}",
+            ["a"],
+            ["b"],
+            [
+                helper.make_node(f"F{i + 1}", ["a"], ["t"], domain="my"),
+                helper.make_node(f"F{i + 1}", ["t"], ["b"], domain="my"),
+            ]
+            if i < 40
+            else [helper.make_node("Neg", ["a"], ["b"])],
+            opsets,
+        )
+        for i in range(41)
+    ]
+    proto = proto_of([helper.make_node("F0", ["x"], ["y"], domain="my")])
+    proto.functions.extend(functions)
+    proto.opset_import.append(opsets[1])
+    with (
+        aioinfer.Core() as core,
+        pytest.raises(ModelError, match=r"when its functions are inlined.*split the model"),
+    ):
+        core.load_network(proto, "REFERENCE")
