@@ -21,6 +21,7 @@ import numpy as np
 
 from ...executors import Lane
 from ...runtime.plan_cache import PLAN_COUNT
+from .headroom import check_threads
 from .lane_team import LaneTeam
 from .native import Runner
 from .onednn import aligned_bytes
@@ -95,6 +96,7 @@ class LanePrograms:
             if len(programs) > 1:
                 programs.move_to_end(plan)
             return program
+        check_threads(plan.thread_count)
         plan.pack()
         if plan.arena_bytes > arena.memory.nbytes:
             arena.memory = aligned_bytes(plan.arena_bytes)

@@ -27,6 +27,7 @@ from ...errors import DeviceError, NotSupportedError
 from ...runtime.graph import DType
 from ...runtime.graph.slabs import Slabs
 from ...runtime.strides import row_major
+from .headroom import check_memory
 from .library import Version, find_library, open_library, open_openmp
 from .onednn_numbers import (
     ARG,
@@ -290,7 +291,8 @@ class PrimitiveDesc(_Handle):
         return not self.engine.library.dnnl_primitive_desc_next_impl(self)
 
     def create(self) -> Primitive:
-        """Compile it."""
+        """Compile it; raises OneDnnError, or MemoryError."""
+        check_memory()
         return Primitive(self.engine, self)
 
 
@@ -408,10 +410,11 @@ class Engine:
         return Desc(self, made.value)
 
     def primitive_desc(self, call: str, *arguments: Any) -> PrimitiveDesc:
-        """Call ``dnnl_<call>_primitive_desc_create``; raises OneDnnError.
+        """Call ``dnnl_<call>_primitive_desc_create``; raises OneDnnError, or MemoryError.
 
         Arguments are this module's objects, numbers as ctypes, or None.
         """
+        check_memory()
         made = c_void_p()
         self.check(f"dnnl_{call}_primitive_desc_create", byref(made), *arguments)
         assert made.value is not None
