@@ -435,6 +435,13 @@ def _failures_named(device: str) -> Iterator[None]:
             yield
     except RecursionError as error:
         raise ModelError("the model is nested, or its nodes follow each other, too deep") from error
+    except Exception as error:
+        if type(error).__name__ != "EncodeError":  # protobuf's, which is not imported for it
+            raise
+        raise ModelError(
+            f"a part of the model cannot be written for {device} ({error}): it is over 2 GiB "
+            f"without its weights, nested too deep, or there is not enough memory"
+        ) from error
 
 
 def _in_memory(model: Model) -> Model:

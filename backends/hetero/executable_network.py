@@ -10,7 +10,16 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import NotSupportedError, UnsupportedOpError
-from ...executors import NOW, HostReady, Lane, Ready, StreamsConfig, StreamsExecutor, Then
+from ...executors import (
+    NOW,
+    HostReady,
+    Lane,
+    Ready,
+    StreamsConfig,
+    StreamsExecutor,
+    Then,
+    shortage_as_error,
+)
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.graph import Graph, Model, copy_graph
 from ...runtime.graph_run import GraphRun, StageGraph
@@ -244,7 +253,9 @@ class _HeteroSlot(Slot):
                 continue
             name = network._cut.passed_inputs.get(index)
             value = network._cut.constants[index] if name is None else bindings.inputs[name]
-            bindings.deliver(port.name, _copy(value))
+            with shortage_as_error(f"copying output {port.name!r} of {network.name!r}"):
+                copied = _copy(value)
+            bindings.deliver(port.name, copied)
         return NOW
 
 

@@ -12,14 +12,18 @@ are read back.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import AioInferError
 from ...executors import NOW, DeviceLane, DeviceStreamExecutor, HostReady, Lane, Ready
 from ..batch_buckets import Padding
 from ..executable_network import Slot
+from ..node_failure import run_failure
 from ..pipeline import Stage
 from ..plan_cache import PendingPlan
 from .chosen_executor import ChosenExecutor
@@ -38,6 +42,22 @@ __all__ = ["AcceleratorSlot"]
 
 _LIGHT_BYTES = 64 << 10
 """Copies up to this many are made on the calling thread, which may turn an event loop."""
+
+
+def _host_errors_named(stage: Callable[..., Ready]) -> Callable[..., Ready]:
+    """Let a stage that takes memory of the host raise errors of ours."""
+
+    @functools.wraps(stage)
+    def named(slot: AcceleratorSlot, *arguments: Any) -> Ready:
+        try:
+            return stage(slot, *arguments)
+        except AioInferError:
+            raise
+        except Exception as error:
+            network = slot._network
+            raise run_failure(error, f"{network.name!r} on {network.device}") from error
+
+    return named
 
 
 class AcceleratorSlot(Slot):
@@ -92,6 +112,7 @@ class AcceleratorSlot(Slot):
         )
         return ended
 
+    @_host_errors_named
     def _bind_now(self, plan: Plan, _lane: Lane) -> Ready:
         self._bound = self._memory.bind(plan)
         return NOW
@@ -103,6 +124,7 @@ class AcceleratorSlot(Slot):
             total_bytes = total_bytes * padding.bucket // padding.rows
         return total_bytes > _LIGHT_BYTES
 
+    @_host_errors_named
     def _fill(self, _lane: Lane) -> Ready:
         bound = self._plan()
         for port, place in zip(self._network.inputs, bound.inputs, strict=True):
@@ -186,6 +208,7 @@ class AcceleratorSlot(Slot):
         assert self._bound is not None
         return sum(operand.size_bytes for operand in self._bound.plan.outputs) > _LIGHT_BYTES
 
+    @_host_errors_named
     def _deliver(self, _lane: Lane) -> Ready:
         """Copy results to where they belong: memory that the caller has bound, or a new array."""
         bindings = self.bindings
@@ -200,6 +223,7 @@ class AcceleratorSlot(Slot):
             bindings.deliver(port.name, array)
         return NOW
 
+    @_host_errors_named
     def _download(self, lane: Lane) -> Ready:
         """Let the device write results straight to where they belong, if it can."""
         stream, bindings = _stream(lane), self.bindings

@@ -148,3 +148,18 @@ def test_memory_that_fails_in_a_run_fails_that_run_alone(
                 request.infer_sync(X)
         request.infer_sync(X)
     assert driver.contexts[0].alive == []
+
+
+def test_results_for_which_the_host_has_no_memory_fail_their_run_alone(
+    fake_core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise MemoryError("Unable to allocate 64 B")
+
+    with fake_core.load_network(two_weights(), "FAKE") as network:
+        request = network.create_infer_request()
+        with monkeypatch.context() as patch:
+            patch.setattr(network.pool, "empty", refuse)
+            with pytest.raises(DeviceError, match=r"running .* on FAKE.*Unable to allocate 64"):
+                request.infer_sync(X)
+        request.infer_sync(X)
