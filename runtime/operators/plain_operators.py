@@ -38,6 +38,7 @@ FAMILIES = (
     "own_operators",
     "own_quantization",
     "own_reductions",
+    "own_sampling",
     "plain_elementwise",
     "plain_movement",
     "plain_reductions",

@@ -38,7 +38,8 @@ def reshaped(data: Shape, target: Shape, allow_zero: bool) -> Shape:
     if not rest and unknown:
         return tuple(result)
     if not rest:
-        if not _may_be_equal(left, others):
+        is_empty = any(result[place] == 0 for place in copied)
+        if not is_empty and not _may_be_equal(left, others):
             raise _refusal(data, target, "it has another number of elements")
         return tuple(result)
     found = _with_rest(result, rest[0], left, others)

@@ -95,6 +95,20 @@ def test_a_norm_counts_what_is_below_zero_as_it_does_what_is_above(p, wanted) ->
     np.testing.assert_allclose(evaluate("LpNormalization", x, p=p), wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("align_corners", [0, 1])
+def test_cubic_samples_repeat_the_border_for_neighbours_outside(align_corners) -> None:
+    ramp = np.tile(np.arange(4, dtype=np.float32) ** 2, (1, 1, 4, 1))
+    wide = np.pad(ramp, ((0, 0), (0, 0), (4, 4), (4, 4)), "edge")
+    points = np.array([-1.2, -0.9, -0.3, 0, 0.6, 1, 1.1], np.float32)
+    grid = np.stack(np.meshgrid(points, points), -1)[None]
+    # The same places, in a picture whose border is elements and not padding.
+    share = 3 / 11 if align_corners else 4 / 12
+    attributes = {"mode": "cubic", "align_corners": align_corners}
+    inner = evaluate("GridSample", wide, grid * np.float32(share), **attributes)
+    made = evaluate("GridSample", ramp, grid, padding_mode="border", **attributes)
+    np.testing.assert_allclose(made, inner, atol=1e-4)
+
+
 def test_the_error_function_keeps_double_precision() -> None:
     x = np.array([0.1, -0.7, 2.0])
     np.testing.assert_allclose(evaluate("Erf", x), [math.erf(value) for value in x], rtol=1e-15)

@@ -53,6 +53,11 @@ def test_a_target_that_data_cannot_have_is_refused(data: Shape, target: Shape) -
         reshaped(data, target, allow_zero=False)
 
 
+def test_a_copied_length_of_zero_leaves_nothing_to_count() -> None:
+    assert reshaped((0, 2), (0,), allow_zero=False) == (0,)
+    assert reshaped((0, 2), (0, 3), allow_zero=False) == (0, 3)
+
+
 def test_a_zero_may_be_a_length() -> None:
     assert reshaped((0, 3), (3, 0), allow_zero=True) == (3, 0)
     assert reshaped((0, 3), (0, None), allow_zero=True) == (0, None)
