@@ -17,7 +17,7 @@ NATIVE := $(wildcard backends/cpu/*.c backends/cpu/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test stress fuzz check conformance gpu bench docs format pins clean
+.PHONY: help demo test stress fuzz asan check conformance gpu bench docs format pins clean
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z]+):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -37,6 +37,9 @@ fuzz: $(TEST) ## Run wrong models and inputs: CASES=5000 or HOURS=2, SEED=7, FUZ
 	MALLOC_PERTURB_=1 PYTHONPATH=tests $(BIN)/python -P -m fuzz --cases $(CASES) \
 		$(if $(SEED),--seed $(SEED)) $(if $(HOURS),--hours $(HOURS)) \
 		$(if $(FUZZ_DEVICES),--devices $(FUZZ_DEVICES)) $(ARGS)
+
+asan: $(TEST) ## Run CPU's tests with its C extension under AddressSanitizer and UBSan (ARGS: other tests).
+	$(BIN)/python .ci/asan.py $(ARGS)
 
 check: $(DEV) ## Check format, lint, types and architecture.
 	$(BIN)/ruff format --check .

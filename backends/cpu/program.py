@@ -140,6 +140,8 @@ class Program:
         for index, (array, length) in enumerate(zip(buffers, lengths, strict=False)):
             if array.nbytes != length:
                 raise self._wrong_array(index, buffers)
+            if not array.flags.c_contiguous:
+                raise self._unreadable(BufferError(f"array {index} is not contiguous"))
         if len(buffers) != count:
             raise self._wrong_array(min(len(buffers), count), buffers)
 

@@ -321,7 +321,7 @@ def test_what_is_not_known_is_said_of_a_node(core: Core) -> None:
 
     with pytest.raises(GraphError, match=r"Exp \(node 'types'\) .* 'nobody' .* declare it"):
         build(core, [node("Exp", ["x"], ["y"], "types")], lower)
-    with pytest.raises(UnsupportedOpError, match=r"Exp \(node 'shapes'\) .* 'nobody' .* HETERO"):
+    with pytest.raises(UnsupportedOpError, match=r"Exp \(node 'shapes'\): .* 'nobody' .*HETERO"):
         build(core, [node("Exp", ["x"], ["y"], "shapes")], lower)
 
 

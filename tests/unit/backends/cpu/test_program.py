@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,16 @@ import pytest
 from onnx import helper
 
 from aioinfer import Core
-from aioinfer.backends.cpu.onednn import open_engine
+from aioinfer.backends.cpu.fallback import KERNELS, PythonRun
+from aioinfer.backends.cpu.native import Runner, runner
+from aioinfer.backends.cpu.onednn import aligned_bytes, open_engine
 from aioinfer.backends.cpu.operand import Layout
 from aioinfer.backends.cpu.packed_weights import WeightStore
 from aioinfer.backends.cpu.plan import NumpyStep, Plan
 from aioinfer.backends.cpu.plan_builder import PlanBuilder
-from aioinfer.errors import DeviceError, TensorError
-from aioinfer.runtime.graph import Node
+from aioinfer.backends.cpu.program import Program
+from aioinfer.errors import DeviceError, GraphError, TensorError
+from aioinfer.runtime.graph import DType, Node
 from unit.backends.cpu.comparing import model_of
 from unit.backends.cpu.plans import BoundPlan
 
@@ -124,3 +128,60 @@ def test_each_run_may_bring_other_arrays(core: Core) -> None:
     for scale in range(5):
         (y,) = bound.run({"x": X * scale})
         np.testing.assert_array_equal(y, X * scale * 2)
+
+
+WRONG = {
+    "longer": np.zeros((3, 5), np.float32),
+    "shorter": np.zeros((3, 3), np.float32),
+    "of a wider type": X.astype(np.float64),
+    "empty": np.zeros(0, np.float32),
+    "a type without memory views": X.astype(DType.BFLOAT16.numpy),
+    "not contiguous": np.zeros((4, 6), np.float32)[:, ::2],
+}
+
+
+@pytest.mark.parametrize("given", WRONG)
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("functions", [{"y": None}, {"y": double}, {"a": None, "y": double}])
+@pytest.mark.parametrize("is_native", [True, False])
+def test_an_array_that_is_not_as_the_plan_wants_it_is_refused(
+    core: Core, functions: Any, given: str, place: int, is_native: bool
+) -> None:
+    engine = open_engine()
+    by = runner(engine) if is_native else Runner(PythonRun(engine), tuple(KERNELS), False)
+    bound = BoundPlan(numpy_plan(core, functions), by)
+    program = bound.programs.program(bound.plan, bound.lane)
+    arrays = [X, np.full((3, 4), 7, np.float32)]
+    wanted = arrays[1].copy()
+    arrays[place] = WRONG[given]
+    with pytest.raises(TensorError) as refused:
+        program.run(tuple(arrays))
+    if given in ("longer", "shorter", "of a wider type", "empty"):
+        assert ("output 'y'" if place else "input 'x'") in str(refused.value)
+        assert "float32[3, 4], 48 bytes" in str(refused.value)
+    if place == 0:
+        np.testing.assert_array_equal(arrays[1], wanted)  # nothing was run
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_plan_takes_as_many_arrays_as_it_has_ports(core: Core, count: int) -> None:
+    bound = BoundPlan(numpy_plan(core, {"y": None}))
+    program = bound.programs.program(bound.plan, bound.lane)
+    with pytest.raises(TensorError, match=f"was given {count} arrays for 1 inputs and 1 outputs"):
+        program.run((X,) * count)
+
+
+def test_no_address_is_written_beyond_what_there_is(core: Core) -> None:
+    plan = numpy_plan(core, {"a": None, "b": None, "y": None})
+    by = runner(plan.engine)
+    with pytest.raises(GraphError, match="does not lie in memory of 0 bytes"):
+        Program(plan, by, aligned_bytes(0))
+    beyond = dict.fromkeys(plan.offsets, plan.arena_bytes)
+    with pytest.raises(GraphError, match="does not lie in memory"):
+        Program(replace(plan, offsets=beyond), by, aligned_bytes(plan.arena_bytes))
+    (first, *rest) = plan.steps
+    source, target = first.operands
+    for offset in (-4, 49, 2**40):
+        lying = replace(first, operands=(replace(source, offset_bytes=offset), target))
+        with pytest.raises(GraphError, match="is not in <Buffer input 48 bytes>"):
+            Program(replace(plan, steps=(lying, *rest)), by, aligned_bytes(plan.arena_bytes))
