@@ -70,7 +70,7 @@ def run_batch(
                 progress.note(index, number)
                 outcome = run_case(core, device, case, guarded, reference)
                 found = judge(case, device, outcome, reference)
-                if outcome.cpu_s > _SLOW_S:
+                if outcome.cpu_s > _SLOW_S and not outcome.was_ended:
                     ops = "+".join(case.op_types[:4])
                     took = f"{outcome.cpu_s:.1f} s of processor time"
                     found.append(Finding("slow", device, f"slow {device} {ops}", took))
