@@ -10,6 +10,7 @@ from .chain import ChainStep
 from .chain_source import chain_code
 from .kernel_source import KernelSource
 from .operand import Operand
+from .reach import whole
 
 if TYPE_CHECKING:
     from .plan_builder import PlanBuilder
@@ -42,4 +43,5 @@ def chain_launch(
     )
     source = KernelSource.of("chain", text)
     arguments = [*code.arguments, result, result.count]
-    builder.launch(source, arguments, *line_groups(builder, result.count))
+    reaches = [*code.reaches, whole(result)]
+    builder.launch(source, arguments, *line_groups(builder, result.count), reaches)

@@ -10,6 +10,7 @@ from .c_types import C_TYPES
 from .chain import NO_OPERAND, ChainStep, operand_names
 from .chain_operators import expression
 from .operand import Operand
+from .reach import Reach, box
 from .walk import broadcast_strides, index_code, plan_walk
 
 __all__ = ["ChainCode", "chain_code"]
@@ -19,13 +20,15 @@ __all__ = ["ChainCode", "chain_code"]
 class ChainCode:
     """Text to put into a kernel, and what the kernel takes for it.
 
-    ``parameters`` are declarations without commas, ``arguments`` what is passed for them.
+    ``parameters`` are declarations without commas, ``arguments`` what is passed for them, and
+    ``reaches`` what is touched of the operands among those.
     """
 
     lines: tuple[str, ...]
     result: str
     parameters: tuple[str, ...]
     arguments: tuple[Operand | int | float, ...]
+    reaches: tuple[Reach, ...]
 
 
 def chain_code(
@@ -44,6 +47,9 @@ def chain_code(
     tensors = {n: item for n in names if isinstance(item := operands[n], Operand)}
     strides = [broadcast_strides(item.shape, shape) for item in tensors.values()]
     code = index_code(plan_walk(shape, strides), index, "w")
+    reaches = [
+        box(shape, own, item.dtype) for own, item in zip(strides, tensors.values(), strict=True)
+    ]
     types: dict[str, DType] = {"acc": DType.FLOAT32}
     texts = {NO_OPERAND: NO_OPERAND, "acc": accumulator or ""}
     parameters: list[str] = []
@@ -70,4 +76,4 @@ def chain_code(
         lines.append(f"const {C_TYPES[step.dtype].register} s{number} = {made};")
         texts[f"s{number}"], types[f"s{number}"] = f"s{number}", step.dtype
     last = f"s{len(steps) - 1}" if steps else (accumulator or "")
-    return ChainCode(tuple(lines), last, tuple(parameters), tuple(arguments))
+    return ChainCode(tuple(lines), last, tuple(parameters), tuple(arguments), tuple(reaches))

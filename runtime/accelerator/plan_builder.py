@@ -11,6 +11,7 @@ downloaded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,14 +29,12 @@ from .library_operation import LibraryOperation
 from .operand import Buffer, Operand
 from .plan import Launch, LaunchArgument, Plan
 from .precision import F32, Precision
+from .reach import INT_LIMIT, Reach, find_overrun, whole
 from .weight_store import WeightStore
 
 __all__ = ["PlanBuilder"]
 
 Array = np.ndarray[Any, Any]
-
-_INT_LIMIT = 2**31
-"""Kernels count elements in C's int."""
 
 
 class PlanBuilder(Lowering):
@@ -128,14 +127,32 @@ class PlanBuilder(Lowering):
         self.define(value, self.constant_operand(array))
 
     def define(self, value: Value, operand: Operand) -> Operand:
-        """Say that a value lies in an operand, which may be another value's, seen anew."""
+        """Say that a value lies in an operand, which may be another value's, seen anew.
+
+        Raises GraphError for an operand of another shape, or of elements of another size.
+        """
+        self.expect_shape(value, operand.shape)
+        kinds = (self.dtype(value), self.held_dtype(value))
+        if operand.dtype.item_bytes not in {kind.item_bytes for kind in kinds}:
+            raise self.contradiction(
+                f"{value.name!r} is {kinds[0].label}, and lies in {operand.dtype.label}"
+            )
         self._operands[value] = operand
         return operand
+
+    def view(self, operand: Operand, shape: Sequence[int]) -> Operand:
+        """See the same elements in another shape; GraphError for one that has more or fewer."""
+        if math.prod(shape) != operand.count or min(shape, default=0) < 0:
+            raise self.contradiction(
+                f"{list(operand.shape)} cannot be seen as {list(shape)}, which has another number "
+                "of elements"
+            )
+        return operand.viewed(shape)
 
     def temporary(self, shape: Sequence[int], dtype: DType) -> Operand:
         """Make memory that lives from its first to its last launch."""
         operand = Operand(Buffer("arena", 0), tuple(shape), dtype)
-        if operand.count >= _INT_LIMIT:
+        if operand.count >= INT_LIMIT:
             node = self._node
             reason = f"a tensor of {operand.count} elements is more than its kernels can count"
             if node is None:
@@ -160,32 +177,44 @@ class PlanBuilder(Lowering):
         arguments: Sequence[LaunchArgument],
         global_size: Sequence[int],
         local_size: Sequence[int],
+        reaches: Sequence[Reach],
     ) -> None:
         """Note a kernel to run after those noted before; sizes are work-items for each axis.
 
         The global size is rounded up to whole groups, so the kernel has to check its bounds.
+        ``reaches`` say what it touches of each operand among the arguments, in their order, by the
+        numbers that it is given. Raises GraphError where that is more than the operand has, or a
+        number is more than C's int.
         """
         rounded = [
             -(-size // group) * group for size, group in zip(global_size, local_size, strict=True)
         ]
         if 0 in rounded:
             return
-        self._note(
-            Launch(self._origin(), source, tuple(arguments), tuple(rounded), tuple(local_size))
-        )
+        launch = Launch(self._origin(), source, tuple(arguments), tuple(rounded), tuple(local_size))
+        numbers = [item for item in arguments if isinstance(item, int)]
+        if not all(-INT_LIMIT <= number < INT_LIMIT for number in numbers):
+            raise self.contradiction(f"its kernel cannot count to {max(numbers, key=abs)}")
+        if min(rounded) < 0 or max(rounded) >= INT_LIMIT:
+            raise self.contradiction(f"{rounded} are no numbers of work-items")
+        self._note(launch, reaches)
 
     def call(self, operation: LibraryOperation, arguments: Sequence[LaunchArgument]) -> None:
         """Note an operation of a library to run after what was noted before."""
-        self._note(Launch(self._origin(), operation, tuple(arguments), (), ()))
+        launch = Launch(self._origin(), operation, tuple(arguments), (), ())
+        self._note(launch, [whole(operand) for operand in launch.operands])
 
-    def _note(self, launch: Launch) -> None:
-        for operand in launch.operands:
+    def _note(self, launch: Launch, reaches: Sequence[Reach]) -> None:
+        for operand, reach in zip(launch.operands, reaches, strict=True):
             if operand.offset_bytes % self._align_bytes:
                 raise GraphError(
                     f"{self._place()}an argument begins {operand.offset_bytes} bytes behind the "
                     f"start of its buffer, and the device addresses every {self._align_bytes} "
                     "bytes of one; give the kernel the number of the first element instead"
                 )
+            overrun = find_overrun(operand, reach)
+            if overrun is not None:
+                raise self.contradiction(overrun)
         self._launches.append(launch)
 
     def _as_it_lies(self, value: Value) -> Operand:
@@ -201,7 +230,8 @@ class PlanBuilder(Lowering):
         return Operand(buffer, array.shape, dtype)
 
     def _add_input(self, value: Value) -> Operand:
-        return self.define(value, self.temporary(self.shape(value), self.dtype(value)))
+        place = self._operands[value] = self.temporary(self.shape(value), self.dtype(value))
+        return place
 
     def _in_own_dtype(self, value: Value) -> Operand:
         """Return an output of the graph in the type that the caller gets."""

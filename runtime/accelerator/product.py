@@ -14,6 +14,7 @@ from .c_types import C_TYPES
 from .kernel_source import KernelSource
 from .operand import Operand
 from .plan import LaunchArgument
+from .reach import Reach, box, elements
 from .walk import index_code, plan_walk
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Epilogue(Protocol):
     text: str
     parameters: str
     arguments: tuple[LaunchArgument, ...]
+    reaches: tuple[Reach, ...]
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ class Matrices:
     strides: tuple[int, int]
     batch: tuple[int, ...]
     first: int = 0
+
+    def reach(self, batch: Sequence[int], rows: int, columns: int) -> Reach:
+        """Say what so many matrices of a size touch of the operand."""
+        strides = (*self.batch, *self.strides)
+        return box((*batch, rows, columns), strides, self.operand.dtype, self.first)
 
 
 def launch_product(
@@ -124,4 +131,14 @@ def launch_product(
     arguments += end.arguments
     columns, rows = -(-n // _TILE) * _GROUP, -(-m // _TILE) * _GROUP
     source = KernelSource.of("product", text)
-    builder.launch(source, arguments, (columns, rows, count), (_GROUP, _GROUP, 1))
+    reaches = [
+        left.reach(batch, m, k),
+        right.reach(batch, k, n),
+        elements(count * m * n, result.dtype),
+        *end.reaches,
+    ]
+    if count * m * n != result.count:
+        raise builder.contradiction(
+            f"{count} products of {m} x {n} do not make {list(result.shape)}"
+        )
+    builder.launch(source, arguments, (columns, rows, count), (_GROUP, _GROUP, 1), reaches)

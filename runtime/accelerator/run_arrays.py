@@ -33,10 +33,15 @@ def stage_input(name: str, given: Any, staged: Array, rows: int | None = None) -
             f"input {name!r} is a {type(given).__name__}, and this device takes arrays "
             "only; give a numpy array"
         )
+    target = staged if rows is None else staged[:rows]
+    if given.shape != target.shape or given.dtype != target.dtype:
+        raise TensorError(
+            f"input {name!r} is {given.dtype}{shape_text(given.shape)}, and its plan is "
+            f"for {target.dtype}{shape_text(target.shape)}"
+        )
+    np.copyto(target, given, casting="no")
     if rows is None:
-        np.copyto(staged, given, casting="no")
         return
-    np.copyto(staged[:rows], given, casting="no")
     staged[rows:] = staged[rows - 1]
 
 

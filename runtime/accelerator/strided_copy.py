@@ -14,6 +14,7 @@ from .chain_launch import line_groups
 from .kernel_source import KernelSource
 from .operand import Operand
 from .plan import LaunchArgument
+from .reach import box
 from .walk import index_code, plan_walk
 
 if TYPE_CHECKING:
@@ -56,4 +57,8 @@ def strided_copy(
         count *= length
     arguments: list[LaunchArgument] = [source, target, count, source_offset, target_offset]
     arguments += [number for _, number in code.parameters]
-    builder.launch(KernelSource.of("copy", text), arguments, *line_groups(builder, count))
+    reaches = [
+        box(shape, source_strides, target.dtype, source_offset),
+        box(shape, targets, target.dtype, target_offset),
+    ]
+    builder.launch(KernelSource.of("copy", text), arguments, *line_groups(builder, count), reaches)

@@ -13,13 +13,16 @@ from .c_types import C_TYPES, ELEMENT_WORDS
 from .chain_launch import line_groups
 from .kernel_source import KernelSource
 from .operand import Operand
+from .reach import elements, whole
 
 if TYPE_CHECKING:
     from .plan_builder import PlanBuilder
 
-__all__ = ["TAKEN_PLACE", "table_operand", "take"]
+__all__ = ["PLACE_TYPES", "TAKEN_PLACE", "table_operand", "take"]
 
 Array = np.ndarray[Any, Any]
+
+PLACE_TYPES = (DType.INT32, DType.INT64)
 
 TAKEN_PLACE = """
     {kind} place = {place};
@@ -54,10 +57,22 @@ def take(builder: PlanBuilder, source: Operand, target: Operand, axis: int, tabl
         taken=TAKEN_PLACE.format(kind=kind, place="table[row % picks]"),
     )
     inner = math.prod(shape[axis + 1 :])
+    outer = math.prod(shape[:axis])
+    if target.count != outer * table.count * inner:
+        raise builder.contradiction(
+            f"{table.count} places of an axis of {list(shape)} do not make {list(target.shape)}"
+        )
+    if table.dtype not in PLACE_TYPES:
+        raise builder.contradiction(f"places are integers, and not {table.dtype.label}")
     numbers = (target.count, table.count, shape[axis], inner)
     source_text = KernelSource.of("take", text)
     groups = line_groups(builder, target.count)
-    builder.launch(source_text, [source, table, target, *numbers], *groups)
+    reaches = [
+        elements(outer * shape[axis] * inner, source.dtype),
+        whole(table),
+        elements(target.count, source.dtype),
+    ]
+    builder.launch(source_text, [source, table, target, *numbers], *groups, reaches)
 
 
 def table_operand(builder: PlanBuilder, table: Array) -> Operand:

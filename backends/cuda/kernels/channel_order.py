@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ....runtime.accelerator.c_types import C_TYPES
 from ....runtime.accelerator.chain import parse_steps
@@ -11,6 +12,7 @@ from ....runtime.accelerator.chain_source import ChainCode, chain_code
 from ....runtime.accelerator.kernel_source import KernelSource
 from ....runtime.accelerator.operand import Operand
 from ....runtime.accelerator.plan_builder import PlanBuilder
+from ....runtime.accelerator.reach import elements
 from ....runtime.graph import DType, Node
 from ..domain import CUDA_DOMAIN
 from .channel_words import channel_words
@@ -60,7 +62,7 @@ def lower_to_channels_last(node: Node, builder: PlanBuilder) -> None:
         code = chain_code(steps, operands, shape, "at")
     else:
         dtype = dtype if dtype in C_TYPES else _MOVED_AS[dtype.item_bytes]
-        code = _as_it_is(source, dtype)
+        code = _as_it_is(source, dtype, shape)
     words = channel_words(dtype, made.shape[-1])
     step = (
         f"const int c = block * {words.count} + j; if (c < channels) {{ "
@@ -75,16 +77,20 @@ def lower_to_channels_last(node: Node, builder: PlanBuilder) -> None:
     )
     blocks = made.shape[-1] // words.count
     count = made.count // words.count
+    if made.shape[:-1] != (shape[0], *shape[2:]) or made.shape[-1] < shape[1]:
+        raise builder.contradiction(f"{shape} does not become {list(made.shape)}")
     builder.launch(
         KernelSource.of("to_last", text),
         [*code.arguments, made, count, math.prod(shape[2:]), shape[1], blocks],
         *line_groups(builder, count),
+        [*code.reaches, elements(count * words.count, made.dtype)],
     )
 
 
-def _as_it_is(source: Operand | float, dtype: DType) -> ChainCode:
+def _as_it_is(source: Operand | float, dtype: DType, shape: Sequence[int]) -> ChainCode:
     """Write the reading of an element that nothing is done to, but to hold it in another type."""
     assert isinstance(source, Operand)
     kind = C_TYPES.get(source.dtype, C_TYPES[dtype])
     parameter = f"__global const {kind.memory} *x"
-    return ChainCode((), kind.load("x", "at"), (parameter,), (source,))
+    reach = elements(math.prod(shape), source.dtype)
+    return ChainCode((), kind.load("x", "at"), (parameter,), (source,), (reach,))

@@ -15,6 +15,7 @@ from ....runtime.accelerator.kernel_source import KernelSource
 from ....runtime.accelerator.kernels import movement as shared
 from ....runtime.accelerator.operand import Operand
 from ....runtime.accelerator.plan_builder import PlanBuilder
+from ....runtime.accelerator.reach import Reach
 from ....runtime.graph import Node
 from .registry import kernel
 
@@ -40,6 +41,7 @@ def lower_concat(node: Node, builder: PlanBuilder) -> None:
         shared.lower_concat(node, builder)
         return
     made, parts = builder.result(node.outputs[0]), [builder.operand(value) for value in values]
+    shared.check_parts(builder, made, parts, axis)
     rows = math.prod(made.shape[:axis])
     item_bytes = made.dtype.item_bytes
     word_bytes = widest_word([part.count // rows * item_bytes for part in parts], item_bytes)
@@ -64,6 +66,7 @@ def lower_concat(node: Node, builder: PlanBuilder) -> None:
         KernelSource.of("concat", text),
         [*given, made, count, sum(widths)],
         *line_groups(builder, count),
+        [Reach(0, rows * width, word_bytes) for width in (*widths, sum(widths))],
     )
 
 

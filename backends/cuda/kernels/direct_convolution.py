@@ -6,15 +6,17 @@ has a block of them. Neighbours are channels, so that they read neighbouring fil
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ....runtime.accelerator.c_types import C_TYPES, CType
 from ....runtime.accelerator.chain import parse_steps
 from ....runtime.accelerator.chain_source import chain_code
 from ....runtime.accelerator.kernels.epilogue import extra_operands
-from ....runtime.accelerator.kernels.window_code import nested_index, weight_place
+from ....runtime.accelerator.kernels.window_code import check_windows, nested_index, weight_place
 from ....runtime.accelerator.operand import Operand
 from ....runtime.accelerator.plan_builder import PlanBuilder
+from ....runtime.accelerator.reach import whole
 from ....runtime.graph import Node
 from ....runtime.passes.matching import input_at
 from ....runtime.window_node import Window
@@ -57,6 +59,7 @@ class DirectSum:
 def launch_direct_sum(node: Node, builder: PlanBuilder, made: Operand, parts: DirectSum) -> None:
     """Launch a convolution with its bias and all its steps."""
     window, kind = parts.window, C_TYPES[made.dtype]
+    _check(builder, made, parts)
     words = channel_words(made.dtype, parts.outputs if parts.is_each_alone else 1)
     place, weight = nested_index("image", range(len(window.kernel))), weight_place(window)
     numbers: list[tuple[str, int]] = []
@@ -68,6 +71,8 @@ def launch_direct_sum(node: Node, builder: PlanBuilder, made: Operand, parts: Di
         numbers.append(("group", parts.outputs // parts.groups))
     value = input_at(node, 2)
     bias = [] if value is None else [builder.operand(value)]
+    if any(item.shape != (parts.outputs,) for item in bias):
+        raise builder.contradiction(f"a bias of {list(bias[0].shape)} is not for {made.shape[-1]}")
     end = chain_code(parse_steps(node), extra_operands(node, builder), made.shape, "o", "made[j]")
     texts = WindowTexts(
         words.load("made", "bias", "block") if bias else words.filled("made", "0.0f"),
@@ -89,7 +94,27 @@ def launch_direct_sum(node: Node, builder: PlanBuilder, made: Operand, parts: Di
         numbers,
         [*[f"__global const {kind.memory} *bias"] * len(bias), *end.parameters],
         [*bias, *end.arguments],
+        [*map(whole, bias), *end.reaches],
     )
+
+
+def _check(builder: PlanBuilder, made: Operand, parts: DirectSum) -> None:
+    """Raise GraphError unless channels, groups and windows belong together."""
+    image, filters, window = parts.image, parts.filters, parts.window
+    check_windows(builder, window, image.shape[1:-1], made.shape[1:-1])
+    is_fit = filters.count == math.prod(window.kernel) * parts.inner * parts.outputs
+    if (
+        not is_fit
+        or parts.groups < 1
+        or parts.outputs % parts.groups
+        or made.shape[-1] != parts.outputs
+        or image.shape[-1] < parts.groups * parts.inner
+        or (parts.is_each_alone and image.shape[-1] != parts.outputs)
+    ):
+        raise builder.contradiction(
+            f"filters of {list(filters.shape)} in {parts.groups} groups do not make "
+            f"{list(made.shape)} of {list(image.shape)}"
+        )
 
 
 def _products(words: ChannelWords, place: str, weight: str) -> str:

@@ -53,7 +53,7 @@ def transposed_filters_by_place(
     operation = f"transposed filters of {groups} groups by their place"
     if weights.constant is not None:
         return _derived(builder, weights.constant, operation, dtype, reordered, shape)
-    return _copied(builder, weights, split, order).viewed(shape)
+    return builder.view(_copied(builder, weights, split, order), shape)
 
 
 def _ordered(

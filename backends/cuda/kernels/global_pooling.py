@@ -11,6 +11,7 @@ import math
 from ....runtime.accelerator.c_types import C_TYPES
 from ....runtime.accelerator.kernel_source import KernelSource
 from ....runtime.accelerator.plan_builder import PlanBuilder
+from ....runtime.accelerator.reach import elements
 from ....runtime.graph import Node
 from ..domain import CUDA_DOMAIN
 from .channel_words import channel_words
@@ -78,6 +79,10 @@ def lower_global_pool(node: Node, builder: PlanBuilder) -> None:
         [operand, made, pixels, blocks],
         (blocks, items, made.shape[0]),
         (lanes, items, 1),
+        [
+            elements(made.shape[0] * pixels * made.shape[-1], made.dtype),
+            elements(made.shape[0] * made.shape[-1], made.dtype),
+        ],
     )
 
 

@@ -62,6 +62,8 @@ def _launch(
 
     They make the array ``made`` of what is seen, ``v``. ``numbers`` are int arguments.
     """
+    if source.shape[-1] != made.shape[-1]:
+        raise builder.contradiction(f"{list(source.shape)} does not become {list(made.shape)}")
     start, update, finish = texts
     place = nested_index("image", range(len(window.kernel)))
     load = words.load("v", "x", f"{place} * blocks + block")

@@ -15,6 +15,7 @@ from ....runtime.accelerator.kernel_source import KernelSource
 from ....runtime.accelerator.kernels.movement import lower_transpose as lower_by_strides
 from ....runtime.accelerator.operand import Operand
 from ....runtime.accelerator.plan_builder import PlanBuilder
+from ....runtime.accelerator.reach import elements
 from ....runtime.graph import Node
 from .registry import kernel
 
@@ -50,10 +51,12 @@ def lower_transpose(node: Node, builder: PlanBuilder) -> None:
     assert source is not None
     shape = builder.shape(source)
     order = [int(axis) for axis in node.attributes.get("perm") or range(len(shape))[::-1]]
-    matrices = matrices_of(shape, order)
+    is_order = sorted(order) == list(range(len(shape)))
+    matrices = matrices_of(shape, order) if is_order else None
     if matrices is None or not has_room_for_tiles(builder):
         lower_by_strides(node, builder)
         return
+    builder.expect_shape(node.outputs[0], [shape[axis] for axis in order])
     operand, made = builder.operand(source), builder.result(node.outputs[0])
     launch_transposition(builder, operand, made, matrices)
 
@@ -96,4 +99,5 @@ def launch_transposition(
         [source, made, rows, columns],
         (tiles[0] * _TILE, tiles[1] * _ROWS, count),
         (_TILE, _ROWS, 1),
+        [elements(count * rows * columns, made.dtype)] * 2,
     )

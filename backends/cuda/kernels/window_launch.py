@@ -15,6 +15,7 @@ from ....runtime.accelerator.kernels.window_code import lengths_of, parameters_o
 from ....runtime.accelerator.operand import Operand
 from ....runtime.accelerator.plan import LaunchArgument
 from ....runtime.accelerator.plan_builder import PlanBuilder
+from ....runtime.accelerator.reach import Reach, whole
 from ....runtime.window_node import Window
 from .channel_words import ChannelWords
 
@@ -64,11 +65,13 @@ def launch_windows(
     numbers: Sequence[tuple[str, int]] = (),
     parameters: Sequence[str] = (),
     arguments: Sequence[LaunchArgument] = (),
+    reaches: Sequence[Reach] = (),
 ) -> None:
     """Launch a kernel whose result is ``y``; its ``sources`` by name, the image first.
 
     Behind the lengths of ``window_code`` it takes ``numbers``, int arguments by name, and what
-    ``parameters`` declare.
+    ``parameters`` declare. ``reaches`` are those of the operands among the ``arguments``; of its
+    sources it touches all.
     """
     (_, image), memory = sources[0], C_TYPES[made.dtype].memory
     numbers = [
@@ -92,4 +95,8 @@ def launch_windows(
     given: list[LaunchArgument] = [*(source for _, source in sources), made, count, blocks]
     given += [*(number for _, number in numbers), *arguments]
     group = min(_GROUP, builder.work_group_size)
-    builder.launch(KernelSource.of(label, text), given, (count, made.shape[0]), (group, 1))
+    if image.shape[0] != made.shape[0]:
+        raise builder.contradiction(f"{list(image.shape)} does not become {list(made.shape)}")
+    touched = [*[whole(source) for _, source in sources], whole(made), *reaches]
+    source = KernelSource.of(label, text)
+    builder.launch(source, given, (count, made.shape[0]), (group, 1), touched)

@@ -15,9 +15,11 @@ from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
 from ..product import Matrices, launch_product
+from ..reach import elements
 from .epilogue import EpilogueCode, epilogue_code
 from .registry import kernel
 from .window_code import (
+    check_windows,
     lengths_of,
     nested_index,
     parameters_of,
@@ -26,7 +28,7 @@ from .window_code import (
     window_loops,
 )
 
-__all__ = ["GROUP", "bias_operands", "bias_steps", "channel_block"]
+__all__ = ["GROUP", "bias_operands", "bias_steps", "channel_block", "check_channels"]
 
 GROUP = 64
 _BLOCK = 4
@@ -70,6 +72,8 @@ def lower_conv(node: Node, builder: PlanBuilder) -> None:
     made = builder.result(node.outputs[0])
     window = window_of(node, filters.shape[2:], image.shape[2:])
     groups = int(node.attributes.get("group", 1))
+    check_channels(builder, image, filters, made, groups)
+    check_windows(builder, window, image.shape[2:], made.shape[2:])
     epilogue = partial(
         epilogue_code,
         node,
@@ -108,7 +112,26 @@ def bias_operands(node: Node, builder: PlanBuilder) -> Mapping[str, Operand | fl
     bias = builder.operand(value)
     weights = node.inputs[1]
     assert weights is not None
+    made = builder.shape(node.outputs[0])
+    if bias.shape != made[1:2]:
+        raise builder.contradiction(f"a bias of {list(bias.shape)} is not for {list(made)}")
     return {"i2": bias.viewed((bias.count, *[1] * (len(builder.shape(weights)) - 2)))}
+
+
+def check_channels(
+    builder: PlanBuilder, image: Operand, filters: Operand, made: Operand, groups: int
+) -> None:
+    """Raise GraphError unless batches, channels and groups of a convolution belong together."""
+    is_fit = len(image.shape) == len(filters.shape) == len(made.shape) > 2 and groups > 0
+    if not is_fit or (
+        image.shape[1] != filters.shape[1] * groups
+        or filters.shape[0] % groups
+        or made.shape[:2] != (image.shape[0], filters.shape[0])
+    ):
+        raise builder.contradiction(
+            f"filters of {list(filters.shape)} in {groups} groups do not make {list(made.shape)} "
+            f"of {list(image.shape)}"
+        )
 
 
 def channel_block(channels: int) -> int:
@@ -149,4 +172,11 @@ def _launch(
     arguments += [channels, groups, *(number for _, number in named), *end.arguments]
     group = min(GROUP, builder.work_group_size)
     sizes = (pixels, made.shape[0] * blocks), (group, 1)
-    builder.launch(KernelSource.of("conv", text), arguments, *sizes)
+    images = made.shape[0]
+    reaches = [
+        elements(images * groups * channels * math.prod(image.shape[2:]), made.dtype),
+        elements(outputs * channels * count, made.dtype),
+        elements(images * outputs * pixels, made.dtype),
+        *end.reaches,
+    ]
+    builder.launch(KernelSource.of("conv", text), arguments, *sizes, reaches)

@@ -60,7 +60,7 @@ def lower_prelu(node: Node, builder: PlanBuilder) -> None:
     if len(given) != 1 or given[0] in (1, shape[-1]):
         lower_elementwise(node, builder)
         return
-    wide = builder.operand(slopes).viewed((*given, *[1] * (len(shape) - 2)))
+    wide = builder.view(builder.operand(slopes), (*given, *[1] * (len(shape) - 2)))
     operands = {"i0": builder.operand(source), "i1": wide}
     step = step_of(node, {source: "i0", slopes: "i1"}.__getitem__)
     chain_launch(builder, (step,), operands, builder.result(node.outputs[0]))

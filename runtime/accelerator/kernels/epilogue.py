@@ -15,6 +15,7 @@ from ..chain_source import chain_code
 from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
+from ..reach import Reach
 
 __all__ = ["EPILOGUE_START", "EpilogueCode", "epilogue_code", "extra_operands"]
 
@@ -25,12 +26,19 @@ EPILOGUE_START = 3
 class EpilogueCode:
     """``text`` turns the accumulator into an element of the result and stores it.
 
-    ``parameters`` begins with a comma where there are any; ``arguments`` are passed for them.
+    ``parameters`` begins with a comma where there are any; ``arguments`` are passed for them, and
+    ``reaches`` what is touched of the operands among those.
     """
 
-    def __init__(self, text: str, parameters: str, arguments: Sequence[LaunchArgument]) -> None:
+    def __init__(
+        self,
+        text: str,
+        parameters: str,
+        arguments: Sequence[LaunchArgument],
+        reaches: Sequence[Reach],
+    ) -> None:
         self.text, self.parameters = text, parameters
-        self.arguments = tuple(arguments)
+        self.arguments, self.reaches = tuple(arguments), tuple(reaches)
 
 
 def epilogue_code(
@@ -52,7 +60,7 @@ def epilogue_code(
     code = chain_code(steps, given, result.shape, index, accumulator)
     lines = [*code.lines, C_TYPES[result.dtype].store(code.result, "y", index)]
     parameters = "".join(f", {parameter}" for parameter in code.parameters)
-    return EpilogueCode(" ".join(lines), parameters, code.arguments)
+    return EpilogueCode(" ".join(lines), parameters, code.arguments, code.reaches)
 
 
 def extra_operands(node: Node, builder: PlanBuilder) -> dict[str, Operand | float]:

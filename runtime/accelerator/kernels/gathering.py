@@ -17,10 +17,12 @@ from ...strides import row_major
 from ..c_types import C_TYPES, ELEMENT_WORDS
 from ..chain_launch import line_groups
 from ..kernel_source import KernelSource
+from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
+from ..reach import box, elements, whole
 from ..strided_copy import strided_copy
-from ..taking import TAKEN_PLACE, take
+from ..taking import PLACE_TYPES, TAKEN_PLACE, take
 from ..walk import index_code, plan_walk
 from .registry import kernel
 
@@ -62,7 +64,13 @@ def lower_gather(node: Node, builder: PlanBuilder) -> None:
     """Lower a lookup along one axis; a single known index is a copy of a box."""
     source, indices = _inputs(node)
     operand, made = builder.operand(source), builder.result(node.outputs[0])
-    axis = int(node.attributes.get("axis", 0)) % max(1, len(operand.shape))
+    axis = builder.axis(int(node.attributes.get("axis", 0)), len(operand.shape))
+    if not operand.shape:
+        raise builder.contradiction("it looks up nothing in a scalar")
+    builder.expect_shape(
+        node.outputs[0],
+        (*operand.shape[:axis], *builder.shape(indices), *operand.shape[axis + 1 :]),
+    )
     length, known = operand.shape[axis], indices.constant
     if known is not None:
         _check(node, builder, known, length)
@@ -81,7 +89,8 @@ def lower_gather_elements(node: Node, builder: PlanBuilder) -> None:
     source, indices = _inputs(node)
     operand, made = builder.operand(source), builder.result(node.outputs[0])
     index = builder.operand(indices)
-    axis = int(node.attributes.get("axis", 0)) % max(1, len(operand.shape))
+    axis = builder.axis(int(node.attributes.get("axis", 0)), len(operand.shape))
+    _check_elements(operand, index, made, axis, builder)
     if indices.constant is not None:
         _check(node, builder, indices.constant, operand.shape[axis])
     strides = row_major(operand.shape)
@@ -98,8 +107,28 @@ def lower_gather_elements(node: Node, builder: PlanBuilder) -> None:
     )
     arguments: list[LaunchArgument] = [operand, index, made, made.count]
     arguments += [operand.shape[axis], strides[axis], *(number for _, number in code.parameters)]
+    reach = box((*made.shape, operand.shape[axis]), (*others, strides[axis]), made.dtype)
+    reaches = [reach, elements(made.count, index.dtype), whole(made)]
     source_text = KernelSource.of("gather_elements", text)
-    builder.launch(source_text, arguments, *line_groups(builder, made.count))
+    builder.launch(source_text, arguments, *line_groups(builder, made.count), reaches)
+
+
+def _check_elements(
+    source: Operand, index: Operand, made: Operand, axis: int, builder: PlanBuilder
+) -> None:
+    lengths = zip(source.shape, index.shape, strict=len(source.shape) == len(index.shape))
+    is_within = all(n <= length for own, (length, n) in enumerate(lengths) if own != axis)
+    if (
+        not source.shape
+        or len(index.shape) != len(source.shape)
+        or not is_within
+        or made.shape != index.shape
+        or index.dtype not in PLACE_TYPES
+    ):
+        raise builder.contradiction(
+            f"{index.dtype.label}{list(index.shape)} finds no {list(made.shape)} in "
+            f"{list(source.shape)}"
+        )
 
 
 @kernel("GatherND", dtypes=None)
@@ -108,8 +137,20 @@ def lower_gather_nd(node: Node, builder: PlanBuilder) -> None:
     source, indices = _inputs(node)
     operand, made = builder.operand(source), builder.result(node.outputs[0])
     index = builder.operand(indices)
-    batch_rank, depth = int(node.attributes.get("batch_dims", 0)), index.shape[-1]
+    batch_rank, depth = int(node.attributes.get("batch_dims", 0)), math.prod(index.shape[-1:])
     looked_up = operand.shape[batch_rank : batch_rank + depth]
+    rest = operand.shape[batch_rank + depth :]
+    is_there = 0 <= batch_rank < len(index.shape) and depth == len(looked_up) > 0
+    if (
+        not is_there
+        or operand.shape[:batch_rank] != index.shape[:batch_rank]
+        or made.shape != (*index.shape[:-1], *rest)
+        or index.dtype not in PLACE_TYPES
+    ):
+        raise builder.contradiction(
+            f"{index.dtype.label}{list(index.shape)} finds no {list(made.shape)} in "
+            f"{list(operand.shape)}"
+        )
     if indices.constant is not None:
         for number, length in enumerate(looked_up):
             _check(node, builder, indices.constant[..., number], length)
@@ -127,11 +168,17 @@ def lower_gather_nd(node: Node, builder: PlanBuilder) -> None:
         lengths="".join(f", const int n{axis}" for axis in range(depth)),
         steps="".join(steps),
     )
-    inner = math.prod(operand.shape[batch_rank + depth :])
+    inner = math.prod(rest)
     rows = math.prod(index.shape[batch_rank:-1])
     arguments: list[LaunchArgument] = [operand, index, made, made.count, inner, rows, *looked_up]
+    found = made.count // max(1, inner)
+    reaches = [
+        elements(found // max(1, rows) * math.prod(looked_up) * inner, made.dtype),
+        elements(found * depth, index.dtype),
+        whole(made),
+    ]
     source_text = KernelSource.of("gather_nd", text)
-    builder.launch(source_text, arguments, *line_groups(builder, made.count))
+    builder.launch(source_text, arguments, *line_groups(builder, made.count), reaches)
 
 
 def _inputs(node: Node) -> tuple[Value, Value]:

@@ -82,6 +82,8 @@ def _read_matmul(node: Node, left: Value, right: Value, builder: PlanBuilder) ->
         shapes[0] = (1, *shapes[0])
     if len(shapes[1]) == 1:
         shapes[1] = (*shapes[1], 1)
+    if min(map(len, shapes)) < 2 or shapes[0][-1] != shapes[1][-2]:
+        raise builder.contradiction(f"{list(shapes[0])} and {list(shapes[1])} have no product")
     (m, k), n = shapes[0][-2:], shapes[1][-1]
     batches = [shape[:-2] for shape in shapes]
     rank = max(map(len, batches))
@@ -105,6 +107,8 @@ def _read_gemm(node: Node, left: Value, right: Value, builder: PlanBuilder) -> P
     """Read alpha * A' * B' + beta * C."""
     is_turned = [bool(node.attributes.get(name, 0)) for name in ("transA", "transB")]
     rows, columns = builder.shape(left), builder.shape(right)
+    if not len(rows) == len(columns) == 2 or rows[not is_turned[0]] != columns[is_turned[1]]:
+        raise builder.contradiction(f"{list(rows)} and {list(columns)} have no product")
     (m, k) = rows[::-1] if is_turned[0] else rows
     n = columns[0 if is_turned[1] else 1]
     return Product(

@@ -5,6 +5,8 @@ All of them are strided copies, so they take elements of any type.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...graph import Node, Value
 from ...node_parameters import integers_of
 from ...slice_node import slice_box
@@ -16,7 +18,7 @@ from ..strided_copy import strided_copy
 from ..walk import broadcast_strides
 from .registry import kernel
 
-__all__ = ["joined_parts"]
+__all__ = ["check_parts", "joined_parts"]
 
 
 @kernel("Transpose", dtypes=None)
@@ -28,9 +30,12 @@ def lower_transpose(node: Node, builder: PlanBuilder) -> None:
     operand = builder.operand(source)
     rank = len(operand.shape)
     permutation = [int(axis) for axis in node.attributes.get("perm") or range(rank)[::-1]]
+    if sorted(permutation) != list(range(rank)):
+        raise builder.contradiction(f"{permutation} is no order of {rank} axes")
+    builder.expect_shape(result, [operand.shape[axis] for axis in permutation])
     long_axes = [axis for axis in permutation if operand.shape[axis] != 1]
     if long_axes == sorted(long_axes):
-        builder.define(result, operand.viewed(builder.shape(result)))
+        builder.define(result, builder.view(operand, builder.shape(result)))
         return
     made = builder.result(result)
     strides = row_major(operand.shape)
@@ -45,9 +50,10 @@ def lower_concat(node: Node, builder: PlanBuilder) -> None:
     if len(parts) == 1:
         builder.define(result, builder.operand(parts[0]))
         return
-    made = builder.result(result)
+    made, operands = builder.result(result), [builder.operand(part) for part in parts]
+    check_parts(builder, made, operands, axis)
     strides, start = row_major(made.shape), 0
-    for part in map(builder.operand, parts):
+    for part in operands:
         own = row_major(part.shape)
         place = start * strides[axis]
         strided_copy(
@@ -56,10 +62,25 @@ def lower_concat(node: Node, builder: PlanBuilder) -> None:
         start += part.shape[axis]
 
 
+def check_parts(builder: PlanBuilder, made: Operand, parts: Sequence[Operand], axis: int) -> None:
+    """Raise GraphError unless the parts, side by side, are what is made."""
+    lengths = [part.shape[axis] for part in parts]
+    is_fit = all(
+        part.shape == (*made.shape[:axis], part.shape[axis], *made.shape[axis + 1 :])
+        for part in parts
+    )
+    if made.count and not (is_fit and sum(lengths) == made.shape[axis]):
+        shapes = [list(part.shape) for part in parts]
+        raise builder.contradiction(f"{shapes} are not the parts of {list(made.shape)}")
+
+
 def joined_parts(node: Node, builder: PlanBuilder) -> tuple[int, list[Value]]:
     """Give the axis of a concatenation, counted from the first, and the parts with elements."""
-    axis = int(node.attributes["axis"]) % len(builder.shape(node.outputs[0]))
-    given = (value for value in node.inputs if value is not None)
+    rank = len(builder.shape(node.outputs[0]))
+    axis = builder.axis(int(node.attributes["axis"]), rank)
+    given = [value for value in node.inputs if value is not None]
+    if any(len(builder.shape(value)) != rank for value in given):
+        raise builder.contradiction("what it joins differs in rank")
     return axis, [value for value in given if 0 not in builder.shape(value)]
 
 
@@ -69,7 +90,7 @@ def lower_split(node: Node, builder: PlanBuilder) -> None:
     source = node.inputs[0]
     assert source is not None
     rank = len(builder.shape(source))
-    axis = int(node.attributes.get("axis", 0)) % max(1, rank)
+    axis = builder.axis(int(node.attributes.get("axis", 0)), rank)
     start = 0
     for result in node.outputs:
         begin = [0] * rank
@@ -96,12 +117,27 @@ def _take_box(
         builder.define(result, operand)
         return
     made = builder.result(result)
+    if not _is_box(operand.shape, made.shape, begin, steps):
+        raise builder.contradiction(f"{list(made.shape)} is no box of {list(operand.shape)}")
     strides = row_major(operand.shape)
     offset = sum(first * stride for first, stride in zip(begin, strides, strict=True))
     # Where the result has at most one element along an axis, a step may exceed what an int holds.
     axes = zip(strides, steps, made.shape, strict=True)
     taken = [stride * step if length > 1 else 0 for stride, step, length in axes]
     strided_copy(builder, operand, made, made.shape, taken, offset)
+
+
+def _is_box(
+    shape: Sequence[int], made: Sequence[int], begin: Sequence[int], steps: Sequence[int]
+) -> bool:
+    """Tell if the first and the last element along every axis are there."""
+    if len(made) != len(shape) or 0 in made:
+        return len(made) == len(shape)
+    axes = zip(shape, made, begin, steps, strict=True)
+    return all(
+        0 <= first < length and 0 <= first + (count - 1) * step < length
+        for length, count, first, step in axes
+    )
 
 
 @kernel("Expand", dtypes=None, constant_inputs=(1,))
@@ -127,6 +163,11 @@ def lower_tile(node: Node, builder: PlanBuilder) -> None:
     repeats = integers_of(node, 1) or []
     lengths: list[int] = []
     strides: list[int] = []
+    if len(repeats) != len(operand.shape):
+        raise builder.contradiction(f"{repeats} do not repeat the axes of {list(operand.shape)}")
+    builder.expect_shape(
+        node.outputs[0], [length * n for length, n in zip(operand.shape, repeats, strict=True)]
+    )
     axes = zip(operand.shape, repeats, row_major(operand.shape), strict=True)
     for length, repeat, stride in axes:
         lengths += [repeat, length]
@@ -141,7 +182,10 @@ def lower_depth_to_space(node: Node, builder: PlanBuilder) -> None:
     assert source is not None
     operand, made = builder.operand(source), builder.result(node.outputs[0])
     lengths, order = block_transpose(node, operand.shape)
-    _copy_permuted(operand.viewed(lengths), made, order, builder)
+    seen = builder.view(operand, lengths)
+    if made.count != seen.count:
+        raise builder.contradiction(f"{list(operand.shape)} does not become {list(made.shape)}")
+    _copy_permuted(seen, made, order, builder)
 
 
 def _copy_permuted(

@@ -24,6 +24,7 @@ from ..kernel_source import KernelSource
 from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
+from ..reach import Reach, box, elements
 from ..row_groups import RowGroups
 from ..walk import IndexCode, broadcast_strides, index_code, plan_walk
 from .registry import FLOATS, kernel
@@ -83,7 +84,7 @@ def lower_rows(node: Node, builder: PlanBuilder) -> None:
     source = _operand(node, 0, builder)
     made = builder.result(node.outputs[0])
     shape = made.shape
-    axis = int(node.attributes.get("axis", -1)) % max(1, len(shape))
+    axis = builder.axis(int(node.attributes.get("axis", -1)), len(shape))
     groups = RowGroups(math.prod(shape[:axis]), math.prod(shape[axis:]))
     names = ("mean", "factor")
     statistics = {
@@ -114,11 +115,15 @@ def _lower_groups(node: Node, builder: PlanBuilder, source: Operand, count: int)
     images, size = source.shape[0], math.prod(source.shape[1:])
     if not made.count:
         return
+    if count < 1 or source.shape[1] % count:
+        raise builder.contradiction(f"{count} groups do not divide {source.shape[1]} channels")
     groups = RowGroups(images * count, size // count)
     factors = _factors(node, builder)
     scales = factors["scale"].count
+    if scales not in (count, source.shape[1]):
+        raise builder.contradiction(f"{scales} scales are not for {source.shape[1]} channels")
     seen = images, scales, size // scales
-    viewed = {name: factor.viewed((scales, 1)) for name, factor in factors.items()}
+    viewed = {name: builder.view(factor, (scales, 1)) for name, factor in factors.items()}
     _launch(node, builder, source, made, groups, _Spread(seen, viewed), {}, True)
 
 
@@ -133,6 +138,13 @@ class _Spread:
         """Write where each factor of the element ``i`` is."""
         strides = [broadcast_strides(item.shape, self.shape) for item in self.factors.values()]
         return index_code(plan_walk(self.shape, strides), "i", "w")
+
+    def reaches(self) -> list[Reach]:
+        """Say what is read of each factor."""
+        return [
+            box(self.shape, broadcast_strides(item.shape, self.shape), item.dtype)
+            for item in self.factors.values()
+        ]
 
 
 def _factors(node: Node, builder: PlanBuilder) -> dict[str, Operand]:
@@ -177,7 +189,12 @@ def _launch(
     arguments: list[LaunchArgument] = [source, made, groups.rows, groups.length, epsilon]
     arguments += [*spread.factors.values(), *statistics.values()]
     arguments += [number for _, number in code.parameters]
-    builder.launch(KernelSource.of("normalize", text), arguments, *groups.sizes)
+    count = groups.rows * groups.length
+    if not source.shape == made.shape or not count == made.count == math.prod(spread.shape):
+        raise builder.contradiction(f"{list(source.shape)} does not become {list(made.shape)}")
+    reaches = [*[elements(count, made.dtype)] * 2, *spread.reaches()]
+    reaches += [elements(groups.rows, item.dtype) for item in statistics.values()]
+    builder.launch(KernelSource.of("normalize", text), arguments, *groups.sizes, reaches)
 
 
 def _statistics_code(groups: RowGroups, kind: CType, has_mean: bool) -> tuple[str, str]:
@@ -212,6 +229,10 @@ def lower_batches(node: Node, builder: PlanBuilder) -> None:
     operands: dict[str, Operand | float] = {"i0": source}
     for index in range(1, 5):
         factor = _operand(node, index, builder)
+        if factor.shape != source.shape[1:2]:
+            raise builder.contradiction(
+                f"{list(factor.shape)} is not a number for each channel of {list(source.shape)}"
+            )
         operands[f"i{index}"] = factor.viewed((factor.count, *[1] * (len(source.shape) - 2)))
     operands["i5"] = float(node.attributes.get("epsilon", 1e-5))
     steps = [
@@ -233,6 +254,8 @@ def lower_lrn(node: Node, builder: PlanBuilder) -> None:
     """Lower a division by a power of the squares of neighbouring channels."""
     source, made = _operand(node, 0, builder), builder.result(node.outputs[0])
     size, kind = int(node.attributes["size"]), C_TYPES[made.dtype]
+    if size < 1 or source.shape != made.shape:
+        raise builder.contradiction(f"{size} channels of {list(source.shape)} have no norm")
     number = {
         name: float(node.attributes.get(name, default))
         for name, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
@@ -245,7 +268,10 @@ def lower_lrn(node: Node, builder: PlanBuilder) -> None:
     arguments: list[LaunchArgument] = [source, made, made.count, made.shape[1]]
     arguments += [math.prod(made.shape[2:]), (size - 1) // 2, size // 2]
     arguments += [number["alpha"] / size, number["beta"], number["bias"]]
-    builder.launch(KernelSource.of("lrn", text), arguments, *line_groups(builder, made.count))
+    reaches = [elements(made.count, made.dtype)] * 2
+    builder.launch(
+        KernelSource.of("lrn", text), arguments, *line_groups(builder, made.count), reaches
+    )
 
 
 def _operand(node: Node, index: int, builder: PlanBuilder) -> Operand:

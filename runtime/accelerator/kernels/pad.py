@@ -34,6 +34,8 @@ def lower_pad(node: Node, builder: PlanBuilder) -> None:
     (result,) = node.outputs
     operand = builder.operand(source)
     pads = pads_of(node, len(operand.shape))
+    axes = zip(operand.shape, pads, strict=True)
+    builder.expect_shape(result, [max(0, n + before + after) for n, (before, after) in axes])
     if not any(map(any, pads)):
         builder.define(result, operand)
     elif is_filling(node):

@@ -13,9 +13,11 @@ from ..kernel_source import KernelSource
 from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
+from ..reach import elements, whole
 from .reductions import FLOAT_REDUCTIONS, Reduction, launch_reduction
 from .registry import FLOATS, kernel
 from .window_code import (
+    check_windows,
     end_lengths,
     lengths_of,
     nested_index,
@@ -60,6 +62,7 @@ def lower_max_pool(node: Node, builder: PlanBuilder) -> None:
         function = "greatest" if dtype in FLOATS else "max"
         _launch(builder, source, made, window, (start, f"best = {function}(best, v);", finish))
         return
+    builder.expect_shape(asked[0], made.shape)
     places = builder.result(asked[0])
     axes = range(len(window.kernel))
     is_turned = bool(node.attributes.get("storage_order", 0))
@@ -135,8 +138,15 @@ def read_pool(
     assert source is not None
     operand = builder.operand(source)
     size = [int(length) for length in node.attributes["kernel_shape"]]
-    window = window_of(node, size, operand.shape[axes])
-    return operand, builder.result(node.outputs[0]), window
+    places = operand.shape[axes]
+    if len(size) != len(places) or not size:
+        raise builder.contradiction(f"a window of {size} is not for {list(operand.shape)}")
+    window, made = window_of(node, size, places), builder.result(node.outputs[0])
+    check_windows(builder, window, places, made.shape[axes])
+    planes = [item.count // max(1, math.prod(item.shape[axes])) for item in (operand, made)]
+    if operand.count and made.count and planes[0] != planes[1]:
+        raise builder.contradiction(f"{list(operand.shape)} does not become {list(made.shape)}")
+    return operand, made, window
 
 
 def _launch(
@@ -167,4 +177,10 @@ def _launch(
     )
     given: list[LaunchArgument] = [source, made, made.count, pixels]
     given += [*(number for _, number in named), *arguments]
-    builder.launch(KernelSource.of("pool", text), given, *line_groups(builder, made.count))
+    planes = made.count // max(1, pixels)
+    reaches = [
+        elements(planes * math.prod(source.shape[2:]), made.dtype),
+        elements(made.count, made.dtype),
+        *[whole(item) for item in arguments if isinstance(item, Operand)],
+    ]
+    builder.launch(KernelSource.of("pool", text), given, *line_groups(builder, made.count), reaches)

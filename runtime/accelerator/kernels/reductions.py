@@ -15,6 +15,7 @@ from ..kernel_source import KernelSource
 from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
+from ..reach import box, elements
 from ..row_groups import RowGroups
 from ..walk import index_code, plan_walk
 from .registry import FLOATS, kernel
@@ -110,6 +111,10 @@ def launch_reduction(
     groups = RowGroups(
         math.prod(walks[0].lengths), math.prod(walks[1].lengths), bool(steps) and steps[-1] > 1
     )
+    if groups.rows != made.count:
+        raise builder.contradiction(
+            f"{list(shape)} over the axes {sorted(axes)} does not become {list(made.shape)}"
+        )
     codes = [index_code(walk, name, name) for walk, name in zip(walks, ("row", "k"), strict=True)]
     kinds = C_TYPES[source.dtype], C_TYPES[made.dtype]
     place = " + ".join(f"({code.expressions[0]})" for code in codes)
@@ -136,7 +141,10 @@ def launch_reduction(
     )
     arguments: list[LaunchArgument] = [source, made, groups.rows, groups.length]
     arguments += [number for _, number in named]
-    builder.launch(KernelSource.of("reduce", text), arguments, *groups.sizes)
+    lengths = [length for walk in walks for length in walk.lengths]
+    read = box(lengths, [*walks[0].strides[0], *steps], source.dtype)
+    reaches = [read, elements(groups.rows, made.dtype)]
+    builder.launch(KernelSource.of("reduce", text), arguments, *groups.sizes, reaches)
 
 
 @kernel("ArgMax", "ArgMin", dtypes=FLOATS | INTEGERS)
@@ -146,7 +154,7 @@ def lower_position(node: Node, builder: PlanBuilder) -> None:
     assert source is not None
     operand, made = builder.operand(source), builder.result(result)
     shape = operand.shape or (1,)
-    axis = int(node.attributes.get("axis", 0)) % len(shape)
+    axis = builder.axis(int(node.attributes.get("axis", 0)), len(shape))
     length, inner = shape[axis], math.prod(shape[axis + 1 :])
     if made.count and not length:
         reason = f"axis {axis} of {source.name!r} has no elements to search"
@@ -172,4 +180,7 @@ def lower_position(node: Node, builder: PlanBuilder) -> None:
         store=C_TYPES[made.dtype].store("place", "y", "row"),
     )
     arguments: list[LaunchArgument] = [operand, made, groups.rows, length, inner]
-    builder.launch(KernelSource.of("search", text), arguments, *groups.sizes)
+    reaches = [elements(groups.rows * length, operand.dtype), elements(groups.rows, made.dtype)]
+    if groups.rows != made.count:
+        raise builder.contradiction(f"{list(shape)} does not become {list(made.shape)}")
+    builder.launch(KernelSource.of("search", text), arguments, *groups.sizes, reaches)

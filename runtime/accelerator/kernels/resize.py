@@ -23,6 +23,7 @@ from ..chain_launch import line_groups
 from ..kernel_source import KernelSource
 from ..operand import Operand
 from ..plan_builder import PlanBuilder
+from ..reach import elements, whole
 from ..taking import table_operand, take
 from .registry import kernel
 
@@ -116,10 +117,21 @@ def _interpolate(
     places, weights, offsets = (table_operand(builder, table) for table in tables)
     length, inner = source.shape[axis], math.prod(source.shape[axis + 1 :])
     numbers = (target.count, *taps.indices.shape, length, inner)
+    outer = math.prod(source.shape[:axis])
+    if target.shape != _with_length(source.shape, axis, len(taps.indices)):
+        raise builder.contradiction(f"{list(source.shape)} does not become {list(target.shape)}")
+    if taps.indices.size and not 0 <= taps.indices.min() <= taps.indices.max() < length:
+        raise builder.contradiction(f"its taps are not all in an axis of {length} elements")
     builder.launch(
         KernelSource.of("interpolate", text),
         [source, places, weights, offsets, target, *numbers],
         *line_groups(builder, target.count),
+        [
+            elements(outer * length * inner, source.dtype),
+            *[elements(taps.indices.size, DType.FLOAT32)] * 2,
+            elements(len(taps.indices), DType.FLOAT32),
+            whole(target),
+        ],
     )
 
 

@@ -10,6 +10,7 @@ from ..c_types import C_TYPES, ELEMENT_WORDS, FLOATS, INTEGERS
 from ..chain_launch import line_groups
 from ..kernel_source import KernelSource
 from ..plan_builder import PlanBuilder
+from ..reach import elements
 from .registry import kernel
 
 _TRILU_TEXT = """
@@ -48,6 +49,8 @@ def lower_trilu(node: Node, builder: PlanBuilder) -> None:
         word=ELEMENT_WORDS[made.dtype.item_bytes],
         compare=">=" if node.attributes.get("upper", 1) else "<=",
     )
+    if len(made.shape) < 2 or operand.shape != made.shape:
+        raise builder.contradiction(f"{list(operand.shape)} has no triangle of {list(made.shape)}")
     height, width = made.shape[-2:]
     # Diagonals beyond the matrix are all the same.
     shift = min(max((integers_of(node, 1) or [0])[0], -height - 1), width + 1)
@@ -55,6 +58,7 @@ def lower_trilu(node: Node, builder: PlanBuilder) -> None:
         KernelSource.of("trilu", text),
         [operand, made, made.count, height, width, shift],
         *line_groups(builder, made.count),
+        [elements(made.count, made.dtype)] * 2,
     )
 
 
@@ -64,7 +68,9 @@ def lower_cumsum(node: Node, builder: PlanBuilder) -> None:
     source = node.inputs[0]
     assert source is not None
     operand, made = builder.operand(source), builder.result(node.outputs[0])
-    axis = (integers_of(node, 1) or [0])[0] % max(1, len(made.shape))
+    if not made.shape or operand.shape != made.shape:
+        raise builder.contradiction(f"{list(operand.shape)} has no sums {list(made.shape)}")
+    axis = builder.axis((integers_of(node, 1) or [0])[0], len(made.shape))
     length, inner = made.shape[axis], math.prod(made.shape[axis + 1 :])
     kind = C_TYPES[made.dtype]
     add, store = "sum += own;", kind.store("sum", "y", "at")
@@ -80,4 +86,5 @@ def lower_cumsum(node: Node, builder: PlanBuilder) -> None:
         KernelSource.of("cumsum", text),
         [operand, made, lines, length, inner],
         *line_groups(builder, lines),
+        [elements(lines * length, made.dtype)] * 2,
     )

@@ -11,6 +11,7 @@ from ..kernel_source import KernelSource
 from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
+from ..reach import elements
 from ..row_groups import RowGroups
 from .registry import kernel
 
@@ -54,7 +55,7 @@ def lower_softmax(node: Node, builder: PlanBuilder) -> None:
     (source,) = node.inputs
     assert source is not None
     operand, made = builder.operand(source), builder.result(node.outputs[0])
-    axis = int(node.attributes.get("axis", -1)) % max(1, len(made.shape))
+    axis = builder.axis(int(node.attributes.get("axis", -1)), len(made.shape))
     launch_softmax(builder, operand, made, axis, is_log=node.op_type == "LogSoftmax")
 
 
@@ -65,6 +66,8 @@ def launch_softmax(
     length = math.prod(made.shape[axis : axis + 1])
     inner = math.prod(made.shape[axis + 1 :])
     rows = math.prod(made.shape[:axis]) * inner
+    if operand.shape != made.shape:
+        raise builder.contradiction(f"{list(operand.shape)} does not become {list(made.shape)}")
     if not rows or not length:
         return
     place = "row * length + k" if inner == 1 else "start + k * inner"
@@ -82,7 +85,8 @@ def launch_softmax(
         return
     source = KernelSource.of("softmax", _ACROSS_TEXT.format(x=x, **parts))
     arguments: list[LaunchArgument] = [operand, made, rows, length, inner]
-    builder.launch(source, arguments, *line_groups(builder, rows))
+    reaches = [elements(rows * length, item.dtype) for item in (operand, made)]
+    builder.launch(source, arguments, *line_groups(builder, rows), reaches)
 
 
 def _launch_rows(
@@ -99,4 +103,5 @@ def _launch_rows(
         **parts,
     )
     arguments: list[LaunchArgument] = [operand, made, groups.rows, groups.length]
-    builder.launch(KernelSource.of("softmax", text), arguments, *groups.sizes)
+    reaches = [elements(groups.rows * groups.length, item.dtype) for item in (operand, made)]
+    builder.launch(KernelSource.of("softmax", text), arguments, *groups.sizes, reaches)

@@ -9,12 +9,15 @@ from ...window_node import transposed_window
 from ..c_types import C_TYPES
 from ..chain import ACCELERATOR_DOMAIN
 from ..kernel_source import KernelSource
+from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
+from ..reach import elements
 from .convolution import GROUP, bias_operands, bias_steps, channel_block
 from .epilogue import epilogue_code
 from .registry import kernel
 from .window_code import (
+    check_windows,
     lengths_of,
     nested_index,
     parameters_of,
@@ -62,7 +65,9 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     image, filters = builder.operand(source), builder.operand(weights)
     made = builder.result(node.outputs[0])
     groups = int(node.attributes.get("group", 1))
+    check_transposed(builder, image, filters, made, groups)
     window = transposed_window(node, filters.shape[2:], image.shape[2:], made.shape[2:])
+    check_windows(builder, window, image.shape[2:], made.shape[2:])
     epilogue = epilogue_code(
         node, builder, made, "acc", "o", bias_steps(node), bias_operands(node, builder)
     )
@@ -90,4 +95,27 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     arguments += [channels, groups, math.prod(image.shape[2:])]
     arguments += [*(number for _, number in named), *epilogue.arguments]
     sizes = (pixels, made.shape[0] * blocks), (min(GROUP, builder.work_group_size), 1)
-    builder.launch(KernelSource.of("deconv", text), arguments, *sizes)
+    images = made.shape[0]
+    reaches = [
+        elements(images * groups * channels * math.prod(image.shape[2:]), made.dtype),
+        elements(groups * channels * (outputs // groups) * count, made.dtype),
+        elements(images * outputs * pixels, made.dtype),
+        *epilogue.reaches,
+    ]
+    builder.launch(KernelSource.of("deconv", text), arguments, *sizes, reaches)
+
+
+def check_transposed(
+    builder: PlanBuilder, image: Operand, filters: Operand, made: Operand, groups: int
+) -> None:
+    """Raise GraphError unless batches, channels and groups belong together."""
+    is_fit = len(image.shape) == len(filters.shape) == len(made.shape) > 2 and groups > 0
+    if not is_fit or (
+        image.shape[1] != filters.shape[0]
+        or image.shape[1] % groups
+        or made.shape[:2] != (image.shape[0], filters.shape[1] * groups)
+    ):
+        raise builder.contradiction(
+            f"filters of {list(filters.shape)} in {groups} groups do not make {list(made.shape)} "
+            f"of {list(image.shape)}"
+        )

@@ -13,4 +13,4 @@ def lower_view(node: Node, builder: PlanBuilder) -> None:
     source = node.inputs[0]
     assert source is not None
     (result,) = node.outputs
-    builder.define(result, builder.operand(source).viewed(builder.shape(result)))
+    builder.define(result, builder.view(builder.operand(source), builder.shape(result)))

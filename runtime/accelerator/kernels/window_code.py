@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ...window_node import Window
+from ..reach import INT_LIMIT
+
+if TYPE_CHECKING:
+    from ..plan_builder import PlanBuilder
 
 __all__ = [
+    "check_windows",
     "end_lengths",
     "lengths_of",
     "nested_index",
@@ -23,6 +29,31 @@ __all__ = [
     "weight_place",
     "window_loops",
 ]
+
+
+def check_windows(
+    builder: PlanBuilder, window: Window, lengths: Sequence[int], counts: Sequence[int]
+) -> None:
+    """Raise GraphError unless places of a window are counted in C's int, and its steps are steps.
+
+    ``lengths`` are those of the input, ``counts`` those of the result, along spatial axes.
+    """
+    rank = len(window.kernel)
+    if not len(lengths) == len(counts) == len(window.pads_begin) == len(window.pads_end) == rank:
+        raise builder.contradiction(f"a window of {list(window.kernel)} is not for {list(lengths)}")
+    if len(window.strides) != rank or len(window.dilations) != rank:
+        raise builder.contradiction(
+            f"a window of {list(window.kernel)} has other axes than its steps"
+        )
+    for axis, (length, count) in enumerate(zip(lengths, counts, strict=True)):
+        step, stride = window.dilations[axis], window.strides[axis]
+        pads = abs(window.pads_begin[axis]) + abs(window.pads_end[axis])
+        farthest = length + count * stride + window.kernel[axis] * step + pads + step
+        if min(step, stride, window.kernel[axis]) < 1 or farthest >= INT_LIMIT:
+            raise builder.contradiction(
+                f"a window of {window.kernel[axis]}, dilated by {step}, cannot take steps of "
+                f"{stride} over {length} elements with {pads} around"
+            )
 
 
 def lengths_of(

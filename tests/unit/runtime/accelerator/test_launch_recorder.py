@@ -17,6 +17,7 @@ from aioinfer.runtime.accelerator.kernel_source import KernelSource
 from aioinfer.runtime.accelerator.launch_recorder import LaunchRecorder
 from aioinfer.runtime.accelerator.plan import Plan
 from aioinfer.runtime.accelerator.plan_builder import PlanBuilder
+from aioinfer.runtime.accelerator.reach import whole
 from aioinfer.runtime.accelerator.slot_memory import BoundPlan, SlotMemory
 from aioinfer.runtime.graph import Node
 from unit.runtime.accelerator.fake_driver import FakeContext
@@ -57,7 +58,8 @@ def slot_of(opened: Opened, network: str = "net") -> SlotMemory:
 def lower(node: Node, builder: PlanBuilder) -> None:
     x, w = (builder.operand(value) for value in node.inputs if value is not None)
     made = builder.result(node.outputs[0])
-    builder.launch(SOURCE, [x, w, made, made.count], (made.count,), (64,))
+    reaches = [whole(item) for item in (x, w, made)]
+    builder.launch(SOURCE, [x, w, made, made.count], (made.count,), (64,), reaches)
 
 
 def plan_of(opened: Opened, count: int) -> Plan:

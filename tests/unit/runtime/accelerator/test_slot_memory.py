@@ -13,6 +13,7 @@ from aioinfer.runtime.accelerator.kernel_source import KernelSource
 from aioinfer.runtime.accelerator.library_operation import LibraryOperation
 from aioinfer.runtime.accelerator.plan import Plan
 from aioinfer.runtime.accelerator.plan_builder import PlanBuilder
+from aioinfer.runtime.accelerator.reach import whole
 from aioinfer.runtime.accelerator.slot_memory import SlotMemory
 from aioinfer.runtime.graph import DType, Node
 from unit.runtime.accelerator.fake_driver import FACTS, FakeMemory
@@ -38,7 +39,8 @@ def slot(opened: Opened) -> SlotMemory:
 def lower(node: Node, builder: PlanBuilder) -> None:
     operands = [builder.operand(value) for value in node.inputs if value is not None]
     made = builder.result(node.outputs[0])
-    builder.launch(SOURCE, [*operands, made, made.count, 0.5], (made.count,), (64,))
+    reaches = [whole(item) for item in (*operands, made)]
+    builder.launch(SOURCE, [*operands, made, made.count, 0.5], (made.count,), (64,), reaches)
 
 
 def plan_of(opened: Opened, count: int) -> Plan:
@@ -259,10 +261,10 @@ def test_a_part_of_an_operand_has_its_own_address_in_the_arena(opened: Opened) -
 
     def lower_parts(node: Node, builder: PlanBuilder) -> None:
         operands = [builder.operand(value) for value in node.inputs if value is not None]
-        parts = [builder.part(operand, 16) for operand in operands]
-        assert all(parts)
-        made = builder.result(node.outputs[0])
-        builder.launch(SOURCE, [*operands, *parts, made], (32,), (64,))  # type: ignore[list-item]
+        parts = [part for item in operands if (part := builder.part(item, 16)) is not None]
+        assert len(parts) == len(operands)
+        given = [*operands, *parts, builder.result(node.outputs[0])]
+        builder.launch(SOURCE, given, (32,), (64,), [whole(item) for item in given])
 
     weights = ", ".join(map(str, range(32)))
     text = f"g (float[32] x) => (float[32] y) <float[32] w = {{{weights}}}> {{ y = Add(x, w) }}"
@@ -273,8 +275,8 @@ def test_a_part_of_an_operand_has_its_own_address_in_the_arena(opened: Opened) -
     x, w, x_part, w_part, y = bound.launches[0].kernel.arguments  # type: ignore[attr-defined]
     assert x_part.base is x.base is y.base
     assert w_part.base is w
-    for whole, part in ((x, x_part), (w, w_part)):
-        assert part.size_bytes == whole.size_bytes - 64
-        assert np.shares_memory(whole.data[64:65], part.data[:1])
+    for all_of_it, part in ((x, x_part), (w, w_part)):
+        assert part.size_bytes == all_of_it.size_bytes - 64
+        assert np.shares_memory(all_of_it.data[64:65], part.data[:1])
     assert bound.inputs[0].memory is x
     slot.release()
