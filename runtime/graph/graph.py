@@ -148,6 +148,8 @@ class Node:
     def bodies(self) -> list[Graph]:
         """List the graphs among its attributes: branches and loop bodies."""
         found: list[Graph] = []
+        if not self.attributes:
+            return found
         for attribute in self.attributes.values():
             if isinstance(attribute, Graph):
                 found.append(attribute)
@@ -157,15 +159,18 @@ class Node:
 
     def captures(self) -> list[Value]:
         """List the outer values that its bodies use, each once, without its direct inputs."""
+        bodies = self.bodies()
+        if not bodies:
+            return []
         found: dict[Value, None] = {}
-        for body in self.bodies():
+        for body in bodies:
             found.update(dict.fromkeys(body.captured_values()))
         return [value for value in found if value not in self.inputs]
 
     def dependencies(self) -> list[Value]:
         """List all that must be there before it can run: direct inputs, then captured values."""
         direct = dict.fromkeys(value for value in self.inputs if value is not None)
-        return [*direct, *self.captures()]
+        return [*direct, *self.captures()] if self.attributes else list(direct)
 
     def replace_input(self, index: int, value: Value | None) -> None:
         """Use another value as one input."""
