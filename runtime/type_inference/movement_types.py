@@ -279,6 +279,12 @@ def _pad(node: Node, contents: ShapeContent) -> Types:
         raise ContradictionError(
             f"it is told {len(pads)} pads for the two ends of {len(axes)} axes"
         )
+    for axis, pad in zip((*axes, *axes), pads, strict=True):
+        length = shape[axis]
+        if isinstance(length, int) and isinstance(pad, int) and pad < -length:
+            raise ContradictionError(
+                f"a pad of {pad} takes more of axis {axis} than its length of {length}"
+            )
     ends = zip(axes, pads, pads[len(axes) :], strict=False)
     return _types(node, with_dims(shape, axes, [total((shape[a], b, e)) for a, b, e in ends]))
 

@@ -7,12 +7,17 @@ far the rules reach; both may only get better.
 import functools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx.backend.test
 import pytest
 
+from aioinfer.backends.cpu.kernels.registry import KERNELS as CPU_KERNELS
+from aioinfer.backends.cuda.kernels.registry import KERNELS as CUDA_KERNELS
+from aioinfer.runtime.accelerator.kernels.registry import KERNELS as ACCELERATOR_KERNELS
 from aioinfer.runtime.graph import Graph, Model, Node, TensorType, Value, is_static
+from aioinfer.runtime.kernel_registry import KernelRegistry
 from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.onnx_writer import infer_types
 from aioinfer.runtime.passes import specialize
@@ -103,6 +108,15 @@ def test_operators_without_a_rule_are_listed() -> None:
     names = {schema.name for schema in schemas if not schema.deprecated}
     nodes = [Node(name, (), (), name="node") for name in names]
     assert {node.op_type for node in nodes if find_rule(node) is None} == set(UNRULED.split())
+
+
+@pytest.mark.parametrize("kernels", [CPU_KERNELS, ACCELERATOR_KERNELS, CUDA_KERNELS])
+def test_what_has_a_kernel_that_believes_types_has_a_rule(kernels: KernelRegistry[Any]) -> None:
+    nodes = [
+        Node(op_type, (), (), name="node") for domain, op_type in kernels.kernels if not domain
+    ]
+    assert nodes
+    assert [node.op_type for node in nodes if find_rule(node) is None] == []
 
 
 def static_network(name: str) -> Model:
