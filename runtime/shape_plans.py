@@ -86,6 +86,10 @@ class ShapePlans(Generic[P]):
                 self._device,
             ) from error
 
+    def clear(self) -> None:
+        """Let go of all plans; when no run is left."""
+        self._cache.clear()
+
     def request(self, inputs: Mapping[str, Any]) -> PendingPlan[P]:
         """Return the token of the plan for these arrays; never blocks."""
         content = tuple([inputs[port.name].tobytes() for port in self._content_ports])

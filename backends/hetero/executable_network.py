@@ -22,6 +22,7 @@ from ...executors import (
 )
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.graph import Graph, Model, copy_graph
+from ...runtime.graph.stand_ins import release_constants
 from ...runtime.graph_run import GraphRun, StageGraph
 from ...runtime.pipeline import Stage, Stop
 from ...runtime.plugin import CoreHandle
@@ -187,6 +188,10 @@ class HeteroNetwork(ExecutableNetwork):
             network.close()
         if self._copies is not None:
             self._core.executors.release(self._copies)
+        if self._original.is_disposable:  # or the models are the caller's to ask for
+            for model in (self._original, *(piece.model for piece in self._cut.subgraphs)):
+                release_constants(model.graph)
+            release_constants(self._graph)
 
 
 class _HeteroSlot(Slot):

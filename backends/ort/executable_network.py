@@ -7,6 +7,7 @@ from typing import Any
 from ...executors import NOW, Lane, Ready, StreamsConfig
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.graph import Graph, Model, copy_graph, is_static
+from ...runtime.graph.stand_ins import release_constants
 from ...runtime.pipeline import Stage
 from ...runtime.plugin import CoreHandle
 from ...runtime.properties import Configuration, slot_count
@@ -52,7 +53,10 @@ class OrtNetwork(ExecutableNetwork):
 
     @property
     def session(self) -> Any:
-        """The onnxruntime.InferenceSession, for what aioinfer has no words for; do not close it."""
+        """The onnxruntime.InferenceSession, for what aioinfer has no words for; do not close it.
+
+        None once the network is closed.
+        """
         return self._session.raw
 
     def runtime_graph(self) -> Graph:
@@ -72,6 +76,7 @@ class OrtNetwork(ExecutableNetwork):
             self.inline_route.wait_until_over()
         self._core.executors.release(self._streams)
         self._session.close()
+        release_constants(self._graph)
 
 
 def _has_bodies(graph: Graph) -> bool:

@@ -83,14 +83,14 @@ class Session:
         providers = [(settings.provider, dict(settings.provider_options))]
         if settings.provider != CPU_PROVIDER:
             providers.append((CPU_PROVIDER, {}))
-        self.raw = _library().InferenceSession(
+        self.raw: Any = _library().InferenceSession(
             proto.SerializeToString(deterministic=True),
             options,
             providers=providers,
             enable_fallback=0,
         )
         # The checks of InferenceSession.run cost a third of a small run, and all were made before.
-        self._run = getattr(self.raw, "_sess", self.raw).run
+        self._run: Any = getattr(self.raw, "_sess", self.raw).run
         self._feeds = _feed_makers(model.inputs)
         self._finishers = _finishers(model.outputs)
 
@@ -111,9 +111,14 @@ class Session:
         return {part.ep_name for part in self.raw.get_provider_graph_assignment_info()}
 
     def close(self) -> None:
-        """Write the profile, if there is one to write."""
+        """Write the profile, if there is one, and let go of session, threads and weights; once.
+
+        No run may be under way or come.
+        """
         if self._has_profile:
             self.raw.end_profiling()
+        self.raw = self._run = None
+        self._weights.clear()
 
 
 def _forget_inner_types(graph: Any, is_body: bool = False) -> None:

@@ -15,6 +15,7 @@ from ...runtime.capacity import refuse_what_cannot_fit
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.extension import Extension, infer_extension_types
 from ...runtime.graph import Graph, Model, copy_graph
+from ...runtime.graph.stand_ins import release_constants
 from ...runtime.node_failure import run_failure
 from ...runtime.passes import Pass, default_passes, specialize
 from ...runtime.pipeline import Stage
@@ -94,6 +95,8 @@ class ReferenceNetwork(ExecutableNetwork):
     def _release_device(self) -> None:
         self._core.executors.release(self._streams)
         self._core.executors.release(self._compiler)
+        self._plans.clear()
+        release_constants(self._model.graph)
 
 
 class _ReferenceSlot(Slot):

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 import aioinfer
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph.mapped_file import mapped_files, may_map
+from aioinfer.runtime.graph.stand_ins import RELEASED_BYTES
 from aioinfer.runtime.onnx_reader import read_model
 
 WIDTH = 256
@@ -236,3 +237,30 @@ def test_a_closed_network_keeps_no_file_whoever_holds_it(
         assert "model.onnx" not in Path("/proc/self/maps").read_text()
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE", "ONNXRUNTIME"])
+@pytest.mark.parametrize("rows", [3, "n"])
+def test_a_closed_network_keeps_no_weights_whoever_holds_it(
+    core: aioinfer.Core, device: str, rows: int | str, tmp_path: Path
+) -> None:
+    if device == "ONNXRUNTIME":
+        pytest.importorskip("onnxruntime")
+    path = save(tmp_path, rows)
+    gc.collect()
+    gc.disable()
+    try:
+        network = core.load_network(path, device, {"ENABLE_MMAP": False})
+        assert_right(network, 3)
+        network.close()
+        for value in network.runtime_graph().initializers.values():
+            assert value.constant is not None
+            is_small = value.constant.nbytes < RELEASED_BYTES
+            assert is_small or not any(value.constant.strides), "a stand-in takes no memory"
+        if device == "ONNXRUNTIME":
+            assert network.session is None  # type: ignore[attr-defined]
+        elif device == "REFERENCE":
+            assert len(network._plans) == 0  # type: ignore[attr-defined]
+    finally:
+        gc.enable()
+    network.close()
