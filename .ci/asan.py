@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "asan"
+REPORT = BUILD / "report"
 MODULE = "aioinfer.backends.cpu._steps"
 SANITIZERS = "address,undefined,float-cast-overflow"
 
@@ -55,15 +56,15 @@ def library(name: str) -> str:
 
 
 def main() -> int:
-    """Build, and run pytest; its exit status."""
+    """Build, and run pytest; its exit status, or 1 for what a sanitizer has reported."""
     build()
     # oneDNN throws: the sanitizer has to find C++'s own throw when it starts.
     preloaded = map(library, ("libasan.so", "libubsan.so", "libstdc++.so"))
     environment = {
         **os.environ,
         "LD_PRELOAD": " ".join(preloaded),
-        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
-        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "ASAN_OPTIONS": f"detect_leaks=0:allocator_may_return_null=1:log_path={REPORT}",
+        "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={REPORT}",
         "PYTHONPATH": str(BUILD),
         # onnx's helper process has a bound on addresses, of which a sanitizer reserves terabytes.
         "AIOINFER_ONNX_IN_PROCESS": "1",
@@ -71,7 +72,13 @@ def main() -> int:
     }
     given = sys.argv[1:] or [*TESTS, *(f"--ignore-glob=*/{name}" for name in LEFT_OUT)]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *given]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    for report in BUILD.glob("report.*"):
+        report.unlink()
+    code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    reports = sorted(BUILD.glob("report.*"))  # pytest keeps for itself what a test writes
+    for report in reports:
+        print(report.read_text(encoding="utf-8", errors="replace"), file=sys.stderr)
+    return 1 if reports else code
 
 
 if __name__ == "__main__":
