@@ -142,7 +142,7 @@ class TestConstants:
 
 class TestErrors:
     def test_an_error_names_node_operator_types_and_cause(self) -> None:
-        steps = compile_text("g (float[2] x, float[3] y) => (float[N] z) { z = Add(x, y) }")
+        steps = compile_text("g (float[2] x, float[M] y) => (float[N] z) { z = Add(x, y) }")
         with pytest.raises(TensorError) as caught:
             steps.run({"x": X, "y": np.zeros(3, np.float32)})
         text = str(caught.value)
