@@ -15,6 +15,7 @@ import mmap
 from collections.abc import Sequence
 from io import FileIO
 
+from .limits import graph_fields, model_fields
 from .wire_format import BYTES, VARINT, Field, fields
 
 __all__ = ["LARGE_BYTES", "copy_structure", "large_raw", "read_range"]
@@ -30,14 +31,15 @@ _DATA_FIELDS = frozenset({3, 4, 5, 6, 7, 10, 11, 13, 14})  # data held in anothe
 def copy_structure(file: FileIO, size: int) -> mmap.mmap:
     """Copy the first ``size`` bytes of a file but the data of large tensors, which reads as zeros.
 
-    Which tensors those are says ``large_raw``. Raises OSError, also if the file is shorter.
+    Which tensors those are says ``large_raw``. Raises OSError, also if the file is shorter, and
+    LimitError for what nobody should read.
     """
     copy = mmap.mmap(-1, size)
     walked = _Walked(file, copy, size)
     try:
-        for item in fields(walked, 0, size):  # type: ignore[arg-type]
+        for item in model_fields(walked, 0, size):  # type: ignore[arg-type]
             if item.number == _MODEL_GRAPH and item.wire_type == BYTES:
-                for part in fields(walked, item.content, item.end):  # type: ignore[arg-type]
+                for part in graph_fields(walked, item.content, item.end):  # type: ignore[arg-type]
                     if part.number == _GRAPH_INITIALIZER and part.wire_type == BYTES:
                         walked.walk_tensor(part)
     except (IndexError, ValueError):  # it is damaged, which the parser will say

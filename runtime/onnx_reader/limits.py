@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import mmap
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
+from .wire_format import BYTES, Field, fields
 
 if TYPE_CHECKING:
     import onnx
 
 __all__ = [
     "MOST_DEPTH",
+    "MOST_ENTRIES",
     "MOST_NODES",
     "MOST_TENSORS",
     "LimitError",
     "check_count",
     "check_limits",
     "check_operator",
+    "check_type",
+    "graph_fields",
+    "model_fields",
+    "refuse_nameless",
 ]
 
 MOST_NODES = 2_000_000
 """Nodes of a model, those in bodies included; loading takes some 100 us and 2 kB for each."""
 MOST_TENSORS = 4_000_000
 """Initializers, inputs, outputs and declared values of one graph, each."""
+MOST_ENTRIES = 100_000
+"""What a model has beside its graph: functions, opsets, metadata and the like, together."""
 MOST_DEPTH = 64
 """Bodies of control flow inside each other; protobuf reads about 45 of them from a file."""
+
+
+_NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
+_KINDS = {
+    _NODE: "nodes", _INITIALIZER: "initializers", 10: "texts", _INPUT: "inputs",
+    _OUTPUT: "outputs", 13: "declared values", 14: "quantization notes",
+    15: "sparse initializers", 16: "metadata entries",
+}  # fmt: skip
 
 
 class LimitError(ModelError):
@@ -39,6 +56,47 @@ def check_count(what: str, count: int, most: int) -> None:
             f"has over {most} {what}, and aioinfer reads no more; is the file damaged? If it is "
             f"not, split the model and run its parts one after the other"
         )
+
+
+def model_fields(data: bytes | mmap.mmap, start: int, end: int) -> Iterator[Field]:
+    """Walk the fields of a model as ``fields`` does; raises LimitError for one too many."""
+    for count, item in enumerate(fields(data, start, end), 1):
+        if count > MOST_ENTRIES:
+            check_count("entries beside its graph", count, MOST_ENTRIES)
+        yield item
+
+
+def graph_fields(data: bytes | mmap.mmap, start: int, end: int) -> Iterator[Field]:
+    """Walk the fields of a graph as ``fields`` does, and look at each only from outside.
+
+    Raises LimitError for the first that is one too many of its kind, or has nothing in it and must
+    have: no reader has to make anything of what comes before.
+    """
+    counts = dict.fromkeys(_KINDS, 0)
+    others = 0
+    for item in fields(data, start, end):
+        number = item.number
+        if number in counts:
+            counts[number] = count = counts[number] + 1
+            most = MOST_NODES if number == _NODE else MOST_TENSORS
+            if count > most:
+                check_count(_KINDS[number], count, most)
+            if item.content == item.end and item.wire_type == BYTES:
+                _refuse_empty(number, count - 1)
+        else:
+            others += 1
+            if others > MOST_ENTRIES:
+                check_count("entries that ONNX does not know", others, MOST_ENTRIES)
+        yield item
+
+
+def _refuse_empty(number: int, index: int) -> None:
+    if number == _NODE:
+        check_operator("", index, "")
+    elif number == _INITIALIZER:
+        check_type(0, "")
+    elif number in (_INPUT, _OUTPUT):
+        refuse_nameless(_KINDS[number][:-1], index)
 
 
 def check_limits(graph: onnx.GraphProto) -> None:
@@ -75,3 +133,20 @@ def check_operator(op_type: str, index: int, name: str) -> None:
             f"has a node, number {index}{label} of its graph, that names no operator; the file is "
             f"damaged, export the model again"
         )
+
+
+def check_type(number: int, name: str) -> None:
+    """Raise LimitError for a tensor that names no type of its elements."""
+    if not number:
+        raise LimitError(
+            f"has a tensor ({name!r}) of element type 0, which is none; the file is damaged, "
+            f"export the model again"
+        )
+
+
+def refuse_nameless(what: str, index: int) -> None:
+    """Raise LimitError for something that nodes could not refer to."""
+    raise LimitError(
+        f"has an {what}, number {index} of its graph, without a name; the file is damaged, export "
+        f"the model again"
+    )

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..graph import Attribute, Dim, DType, TensorType
-from .limits import MOST_NODES, MOST_TENSORS, check_count, check_operator
+from .limits import check_operator, check_type, graph_fields, model_fields, refuse_nameless
 from .wire_format import BYTES, FIXED32, VARINT, Field, fields, read_varint
 
 __all__ = ["NotPlainError", "PlainGraph", "PlainModel", "PlainNode", "ReadRaw", "decode_model"]
@@ -99,7 +99,7 @@ class _Decoder:
     def model(self) -> PlainModel:
         model = PlainModel(PlainGraph())
         graph: Field | None = None
-        for item in fields(self._data, 0, len(self._data)):
+        for item in model_fields(self._data, 0, len(self._data)):
             number = item.number
             if number == 7 and graph is None:
                 graph = item
@@ -119,18 +119,21 @@ class _Decoder:
         return model
 
     def _graph(self, graph: PlainGraph, place: Field) -> None:
-        for item in fields(self._data, place.content, place.end):
+        for item in graph_fields(self._data, place.content, place.end):
             number = item.number
             if number == 1:
                 node = self._node(self._cut(item))
                 check_operator(node.op_type, len(graph.nodes), node.name)
                 graph.nodes.append(node)
-                check_count("nodes", len(graph.nodes), MOST_NODES)
             elif number == 5:
-                graph.initializers.append(self._tensor(item))
-                check_count("initializers", len(graph.initializers), MOST_TENSORS)
+                name, array = self._tensor(item)
+                if not name:
+                    refuse_nameless("initializer", len(graph.initializers))
+                graph.initializers.append((name, array))
             elif number == 11:
                 name, known = self._value_info(self._cut(item))
+                if not name:
+                    refuse_nameless("input", len(graph.inputs))
                 if known is None:
                     raise NotPlainError(f"input {name!r} has no type")
                 graph.inputs.append((name, known))
@@ -222,6 +225,7 @@ class _Decoder:
                 content = _bytes(item)
             elif item.number not in (12, 16) and not (item.number == 14 and not item.value):
                 raise NotPlainError(f"tensor {name!r} has its data elsewhere, or in pieces")
+        check_type(number, name)
         dtype = DType(number)
         if dtype not in _MAKES_SENSE or any(dim < 0 for dim in dims):
             raise NotPlainError(f"tensor {name!r} is not of a plain type")

@@ -7,6 +7,8 @@ import mmap
 import os
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,7 @@ def read_plain_file(path: Path, *, is_mapped: bool = False) -> Model | None:
     With ``is_mapped`` large constants stay in the file (``MappedFile``). Where None is given ask
     onnx: it reads more, and says what is wrong. Blocks; any thread. Raises nothing but MemoryError
     and OSError for want of memory or files, of which onnx would need still more, and
-    ContradictionError, which onnx may not know better.
+    ContradictionError and LimitError, which onnx may not know better.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # to open a FIFO would wait for its writer
@@ -46,7 +48,8 @@ def read_plain_file(path: Path, *, is_mapped: bool = False) -> Model | None:
             if not size:
                 return None
             mapped = MappedFile.of(file) if is_mapped and may_map(file.fileno()) else None
-            structure = copy_structure(file, size)
+            with _labelled(path):
+                structure = copy_structure(file, size)
             model = _read(structure, _part_reader(file, structure, mapped), path)
             if model is not None:
                 model.is_mapped = mapped is not None
@@ -90,11 +93,10 @@ def _read(data: bytes | mmap.mmap, read: ReadRaw, path: Path | None) -> Model | 
     if sys.byteorder != "little":
         return None
     try:
-        return build_model(decode_model(data, read), path)
-    except ContradictionError as error:
-        raise ContradictionError(f"{_label(path)}: {error}") from error
-    except LimitError as error:
-        raise LimitError(f"{_label(path)}: {error}") from error
+        with _labelled(path):
+            return build_model(decode_model(data, read), path)
+    except (ContradictionError, LimitError):
+        raise
     except NotPlainError as reason:
         _log.debug("onnx reads %s, because %s", _label(path), reason)
     except MemoryError:
@@ -103,6 +105,15 @@ def _read(data: bytes | mmap.mmap, read: ReadRaw, path: Path | None) -> Model | 
     except Exception:
         _log.debug("onnx reads %s, which we fail at", _label(path), exc_info=True)
     return None
+
+
+@contextmanager
+def _labelled(path: Path | None) -> Iterator[None]:
+    """Put the model's name before errors that are not for onnx to find again."""
+    try:
+        yield
+    except (ContradictionError, LimitError) as error:
+        raise type(error)(f"{_label(path)}: {error}") from error
 
 
 def _label(path: Path | None) -> str:

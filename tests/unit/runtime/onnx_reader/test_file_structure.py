@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer.runtime.onnx_reader.file_structure import LARGE_BYTES, copy_structure
+from aioinfer.runtime.onnx_reader.limits import LimitError
 
 ONES = np.ones(5 * LARGE_BYTES, np.uint8)
 
@@ -71,7 +72,10 @@ def test_a_damaged_file_is_copied_as_it_is_or_with_less(seed: int, tmp_path: Pat
     for place in chance.integers(0, len(content), 30):
         content[place] = chance.integers(0, 256)
     path.write_bytes(content[: chance.integers(1, len(content))])
-    copy, wanted = structure(path), path.read_bytes()
+    try:
+        copy, wanted = structure(path), path.read_bytes()
+    except LimitError:
+        return
     assert len(copy) == len(wanted)
     differing = np.frombuffer(copy, np.uint8) != np.frombuffer(wanted, np.uint8)
     assert not np.frombuffer(copy, np.uint8)[differing].any()

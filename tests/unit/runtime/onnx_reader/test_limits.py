@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+from pathlib import Path
 
 import onnx
 import pytest
@@ -10,7 +12,7 @@ from onnx import TensorProto, helper
 
 import aioinfer
 from aioinfer.errors import ModelError
-from aioinfer.runtime.onnx_reader import limits, plain_proto, read_model
+from aioinfer.runtime.onnx_reader import limits, read_model
 from aioinfer.runtime.onnx_reader.wire_format import text_field
 
 
@@ -42,15 +44,39 @@ def nested(depth: int) -> onnx.ModelProto:
     return proto
 
 
-def empty_nodes(count: int) -> bytes:
+def repeated(item: bytes, count: int) -> bytes:
+    """A model whose graph is one field, again and again."""
     opset = text_field(8, b"\n\0\x10\x15")
-    return b"\x08\n" + text_field(7, text_field(1, b"") * count) + opset
+    return b"\x08\n" + text_field(7, item * count) + opset
+
+
+def empty_nodes(count: int) -> bytes:
+    return repeated(text_field(1, b""), count)
+
+
+def events_of_refusing(source: bytes | str, wanted: str) -> int:
+    """Count calls and returns of Python's, and of C's, until the model is refused."""
+    count = 0
+
+    def note(_frame: object, _event: str, _argument: object) -> None:
+        nonlocal count
+        count += 1
+
+    before, text = sys.getprofile(), ""
+    sys.setprofile(note)
+    try:
+        read_model(source)
+    except ModelError as error:
+        text = str(error)
+    finally:
+        sys.setprofile(before)
+    assert wanted in text
+    return count
 
 
 @pytest.mark.parametrize("is_proto", [False, True])
 def test_too_many_nodes_are_refused(is_proto: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (limits, plain_proto):
-        monkeypatch.setattr(module, "MOST_NODES", 10)
+    monkeypatch.setattr(limits, "MOST_NODES", 10)
     proto = relus(11)
     with pytest.raises(ModelError, match=r"over 10 nodes.*split the model"):
         read_model(proto if is_proto else proto.SerializeToString())
@@ -59,8 +85,7 @@ def test_too_many_nodes_are_refused(is_proto: bool, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("is_proto", [False, True])
 def test_too_many_initializers_are_refused(is_proto: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (limits, plain_proto):
-        monkeypatch.setattr(module, "MOST_TENSORS", 10)
+    monkeypatch.setattr(limits, "MOST_TENSORS", 10)
     tensors = [helper.make_tensor(f"w{i}", TensorProto.FLOAT, [1], [0.0]) for i in range(11)]
     proto = proto_of([helper.make_node("Relu", ["x"], ["y"])], *tensors)
     with pytest.raises(ModelError, match="over 10 initializers"):
@@ -83,30 +108,78 @@ def test_bodies_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         limits.check_limits(nested(3).graph)
 
 
-def test_the_first_node_without_an_operator_ends_the_reading() -> None:
+NAMELESS_INPUT = info("").SerializeToString()
+NAMELESS_TENSOR = helper.make_tensor("", TensorProto.INT8, [1], [0]).SerializeToString()
+TYPELESS_TENSOR = onnx.TensorProto(name="w", dims=[1], raw_data=b"0").SerializeToString()
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+@pytest.mark.parametrize(
+    ("field", "wanted"),
+    [
+        (1, "number 0 of its graph, that names no operator"),
+        (5, "of element type 0"),
+        (11, "has an input, number 0 of its graph, without a name"),
+        (12, "has an output, number 0 of its graph, without a name"),
+    ],
+)
+def test_the_first_item_with_nothing_in_it_ends_the_reading(
+    field: int, wanted: str, is_file: bool, tmp_path: Path
+) -> None:
     with pytest.raises(ModelError):  # imports what is needed
         read_model(empty_nodes(1))
     counts = []
     for size in (1000, 2000):
-        count = 0
-
-        def note(_frame: object, _event: str, _argument: object) -> None:
-            nonlocal count
-            count += 1
-
-        data, before, text = empty_nodes(size), sys.getprofile(), ""
-        sys.setprofile(note)
-        try:
-            read_model(data)
-        except ModelError as error:
-            text = str(error)
-        finally:
-            sys.setprofile(before)
-        assert "number 0 of its graph, that names no operator" in text
-        counts.append(count)
+        source: bytes | str = repeated(text_field(field, b""), size)
+        if is_file:
+            path = tmp_path / "model.onnx"
+            path.write_bytes(source)
+            source = str(path)
+        counts.append(events_of_refusing(source, wanted))
     assert abs(counts[0] - counts[1]) < 50  # whatever follows is not looked at
+
+
+@pytest.mark.parametrize(
+    ("field", "content", "wanted"),
+    [
+        (5, NAMELESS_TENSOR, "has an initializer, number 0 of its graph, without a name"),
+        (5, TYPELESS_TENSOR, r"a tensor \('w'\) of element type 0"),
+        (11, NAMELESS_INPUT, "has an input, number 0 of its graph, without a name"),
+    ],
+)
+def test_what_nobody_can_use_is_refused_without_asking_onnx(
+    field: int, content: bytes, wanted: str
+) -> None:
+    with pytest.raises(limits.LimitError, match=wanted):
+        read_model(repeated(text_field(field, content), 3))
+
+
+def test_a_proto_with_a_node_without_an_operator_is_refused() -> None:
     with pytest.raises(ModelError, match="names no operator"):
         read_model(onnx.load_from_string(empty_nodes(3)))
+
+
+@pytest.mark.parametrize(
+    ("field", "what"), [(13, "declared values"), (16, "metadata entries"), (99, "does not know")]
+)
+def test_items_are_counted_before_anything_is_made_of_them(
+    field: int, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MOST_TENSORS", 10)
+    monkeypatch.setattr(limits, "MOST_ENTRIES", 10)
+    data = text_field(field, b"") * 1000
+    walk = limits.graph_fields(data, 0, len(data))
+    assert len(list(itertools.islice(walk, 10))) == 10
+    with pytest.raises(limits.LimitError, match=what):
+        next(walk)
+
+
+def test_entries_beside_the_graph_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_ENTRIES", 10)
+    proto = relus(1)
+    helper.set_model_props(proto, {f"key {i}": "" for i in range(20)})
+    with pytest.raises(ModelError, match="over 10 entries beside its graph"):
+        read_model(proto.SerializeToString())
 
 
 def test_sparse_tensors_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
