@@ -26,9 +26,10 @@ def read_model(source: ModelSource, *, is_mapped: bool = False) -> Model:
     changed. Model-local functions are inlined. Every node has a unique name; ``fused_from`` gives
     the nodes of the file that it stands for, and metadata such as the affinity is kept. Constant
     nodes become initializers; weights that are listed as inputs, which a caller could replace in
-    ONNX, are constants, too. External data is looked for in the folder of the path only; the arrays
-    of constants are read-only. With ``is_mapped``, large constants may be mapped from their files
-    (``Model.is_mapped``, ``graph/mapped_file.py``). Blocks; any thread.
+    ONNX, are constants, too; those that nothing reads may be left out. External data is looked for
+    in the folder of the path only; the arrays of constants are read-only. With ``is_mapped``, large
+    constants may be mapped from their files (``Model.is_mapped``, ``graph/mapped_file.py``).
+    Blocks; any thread.
 
     Raises ModelError, with the cause chained, for whatever is not a valid model, DeviceError where
     memory or files that may be open do not suffice, and nothing else.

@@ -26,6 +26,9 @@ Array = np.ndarray[Any, Any]
 _KNOWN_BY_US = "aioinfer."
 """What keys begin with that are not a user's."""
 
+_UNREAD = Value("")
+"""Stands for all constants that nothing reads, whose names are taken nevertheless."""
+
 _KINDS = {int: "int", float: "float", str: "string", np.ndarray: "tensor"}
 
 
@@ -75,10 +78,15 @@ class _Builder:
         self._names = {name for node in plain.nodes for name in node.outputs}
 
     def graph(self) -> Graph:
+        constants = set()
         for name, array in self._plain.initializers:
-            self._add_constant(name, array)
+            constants.add(name)
+            if array is None:
+                self._define(_UNREAD, name)
+            else:
+                self._add_constant(name, array)
         for name, known in self._plain.inputs:
-            if name not in self._graph.initializers:
+            if name not in constants:
                 self._graph.inputs.append(self._define(Value(name, known)))
         kept = [bool(node.name) and self._origins.claim(node.name) for node in self._plain.nodes]
         for node, is_kept in zip(self._plain.nodes, kept, strict=True):
@@ -89,10 +97,11 @@ class _Builder:
         self._graph.outputs = [self._value(name) for name in names]
         return self._graph
 
-    def _define(self, value: Value) -> Value:
-        if not value.name or value.name in self._scope:
-            raise NotPlainError(f"value {value.name!r} is defined twice, or has no name")
-        self._scope[value.name] = value
+    def _define(self, value: Value, name: str = "") -> Value:
+        name = name or value.name
+        if not name or name in self._scope:
+            raise NotPlainError(f"value {name!r} is defined twice, or has no name")
+        self._scope[name] = value
         return value
 
     def _value(self, name: str) -> Value:

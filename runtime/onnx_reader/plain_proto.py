@@ -11,9 +11,10 @@ Source: the field numbers of onnx.proto.
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,8 @@ _ATTRIBUTE_FIELDS = {
 _MAKES_SENSE = frozenset(DType) - {
     DType.STRING, DType.UINT4, DType.INT4, DType.FLOAT4E2M1, DType.UINT2, DType.INT2
 }  # fmt: skip
+_PLAIN_TYPES = {dtype.value: dtype for dtype in _MAKES_SENSE}
+_SMALL_BYTES = 4096  # so much is copied, which is quicker to walk than a mapped file
 
 
 class NotPlainError(Exception):
@@ -62,7 +65,8 @@ class PlainGraph:
 
     name: str = ""
     nodes: list[PlainNode] = field(default_factory=list)
-    initializers: list[tuple[str, Array]] = field(default_factory=list)
+    initializers: list[tuple[str, Array | None]] = field(default_factory=list)
+    """Without their content if nothing reads them."""
     inputs: list[tuple[str, TensorType]] = field(default_factory=list)
     outputs: list[tuple[str, TensorType | None]] = field(default_factory=list)
 
@@ -119,6 +123,7 @@ class _Decoder:
         return model
 
     def _graph(self, graph: PlainGraph, place: Field) -> None:
+        tensors: list[Field] = []
         for item in graph_fields(self._data, place.content, place.end):
             number = item.number
             if number == 1:
@@ -126,10 +131,7 @@ class _Decoder:
                 check_operator(node.op_type, len(graph.nodes), node.name)
                 graph.nodes.append(node)
             elif number == 5:
-                name, array = self._tensor(item)
-                if not name:
-                    refuse_nameless("initializer", len(graph.initializers))
-                graph.initializers.append((name, array))
+                tensors.append(item)
             elif number == 11:
                 name, known = self._value_info(self._cut(item))
                 if not name:
@@ -143,6 +145,13 @@ class _Decoder:
                 graph.name = self._text(item)
             elif number == 15:
                 raise NotPlainError("it has sparse tensors")
+        read = {name for node in graph.nodes for name in node.inputs}
+        read.update(name for name, _ in graph.outputs)
+        for item in tensors:
+            name, array = self._tensor(item, read)
+            if not name:
+                refuse_nameless("initializer", len(graph.initializers))
+            graph.initializers.append((name, array))
 
     def _cut(self, item: Field) -> bytes:
         """Copy a small message, which is quicker to walk than a mapped file."""
@@ -206,42 +215,48 @@ class _Decoder:
         if kind in (_FLOATS, _INTS, _STRINGS):
             return name, _list(kind, data, parts)
         if kind == _TENSOR and len(parts) == 1:
-            return name, _Decoder(data, _copier(data))._tensor(parts[0])[1]
+            content = _Decoder(data, _copier(data))._tensor(parts[0])[1]
+            assert content is not None
+            return name, content
         return name, _single(kind, data, parts)
 
-    def _tensor(self, place: Field) -> tuple[str, Array]:
-        data = self._data
+    def _tensor(self, place: Field, read: Container[str] | None = None) -> tuple[str, Array | None]:
+        """Give a tensor's name and content; no content if its name is not among those ``read``."""
+        data, shift = self._data, 0
+        start, end = _bytes(place).content, place.end
+        if end - start < _SMALL_BYTES:
+            data, shift = data[start:end], start
         name, number = "", 0
         dims: list[int] = []
         content: Field | None = None
-        for item in fields(data, _bytes(place).content, place.end):
-            if item.number == 1:
+        for item in fields(data, start - shift, end - shift):
+            field_number = item.number
+            if field_number == 1:
                 dims += _integers(data, item)
-            elif item.number == 2:
+            elif field_number == 2:
                 number = _integer(item)
-            elif item.number == 8:
-                name = self._text(item)
-            elif item.number in (4, 5, 7, 9, 10) and content is None:
+            elif field_number == 8:
+                name = data[_bytes(item).content : item.end].decode()
+            elif field_number in (4, 5, 7, 9, 10) and content is None:
                 content = _bytes(item)
-            elif item.number not in (12, 16) and not (item.number == 14 and not item.value):
+            elif field_number not in (12, 16) and not (field_number == 14 and not item.value):
                 raise NotPlainError(f"tensor {name!r} has its data elsewhere, or in pieces")
         check_type(number, name)
-        dtype = DType(number)
-        if dtype not in _MAKES_SENSE or any(dim < 0 for dim in dims):
+        dtype = _PLAIN_TYPES.get(number)
+        if dtype is None or (dims and min(dims) < 0):
             raise NotPlainError(f"tensor {name!r} is not of a plain type")
-        return name, self._array(dtype, dims, content)
-
-    def _array(self, dtype: DType, dims: list[int], content: Field | None) -> Array:
-        if content is None:
-            raw = np.empty(0, np.uint8)
-        elif content.number == 9:
-            raw = self._read_raw(content.content, content.end)
+        is_read = read is None or name in read
+        if content is None or content.number == 9:
+            at = (0, 0) if content is None else (content.content + shift, content.end + shift)
+            if at[1] - at[0] != math.prod(dims) * dtype.numpy.itemsize:
+                raise NotPlainError(f"tensor {name!r} has more or less data than its shape")
+            if not is_read:
+                return name, None
+            raw = self._read_raw(*at) if at[1] > at[0] else np.empty(0, np.uint8)
         else:
-            raw = _typed(self._data, dtype, content)
-        array = (raw != 0) if dtype is DType.BOOL else raw.view(dtype.numpy)
-        array = array.reshape(dims)
-        array.flags.writeable = False
-        return array
+            raw = _typed(data, dtype, content)
+        array = _array(dtype, dims, raw)
+        return name, array if is_read else None
 
     def _value_info(self, data: bytes) -> tuple[str, TensorType | None]:
         name, known = "", None
@@ -251,6 +266,13 @@ class _Decoder:
             elif item.number == 2:
                 known = _type(_cut(data, item))
         return name, known
+
+
+def _array(dtype: DType, dims: list[int], raw: Array) -> Array:
+    array = (raw != 0) if dtype is DType.BOOL else raw.view(dtype.numpy)
+    array = array.reshape(dims)
+    array.flags.writeable = False
+    return array
 
 
 def _copier(data: bytes) -> ReadRaw:

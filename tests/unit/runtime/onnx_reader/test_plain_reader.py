@@ -22,6 +22,7 @@ from aioinfer.runtime.graph import Model, Node, TensorType, Value
 from aioinfer.runtime.onnx_reader.limits import LimitError
 from aioinfer.runtime.onnx_reader.onnx_models import read_any_model
 from aioinfer.runtime.onnx_reader.plain_opsets import NEWEST_IR_VERSION, NEWEST_OPSET
+from aioinfer.runtime.onnx_reader.plain_proto import decode_model
 from aioinfer.runtime.onnx_reader.plain_reader import read_plain_bytes, read_plain_file
 from aioinfer.runtime.type_inference import ContradictionError
 
@@ -395,3 +396,55 @@ def test_an_ordinary_model_is_read_without_importing_onnx(tmp_path: Path) -> Non
     count, modules = json.loads(done.stdout)
     assert count == 1
     assert not [name for name in modules if name.split(".")[0] in ("onnx", "google")]
+
+
+def unread(*tensors: onnx.TensorProto) -> bytes:
+    """A model with a constant that is read, and some that are not."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
+    used = numpy_helper.from_array(np.ones(4, np.float32), "used")
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "used"], ["y"])], "g", [x], [y], [used, *tensors]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    made: bytes = model.SerializeToString()
+    return made
+
+
+def test_only_constants_that_something_reads_are_made() -> None:
+    spares = [numpy_helper.from_array(np.zeros(3, np.int8), f"w{i}") for i in range(5)]
+    spares.append(helper.make_tensor("numbers", TensorProto.INT64, [2], [1, 2]))
+    data = unread(*spares)
+    reads = []
+
+    def read(start: int, end: int) -> np.ndarray:
+        reads.append(data[start:end])
+        return np.frombuffer(data, np.uint8, end - start, start).copy()
+
+    graph = decode_model(data, read).graph
+    assert reads == [np.ones(4, np.float32).tobytes()]
+    assert [name for name, array in graph.initializers if array is not None] == ["used"]
+    model = read_plain_bytes(data)
+    assert model is not None
+    assert list(model.graph.initializers) == ["used"]
+
+
+def test_a_constant_that_nothing_reads_is_no_input() -> None:
+    proto = onnx.load_from_string(unread(numpy_helper.from_array(np.zeros(3, np.int8), "w")))
+    proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.INT8, [3]))
+    model = read_plain_bytes(proto.SerializeToString())
+    assert model is not None
+    assert [value.name for value in model.graph.inputs] == ["x"]
+
+
+@pytest.mark.parametrize("names", [["w", "w"], ["y"], ["used"]])
+def test_a_constant_that_nothing_reads_takes_its_name(names: list[str]) -> None:
+    spares = [numpy_helper.from_array(np.zeros(3, np.int8), name) for name in names]
+    assert read_plain_bytes(unread(*spares)) is None
+
+
+@pytest.mark.parametrize("dims", [[2], [4], [1 << 62, 1 << 62], []])
+def test_a_constant_that_nothing_reads_has_the_data_of_its_shape(dims: list[int]) -> None:
+    spare = numpy_helper.from_array(np.zeros(3, np.int8), "w")
+    del spare.dims[:]
+    spare.dims.extend(dims)
+    assert read_plain_bytes(unread(spare)) is None
