@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.graph.mapped_file import forget_pages, hold_pages
+from ...runtime.graph.mapped_file import Reading, forget_pages
 from ...runtime.graph.slabs import Slabs
 from ...runtime.passes.constant_cache import ConstantCache
 from .onednn import ARG, Attributes, Desc, Engine, Memory, aligned_bytes
@@ -50,14 +50,16 @@ class PackedWeight:
         """True if this very array was, or will be, packed."""
         return self._origin() is source
 
-    def pack(self, engine: Engine) -> None:
-        """Reorder the constant, unless that was done; runs OpenMP on this thread."""
+    def pack(self, engine: Engine, reading: Reading | None = None) -> None:
+        """Reorder the constant, unless that was done; runs OpenMP on this thread.
+
+        ``reading`` has memory for constants that lie in their file, for one after the other.
+        """
         with self._lock:
             if self.buffer.array is not None:
                 return
             assert self.source is not None
-            hold_pages(self.source)
-            source = np.require(self.source, requirements=["C", "A"])
+            source = (reading or Reading()).array(self.source)
             packed = self._slabs.empty(self.desc.size_bytes)
             reorder = engine.primitive_desc(
                 "reorder",

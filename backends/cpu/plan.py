@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.graph import Graph
+from ...runtime.graph.mapped_file import Reading
 from ...runtime.lowering import NodeOrigin
 from ...runtime.output_pool import POOLED_BYTES
 from .onednn import Engine, Primitive, PrimitiveDesc
@@ -137,9 +138,10 @@ class Plan:
             return
         with self._lock:
             if not self._is_packed:
+                reading = Reading()
                 with self.engine.with_threads(self.thread_count):
                     for weight in self.weights:
-                        weight.pack(self.engine)
+                        weight.pack(self.engine, reading)
                 self._is_packed.append(True)
 
     def __repr__(self) -> str:

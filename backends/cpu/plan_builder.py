@@ -21,7 +21,7 @@ import numpy as np
 
 from ...errors import GraphError, UnsupportedOpError
 from ...runtime.graph import DType, Graph, Model, Node, Value
-from ...runtime.graph.mapped_file import forget_pages, hold_pages, is_mapped
+from ...runtime.graph.mapped_file import in_memory, is_mapped
 from ...runtime.lowering import Lowering, place_buffers
 from .copy_parameters import copy_parameters
 from .elementwise_chain import chain_axes, chain_parameters
@@ -326,11 +326,10 @@ class PlanBuilder(Lowering):
         key = (id(array), DType.of(array.dtype))
         if key in self._constants:
             return self._constants[key].buffer
-        hold_pages(array)
-        readable = np.require(array, requirements=["C"])
-        if is_mapped(array) or not readable.flags.aligned:  # a file's bytes lie anywhere
-            readable = self.derived("copy", [array], readable.copy)
-            forget_pages(array)
+        if is_mapped(array):
+            readable = self.derived("copy", [array], lambda: in_memory(array))
+        else:
+            readable = np.require(array, requirements=["C", "A"])
         buffer = Buffer("constant", array.nbytes, array=readable)
         layout = Layout.plain(array.shape, DType.of(array.dtype))
         self._keep.append(array)

@@ -32,10 +32,12 @@ from .slabs import Slabs
 
 __all__ = [
     "MappedFile",
+    "Reading",
     "check_files",
     "constants_held",
     "forget_pages",
     "hold_pages",
+    "in_memory",
     "is_mapped",
     "mapped_files",
     "may_map",
@@ -181,6 +183,32 @@ def hold_pages(array: Array) -> None:
         file.hold(first, last)
 
 
+class Reading:
+    """Reads mapped arrays one after the other, into memory that it uses again; not thread-safe.
+
+    Who looks at each once, as packing does, so touches no page of the mapping, nor a new one of
+    memory: for most of what that takes is spent on pages.
+    """
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def array(self, array: Array) -> Array:
+        """Return the elements of an array, C-contiguous; those of a mapped one until the next call.
+
+        Raises ModelError if its file was written to, and MemoryError.
+        """
+        file = _file_of(array)
+        if file is None or not array.flags.c_contiguous or not array.nbytes:
+            hold_pages(array)
+            return np.require(array, requirements=["C", "A"])
+        if self._memory.nbytes < array.nbytes:
+            self._memory = Slabs().empty(array.nbytes)
+        copy = self._memory[: array.nbytes]
+        file.read_into(copy.data, _range_in(file, array)[0])
+        return copy.view(array.dtype).reshape(array.shape)
+
+
 def forget_pages(array: Array) -> None:
     """Give the memory of a mapped array back until it is looked at again; others are left alone."""
     file = _file_of(array)
@@ -250,6 +278,17 @@ def read_constants(graph: Graph, slabs: Slabs | None = None) -> None:
     _Reader(slabs or Slabs()).read(graph)
 
 
+def in_memory(array: Array, slabs: Slabs | None = None) -> Array:
+    """Return a copy of a mapped array, aligned and read-only.
+
+    Raises ModelError if its file was written to, and MemoryError.
+    """
+    copy = (slabs or Slabs()).empty(array.nbytes).view(array.dtype).reshape(array.shape)
+    _read_into(copy, array)
+    copy.flags.writeable = False
+    return copy
+
+
 class _Reader:
     def __init__(self, slabs: Slabs) -> None:
         self._slabs = slabs
@@ -279,10 +318,7 @@ class _Reader:
         key = address, array.dtype.str, array.shape, array.strides
         copy = self._copies.get(key)
         if copy is None:
-            copy = self._slabs.empty(array.nbytes).view(array.dtype).reshape(array.shape)
-            _read_into(copy, array)
-            copy.flags.writeable = False
-            self._copies[key] = copy
+            copy = self._copies[key] = in_memory(array, self._slabs)
         return copy
 
 
