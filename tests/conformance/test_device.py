@@ -14,17 +14,10 @@ import pytest
 
 import aioinfer
 from aioinfer.testing import ConformanceCase, conformance_cases
+from deviations import skip_if_deviating
 from presence import skip_if_missing
 
 DEVICE = os.environ.get("AIOINFER_CONFORMANCE_DEVICE", "REFERENCE")
-
-
-DEVIATIONS = {
-    ("ONNXRUNTIME", "special_rows_agrees_with_reference"): (
-        "onnxruntime's maxima do not see NaN, and start from the lowest finite number"
-    ),
-}
-"""By a part of the device's name and a case: why what it computes with does otherwise."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +29,5 @@ def core() -> Iterator[aioinfer.Core]:
 
 @pytest.mark.parametrize("case", conformance_cases(), ids=str)
 def test_device_conforms(case: ConformanceCase, core: aioinfer.Core) -> None:
-    for (device, name), reason in DEVIATIONS.items():
-        if device in DEVICE and str(case) == name:
-            pytest.skip(reason)
+    skip_if_deviating(DEVICE, case)
     case.run(core, DEVICE)

@@ -127,7 +127,8 @@ def check(
     if weights_are_inputs:
         inputs, constants = {**inputs, **constants}, {}
     names = ["x", "w", "r", "b" if has_bias else "", "", "h0" if "h" in starts else ""]
-    names.append("c0" if "c" in starts else "")
+    if "c" in starts:
+        names.append("c0")
     node = helper.make_node(op, names, list(outputs), hidden_size=hidden, **attributes)
     model = model_of([node], inputs, [name for name in outputs if name], constants, dynamic=dynamic)
     got = run(core, model, "CPU", inputs, **config)
