@@ -473,6 +473,13 @@ def _is_overlapping(dims: Sequence[int], strides: Sequence[int]) -> bool:
     return _reach(dims, strides) > max(1, *map(mul, dims, strides)) or min(strides, default=0) < 0
 
 
+def can_describe(dims: Sequence[int], dtype: DType, strides: Sequence[int]) -> bool:
+    """True if ``Engine.desc`` describes such memory."""
+    if dtype not in DTYPE_NUMBERS or len(dims) > MAX_RANK:
+        return False
+    return 0 in dims or not _is_overlapping(dims, strides)
+
+
 def _reach(dims: Sequence[int], strides: Sequence[int]) -> int:
     """Count the elements of memory up to the last one of these dims, none of which is 0."""
     return sum(dim * stride for dim, stride in zip(dims, strides, strict=True)) - sum(strides) + 1
@@ -482,11 +489,6 @@ def _dtype_number(dtype: DType) -> c_int:
     if dtype not in DTYPE_NUMBERS:
         raise OneDnnError(f"descriptor of {dtype.label}", 3)
     return c_int(DTYPE_NUMBERS[dtype])
-
-
-def supports(dtype: DType) -> bool:
-    """True for the element types that oneDNN knows."""
-    return dtype in DTYPE_NUMBERS
 
 
 def aligned_bytes(size_bytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -12,7 +12,7 @@ import numpy as np
 from ...runtime.graph import DType
 from ...runtime.strides import row_major
 from .layout_tag import layout_tag
-from .onednn import MAX_RANK, Desc, Engine, supports
+from .onednn import Desc, Engine, can_describe
 
 __all__ = ["Buffer", "Layout", "Operand"]
 
@@ -134,7 +134,9 @@ class Layout:
     @property
     def has_desc(self) -> bool:
         """True if oneDNN can describe it."""
-        return self._desc is not None or (supports(self.dtype) and len(self.shape) <= MAX_RANK)
+        if self._desc is not None:
+            return True
+        return self.strides is not None and can_describe(self.shape, self.dtype, self.strides)
 
     def desc(self, engine: Engine) -> Desc:
         """Describe it to oneDNN; a scalar has one axis."""

@@ -123,8 +123,11 @@ class ToySlot(Slot):
         for node in network.nodes:
             self.stop.raise_if_set()  # a cancelled run ends here, and not when all is computed
             started_ns = perf_counter_ns()
-            with np.errstate(all="ignore"):
-                result = KERNELS[node.op](*(values[value] for value in node.inputs))
+            try:
+                with np.errstate(all="ignore"):
+                    result = KERNELS[node.op](*(values[value] for value in node.inputs))
+            except ValueError as error:  # shapes that contradict each other
+                raise TensorError(f"{node.op} (node {node.name!r}) failed: {error}") from error
             self.check(node, result)
             values[node.outputs[0]] = result
             if bindings.profile is not None:  # PERF_COUNT is on

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from ...errors import ModelError
 from ..graph import Node, TensorType, size_bytes
 from ..type_inference.resizing import resized_by_scales, resized_to_sizes
 
@@ -31,7 +32,7 @@ def predict_bytes(node: Node) -> int | None:
     if node.op in _COUNTS:
         try:
             return _COUNTS[node.op](node) * item_bytes(node)
-        except (ArithmeticError, IndexError, TypeError, ValueError):
+        except (ArithmeticError, IndexError, TypeError, ValueError, ModelError):
             return None
     known = [
         size for size in (size_bytes(value.type) for value in node.outputs) if size is not None

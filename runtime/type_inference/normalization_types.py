@@ -75,7 +75,10 @@ def instance_normalization(node: Node, contents: ShapeContent) -> list[TensorTyp
 
 @type_rule("GroupNormalization")
 def group_normalization(node: Node, contents: ShapeContent) -> list[TensorType] | None:
-    """One scale and one offset a channel; the groups are equally large."""
+    """One scale and one offset a channel, or a group, as before opset 21; equally large groups.
+
+    onnx's converter leaves those of older models as they are.
+    """
     x, count = operand(node, 0), integer(node, "num_groups")
     if x is None or count is None:
         return None
@@ -83,7 +86,11 @@ def group_normalization(node: Node, contents: ShapeContent) -> list[TensorType] 
     channels = x.shape[1]
     if count < 1 or (isinstance(channels, int) and channels % count):
         raise ContradictionError(f"{channels} channels are no {count} groups of one size")
-    return _like(x) if _check_vectors(node, range(1, 3), channels) else None
+    scale = operand(node, 1)
+    is_by_group = scale is not None and scale.shape == (count,)
+    return (
+        _like(x) if _check_vectors(node, range(1, 3), count if is_by_group else channels) else None
+    )
 
 
 @type_rule("LayerNormalization")

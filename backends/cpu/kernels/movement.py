@@ -55,8 +55,8 @@ def _concat_blocked(parts: Sequence[Value], result: Value, axis: int, builder: P
     if not all(operand.layout.has_desc and operand.dtype is held for operand in operands):
         return False
     engine = builder.engine
-    descs = [operand.layout.desc(engine) for operand in operands]
     try:
+        descs = [operand.layout.desc(engine) for operand in operands]
         pd = engine.primitive_desc(
             "concat",
             engine,

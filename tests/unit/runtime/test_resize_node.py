@@ -25,12 +25,18 @@ def test_scales_are_those_of_the_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "scales"),
-    [("stretch", [1.5, 2]), ("not_larger", [1.5, 1.5]), ("not_smaller", [2, 2])],
+    ("policy", "scales", "wanted"),
+    [
+        ("stretch", [1.5, 2], WANTED),
+        ("not_larger", [1.5, 1.5], (*WANTED[:2], 6, 9)),
+        ("not_smaller", [2, 2], (*WANTED[:2], 8, 12)),
+    ],
 )
-def test_sizes_of_some_axes_follow_a_policy(policy: str, scales: list[float]) -> None:
+def test_sizes_of_some_axes_follow_a_policy(
+    policy: str, scales: list[float], wanted: tuple[int, ...]
+) -> None:
     node = node_of(f'<axes=[3,2], keep_aspect_ratio_policy="{policy}">', has_sizes=True)
-    axes = resamplings(node, SHAPE, WANTED)
+    axes = resamplings(node, SHAPE, wanted)
     assert list(axes) == [3, 2]
     assert [float(item.scale) for item in axes.values()] == scales
 

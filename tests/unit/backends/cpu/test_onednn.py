@@ -21,8 +21,8 @@ from aioinfer.backends.cpu.onednn import (
     Memory,
     OneDnnError,
     aligned_bytes,
+    can_describe,
     open_engine,
-    supports,
     version_text,
 )
 from aioinfer.backends.cpu.onednn_numbers import OUT_OF_MEMORY
@@ -162,7 +162,7 @@ def test_what_it_lacks_is_an_error_of_ours(engine: Engine) -> None:
 
 @pytest.mark.parametrize("dtype", [DType.INT64, DType.BOOL, DType.STRING])
 def test_it_does_not_know_every_type(engine: Engine, dtype: DType) -> None:
-    assert not supports(dtype)
+    assert not can_describe((2,), dtype, (1,))
     with pytest.raises(OneDnnError, match=f"descriptor of {dtype.label} failed: unimplemented"):
         engine.desc((2,), dtype)
 
@@ -257,3 +257,17 @@ def test_a_call_without_memory_is_no_refusal() -> None:
     full.library = Full()
     with pytest.raises(MemoryError, match="oneDNN's dnnl_engine_create"):
         full.check("dnnl_engine_create")
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides"),
+    [((2, 3), (3, 1)), ((2, 3), (8, 2)), ((3, 4), (0, 1)), ((3, 2), (1, 2)), ((2, 2), (-2, 1))],
+)
+def test_what_can_be_described_is_known_beforehand(
+    engine: Engine, dims: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
+    if can_describe(dims, DType.FLOAT32, strides):
+        assert engine.desc(dims, DType.FLOAT32, strides).dims == dims
+    else:
+        with pytest.raises(OneDnnError):
+            engine.desc(dims, DType.FLOAT32, strides)

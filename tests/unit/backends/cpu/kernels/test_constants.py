@@ -118,7 +118,8 @@ def test_what_data_determines_is_refused(core: Core) -> None:
     nodes = [
         node("ReduceMax", ["x"], ["m"], keepdims=0),
         node("Cast", ["m"], ["i"], to=7),
-        node("Slice", ["x", "zero", "i", "zero"], ["y"], name="cut_off"),
+        node("Unsqueeze", ["i", "zero"], ["end"]),
+        node("Slice", ["x", "zero", "end", "zero"], ["y"], name="cut_off"),
     ]
     model = model_of(nodes, {"x": np.zeros((2, 60), np.float32)}, ["y"], {"zero": ints(0)})
     support = core.query_network(model, "CPU")["cut_off"]
