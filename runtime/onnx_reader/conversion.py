@@ -7,6 +7,7 @@ import onnx.defs
 import onnx.helper
 
 from ...errors import ModelError
+from ..onnx_writer.guessed_types import has_guessed_types
 from ..onnx_writer.inference import drop_new_symbols, known_symbols, with_inferred_types
 from ..onnx_writer.native import convert_version
 from .batched_scan import (
@@ -99,6 +100,7 @@ def convert(model: onnx.ModelProto, origins: Origins) -> onnx.ModelProto:
         return model
     target, version = onnx.defs.onnx_opset_version(), read_opsets(model)[""]
     snapshot, symbols = Snapshot.of(model.graph), known_symbols(model)
+    untold = _outputs_without_shape(model) if has_guessed_types(model) else frozenset()
     _hide_unknown_operators(model, version)
     _hide_unknown_dtypes(model)
     scans = find_batched_scans(model) if version == BATCHED_OPSET else frozenset()
@@ -121,7 +123,15 @@ def convert(model: onnx.ModelProto, origins: Origins) -> onnx.ModelProto:
     _write_opsets(converted, opsets)
     restore_names(converted.graph, snapshot, origins)
     split_batched_scans(converted, scans, origins)
+    for info in converted.graph.output:  # the converter writes down what it infers
+        if info.name in untold and info.type.HasField("tensor_type"):
+            info.type.tensor_type.ClearField("shape")
     return converted
+
+
+def _outputs_without_shape(model: onnx.ModelProto) -> frozenset[str]:
+    tensors = ((info.name, info.type.tensor_type) for info in model.graph.output)
+    return frozenset(name for name, proto in tensors if not proto.HasField("shape"))
 
 
 def _hide_unknown_operators(model: onnx.ModelProto, version: int) -> None:

@@ -8,6 +8,7 @@ import onnx
 
 from ...errors import ModelError
 from ..graph import Graph, Model, Value, ValueType
+from .guessed_types import drop_guessed_types, hidden_guesses
 from .model import ProtoWriter
 from .native import infer_shapes
 from .types import merge_types, type_from_proto
@@ -42,6 +43,9 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     originals = _stand_in(model)
     try:
         inferred = _infer(model)
+        if inferred is not None and (types := drop_guessed_types(model, inferred)):
+            originals |= hidden_guesses(model, types)
+            inferred = _infer(model)
     finally:
         _restore(model, originals)
     if inferred is None:

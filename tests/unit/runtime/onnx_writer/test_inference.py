@@ -129,3 +129,34 @@ def test_a_group_normalization_has_the_type_of_its_input() -> None:
     assert node.attributes["num_groups"] == 2
     assert len(node.inputs) == 3
     assert str(node.outputs[0].type) == "float32[n,4,h]"
+
+
+def test_what_onnx_guesses_of_attention_is_left_open() -> None:
+    model = read_model(
+        onnx.parser.parse_model(
+            """<ir_version: 11, opset_import: ["" : 23]>
+            g (float[b, q, e] Q, float[b, k, e] K, float[b, k, f] V, float[f] scale,
+               int64[n] starts, int64[n] ends) => (t, s) {
+              Y = Attention <q_num_heads = 3, kv_num_heads = 3> (Q, K, V)
+              t = Div (Y, scale) s = Slice (t, starts, ends) }"""
+        )
+    )
+    assert str(model.outputs[0].type) == "float32[b,q,?]"
+
+
+def test_scores_are_not_promised_without_the_keys_of_the_past() -> None:
+    model = read_model(
+        onnx.parser.parse_model(
+            """<ir_version: 11, opset_import: ["" : 23]>
+            g (float[1, 3, 4, 8] Q, float[1, 3, 6, 8] K, float[1, 3, 6, 8] V,
+               float[1, 3, p, 8] keys, float[1, 3, p, 8] values, int64[n] s, int64[n] e)
+            => (made, scores, negated, cut) {
+              Y, made, made_values, scores = Attention (Q, K, V, , keys, values)
+              negated = Neg (scores) cut = Slice (made, s, e) }"""
+        )
+    )
+    assert [str(value.type) for value in model.outputs[:3]] == [
+        "float32[1,3,?,8]",
+        "float32[1,3,4,?]",
+        "float32[1,3,4,?]",
+    ]
