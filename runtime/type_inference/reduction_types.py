@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..graph import Dim, DType, Node, Shape, TensorType
 from .dims import axes_of, axis_of
-from .operands import integer, operand, require_type
+from .operands import integer, operand, require_rank, require_type
 from .rules import type_rule
 from .shape_content import ShapeContent
 
@@ -21,6 +21,7 @@ def _reduce(node: Node, contents: ShapeContent) -> Types:
     x, told = operand(node, 0), operand(node, 1)
     if told is not None:
         require_type("axes", told, (DType.INT64,))
+        require_rank("the list of axes", told, 0, 1)
     given = [] if told is None else contents.integers(node, 1)
     is_noop, keepdims = integer(node, "noop_with_empty_axes", 0), integer(node, "keepdims", 1)
     if x is None or given is None or is_noop is None or keepdims is None:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aioinfer.runtime.type_inference import ContradictionError, ShapeContent, find_rule
 from unit.runtime.type_inference.beside_onnx import assert_like_onnx
-from unit.runtime.type_inference.typed_nodes import Given, ruled
+from unit.runtime.type_inference.typed_nodes import Given, make_node, ruled
 
 CASES: list[tuple[list[Given], dict[str, int], str | None]] = [
     (["float32[n,3,?]"], {}, "float32[1,1,1]"),
@@ -62,3 +63,11 @@ def test_places_of_extremes_are_typed_as_onnx_types_them(op_type: str) -> None:
     for axis in range(-3, 3):
         for keepdims in (0, 1):
             assert_like_onnx(op_type, ["int8[2,3,4]"], {"axis": axis, "keepdims": keepdims})
+
+
+def test_axes_are_no_matrix() -> None:
+    node = make_node("ReduceSum", ["float32[2,3]", "int64[1,2]"], {})
+    rule = find_rule(node)
+    assert rule is not None
+    with pytest.raises(ContradictionError, match="the list of axes of shape"):
+        rule(node, ShapeContent())
