@@ -128,12 +128,15 @@ _fold("Sum", np.add)
 
 @kernel("Clip")
 def clip(x: Array, low: Array | None = None, high: Array | None = None) -> Any:
-    """Bound x from below, then from above, so that high wins over a low above it."""
+    """Bound x from below, then from above, so that high wins over a low above it.
+
+    A bound is one number, though exporters write lists of one: the result has the shape of x.
+    """
     made: Any = x
     if low is not None:
-        made = np.maximum(made, low.astype(x.dtype, copy=False))
+        made = np.maximum(made, low.astype(x.dtype, copy=False).reshape(()))
     if high is not None:
-        made = np.minimum(made, high.astype(x.dtype, copy=False))
+        made = np.minimum(made, high.astype(x.dtype, copy=False).reshape(()))
     return made
 
 
