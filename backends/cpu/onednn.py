@@ -474,10 +474,10 @@ def _is_overlapping(dims: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def can_describe(dims: Sequence[int], dtype: DType, strides: Sequence[int]) -> bool:
-    """True if ``Engine.desc`` describes such memory."""
+    """True if ``Engine.desc`` describes such memory; a scalar counts as one axis of length 1."""
     if dtype not in DTYPE_NUMBERS or len(dims) > MAX_RANK:
         return False
-    return 0 in dims or not _is_overlapping(dims, strides)
+    return not dims or 0 in dims or not _is_overlapping(dims, strides)
 
 
 def _reach(dims: Sequence[int], strides: Sequence[int]) -> int:

@@ -259,6 +259,11 @@ def test_a_call_without_memory_is_no_refusal() -> None:
         full.check("dnnl_engine_create")
 
 
+def test_a_scalar_can_be_described_and_what_is_empty() -> None:
+    assert can_describe((), DType.FLOAT32, ())
+    assert can_describe((2, 0), DType.FLOAT32, (1, 5))
+
+
 @pytest.mark.parametrize(
     ("dims", "strides"),
     [((2, 3), (3, 1)), ((2, 3), (8, 2)), ((3, 4), (0, 1)), ((3, 2), (1, 2)), ((2, 2), (-2, 1))],
