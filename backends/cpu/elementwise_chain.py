@@ -101,7 +101,8 @@ def chain_axes(layouts: Sequence[Layout]) -> list[Axis] | None:
         splits = _splits(layout)
         if splits is None:
             return None
-        columns.append([_Split(0, 0, 0)] * (len(shape) - len(splits)) + splits)
+        missing = len(shape) - len(splits)
+        columns.append([_Split(0, 0, 0)] * missing + splits[max(0, -missing) :])
     axes: list[Axis] = []
     for number, length in enumerate(shape):
         found = _axes_of(length, [column[number] for column in columns], layouts)
@@ -113,9 +114,13 @@ def chain_axes(layouts: Sequence[Layout]) -> list[Axis] | None:
 
 
 def check_broadcast(given: Sequence[int], shape: Sequence[int]) -> None:
-    """Raise GraphError if an operand cannot be repeated to fill a shape."""
+    """Raise GraphError if an operand cannot be repeated to fill a shape.
+
+    One of a single element may have more axes: exporters write bounds of Clip as lists.
+    """
     pairs = zip(reversed(given), reversed(shape), strict=False)
-    if len(given) > len(shape) or any(have not in (1, want) for have, want in pairs):
+    is_longer = len(given) > len(shape) and any(length != 1 for length in given)
+    if is_longer or any(have not in (1, want) for have, want in pairs):
         raise GraphError(f"an operand of shape {list(given)} does not broadcast to {list(shape)}")
 
 

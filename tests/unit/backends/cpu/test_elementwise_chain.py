@@ -52,6 +52,11 @@ def test_what_does_not_broadcast_is_refused() -> None:
         chain_axes([layout(1, 1, 4), layout(2, 4)])
 
 
+def test_one_number_may_be_a_list() -> None:
+    assert axes_of(layout(1), layout()) == axes_of(layout(), layout())
+    assert axes_of(layout(1, 1, 1), layout(2, 3)) == axes_of(layout(), layout(2, 3))
+
+
 def test_strides_count_bytes_of_each_operand() -> None:
     assert axes_of(layout(6, dtype=I8), layout(6)) == [(6, (1, 4))]
 
