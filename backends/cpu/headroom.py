@@ -14,7 +14,7 @@ import threading
 
 from ...executors.shortage import start_thread
 
-__all__ = ["check_memory", "check_threads"]
+__all__ = ["check_memory", "check_threads", "forget_threads"]
 
 COMPILE_BYTES = 16 << 20  # what making a primitive takes at most, for those that were measured
 THREAD_BYTES = 1 << 20  # of what a team of threads is described by, beside their stacks
@@ -59,3 +59,8 @@ def check_threads(count: int) -> None:
         for thread in started:
             thread.join()
     _thread.most = count
+
+
+def forget_threads(count: int) -> None:
+    """Have this thread's teams of more threads tried again: the others may have ended."""
+    _thread.most = min(_thread.most, count)

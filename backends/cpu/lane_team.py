@@ -6,7 +6,9 @@ import logging
 import time
 import weakref
 
+from ...errors import DeviceError
 from ...executors import CpuLoad, Lane, allowed_cpus
+from .headroom import check_threads, forget_threads
 from .team_choice import TeamChoice
 
 __all__ = ["LaneTeam"]
@@ -44,6 +46,7 @@ class LaneTeam:
         choice, now_ns = self._choice, time.monotonic_ns()
         if choice.ran(size, wall_ns, caller_ns, now_ns):
             self._changed("held up by others on its CPUs")
+            forget_threads(self.size)
             self._start_measuring(now_ns)
         elif choice.size < choice.most:
             self._own_ns += caller_ns * size
@@ -56,9 +59,19 @@ class LaneTeam:
         elapsed_ns = now_ns - self._since_ns
         if free is not None and elapsed_ns > 0:
             free = min(free + self._own_ns / elapsed_ns, allowed_cpus().whole_count)
+        if (free is None or free > self._choice.size) and not self._can_grow():
+            free = 0.0
         if self._choice.looked(free, now_ns):
             self._changed("a try" if free is None else f"{free:.1f} CPUs are free")
         self._own_ns, self._since_ns = 0, now_ns
+
+    def _can_grow(self) -> bool:
+        """Tell if the threads of the whole team can be started; libgomp does not ask."""
+        try:
+            check_threads(self._choice.most)
+        except (DeviceError, MemoryError):
+            return False
+        return True
 
     def _start_measuring(self, now_ns: int) -> None:
         if self._load is None:

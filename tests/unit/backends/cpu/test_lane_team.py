@@ -19,6 +19,7 @@ from aioinfer.backends.cpu.lane_team import LaneTeam
 from aioinfer.backends.cpu.native import runner
 from aioinfer.backends.cpu.onednn import open_engine
 from aioinfer.backends.cpu.resized_plan import resized_plan
+from aioinfer.errors import DeviceError
 from aioinfer.executors import NOW, CpuAllowance, Lane
 from unit.backends.cpu.comparing import model_of
 from unit.backends.cpu.plans import compiler_of
@@ -99,6 +100,25 @@ def test_where_the_system_tells_nothing_it_tries(machine: Machine) -> None:
     team = LaneTeam(Lane("cpu", 0, 2))
     held_up(team, machine)
     machine.idle = None
+    for _ in range(20):
+        run(team, machine)
+    assert team.size == 2
+
+
+def test_it_stays_small_while_no_threads_can_be_started(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_count: int) -> None:
+        raise DeviceError("no more threads")
+
+    team = LaneTeam(Lane("cpu", 0, 2))
+    held_up(team, machine)
+    machine.idle = 1.0
+    with monkeypatch.context() as patch:
+        patch.setattr(lane_team, "check_threads", refuse)
+        for _ in range(50):
+            run(team, machine)
+        assert team.size == 1
     for _ in range(20):
         run(team, machine)
     assert team.size == 2
