@@ -126,5 +126,5 @@ def _folder_quota(
 def _read(path: str) -> str | None:
     try:
         return Path(path).read_text()
-    except OSError:
+    except (OSError, ValueError):
         return None

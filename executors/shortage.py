@@ -34,9 +34,13 @@ _LOADING = (OSError, ImportError, RuntimeError)
 def find_shortage(error: BaseException | None, doing: str) -> DeviceError | None:
     """Make the error for one that want of a resource has caused; None if none has.
 
-    ``doing`` begins the message: what needed the resource. An error that is one of ours already is
-    given back as it is.
+    ``doing`` begins the message: what needed the resource. A DeviceError of ours is given back as
+    it is. An interrupt is none, nor another error of ours, whatever its caller was handling.
     """
+    if not isinstance(error, Exception):
+        return None
+    if isinstance(error, AioInferError) and not isinstance(error, DeviceError):
+        return None
     lacks = _lacking(error)
     if error is None or lacks is None:
         return None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import AioInferError, ClosedError, DeviceError
-from ...executors import NOW, ImmediateExecutor, Lane, Ready, StreamsConfig
+from ...executors import NOW, ImmediateExecutor, Lane, Ready, StreamsConfig, is_shortage
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.graph import Graph, Model, copy_graph, is_static
 from ...runtime.node_failure import failure_at, run_failure
@@ -123,7 +123,7 @@ class CpuNetwork(ExecutableNetwork):
         return plans
 
     def _want_resized(self, plan: Plan, thread_count: int) -> None:
-        """Have the plan made for a smaller team, behind the plans that runs wait for."""
+        """Have the plan made for a smaller team, behind the plans that runs wait for now."""
         plan.resized[thread_count] = None
 
         def make(_lane: Lane) -> Ready:
@@ -133,6 +133,8 @@ class CpuNetwork(ExecutableNetwork):
 
         def made(_ready: Ready, error: BaseException | None) -> None:
             if error is not None:
+                if is_shortage(error):
+                    plan.resized.pop(thread_count, None)  # a later run may have more luck
                 _log.warning("%r has no plan for %d threads", plan, thread_count, exc_info=error)
 
         try:

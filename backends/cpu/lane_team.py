@@ -27,7 +27,7 @@ class LaneTeam:
     def __init__(self, lane: Lane) -> None:
         self._choice = TeamChoice(lane.thread_count)
         self._lane_name = lane.name
-        self._load: CpuLoad | None = None
+        self._load = CpuLoad()
         self._own_ns = self._since_ns = 0
         self.size = self._choice.size
 
@@ -54,16 +54,22 @@ class LaneTeam:
                 self._look(now_ns)
 
     def _look(self, now_ns: int) -> None:
-        assert self._load is not None
-        free = self._load.idle_cpus()
-        elapsed_ns = now_ns - self._since_ns
-        if free is not None and elapsed_ns > 0:
-            free = min(free + self._own_ns / elapsed_ns, allowed_cpus().whole_count)
+        free = self._free_cpus(now_ns - self._since_ns)
         if (free is None or free > self._choice.size) and not self._can_grow():
             free = 0.0
         if self._choice.looked(free, now_ns):
             self._changed("a try" if free is None else f"{free:.1f} CPUs are free")
         self._own_ns, self._since_ns = 0, now_ns
+
+    def _free_cpus(self, elapsed_ns: int) -> float | None:
+        """Ask the system; None if it does not tell, whatever it does instead."""
+        try:
+            free = self._load.idle_cpus()
+            if free is None or elapsed_ns <= 0:
+                return free
+            return min(free + self._own_ns / elapsed_ns, allowed_cpus().whole_count)
+        except (OSError, ValueError, MemoryError):
+            return None
 
     def _can_grow(self) -> bool:
         """Tell if the threads of the whole team can be started; libgomp does not ask."""
@@ -74,10 +80,10 @@ class LaneTeam:
         return True
 
     def _start_measuring(self, now_ns: int) -> None:
-        if self._load is None:
-            self._load = CpuLoad()
-        else:
+        try:
             self._load.restart()
+        except (OSError, ValueError, MemoryError):
+            _log.debug("%s cannot ask the system for free CPUs", self._lane_name, exc_info=True)
         self._own_ns, self._since_ns = 0, now_ns
 
     def _changed(self, why: str) -> None:

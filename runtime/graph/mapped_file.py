@@ -5,10 +5,10 @@ second time, and is there again if another layout is wanted later. Elements lie 
 since files do not align them.
 
 Theory of operation. To look at a mapping of a file that has become shorter ends the process, by
-SIGBUS. So a mapping is private, and who looks at an array *holds* it first: the system copies its
-pages, and says so if there are none. What is held is memory like any other, whatever becomes of the
-file, until it is forgotten. A file that was written to since it was mapped is an error, as a
-replaced one is none: it lives on for those who have it open.
+SIGBUS. So who looks at an array *holds* it first: the system brings its pages, and says so if there
+are none. A file that is cut short between that and the look still ends the process: what is looked
+at for long is read into memory instead. A file that was written to since it was mapped is an error,
+as a replaced one is none: it lives on for those who have it open.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-_MADV_POPULATE_WRITE = 23  # of Linux 5.14
+_MADV_POPULATE_READ = 22  # of Linux 5.14
 _FAR_FILE_SYSTEMS = (
     "nfs",
     "cifs",
@@ -93,7 +93,7 @@ class MappedFile(mmap.mmap):
         """Have what lies there in memory; raises ModelError if the file is not what it was."""
         first = start // mmap.PAGESIZE * mmap.PAGESIZE
         try:
-            self.madvise(_MADV_POPULATE_WRITE, first, end - first)
+            self.madvise(_MADV_POPULATE_READ, first, end - first)
         except OSError as error:
             if error.errno == errno.ENOMEM:
                 raise MemoryError(f"{end - first >> 20} MiB of {self._name!r}") from error
@@ -147,7 +147,7 @@ def _can_hold() -> bool:
         return False
     with mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE) as page:
         try:
-            page.madvise(_MADV_POPULATE_WRITE, 0, mmap.PAGESIZE)
+            page.madvise(_MADV_POPULATE_READ, 0, mmap.PAGESIZE)
         except OSError:  # a system that is older
             return False
     return True
@@ -234,12 +234,14 @@ def constants_held(graph: Graph) -> Iterator[None]:
 
     Raises ModelError if a file was written to, and MemoryError.
     """
-    for array in _constants(graph):
-        hold_pages(array)
     files = WeakSet(mapped_files(graph))  # the block may let go of the graph, and so of them
-    yield
-    for file in files:
-        file.forget(0, len(file))
+    try:
+        for array in _constants(graph):
+            hold_pages(array)
+        yield
+    finally:
+        for file in files:
+            file.forget(0, len(file))
 
 
 def _constants(graph: Graph) -> Iterator[Array]:
