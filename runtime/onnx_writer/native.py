@@ -25,7 +25,8 @@ import onnx.shape_inference
 import onnx.version_converter
 from google.protobuf.message import DecodeError
 
-from ...errors import ModelError, NotSupportedError
+from ...errors import DeviceError, ModelError, NotSupportedError
+from ...executors.shortage import find_shortage
 from .helper_pool import HelperPool
 from .helper_process import EndedError, Helper
 
@@ -41,8 +42,9 @@ _START_ERRORS = (OSError, ValueError, RuntimeError)
 def infer_shapes(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelProto:
     """Call onnx's shape inference; raises ModelError with its reason if it fails.
 
-    This and the others raise NotSupportedError where no helper process can be started, and
-    OverloadedError where all stay busy with other models.
+    This and the others raise NotSupportedError where no helper process can be started, DeviceError
+    where that is for want of files, memory or processes, and OverloadedError where all stay busy
+    with other models.
     """
     return _call(_INFER, model, int(data_prop))
 
@@ -112,7 +114,7 @@ def _take() -> Helper:
     try:
         helper = _pool.take()
     except _START_ERRORS as error:
-        raise _cannot_start(str(error)) from error
+        raise _start_error(error) from error
     try:
         helper.wait_until_loaded()
     except EndedError as ended:
@@ -129,6 +131,11 @@ def _refusal() -> str:
     if getattr(sys, "frozen", False):
         return "this is a frozen program, which has no Python to start"
     return "" if sys.executable else "sys.executable is not set"
+
+
+def _start_error(error: Exception) -> NotSupportedError | DeviceError:
+    lacking = find_shortage(error, "starting a helper process for onnx's own code")
+    return _cannot_start(str(error)) if lacking is None else lacking
 
 
 def _cannot_start(reason: str) -> NotSupportedError:

@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -14,10 +15,11 @@ import onnx.shape_inference
 import onnx.version_converter
 import pytest
 
-from aioinfer.errors import ModelError
+from aioinfer.errors import DeviceError, ModelError
 from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.onnx_writer import helper_process, native
 from aioinfer.runtime.onnx_writer.helper_pool import HelperPool
+from aioinfer.runtime.onnx_writer.helper_process import Helper
 from unit.runtime.onnx_writer.helper_programs import ECHO, write_program
 
 NEWEST = onnx.defs.onnx_opset_version()
@@ -179,3 +181,17 @@ def test_a_forked_child_reads_with_a_helper_of_its_own_and_both_end_quietly() ->
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.usefixtures("no_onnx_here", "own_pool")
+def test_where_the_process_has_no_files_left_for_a_helper_it_is_told_so_and_another_try_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(helper: Helper) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(Helper, "start", refuse)
+        with pytest.raises(DeviceError, match=r"starting a helper process.*ulimit -n"):
+            read_model(honest())
+    assert_honest_is_read()
