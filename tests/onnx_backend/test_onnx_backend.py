@@ -1,8 +1,7 @@
-"""onnx's backend suite on one device: every name on the device's list passes, and it may only grow.
+"""onnx's backend suite on one device: what is no known deviation passes, and those may only shrink.
 
 ``make conformance DEVICE=...`` says which device; one that is not there is a skip with its reason.
-A case that passes and is not on the list fails here, too, so that the list tells the truth; add its
-name.
+A known deviation that passes fails here, too, so that ``deviations/`` tells the truth.
 """
 
 import functools
@@ -13,11 +12,10 @@ import onnx
 import pytest
 
 import aioinfer
-from onnx_backend.cases import backend_cases, passing_names
+from onnx_backend.cases import backend_cases, case_names, deviations, passing_names
 from presence import skip_if_missing
 
 DEVICE = os.environ.get("AIOINFER_CONFORMANCE_DEVICE", "REFERENCE")
-RANDOM = "test_bernoulli"  # draws random numbers, which no device can reproduce
 
 
 def _load(core: aioinfer.Core, proto: onnx.ModelProto) -> aioinfer.ExecutableNetwork:
@@ -47,20 +45,27 @@ def _device() -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("_device")
-@pytest.mark.parametrize("name", [name for name in _cases() if not name.startswith(RANDOM)])
-def test_case_passes_exactly_if_it_is_on_the_list(name: str) -> None:
-    if name in passing_names(DEVICE):
-        _cases()[name]()
+@pytest.mark.parametrize("name", passing_names(DEVICE))
+def test_a_case_passes(name: str) -> None:
+    _cases()[name]()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.usefixtures("_device")
+@pytest.mark.parametrize(
+    "name", [name for name in case_names() if name not in set(passing_names(DEVICE))]
+)
+def test_a_deviation_is_still_one_and_for_its_reason(name: str) -> None:
+    refused, _ = deviations(DEVICE)
+    if name in refused:
+        with pytest.raises(aioinfer.errors.UnsupportedOpError, match=refused[name]):
+            _cases()[name]()
         return
     try:
         _cases()[name]()
     except (AssertionError, TypeError, aioinfer.errors.AioInferError):
         return
-    pytest.fail(f"{name} passes on {DEVICE}: add it to the list of passing names")
-
-
-def test_the_list_names_only_cases_that_exist() -> None:
-    assert set(passing_names(DEVICE)) <= _cases().keys()
+    pytest.fail(f"{name} passes on {DEVICE}: remove it from its deviations")
 
 
 @pytest.mark.parametrize(
