@@ -1,0 +1,163 @@
+"""Every measuring program runs from end to end, as short as can be, and writes its rows."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from models import MODELS
+
+import aioinfer
+from presence import skip_if_missing
+from unit.backends.cpu.comparing import missing_reason
+from unit.benchmarks.small_networks import IMAGES, SIZE, SMALL
+
+GPU = Path(__file__).parents[3] / "benchmarks" / "gpu"
+Rows = list[dict[str, Any]]
+Measure = Callable[..., Rows]
+needs_cpu = pytest.mark.skipif(missing_reason() is not None, reason="there is no CPU device here")
+needs_peers = pytest.mark.skipif(
+    importlib.util.find_spec("onnxruntime") is None, reason="onnxruntime is not installed"
+)
+
+
+@pytest.fixture
+def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measure:
+    """Run a program with some options, and read the rows that it writes."""
+
+    def run(name: str, options: str) -> Rows:
+        file = tmp_path / "rows.json"
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *options.split(), "--json", str(file)])
+        importlib.import_module(name).main()
+        rows: Rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+        return rows
+
+    return run
+
+
+def test_requests_in_flight(measure: Measure) -> None:
+    rows = measure("in_flight", "--devices REFERENCE --widths 8 --rounds 1 --seconds 0.05")
+    assert {row["hint"] for row in rows} == {"LATENCY", "THROUGHPUT"}
+
+
+@needs_cpu
+@needs_peers
+def test_a_busy_thread(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(
+        MODELS["mobilenet_v2"],
+        build=SMALL["mobilenet_v2"],
+        inputs=lambda chance, batch: {
+            "image": chance.standard_normal((batch, 3, SIZE, SIZE)).astype(np.float32)
+        },
+    )
+    monkeypatch.setitem(MODELS, "mobilenet_v2", small)
+    rows = measure("busy_thread", "--models mobilenet_v2 --rounds 1 --seconds 0.01")
+    assert {row["engine"] for row in rows} > {"CPU", "onnxruntime"}
+
+
+@needs_cpu
+@needs_peers
+def test_lags_of_event_loops(measure: Measure) -> None:
+    tiny = importlib.import_module("loop_lag").TINY
+    rows = measure(
+        "loop_lag",
+        f"--load-models {tiny} --loading-models {tiny} --devices CPU --seconds 0.02 --loads 1",
+    )
+    assert [row["kind"] for row in rows] == ["idle", "hashing threads", "load", "loading"]
+
+
+@needs_cpu
+@needs_peers
+def test_what_awaiting_costs(measure: Measure) -> None:
+    rows = measure("overhead", "--loops uvloop --tasks 1 --requests 20 --rounds 1")
+    assert "CPU network.infer" in {row["way"] for row in rows}
+
+
+@pytest.mark.parametrize("series", ["timer", "native", "hetero", "diamond"])
+def test_overlap(series: str, measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = importlib.import_module("overlap")
+    monkeypatch.setattr(program, "ALONE_COUNT", 3)
+    monkeypatch.setattr(program, "sleep_exactly", lambda: None)  # this thread stays as it is
+    rows = measure("overlap", f"--series {series} --ms 0.2 --rounds 1 --seconds 0.05")
+    assert {row["way"] for row in rows} == {"aioinfer", "queues"}
+
+
+def test_opencl_beside_numpy(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    with aioinfer.Core() as core:
+        skip_if_missing(core, "OPENCL")
+    program, chance = importlib.import_module("opencl"), np.random.default_rng(0)
+    jobs = [program.product(chance, 8), program.chain(chance, 100)]
+    monkeypatch.setattr(program, "jobs", lambda: jobs)
+    rows = measure("opencl", "--rounds 2 --round-ms 1")
+    assert [row["way"] for row in rows] == list(program.WAYS) * 2
+
+
+@needs_peers
+def test_neighbours(measure: Measure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(importlib.import_module("neighbours"), "RESULTS", tmp_path)
+    rows = measure(
+        "neighbours",
+        "--models perceptron --situations alone,busy1 --rounds 1 --seconds 0.01 --save "
+        "--device ONNXRUNTIME --engines aioinfer,onnxruntime",
+    )
+    assert {row["situation"] for row in rows} == {"alone", "busy1"}
+    assert len(list(tmp_path.glob("*-neighbours.json"))) == 1
+
+
+@needs_peers
+def test_peers(tmp_path: Path) -> None:
+    peers = importlib.import_module("peers")
+    model = importlib.import_module("networks_vision").mobilenet_v2(
+        stages=((1, 4, 1, 2),), features=4, classes=4
+    )
+    onnx.save(model, tmp_path / "mobilenet_v2.onnx")
+    run = peers.Run("ONNXRUNTIME", slot_count=2, slot_s=0.01, seed=1, say=lambda _line: None)
+    options = ["--models", "mobilenet_v2", "--models-dir", str(tmp_path), "--rows", "latency2"]
+    options += ["--engines", "aioinfer,onnxruntime", "--precision", "f32"]
+    peers.measure(run, peers.parser().parse_args(options), tmp_path)
+    assert set(run.results[0].numbers) == {"aioinfer", "onnxruntime"}
+    assert not any(run.errors.values())
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        file
+        for file in sorted(GPU.glob("*.py"))
+        if 'if __name__ == "__main__"' in file.read_text(encoding="utf-8")
+    ],
+    ids=lambda file: file.stem,
+)
+def test_a_program_for_gpus_says_that_there_is_none(file: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, str(file), "--device", "CUDA.99"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=50,
+    )
+    assert "nothing to measure here" in ended.stdout
+
+
+def test_a_network_is_measured_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(GPU))
+    runs, measuring = importlib.import_module("network_runs"), importlib.import_module("measuring")
+    reporting = importlib.import_module("reporting")
+    small = replace(MODELS["resnet50"], build=SMALL["resnet50"], inputs=IMAGES)
+    monkeypatch.setitem(MODELS, "resnet50", small)
+    report = reporting.Report("resnet50", "a GPU")
+    settings = measuring.Settings("REFERENCE", rounds=2, round_s=0.002, until_s=math.inf)
+    runs.measure_cases(report, settings, "resnet50", [runs.Case(2, "f32")], {}, "images/s")
+    measured = {row.what for row in report.rows if row.measured is not None}
+    assert "batch 2, f32, with transfers" in measured
