@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TOY = ROOT / "examples" / "05_custom_device"
+TOY = ROOT / "examples" / "03_custom_device"
 
 
 def blocks(language: str) -> list[str]:

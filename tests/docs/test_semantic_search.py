@@ -16,7 +16,7 @@ import aioinfer
 from docs.bert_by_hand import BertByHand
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-SCRIPT = EXAMPLES / "semantic_search.py"
+SCRIPT = EXAMPLES / "02_semantic_search.py"
 DEVICES = ["REFERENCE", "ONNXRUNTIME", "CPU", "HETERO:CPU,REFERENCE"]
 TOLERANCE = 1e-4
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-TOY = Path(__file__).resolve().parents[3] / "examples" / "05_custom_device"
+TOY = Path(__file__).resolve().parents[3] / "examples" / "03_custom_device"
 
 
 def run(*command: str, cwd: Path, path: Path | None = None) -> str:

@@ -4,7 +4,7 @@ The sentence encoder all-MiniLM-L6-v2 turns every sentence into a vector; what i
 Sentences have different lengths, so requests have different shapes. They are embedded twice: in
 one request each, all in flight at once, and in batches of similar length, which need less padding.
 
-Run it with ``python examples/semantic_search.py --query "a pet taking a nap"``.
+Run it with ``python examples/02_semantic_search.py --query "a pet taking a nap"``.
 """
 
 from __future__ import annotations
