@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 DEVICE ?= REFERENCE
+WORKERS ?= -n auto --maxprocesses=8 --dist=worksteal
 SUITES ?= tests/conformance tests/onnx_backend
 RUNS ?= 100000
 SEED ?=
@@ -17,17 +18,28 @@ NATIVE := $(wildcard backends/cpu/*.c backends/cpu/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test stress fuzz asan check conformance gpu bench docs format pins clean
+.PHONY: help demo test test-all opencl-driver stress fuzz asan check conformance gpu bench docs
+.PHONY: format pins clean
+
+# Tests' rewritten assertions are kept as bytecode: 12 s for each process that starts without it.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show this list.
-	@sed -nE 's/^([a-z]+):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -nE 's/^([a-z-]+):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo: $(TEST) ## Run the examples from end to end on the devices that are there.
 	$(BIN)/python examples/01_digits_hetero.py
-	$(BIN)/python examples/semantic_search.py
+	$(BIN)/python examples/02_semantic_search.py
 
-test: $(TEST) ## Run the unit, property, architecture and short stress tests (ARGS: more for pytest).
-	@$(BIN)/pytest $(ARGS)
+test: $(TEST) ## Run unit, property, architecture and short stress tests, but for exhaustive ones.
+	@$(BIN)/pytest $(WORKERS) -m 'not wheel and not exhaustive' $(ARGS)
+
+test-all: $(TEST) ## Run what make test runs, and the exhaustive tests (ARGS: more for pytest).
+	@$(BIN)/pytest $(WORKERS) $(ARGS)
+
+opencl-driver: ## Install Debian's PoCL, which knows processors that the wheel's does not; as root.
+	apt-get update -qq
+	apt-get install -y -qq --no-install-recommends pocl-opencl-icd
 
 stress: $(TEST) ## Run the stress test at full length, which make test does not: RUNS=100000 SEED=7.
 	AIOINFER_STRESS_RUNS=$(RUNS) AIOINFER_STRESS_SEED=$(SEED) \

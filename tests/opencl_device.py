@@ -14,6 +14,8 @@ from aioinfer.runtime.device_name import parse_device
 
 __all__ = ["choose_device", "core", "missing_reason", "skip_without_device"]
 
+_WAY_OUT = "'make opencl-driver' installs Debian's, with which these tests run"
+
 
 def choose_device(core: Core, plugin: str = "OPENCL") -> None:
     """Let the plugin's name mean the device that is wanted, such as OPENCL.1, in this Core.
@@ -34,20 +36,21 @@ def core() -> Iterator[Core]:
 
 def skip_without_device(items: list[pytest.Item], folder: Path) -> None:
     """Skip, of the tests below a folder, those that want a ``core`` where there is no device."""
-    mine = [item for item in items if folder in item.path.parents and _needs_device(item)]
+    below = f"{folder}{os.sep}"
+    mine = [item for item in items if str(item.path).startswith(below) and _needs_device(item)]
     reason = missing_reason() if mine else None
     for item in mine if reason is not None else ():
         item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def missing_reason() -> str | None:
-    """Say why there is no OPENCL device here, or None."""
+    """Return why there is no OPENCL device here and what to do about it, or None."""
     from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
 
     try:
         PyOpenClDriver().find_devices()
     except AioInferError as error:
-        return str(error)
+        return f"{error}; {_WAY_OUT}"
     return None
 
 

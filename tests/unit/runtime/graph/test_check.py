@@ -96,7 +96,9 @@ BROKEN: list[tuple[Callable[[Graph], None], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("breaks", "message"), BROKEN, ids=lambda item: str(item)[:40])
+@pytest.mark.parametrize(
+    ("breaks", "message"), BROKEN, ids=lambda item: getattr(item, "__name__", item)
+)
 def test_a_broken_invariant_is_named(breaks: Callable[[Graph], None], message: str) -> None:
     graph = chain("Relu", "Neg")
     check_graph(graph)
