@@ -102,7 +102,7 @@ class Compiler:
     def close(self) -> None:
         """Let go of all weights, those that plans use, too; nothing is computed any more."""
         self.release_weights()
-        self.weights.clear()
+        self.weights.close()
 
 
 def _results(graph: Graph) -> Iterator[Value]:

@@ -66,6 +66,7 @@ class CpuNetwork(ExecutableNetwork):
         self._runner = runner(compiler.engine)
         self._streams = core.executors.acquire(streams)
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
+        self._resize_executor = core.executors.acquire(StreamsConfig("resize"))
         self._inline = ImmediateExecutor("inline")
         is_adaptive = bool(config[CPU_ADAPTIVE_TEAMS.key]) and is_waiting_ours()
         self._programs = LanePrograms(self._runner, self._want_resized if is_adaptive else None)
@@ -123,22 +124,24 @@ class CpuNetwork(ExecutableNetwork):
         return plans
 
     def _want_resized(self, plan: Plan, thread_count: int) -> None:
-        """Have the plan made for a smaller team, behind the plans that runs wait for now."""
+        """Have the plan made for a smaller team, on a thread that no run waits for."""
         plan.resized[thread_count] = None
 
+        weights = self._compiler.weights
+
         def make(_lane: Lane) -> Ready:
-            weights = self._compiler.weights
-            plan.resized[thread_count] = resized_plan(plan, thread_count, weights)
+            if not weights.is_closed:
+                plan.resized[thread_count] = resized_plan(plan, thread_count, weights)
             return NOW
 
         def made(_ready: Ready, error: BaseException | None) -> None:
-            if error is not None:
+            if error is not None and not isinstance(error, ClosedError):
                 if is_shortage(error):
                     plan.resized.pop(thread_count, None)  # a later run may have more luck
                 _log.warning("%r has no plan for %d threads", plan, thread_count, exc_info=error)
 
         try:
-            self._compile_executor.run(make, NOW, made)
+            self._resize_executor.run(make, NOW, made)
         except ClosedError:
             return  # nobody will want it
         except DeviceError as error:  # there is no thread for it
@@ -208,6 +211,7 @@ class CpuNetwork(ExecutableNetwork):
         self._core.executors.release(self._compile_executor)
         self._programs.clear()
         self._compiler.close()
+        self._core.executors.release(self._resize_executor)  # what waits there finds weights closed
 
     def _metrics(self) -> list[Metric]:
         compiler = self._compiler

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import ClosedError
 from ...runtime.graph.mapped_file import Reading, forget_pages
 from ...runtime.graph.slabs import Slabs
 from ...runtime.passes.constant_cache import ConstantCache
@@ -53,12 +54,14 @@ class PackedWeight:
     def pack(self, engine: Engine, reading: Reading | None = None) -> None:
         """Reorder the constant, unless that was done; runs OpenMP on this thread.
 
-        ``reading`` has memory for constants that lie in their file, for one after the other.
+        ``reading`` has memory for constants that lie in their file, for one after the other. Raises
+        ClosedError after ``free``.
         """
         with self._lock:
             if self.buffer.array is not None:
                 return
-            assert self.source is not None
+            if self.source is None:
+                raise _closed()
             source = (reading or Reading()).array(self.source)
             packed = self._slabs.empty(self.desc.size_bytes)
             reorder = engine.primitive_desc(
@@ -83,6 +86,11 @@ class PackedWeight:
             forget_pages(self.source)
             self.source = None
 
+    def free(self) -> None:
+        """Let go of source and packing for good; waits for a thread that packs it."""
+        with self._lock:
+            self.source = self.buffer.array = None
+
 
 class WeightStore:
     """The packed weights of one network, by constant and layout. Thread-safe.
@@ -96,6 +104,7 @@ class WeightStore:
         self.derived = ConstantCache()
         self._slabs = Slabs()
         self._lock = threading.Lock()
+        self._is_closed = False
         self._known: weakref.WeakValueDictionary[tuple[int, Desc, Desc], PackedWeight] = (
             weakref.WeakValueDictionary()
         )
@@ -103,10 +112,13 @@ class WeightStore:
     def packed(self, source: Array, source_desc: Desc, desc: Desc) -> PackedWeight:
         """Return the constant in this layout, packed or to be packed by ``Plan.pack``.
 
-        ``source_desc`` says how the array's row-major memory is to be seen.
+        ``source_desc`` says how the array's row-major memory is to be seen. Raises ClosedError
+        after ``close``.
         """
         key = (id(source), source_desc, desc)
         with self._lock:
+            if self._is_closed:
+                raise _closed()
             weight = self._known.get(key)
             if weight is None or not weight.is_of(source):  # the number was another array's once
                 weight = self._known[key] = PackedWeight(source, source_desc, desc, self._slabs)
@@ -116,14 +128,25 @@ class WeightStore:
         """Let go of what was derived from constants; when no plan will be built any more."""
         self.derived = ConstantCache()
 
-    def clear(self) -> None:
-        """Free what was packed; for a network that is closed, whoever still holds its plans."""
+    def close(self) -> None:
+        """Free what was packed, and pack nothing more, whatever still holds the network's plans."""
         with self._lock:
-            for weight in list(self._known.values()):
-                weight.source = weight.buffer.array = None
+            self._is_closed = True
+            weights = list(self._known.values())
+        for weight in weights:
+            weight.free()
+
+    @property
+    def is_closed(self) -> bool:
+        """True once nothing is packed any more."""
+        return self._is_closed
 
     @property
     def packed_bytes(self) -> int:
         """Bytes of all weights that plans have packed, or will have before their first run."""
         with self._lock:
             return sum(weight.buffer.size_bytes for weight in list(self._known.values()))
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the network of these weights is closed; load the model again")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +13,13 @@ import numpy as np
 
 from ...runtime.graph import Graph
 from ...runtime.graph.mapped_file import Reading
-from ...runtime.lowering import NodeOrigin
+from ...runtime.lowering import NodeOrigin, place_buffers
 from ...runtime.output_pool import POOLED_BYTES
 from .onednn import Engine, Primitive, PrimitiveDesc
 from .operand import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
 
-__all__ = ["Form", "NativeStep", "NumpyStep", "Plan", "PrimitiveStep", "Step"]
+__all__ = ["Form", "NativeStep", "NumpyStep", "Plan", "PrimitiveStep", "Step", "place_steps"]
 
 Array = np.ndarray[Any, Any]
 
@@ -84,6 +84,11 @@ class NumpyStep:
 
 
 Step = PrimitiveStep | NativeStep | NumpyStep
+
+
+def place_steps(steps: Iterable[Step]) -> tuple[dict[Buffer, int], int]:
+    """Give the offset in the arena of each buffer that these steps use there, and its bytes."""
+    return place_buffers([operand.buffer for operand in step.operands] for step in steps)
 
 
 @dataclass(frozen=True, eq=False)

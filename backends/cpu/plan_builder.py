@@ -22,14 +22,14 @@ import numpy as np
 from ...errors import GraphError, UnsupportedOpError
 from ...runtime.graph import DType, Graph, Model, Node, Value
 from ...runtime.graph.mapped_file import in_memory, is_mapped
-from ...runtime.lowering import Lowering, place_buffers
+from ...runtime.lowering import Lowering
 from .copy_parameters import copy_parameters
 from .elementwise_chain import chain_axes, chain_parameters
 from .onednn import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
 from .onednn import Attributes as Attributes
 from .operand import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
-from .plan import NativeStep, NumpyStep, Plan, PrimitiveStep, Step
+from .plan import NativeStep, NumpyStep, Plan, PrimitiveStep, Step, place_steps
 from .step_bounds import find_array_overrun, find_native_overrun, find_primitive_overrun
 from .strides import reshaped_strides
 from .subgraph_id import subgraph_id
@@ -388,9 +388,7 @@ class PlanBuilder(Lowering):
         return own
 
     def _finish(self, graph: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> Plan:
-        offsets, arena_bytes = place_buffers(
-            [operand.buffer for operand in step.operands] for step in self._steps
-        )
+        offsets, arena_bytes = place_steps(self._steps)
         return Plan(
             id=subgraph_id(graph, self.float_dtype),
             engine=self.engine,

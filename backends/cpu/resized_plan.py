@@ -16,12 +16,11 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from ...runtime.lowering import place_buffers
 from .kernels.convolution_choice import is_slow
 from .onednn import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
 from .operand import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
-from .plan import Plan, PrimitiveStep, Step
+from .plan import Plan, PrimitiveStep, Step, place_steps
 from .step_bounds import find_primitive_overrun
 
 __all__ = ["resized_plan"]
@@ -44,7 +43,7 @@ def resized_plan(plan: Plan, thread_count: int, weights: WeightStore) -> Plan | 
     """Make the plan for another number of threads, or None where oneDNN would be slow by it.
 
     ``plan`` has its weights packed, and both plans share them. Compiles primitives, which takes
-    some milliseconds; any thread.
+    some milliseconds; any thread. Raises ClosedError once the weights are closed.
     """
     resizing = _Resizing(plan.engine, weights)
     try:
@@ -52,9 +51,7 @@ def resized_plan(plan: Plan, thread_count: int, weights: WeightStore) -> Plan | 
             steps = [resizing.step(step) for step in plan.steps]
     except OneDnnError:
         return None
-    offsets, arena_bytes = place_buffers(
-        [operand.buffer for operand in step.operands] for step in steps
-    )
+    offsets, arena_bytes = place_steps(steps)
     return replace(
         plan,
         steps=tuple(steps),
@@ -84,9 +81,9 @@ class _Resizing:
         if is_slow(again.implementation) and not is_slow(step.implementation):
             again = self._made_again(step, can_pack=True)
         for role, operand in given.items():
-            wanted = again.desc("exec_arg", role)
-            if wanted != step.desc.desc("exec_arg", role):
-                given[role] = self._packed_again(operand, step.desc.desc("exec_arg", role), wanted)
+            have, want = (made.desc("exec_arg", role) for made in (step.desc, again))
+            if have != want:
+                given[role] = self._packed_again(operand, have, want)
         scratch = again.desc("scratchpad")
         if not scratch.is_absent and scratch.size_bytes:
             buffer = Buffer("arena", scratch.size_bytes)

@@ -17,7 +17,9 @@ import pytest
 from onnx import helper
 
 from aioinfer import Core
+from aioinfer.backends.cpu import executable_network
 from aioinfer.backends.cpu.compiler import Compiler
+from aioinfer.backends.cpu.executable_network import CpuNetwork
 from aioinfer.backends.cpu.node_facts import NodeFacts
 from aioinfer.backends.cpu.onednn import open_engine
 from aioinfer.backends.cpu.plan import Plan
@@ -30,6 +32,8 @@ from aioinfer.errors import (
     RequestCancelledError,
     TensorError,
 )
+from aioinfer.executors import StreamsConfig
+from aioinfer.executors.manual import ManualExecutor
 from aioinfer.runtime.plan_cache import PLAN_COUNT
 from unit.backends.cpu.comparing import missing_reason, model_of, run
 
@@ -124,6 +128,41 @@ def test_requests_of_one_new_shape_compile_once(
         assert all(request.wait(30) for request in requests)
         assert compiled == [{"x": (4, 16)}]
         assert all(same(requests[0].results["y"], r.results["y"]) for r in requests)
+
+
+def test_smaller_plans_wait_apart_from_new_shapes(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manual = {name: ManualExecutor(name) for name in ("compile", "resize")}
+    acquire, release = core.executors.acquire, core.executors.release
+
+    def lend(config: StreamsConfig) -> Any:
+        return manual.get(config.name) or acquire(config)
+
+    def take_back(executor: Any) -> None:
+        if executor not in manual.values():
+            release(executor)
+
+    monkeypatch.setattr(core.executors, "acquire", lend)
+    monkeypatch.setattr(core.executors, "release", take_back)
+    with core.load_network(model(dynamic=True), "CPU") as network:
+        request = network.create_infer_request()
+        request.start_async({"x": X})
+        manual["compile"].release()
+        assert request.wait(30)
+        assert isinstance(network, CpuNetwork)
+        (plan,) = network._plans.plans()
+        network._want_resized(plan, 1)
+        request.start_async({"x": rows(3)})
+        manual["compile"].release()
+        is_done = request.wait(30)
+        manual["compile"].close()
+        assert is_done
+        assert (manual["resize"].waiting_count, plan.resized) == (1, {1: None})
+    made: list[Any] = []
+    monkeypatch.setattr(executable_network, "resized_plan", lambda *given: made.append(given))
+    manual["resize"].release()
+    assert not made  # the network is closed
 
 
 def test_a_failed_plan_fails_its_runs_and_is_tried_again(

@@ -12,7 +12,9 @@ import pytest
 
 from aioinfer.backends.cpu.onednn import Engine, open_engine
 from aioinfer.backends.cpu.packed_weights import PackedWeight, WeightStore
+from aioinfer.errors import ClosedError
 from aioinfer.runtime.graph import DType
+from aioinfer.runtime.graph.mapped_file import Reading
 
 
 @pytest.fixture
@@ -146,3 +148,42 @@ def test_what_was_derived_is_forgotten_on_demand() -> None:
     store.forget_sources()
     gc.collect()
     assert gone() is None
+
+
+def test_a_closed_store_packs_nothing_more(engine: Engine) -> None:
+    store, source = WeightStore(), numbers(2, 3)
+    known = store.packed(source, *transposed(engine))
+    store.close()
+    with pytest.raises(ClosedError, match="closed"):
+        known.pack(engine)
+    with pytest.raises(ClosedError, match="closed"):
+        store.packed(numbers(2, 3), *transposed(engine))
+
+
+def test_closing_waits_for_the_thread_that_packs(engine: Engine) -> None:
+    store, source = WeightStore(), numbers(2, 3)
+    weight = store.packed(source, *transposed(engine))
+    is_packing, may_go_on, is_closed = (threading.Event() for _ in range(3))
+
+    class Slow(Reading):
+        def array(self, constant: np.ndarray) -> np.ndarray:
+            is_packing.set()
+            assert may_go_on.wait(20)
+            return super().array(constant)
+
+    def close() -> None:
+        store.close()
+        is_closed.set()
+
+    packing = threading.Thread(target=weight.pack, args=(engine, Slow()))
+    packing.start()
+    assert is_packing.wait(20)
+    closing = threading.Thread(target=close)
+    closing.start()
+    assert not is_closed.wait(0.1)
+    may_go_on.set()
+    for thread in (packing, closing):
+        thread.join(20)
+    assert is_closed.is_set()
+    assert weight.source is None
+    assert weight.buffer.array is None
