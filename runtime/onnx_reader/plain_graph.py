@@ -12,6 +12,7 @@ from ...errors import GraphError, ModelError
 from ..graph import Attribute, DType, Graph, Model, Node, TensorType, Value, check_graph
 from ..type_inference import ContradictionError, find_rule, infer_graph_types
 from ..type_inference.promised_types import promise
+from .attribute_values import find_wrong_value
 from .constants import constant_array
 from .origins import Origin, Origins
 from .plain_opsets import NEWEST_IR_VERSION, NEWEST_OPSET, OLDEST_OPSET, upgrade
@@ -163,6 +164,7 @@ def _check_form(node: PlainNode, opset: int) -> None:
     if signature is not None:
         kinds = {name: _kind(content) for name, content in node.attributes.items()}
         mistake = find_mistake(signature, node.inputs, node.outputs, kinds)
+        mistake = mistake or find_wrong_value(node.op_type, node.attributes.items())
         if mistake is not None:
             raise NotPlainError(f"node {node.name!r} ({node.op_type}) {mistake}")
 

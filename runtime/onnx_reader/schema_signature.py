@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import onnx
 import onnx.defs
 
 from ...errors import ModelError
+from .attribute_values import find_wrong_value
 from .plain_opsets import NEWEST_OPSET, OLDEST_OPSET
 from .signature import Signature, find_mistake
 from .signature_table import find_signature
@@ -37,9 +38,22 @@ def check_signatures(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) ->
         mistake = find_mistake(signature, node.input, node.output, kinds)
         if mistake is None and len(kinds) < len(node.attribute):
             mistake = "has an attribute twice"
+        if mistake is None:
+            mistake = find_wrong_value(node.op_type, _values(node))
         if mistake is not None:
             operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
             raise ModelError(f"node {node.name!r} ({operator} of opset {opset}) {mistake}")
+
+
+def _values(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
+    """Give the attributes that may be held to a few values: texts, lists of them, and integers."""
+    for item in node.attribute:
+        if item.type == onnx.AttributeProto.STRING:
+            yield item.name, item.s
+        elif item.type == onnx.AttributeProto.INT:
+            yield item.name, item.i
+        elif item.type == onnx.AttributeProto.STRINGS:
+            yield item.name, list(item.strings)
 
 
 def _find(op_type: str, opset: int, domain: str) -> Signature | None:

@@ -11,6 +11,7 @@ from onnx import AttributeProto, NodeProto, TensorProto, helper
 
 from aioinfer.errors import ModelError
 from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader.attribute_values import VALUES, find_wrong_value
 from aioinfer.runtime.onnx_reader.plain_opsets import NEWEST_OPSET, OLDEST_OPSET
 from aioinfer.runtime.onnx_reader.plain_reader import read_plain_bytes
 from aioinfer.runtime.onnx_reader.schema_signature import of_schema
@@ -108,6 +109,16 @@ WRONG = [
         "(Conv of opset 17) has no attribute 'pad'; did you mean 'pads'?",
     ),
     (node("Relu", alpha=1.0), "(Relu of opset 17) has no attribute 'alpha'; it has none"),
+    (
+        node("BitShift", "x x", direction="wrap"),
+        "has 'wrap' as its attribute 'direction', which is",
+    ),
+    (
+        node("Mod", "x x", fmod=3),
+        "(Mod of opset 17) has 3 as its attribute 'fmod', which is one of",
+    ),
+    (node("Resize", "x - x", mode="area"), "is one of ['nearest', 'linear', 'cubic']"),
+    (node("Conv", "x x", auto_pad="SAME"), "has 'SAME' as its attribute 'auto_pad', which is"),
     (node("If", then_branch=1, else_branch=1), "wants a graph for its attribute 'else_branch'"),
 ]
 
@@ -123,6 +134,39 @@ def test_a_node_that_its_operator_does_not_fit_is_refused(
     with pytest.raises(ModelError) as raised:
         read_model(data if is_file else model)
     assert message in str(raised.value)
+
+
+OPEN = {
+    *("Cast.to", "CategoryMapper.default_string", "Constant.value_string", "Einsum.equation"),
+    *("LabelEncoder.default_string", "RegexFullMatch.pattern", "StringNormalizer.locale"),
+    "StringSplit.delimiter",
+}
+"""Attributes that may be any text."""
+
+
+def test_each_text_of_an_operator_is_one_of_a_few_or_known_to_be_open() -> None:
+    found, defaults = set(), []
+    for schema in onnx.defs.get_all_schemas_with_history():
+        for name, known in schema.attributes.items():
+            if schema.domain not in ("", "ai.onnx.ml") or known.type.name != "STRING":
+                continue
+            found.add(f"{schema.name}.{name}")
+            if known.default_value.name and schema.since_version > 1:
+                defaults.append((schema.name, name, known.default_value.s))
+    closed = {f"{op_type}.{name}" for op_type, choices in VALUES.items() for name in choices}
+    assert found - closed == OPEN
+    assert [item for item in defaults if find_wrong_value(item[0], [item[1:]])] == []
+
+
+@pytest.mark.parametrize("op_type", sorted(VALUES))
+def test_a_value_that_is_none_of_an_operators_few_is_named(op_type: str) -> None:
+    for name, known in VALUES[op_type].items():
+        right = [item.encode() if isinstance(item, str) else item for item in known]
+        assert find_wrong_value(op_type, [("axis", "Left"), (name, right)]) is None
+        assert find_wrong_value(op_type, [(name, known[0])]) is None
+        for wrong in ("wrap around", -1, b"\xff"):
+            mistake = find_wrong_value(op_type, [(name, wrong)])
+            assert f"attribute {name!r}, which is one of" in str(mistake)
 
 
 def test_an_attribute_that_is_there_twice_is_refused() -> None:
