@@ -8,6 +8,7 @@ import importlib
 import struct
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,10 +52,7 @@ class Runner:
     def kind(self, kernel: str) -> int:
         """Give the number of a kernel in step tables; DeviceError if there is none."""
         if kernel not in self.kinds:
-            raise DeviceError(
-                f"CPU's native extension has no kernel {kernel!r}: it was built from other sources "
-                f"than this package; reinstall aioinfer"
-            )
+            raise DeviceError(f"CPU has no native kernel {kernel!r}: {mismatch_text()}")
         return self.kinds[kernel]
 
 
@@ -76,19 +74,42 @@ def runner(engine: Engine) -> Runner:
         )
         return Runner(PythonRun(engine), tuple(KERNELS), False)
     library, openmp = engine.library, engine.openmp
-    steps.configure(
+    addresses = (
         _address(library.dnnl_primitive_execute),
         _address(library.dnnl_memory_set_data_handle),
         _address(openmp.omp_get_max_threads),
         _address(openmp.omp_set_num_threads),
         engine.stream,
     )
+    try:
+        steps.configure(*addresses)
+    except TypeError as error:
+        raise DeviceError(f"CPU cannot be used ({error}): {mismatch_text()}") from error
     return Runner(steps.run, steps.kernels, True)
 
 
 def failure_text(status: int) -> str:
     """Say what a status of a run means."""
+    if status == STATUS_TABLE:
+        return f"{STATUS_TEXTS[status]}: {mismatch_text()}"
     return STATUS_TEXTS.get(status, f"oneDNN's status {status}")
+
+
+def mismatch_text() -> str:
+    """Say that the extension and this package do not belong together, and how to build it anew.
+
+    An editable install has the C sources beside this file: those that are newer are named.
+    """
+    folder = Path(__file__).parent
+    built = min((file.stat().st_mtime for file in folder.glob("_steps*.so")), default=0.0)
+    sources = sorted([*folder.glob("*.c"), *folder.glob("*.h")])
+    newer = [file.name for file in sources if file.stat().st_mtime > built]
+    if newer:
+        return (
+            f"the native extension does not match its sources, of which {', '.join(newer)} changed "
+            f"after it was built; run 'pip install --no-deps -e .' in the folder of the sources"
+        )
+    return "the native extension was not built from this package's sources; reinstall aioinfer"
 
 
 def double_bits(number: float) -> int:

@@ -19,6 +19,9 @@ _RANDOM = {
 }
 _TOLERANCES = {"float32": 2e-3, "float64": 2e-3, "float16": 2e-2, "bfloat16": 1e-1}
 _LARGE = 1e30
+_UNITS = 8
+"""What is near 0 may be a difference of numbers of about 1, as the logarithm of a sum of shares is:
+so many units of the last place that 1 has tell nothing."""
 _READS_NOTHING = {"CUDA", "OPENCL"}
 """Devices that cannot refuse an index at a run, and give 0 for one that is out of bounds."""
 _NO_PLACE = re.compile(r"Gather\w* \(node .* out of bounds")
@@ -171,7 +174,8 @@ def _numeric_difference(wanted: np.ndarray[Any, Any], got: np.ndarray[Any, Any])
         bound = _TOLERANCES.get(wanted.dtype.name, 0.3)
         usual = np.isfinite(a) & (np.abs(a) < _LARGE)
         scale = float(np.abs(a[usual]).max(initial=1e-6))
-        wrong = usual & ~(np.abs(a - b) <= bound * scale)
+        least = _UNITS * float(np.finfo(np.float32).eps)
+        wrong = usual & ~(np.abs(a - b) <= max(bound * scale, least))
     if not wrong.any():
         return None
     place = int(np.argmax(wrong))

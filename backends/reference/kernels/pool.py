@@ -170,5 +170,9 @@ def global_average_pool(x: Array) -> Array:
 
 @kernel("GlobalMaxPool")
 def global_max_pool(x: Array) -> Array:
-    """Take the maximum over all spatial axes. x: (N, C, ...); gives (N, C, 1, ...)."""
-    return np.asarray(x.max(axis=tuple(range(2, x.ndim)), keepdims=True))
+    """Take the maximum over all spatial axes; that of nothing is -inf, as for MaxPool.
+
+    x: (N, C, ...); gives (N, C, 1, ...).
+    """
+    axes, lowest = tuple(range(2, x.ndim)), np.asarray(-np.inf, x.dtype)
+    return np.asarray(x.max(axis=axes, keepdims=True, initial=lowest))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ from aioinfer.backends.cpu.native import (
     STATUS_TABLE,
     Runner,
     failure_text,
+    mismatch_text,
     runner,
     view_at,
 )
@@ -278,15 +282,40 @@ def test_memory_objects_are_bound_to_the_buffers_of_each_run(by: Runner) -> None
 def test_a_kernel_that_an_old_extension_lacks_is_named() -> None:
     old = Runner(lambda *arguments: None, ["copy"], True)
     assert old.kind("copy") == native.KIND_KERNEL
-    with pytest.raises(DeviceError, match="no kernel 'fill': it was built from other sources"):
+    with pytest.raises(DeviceError, match="no native kernel 'fill': the native extension"):
         old.kind("fill")
 
 
 def test_statuses_are_put_in_words() -> None:
     assert failure_text(STATUS_INDEX) == "an index in the data is out of range"
-    assert failure_text(STATUS_TABLE) == "the step table is damaged"
+    assert failure_text(STATUS_TABLE).startswith("the step table is damaged: the native extension")
     assert failure_text(STATUS_BUFFER) == "an array is not as long as it should be"
     assert failure_text(5) == "oneDNN's status 5"
+
+
+def test_an_extension_that_is_older_than_its_sources_is_told_with_the_way_to_build_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "__file__", str(tmp_path / "native.py"))
+    for name, time_s in (("_steps.abi3.so", 20), ("steps.c", 10), ("elements.h", 30)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time_s, time_s))
+    told = failure_text(STATUS_TABLE)
+    assert "does not match its sources, of which elements.h changed after it was built" in told
+    assert "run 'pip install --no-deps -e .'" in told
+    (tmp_path / "elements.h").unlink()
+    assert failure_text(STATUS_TABLE).endswith("sources; reinstall aioinfer")
+    (tmp_path / "_steps.abi3.so").unlink()
+    assert "of which steps.c changed" in mismatch_text()
+
+
+def test_an_extension_of_another_interface_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old = SimpleNamespace(configure=lambda one: None, run=None, kernels=())
+    monkeypatch.setattr(native.importlib, "import_module", lambda *names: old)
+    with pytest.raises(DeviceError, match="CPU cannot be used .*: the native extension"):
+        runner.__wrapped__(open_engine())
 
 
 def test_memory_at_an_address_is_seen_and_not_copied() -> None:
