@@ -14,6 +14,8 @@ __all__ = ["COUNTED_IN_32_BITS", "refuse_what_cannot_fit"]
 COUNTED_IN_32_BITS = 2**31 - 1
 """The longest axis, stride or window of kernels that count in 32 bits."""
 
+_MOST_AXES = 64
+"""What an array of numpy may have, and so what comes into a network and goes out of it."""
 _MOST_BYTES = 2**63 - 1
 """What one array may have on any device, axes of length 0 left out."""
 
@@ -74,6 +76,11 @@ def _refuse_uncountable(value: Value, who: str, most_length: int | None) -> None
     kind = value.type
     if not isinstance(kind, TensorType) or kind.shape is None:
         return
+    if len(kind.shape) > _MOST_AXES:
+        raise DeviceError(
+            f"{who} {value.name!r} with {len(kind.shape)} axes, and no array has more than "
+            f"{_MOST_AXES}; look whether the model file is damaged"
+        )
     lengths = [dim for dim in kind.shape if isinstance(dim, int) and dim]
     count = kind.dtype.item_bytes
     for length in lengths:

@@ -114,7 +114,11 @@ def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
 @own("Expand", since=8)
 def expand(x: Array, shape: Array) -> Array:
     """View in the shape to which x and ``shape`` broadcast; read-only."""
-    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist())))
+    wanted = shape.tolist()
+    old = [1] * (len(wanted) - x.ndim) + list(x.shape)
+    wanted = [1] * (len(old) - len(wanted)) + wanted
+    # np.broadcast_shapes has a limit of 32 axes, half of what arrays may have.
+    return np.broadcast_to(x, [a if b == 1 else b for a, b in zip(old, wanted, strict=True)])
 
 
 @own("GlobalLpPool", since=2)

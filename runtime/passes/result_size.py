@@ -9,6 +9,7 @@ import numpy as np
 
 from ...errors import ModelError
 from ..graph import Node, TensorType, size_bytes
+from ..type_inference.dims import broadcast
 from ..type_inference.resizing import resized_by_scales, resized_to_sizes
 
 __all__ = ["inputs_bytes", "item_bytes", "predict_bytes", "resized_shape"]
@@ -74,7 +75,8 @@ def _constant_of_shape(node: Node) -> int:
 
 
 def _expand(node: Node) -> int:
-    return math.prod(np.broadcast_shapes(_constant(node, 0).shape, tuple(_integers(node, 1))))
+    shape = broadcast([_constant(node, 0).shape, tuple(_integers(node, 1))])
+    return math.prod(length for length in shape if isinstance(length, int))
 
 
 def _tile(node: Node) -> int:

@@ -96,3 +96,9 @@ def test_a_device_that_counts_in_32_bits_is_given_no_greater_windows() -> None:
 def test_no_array_has_more_bytes_than_can_be_counted_though_it_is_empty() -> None:
     with pytest.raises(DeviceError, match="no array can be that large"):
         refuse_what_cannot_fit(graph_of((0, 1 << 62, 1 << 62)))
+
+
+def test_no_array_has_more_axes_than_numpys() -> None:
+    refuse_what_cannot_fit(graph_of((1,) * 64))
+    with pytest.raises(DeviceError, match="the network has 'x' with 65 axes, and no array has"):
+        refuse_what_cannot_fit(graph_of((1,) * 65))

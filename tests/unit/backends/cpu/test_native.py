@@ -314,7 +314,7 @@ def test_an_extension_of_another_interface_is_refused_by_name(
 ) -> None:
     old = SimpleNamespace(configure=lambda one: None, run=None, kernels=())
     monkeypatch.setattr(native.importlib, "import_module", lambda *names: old)
-    with pytest.raises(DeviceError, match="CPU cannot be used .*: the native extension"):
+    with pytest.raises(DeviceError, match=r"CPU cannot be used .*: the native extension"):
         runner.__wrapped__(open_engine())
 
 

@@ -234,3 +234,12 @@ def test_categories_map_both_ways() -> None:
     assert (made.dtype, made.tolist()) == (np.int64, [[8], [-1]])
     back = evaluate("CategoryMapper", np.array([7, 9]), domain="ai.onnx.ml", **table)
     assert back.tolist() == ["cat", "_Unused"]
+
+
+@pytest.mark.parametrize("rank", [3, 40, 64])
+def test_an_array_of_any_rank_expands(rank: int) -> None:
+    x = np.arange(3, dtype=np.float32).reshape(3, *(1,) * (rank - 1))
+    made = evaluate("Expand", x, np.array([2, 1]))
+    assert made.shape == (3, *(1,) * (rank - 3), 2, 1)
+    assert made.reshape(3, 2).tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert evaluate("Expand", x[:1], np.array([5] + [1] * (rank - 1))).shape[0] == 5
