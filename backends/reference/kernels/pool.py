@@ -174,5 +174,4 @@ def global_max_pool(x: Array) -> Array:
 
     x: (N, C, ...); gives (N, C, 1, ...).
     """
-    axes, lowest = tuple(range(2, x.ndim)), np.asarray(-np.inf, x.dtype)
-    return np.asarray(x.max(axis=axes, keepdims=True, initial=lowest))
+    return np.asarray(x.max(axis=tuple(range(2, x.ndim)), keepdims=True, initial=-np.inf))

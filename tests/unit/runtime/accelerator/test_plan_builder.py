@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aioinfer.errors import GraphError, UnsupportedOpError
+from aioinfer.errors import GraphError, NotSupportedError, UnsupportedOpError
 from aioinfer.runtime.accelerator.kernel_source import KernelSource
 from aioinfer.runtime.accelerator.library_operation import LibraryOperation
 from aioinfer.runtime.accelerator.operand import Buffer, Operand
@@ -112,6 +112,11 @@ def test_an_input_may_be_an_output(opened: Opened) -> None:
     assert plan.launches == ()
     assert plan.outputs[0].buffer is plan.inputs[0].buffer
     assert plan.arena_bytes == FACTS.align_bytes
+
+
+def test_texts_are_refused_though_no_node_reads_them(opened: Opened) -> None:
+    with pytest.raises(NotSupportedError, match="holds no texts, and the input 's' has them"):
+        build(opened, "g (float[2] x, string[2] s) => (float[2] y) { y = Relu(x) }")
 
 
 def test_constants_are_named_once_and_lie_outside_of_the_arena(opened: Opened) -> None:
