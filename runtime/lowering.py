@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import GraphError, UnsupportedOpError
 from .graph import DType, Model, Node, TensorType, Value
-from .memory_plan import ALIGN_BYTES, Lifetimes, plan_arena
+from .memory_plan import ALIGN_BYTES, Lifetime, plan_arena
 
 __all__ = ["Lowering", "NodeOrigin", "place_buffers"]
 
@@ -148,13 +148,12 @@ def place_buffers(
 
     ``steps`` are what each step of the plan reads and writes, in the order in which they run.
     """
-    lifetimes, numbers = Lifetimes(), dict[_AnyBuffer, int]()
+    spans: dict[_AnyBuffer, tuple[int, int]] = {}
     for step, buffers in enumerate(steps):
         for buffer in buffers:
-            if buffer.kind != "arena":
-                continue
-            if buffer not in numbers:
-                numbers[buffer] = lifetimes.new(buffer.size_bytes)
-            lifetimes.use(numbers[buffer], step)
-    arena = plan_arena(lifetimes.resolve(), align_bytes)
-    return {buffer: arena.offsets[number] for buffer, number in numbers.items()}, arena.size_bytes
+            if buffer.kind == "arena":
+                first, _ = spans.get(buffer, (step, step))
+                spans[buffer] = first, step
+    lifetimes = [Lifetime(buffer.size_bytes, *span) for buffer, span in spans.items()]
+    arena = plan_arena(lifetimes, align_bytes)
+    return dict(zip(spans, arena.offsets, strict=True)), arena.size_bytes

@@ -2,12 +2,11 @@
 
 Theory of operation. Steps are the kernels of a plan in the order in which they run. A buffer
 holds data in a closed interval of steps, so what a step reads and what it writes never share
-memory; where they may, the result is declared a view of the input. Views are first merged into
-their owners: such a block of memory lives from the first step of any member to the last step of
-any. Finding offsets for the blocks is NP-hard, so several greedy orders are tried. Each takes block
-after block and puts it into the tightest gap between the blocks that live at the same time; the
-smallest arena wins, and none can be smaller than the peak. Where very many blocks live at the same
-time, that would take too long: then they are placed once, as an allocator meets them.
+memory. Finding offsets for such blocks of memory is NP-hard, so several greedy orders are tried.
+Each takes block after block and puts it into the tightest gap between the blocks that live at the
+same time; the smallest arena wins, and none can be smaller than the peak. Where very many blocks
+live at the same time, that would take too long: then they are placed once, as an allocator meets
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from ..errors import GraphError
 from .arena_holes import Holes
 
-__all__ = ["ALIGN_BYTES", "ArenaPlan", "Lifetime", "Lifetimes", "plan_arena"]
+__all__ = ["ALIGN_BYTES", "ArenaPlan", "Lifetime", "plan_arena"]
 
 ALIGN_BYTES = 64  # a cache line, and the widest vector register of a CPU
 CROWD_COUNT = 256  # with more neighbours in time, a walk past all blocks is cheaper than a list
@@ -29,17 +28,11 @@ MOST_STEPS = 1 << 20  # of walks past all blocks, in each order; beyond that a p
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """How much memory a buffer takes, and in which steps it holds data, first and last included.
-
-    A view has ``alias_of``, the index of its owner in the same list, and lies ``offset_bytes`` into
-    it; the owner may be a view itself. An owner lives at least as long as its views.
-    """
+    """How much memory a buffer takes, and in which steps it holds data, first and last included."""
 
     size_bytes: int
     first_step: int
     last_step: int
-    alias_of: int | None = None
-    offset_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,117 +47,24 @@ class ArenaPlan:
     """The most that lives in one step, sizes rounded up to the alignment: no plan needs less."""
 
 
-class Lifetimes:
-    """Collects the lifetimes of a plan while its kernels are walked through, in any order.
-
-    A buffer is named by the number that ``new`` gave it. Not thread-safe.
-    """
-
-    __slots__ = ("_owners", "_sizes", "_spans")
-
-    def __init__(self) -> None:
-        self._sizes: list[int] = []
-        self._owners: dict[int, tuple[int, int]] = {}
-        self._spans: dict[int, tuple[int, int]] = {}
-
-    def __len__(self) -> int:
-        return len(self._sizes)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {len(self)} buffers, {len(self._owners)} of them views>"
-
-    def new(self, size_bytes: int) -> int:
-        """Add a buffer, which may be empty, and return its number: 0, 1, 2 and so on.
-
-        Raises GraphError for a negative size.
-        """
-        buffer = len(self._sizes)
-        _check_size(buffer, size_bytes)
-        self._sizes.append(size_bytes)
-        return buffer
-
-    def use(self, buffer: int, step: int) -> None:
-        """Say that a step reads or writes the buffer: it holds data from its first use to its last.
-
-        Raises GraphError for an unknown buffer.
-        """
-        self._check_known(buffer)
-        first, last = self._spans.get(buffer, (step, step))
-        self._spans[buffer] = (min(first, step), max(last, step))
-
-    def alias(self, buffer: int, owner: int, offset_bytes: int = 0) -> None:
-        """Let the buffer lie inside its owner's memory, ``offset_bytes`` from the owner's start.
-
-        For a reshape, an input of a Concat, a result that is computed in place. Raises GraphError
-        for an unknown buffer, one that is a view already, an owner that lies inside the buffer, or
-        a view that sticks out of its owner.
-        """
-        self._check_known(buffer)
-        self._check_known(owner)
-        if buffer in self._owners:
-            raise GraphError(
-                f"buffer {buffer} is a view of buffer {self._owners[buffer][0]} already; alias "
-                f"that one, or make a new buffer"
-            )
-        _check_inside(buffer, self._sizes[buffer], owner, self._sizes[owner], offset_bytes)
-        outer: int | None = owner
-        while outer is not None:
-            if outer == buffer:
-                raise _cycle(buffer)
-            outer = self._owners[outer][0] if outer in self._owners else None
-        self._owners[buffer] = (owner, offset_bytes)
-
-    def resolve(self) -> tuple[Lifetime, ...]:
-        """Return the lifetimes so far, by buffer number, each with the steps of its own uses.
-
-        A buffer that no step names itself, only its views or its owner, has the steps of all
-        buffers that share its memory. Raises GraphError if there are none.
-        """
-        owners = [self._owners.get(buffer, (None, 0)) for buffer in range(len(self))]
-        places = _find_places(owners)
-        shared: dict[int, tuple[int, int]] = {}
-        for buffer, span in self._spans.items():
-            root, _ = places[buffer]
-            shared[root] = _join(shared.get(root, span), span)
-        lifetimes = []
-        for buffer, (size_bytes, owner) in enumerate(zip(self._sizes, owners, strict=True)):
-            steps = self._spans.get(buffer) or shared.get(places[buffer][0])
-            if steps is None:
-                raise GraphError(
-                    f"buffer {buffer} ({size_bytes} bytes) is used in no step, nor is what shares "
-                    f"its memory; call use({buffer}, step) for the step that writes it, or leave "
-                    f"the buffer out"
-                )
-            lifetimes.append(Lifetime(size_bytes, *steps, *owner))
-        return tuple(lifetimes)
-
-    def _check_known(self, buffer: int) -> None:
-        if not 0 <= buffer < len(self):
-            raise GraphError(
-                f"buffer {buffer} is not among the {len(self)} buffers; give a number that new() "
-                f"returned"
-            )
-
-
 def plan_arena(lifetimes: Sequence[Lifetime], align_bytes: int = ALIGN_BYTES) -> ArenaPlan:
     """Give every buffer an offset so that no two that live at the same time overlap.
 
-    Sizes and offsets are in bytes; offsets are multiples of align_bytes, a power of two, and those
-    of views are ``offset_bytes`` after their owner's. An empty buffer takes no memory. The same
-    lifetimes give the same plan. Pure, so any thread may call it; O(n log n) for many buffers.
+    Sizes and offsets are in bytes; offsets are multiples of align_bytes, a power of two. An empty
+    buffer takes no memory. The same lifetimes give the same plan. Pure, so any thread may call it;
+    O(n log n) for many buffers.
 
-    Raises GraphError for a lifetime that ends before it starts, a negative size, a view that sticks
-    out of its owner or has none, views that own each other in a cycle, and a bad alignment.
+    Raises GraphError for a lifetime that ends before it starts, a negative size, and a bad
+    alignment.
 
     Source: "greedy by size" and "greedy by breadth" for offset calculation, Pisarchyk and Lee 2020,
     arXiv:2001.03288.
     """
     if align_bytes < 1 or align_bytes & (align_bytes - 1):
         raise GraphError(f"align_bytes is {align_bytes}; give a power of two, such as 64")
-    for index in range(len(lifetimes)):
-        _check_lifetime(index, lifetimes)
-    places = _find_places([(lifetime.alias_of, lifetime.offset_bytes) for lifetime in lifetimes])
-    blocks = _merge_views(lifetimes, places, align_bytes)
+    for index, lifetime in enumerate(lifetimes):
+        _check_lifetime(index, lifetime)
+    blocks = _blocks_of(lifetimes, align_bytes)
     if _count_crowded(blocks) * len(blocks) > MOST_STEPS:
         block_offsets, size_bytes, peak_bytes = _allocate_blocks(blocks)
     else:
@@ -172,13 +72,13 @@ def plan_arena(lifetimes: Sequence[Lifetime], align_bytes: int = ALIGN_BYTES) ->
         peak_bytes = max(breadths, default=0)
         block_offsets, size_bytes = _place_blocks(blocks, breadths, peak_bytes)
     starts = dict(zip((block.index for block in blocks), block_offsets, strict=True))
-    offsets = tuple(starts.get(root, 0) + inside for root, inside in places)
+    offsets = tuple(starts.get(index, 0) for index in range(len(lifetimes)))
     return ArenaPlan(offsets, size_bytes, peak_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """An owner that is nobody's view, with the life of all its views; the size is aligned."""
+    """A buffer that is not empty; the size is aligned."""
 
     index: int
     size: int
@@ -186,91 +86,29 @@ class _Block:
     last: int
 
 
-def _check_size(index: int, size_bytes: int) -> None:
-    if size_bytes < 0:
-        raise GraphError(f"buffer {index} has {size_bytes} bytes; give 0 or more")
-
-
-def _check_inside(view: int, size: int, owner: int, owner_size: int, offset: int) -> None:
-    if offset < 0 or offset + size > owner_size:
-        raise GraphError(
-            f"buffer {view} takes bytes {offset} to {offset + size} of its owner {owner}, which "
-            f"has {owner_size}; give the owner more room, or the view memory of its own"
-        )
-
-
-def _cycle(index: int) -> GraphError:
-    return GraphError(
-        f"buffer {index} would be a view of itself, through the owners of its owner; one of "
-        f"them must have memory of its own"
-    )
-
-
-def _check_lifetime(index: int, lifetimes: Sequence[Lifetime]) -> None:
-    lifetime = lifetimes[index]
-    _check_size(index, lifetime.size_bytes)
+def _check_lifetime(index: int, lifetime: Lifetime) -> None:
+    if lifetime.size_bytes < 0:
+        raise GraphError(f"buffer {index} has {lifetime.size_bytes} bytes; give 0 or more")
     if lifetime.last_step < lifetime.first_step:
         raise GraphError(
             f"buffer {index} ends in step {lifetime.last_step}, before it starts in step "
             f"{lifetime.first_step}; give the step that writes it first, the last that reads it "
             f"last"
         )
-    owner = lifetime.alias_of
-    if owner is None:
-        if lifetime.offset_bytes:
-            raise GraphError(
-                f"buffer {index} has offset_bytes {lifetime.offset_bytes} and no owner; set "
-                f"alias_of, or leave the offset to the plan"
-            )
-        return
-    if not 0 <= owner < len(lifetimes):
-        raise GraphError(
-            f"buffer {index} is a view of {owner}, which is not among the {len(lifetimes)} "
-            f"buffers; give an index into the same list"
-        )
-    owner_size = lifetimes[owner].size_bytes
-    _check_inside(index, lifetime.size_bytes, owner, owner_size, lifetime.offset_bytes)
 
 
-def _join(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return min(one[0], other[0]), max(one[1], other[1])
-
-
-def _find_places(owners: Sequence[tuple[int | None, int]]) -> list[tuple[int, int]]:
-    """Tell for each buffer which one is its outermost owner, and how far into that it lies."""
-    places: dict[int, tuple[int, int]] = {}
-    for index in range(len(owners)):
-        path: dict[int, int] = {}
-        at = index
-        while at not in places:
-            if at in path:
-                raise _cycle(at)
-            owner, offset = owners[at]
-            if owner is None:
-                places[at] = (at, 0)
-            else:
-                path[at] = offset
-                at = owner
-        root, inside = places[at]
-        for member, offset in reversed(path.items()):
-            inside += offset
-            places[member] = (root, inside)
-    return [places[index] for index in range(len(owners))]
-
-
-def _merge_views(
-    lifetimes: Sequence[Lifetime], places: Sequence[tuple[int, int]], align_bytes: int
-) -> list[_Block]:
+def _blocks_of(lifetimes: Sequence[Lifetime], align_bytes: int) -> list[_Block]:
     """Make the blocks, by start; what is empty needs none."""
-    spans: dict[int, tuple[int, int]] = {}
-    for lifetime, (root, _) in zip(lifetimes, places, strict=True):
-        span = (lifetime.first_step, lifetime.last_step)
-        spans[root] = _join(spans.get(root, span), span)
-    blocks = []
-    for root, span in spans.items():
-        size = -(-lifetimes[root].size_bytes // align_bytes) * align_bytes
-        if size:
-            blocks.append(_Block(root, size, *span))
+    blocks = [
+        _Block(
+            index,
+            -(-lifetime.size_bytes // align_bytes) * align_bytes,
+            lifetime.first_step,
+            lifetime.last_step,
+        )
+        for index, lifetime in enumerate(lifetimes)
+        if lifetime.size_bytes
+    ]
     return sorted(blocks, key=lambda block: (block.first, block.index))
 
 

@@ -8,7 +8,7 @@ in a binary form is the index of the node's input that is the other operand.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,6 @@ __all__ = [
     "PostOp",
     "loses_nan",
     "parse_post_ops",
-    "post_op_texts",
 ]
 
 CPU_DOMAIN = "aioinfer.cpu"
@@ -110,11 +109,6 @@ def loses_nan(post_op: PostOp) -> bool:
 def parse_post_ops(attributes: Mapping[str, Any]) -> tuple[PostOp, ...]:
     """Read the attribute ``post_ops`` of a node; none is (). Raises GraphError for a bad text."""
     return tuple(_parse(text) for text in attributes.get("post_ops", ()))
-
-
-def post_op_texts(post_ops: Iterable[PostOp]) -> list[str]:
-    """Write post-ops as the attribute ``post_ops``."""
-    return [str(post_op) for post_op in post_ops]
 
 
 def _parse(text: str) -> PostOp:

@@ -49,11 +49,6 @@ class Plan:
     arena_bytes: int
     constants: Sequence[Buffer]
 
-    @property
-    def input_bytes(self) -> int:
-        """What a run uploads."""
-        return sum(operand.size_bytes for operand in self.inputs)
-
     def __repr__(self) -> str:
         return (
             f"<Plan of {self.graph.name!r}: {len(self.launches)} launches, arena of "

@@ -17,7 +17,7 @@ from .shape import (
     size_bytes,
 )
 from .text import graph_text
-from .traversal import constant_values, sort_topologically
+from .traversal import constant_values
 
 __all__ = [
     "Attribute",
@@ -40,5 +40,4 @@ __all__ = [
     "is_static",
     "shape_text",
     "size_bytes",
-    "sort_topologically",
 ]

@@ -48,11 +48,6 @@ class Slabs:
             self._used_bytes += -(-size_bytes // ALIGN_BYTES) * ALIGN_BYTES
             return self._slab[start : start + size_bytes]
 
-    def seal(self) -> None:
-        """Hand out nothing more of the slab that is in use, so that it can go with its arrays."""
-        with self._lock:
-            self._slab, self._used_bytes = np.empty(0, np.uint8), 0
-
 
 def _new_slab(size_bytes: int) -> Bytes:
     try:

@@ -13,7 +13,6 @@ from aioinfer.runtime.graph import (
     check_graph,
     copy_graph,
     graph_text,
-    sort_topologically,
 )
 
 MAX_STEPS = 25
@@ -39,7 +38,6 @@ class Editor:
                 self.replace_uses,
                 self.change_outputs,
                 self.remove,
-                self.reorder,
             ]
         )
         edit()
@@ -87,13 +85,6 @@ class Editor:
         for value in node.outputs:
             self.graph.replace_uses(value, self.graph.inputs[0])
         self.graph.remove(node)
-
-    def reorder(self) -> None:
-        node = self._any_node()
-        if node is not None:
-            self.graph.unlink(node)
-            self.graph.append(node)
-            sort_topologically(self.graph)
 
     def _new_node(self, values: list[Value]) -> Node:
         inputs = self._data.draw(st.lists(st.sampled_from([None, *values]), max_size=3))

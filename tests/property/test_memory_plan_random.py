@@ -1,4 +1,4 @@
-"""Random lifetimes: nobody writes over what still holds data, and little memory is wasted."""
+"""Random lifetimes: no step writes over what still holds data, and little memory is wasted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aioinfer.runtime.memory_plan import ArenaPlan, Lifetime, Lifetimes, plan_arena
+from aioinfer.runtime.memory_plan import ArenaPlan, Lifetime, plan_arena
 
 EXAMPLES = settings(max_examples=150, deadline=None)
 STEP_COUNT = 12
@@ -15,7 +15,7 @@ ALIGNMENTS = st.sampled_from([1, 4, 64, 256])
 
 
 @st.composite
-def lifetimes_without_views(draw, max_count=30, max_size=300):
+def random_lifetimes(draw, max_count=30, max_size=300):
     spans = st.tuples(st.integers(0, STEP_COUNT), st.integers(0, STEP_COUNT)).map(sorted)
     buffers = st.tuples(st.integers(0, max_size), spans)
     return [
@@ -24,74 +24,28 @@ def lifetimes_without_views(draw, max_count=30, max_size=300):
     ]
 
 
-@st.composite
-def lifetimes_with_views(draw):
-    """Draw buffers of which some lie inside an earlier one, in an order that is shuffled."""
-    drawn = draw(lifetimes_without_views())
-    places = draw(st.permutations(range(len(drawn))))
-    made: list[Lifetime | None] = [None] * len(drawn)
-    for index, lifetime in enumerate(drawn):
-        owner = draw(st.none() | st.integers(0, index - 1)) if index else None
-        if owner is not None:
-            room = made[places[owner]].size_bytes
-            size = draw(st.integers(0, room))
-            offset = draw(st.integers(0, room - size))
-            lifetime = Lifetime(
-                size, lifetime.first_step, lifetime.last_step, places[owner], offset
-            )
-        made[places[index]] = lifetime
-    return made
-
-
-def root_of(lifetimes: list[Lifetime], index: int) -> int:
-    while (owner := lifetimes[index].alias_of) is not None:
-        index = owner
-    return index
-
-
 def bytes_held(lifetimes: list[Lifetime], plan: ArenaPlan, index: int) -> set[int]:
     return set(range(plan.offsets[index], plan.offsets[index] + lifetimes[index].size_bytes))
 
 
 @EXAMPLES
-@given(lifetimes=lifetimes_with_views(), align_bytes=ALIGNMENTS)
-def test_no_step_writes_over_what_somebody_still_needs(lifetimes, align_bytes) -> None:
+@given(lifetimes=random_lifetimes(), align_bytes=ALIGNMENTS)
+def test_no_step_writes_over_what_another_still_needs(lifetimes, align_bytes) -> None:
     """An arena that knows whose each byte is: from its first to its last step all is its own."""
     plan = plan_arena(lifetimes, align_bytes)
-    roots = [root_of(lifetimes, index) for index in range(len(lifetimes))]
-    families = {
-        root: [lifetime for lifetime, its in zip(lifetimes, roots, strict=True) if its == root]
-        for root in roots
-    }
+    assert all(offset % align_bytes == 0 for offset in plan.offsets)
     for step in range(STEP_COUNT + 1):
         holder: dict[int, int] = {}
-        for root, family in families.items():
-            first = min(lifetime.first_step for lifetime in family)
-            last = max(lifetime.last_step for lifetime in family)
-            if first <= step <= last:
-                held = bytes_held(lifetimes, plan, root)
+        for index, lifetime in enumerate(lifetimes):
+            if lifetime.first_step <= step <= lifetime.last_step:
+                held = bytes_held(lifetimes, plan, index)
                 assert holder.keys().isdisjoint(held)
-                holder.update(dict.fromkeys(held, root))
+                holder.update(dict.fromkeys(held, index))
         assert all(0 <= byte < plan.size_bytes for byte in holder)
 
 
 @EXAMPLES
-@given(lifetimes=lifetimes_with_views(), align_bytes=ALIGNMENTS)
-def test_views_lie_in_their_owners_and_owners_are_aligned(lifetimes, align_bytes) -> None:
-    plan = plan_arena(lifetimes, align_bytes)
-    for index, lifetime in enumerate(lifetimes):
-        if lifetime.alias_of is None:
-            assert plan.offsets[index] % align_bytes == 0
-        else:
-            owner = plan.offsets[lifetime.alias_of]
-            assert plan.offsets[index] == owner + lifetime.offset_bytes
-            assert bytes_held(lifetimes, plan, index) <= bytes_held(
-                lifetimes, plan, lifetime.alias_of
-            )
-
-
-@EXAMPLES
-@given(lifetimes=lifetimes_without_views(), align_bytes=ALIGNMENTS)
+@given(lifetimes=random_lifetimes(), align_bytes=ALIGNMENTS)
 def test_the_peak_is_the_fullest_step(lifetimes, align_bytes) -> None:
     def aligned(size: int) -> int:
         return (size + align_bytes - 1) // align_bytes * align_bytes
@@ -124,25 +78,7 @@ def smallest_arena(lifetimes: list[Lifetime]) -> int:
 
 
 @settings(max_examples=60, deadline=None)
-@given(lifetimes=lifetimes_without_views(max_count=6, max_size=9))
+@given(lifetimes=random_lifetimes(max_count=6, max_size=9))
 def test_a_small_plan_is_at_most_twice_the_best(lifetimes) -> None:
     best = smallest_arena(lifetimes)
     assert best <= plan_arena(lifetimes, align_bytes=1).size_bytes <= 2 * best
-
-
-@EXAMPLES
-@given(lifetimes=lifetimes_with_views(), chance=st.randoms(use_true_random=False))
-def test_collecting_in_any_order_gives_the_same_lifetimes(lifetimes, chance) -> None:
-    collected = Lifetimes()
-    for lifetime in lifetimes:
-        collected.new(lifetime.size_bytes)
-    calls = []
-    for buffer, lifetime in enumerate(lifetimes):
-        calls += [(collected.use, buffer, lifetime.first_step)]
-        calls += [(collected.use, buffer, lifetime.last_step)]
-        if lifetime.alias_of is not None:
-            calls += [(collected.alias, buffer, lifetime.alias_of, lifetime.offset_bytes)]
-    chance.shuffle(calls)
-    for function, *arguments in calls:
-        function(*arguments)
-    assert list(collected.resolve()) == lifetimes

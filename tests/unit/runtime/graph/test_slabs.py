@@ -43,8 +43,7 @@ def test_a_slab_goes_with_its_last_array() -> None:
     first, second = slabs.empty(SMALL_BYTES), slabs.empty(SMALL_BYTES)
     pages = weakref.ref(_pages(first))
     assert pages() is _pages(second)
-    slabs.seal()
-    del first
+    del slabs, first
     gc.collect()
     assert pages() is not None
     del second
