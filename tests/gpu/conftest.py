@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from aioinfer import Core
 from gpu.device import DEVICE
 from presence import skip_if_missing
-
-_BENCHMARKS = str(Path(__file__).resolve().parents[2] / "benchmarks")
-if _BENCHMARKS not in sys.path:
-    sys.path.append(_BENCHMARKS)
 
 
 @pytest.fixture(scope="module")

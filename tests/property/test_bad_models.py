@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -72,12 +72,6 @@ SOURCES: dict[str, Callable[[], bytes]] = {
     "shapes": lambda: onnx.parser.parse_model(SHAPES).SerializeToString(),
     "flow": lambda: onnx.parser.parse_model(FLOW).SerializeToString(),
 }
-
-
-@pytest.fixture(scope="module")
-def core() -> Iterator[aioinfer.Core]:
-    with aioinfer.Core() as made:
-        yield made
 
 
 @pytest.fixture(params=SOURCES)

@@ -7,11 +7,9 @@ What is drawn is often refused; what is not has to be right.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -158,12 +156,6 @@ class Drawn:
         )
         opset = helper.make_opsetid("", 21)
         return helper.make_model(graph, opset_imports=[opset], ir_version=10)
-
-
-@pytest.fixture(scope="module")
-def core() -> Iterator[Core]:
-    with Core() as made:
-        yield made
 
 
 def test_padding_rows_of_a_chain_change_no_other(core: Core) -> None:

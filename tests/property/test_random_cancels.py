@@ -6,7 +6,6 @@ import asyncio
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -22,12 +21,6 @@ TASK_COUNT = 400
 WAIT_S = 20.0
 DEVICES = ["REFERENCE", "HETERO:REFERENCE.0,REFERENCE.1"]
 AFFINITY = {"AFFINITY": {"relu": "REFERENCE.0", "add": "REFERENCE.1"}}
-
-
-@pytest.fixture(scope="module")
-def core() -> Iterator[aioinfer.Core]:
-    with aioinfer.Core() as made:
-        yield made
 
 
 @pytest.fixture(params=DEVICES)

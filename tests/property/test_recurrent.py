@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,6 @@ from unit.backends.comparing import assert_close, model_of, run
 
 BOUND = 2e-5
 """Largest error over the largest value, or over 1: a few steps of float32."""
-
-
-@pytest.fixture(scope="module")
-def core() -> Iterator[Core]:
-    with Core() as made:
-        yield made
 
 
 def assert_near(name: str, found: Any, wanted: Any) -> None:

@@ -42,6 +42,7 @@ def test_an_installed_package_is_a_device(installed: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.exhaustive
 def test_the_toy_passes_its_own_tests(installed: Path, tmp_path: Path) -> None:
     shutil.copy(TOY / "test_toy.py", tmp_path)
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:anyio", "-W", "ignore"]

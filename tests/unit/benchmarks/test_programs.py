@@ -23,6 +23,8 @@ from presence import skip_if_missing
 from unit.backends.cpu.comparing import missing_reason
 from unit.benchmarks.small_networks import IMAGES, SIZE, SMALL
 
+pytestmark = pytest.mark.exhaustive
+
 GPU = Path(__file__).parents[3] / "benchmarks" / "gpu"
 Rows = list[dict[str, Any]]
 Measure = Callable[..., Rows]

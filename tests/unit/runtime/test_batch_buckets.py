@@ -12,7 +12,7 @@ from aioinfer.runtime.accelerator.properties import BATCH_BUCKETS, BUCKETS_TO_25
 from aioinfer.runtime.batch_axis import BatchAxis
 from aioinfer.runtime.batch_buckets import BatchBuckets, Padding, bucket_of, choose_buckets
 from aioinfer.runtime.tensor import ports_of
-from unit.runtime.passes.small_models import parse
+from onnx_text import parse
 
 MODEL = """g (int64[N,S] ids, float[3] table, float[N,S] mask) => (y)
 { f = Cast <to = 1> (ids)  y = Mul (f, mask) }"""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -32,12 +30,6 @@ def network_of(core: aioinfer.Core, op: str, **shape: np.ndarray) -> aioinfer.Ex
     opset = helper.make_opsetid("", 21)
     model = helper.make_model(graph, opset_imports=[opset], ir_version=10)
     return core.load_network(model, "REFERENCE")
-
-
-@pytest.fixture
-def core() -> Iterator[aioinfer.Core]:
-    with aioinfer.Core() as made:
-        yield made
 
 
 @pytest.mark.parametrize(

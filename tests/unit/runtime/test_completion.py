@@ -7,7 +7,7 @@ import errno
 import gc
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -290,14 +290,6 @@ def test_a_waker_does_not_keep_its_loop_alive(run: Callable[[Main], None]) -> No
     run(main)
     gc.collect()
     assert loops[0]() is None
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def eventfd_count() -> int:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aioinfer.runtime.content_inputs import ContentInputs, with_contents
-from unit.runtime.passes.small_models import parse
+from onnx_text import parse
 
 WANTED = {"Reshape": (1,), "Slice": (1, 2)}
 KNOWN = ContentInputs(

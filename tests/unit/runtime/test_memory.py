@@ -6,7 +6,6 @@ import asyncio
 import gc
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from weakref import ref
 
 import numpy as np
@@ -26,14 +25,6 @@ DEVICES = [("REFERENCE", {}), ("HETERO:REFERENCE.0,REFERENCE.1", AFFINITY)]
 def network(core: aioinfer.Core, request: pytest.FixtureRequest) -> aioinfer.ExecutableNetwork:
     device, config = request.param
     return core.load_network(tiny_model(), device, config)
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def our_objects() -> Counter[str]:

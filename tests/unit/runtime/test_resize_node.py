@@ -5,7 +5,7 @@ import pytest
 
 from aioinfer.runtime.graph import Node
 from aioinfer.runtime.resize_node import find_unknown_setting, indices_of, resamplings
-from unit.runtime.passes.small_models import parse
+from onnx_text import parse
 
 SHAPE, WANTED = (1, 2, 4, 6), (1, 2, 8, 9)
 

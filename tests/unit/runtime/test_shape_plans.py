@@ -8,7 +8,7 @@ from aioinfer.executors import ManualExecutor
 from aioinfer.runtime.shape_plans import ShapePlans
 from aioinfer.runtime.tensor import ports_of
 from aioinfer.runtime.type_inference import ContradictionError
-from unit.runtime.passes.small_models import parse
+from onnx_text import parse
 
 
 class Builds:

@@ -1,8 +1,6 @@
 """A Core whose device STANDIN is CUDA on the driver that stands in for a GPU's."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,10 +8,6 @@ from aioinfer import Core
 from opencl_device import missing_reason
 from unit.backends.cuda.planning import cuda_core
 from unit.backends.cuda.stand_in_driver import StandInDriver
-
-_BENCHMARKS = str(Path(__file__).resolve().parents[4] / "benchmarks")
-if _BENCHMARKS not in sys.path:
-    sys.path.append(_BENCHMARKS)
 
 
 @pytest.fixture(scope="session")

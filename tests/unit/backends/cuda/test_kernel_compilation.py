@@ -9,7 +9,7 @@ from exhaustive import all_but
 from unit.backends.cuda.compiling import ARCHITECTURES, find_refused, nvrtc_or_skip
 from unit.backends.cuda.drawn_kernels import draw_kernels, operators
 
-_PARTS = 8
+_PARTS = 16
 
 
 @pytest.mark.parametrize("part", all_but([0], range(_PARTS)))

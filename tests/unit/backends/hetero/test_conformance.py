@@ -9,6 +9,8 @@ import pytest
 import aioinfer
 from aioinfer.testing import ConformanceCase, conformance_cases
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture(scope="module")
 def core() -> Iterator[aioinfer.Core]:

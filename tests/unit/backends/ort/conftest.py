@@ -1,4 +1,4 @@
-"""A Core for the tests of ONNXRUNTIME."""
+"""A Core for each test of ONNXRUNTIME: some hide the library from theirs."""
 
 from collections.abc import Iterator
 

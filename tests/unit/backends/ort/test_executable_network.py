@@ -6,10 +6,17 @@ import pytest
 import aioinfer
 from aioinfer.backends.ort.session import Session
 from aioinfer.errors import RequestCancelledError, TensorError
-from unit.backends.ort.texts import ENDLESS, proto_of
+from onnx_text import parse_proto
 
-RELU = proto_of("g (float[n, 3] x) => (float[n, 3] y) { [act] y = Relu (x) }")
-RESHAPE = proto_of("g (float[n] x, int64[2] s) => (float[a, b] y) { [turn] y = Reshape (x, s) }")
+ENDLESS = """g (float[1] x) => (float[1] y) {
+    count = Constant <value_int = 1000000000000> ()
+    go_on = Constant <value = bool {1}> ()
+    y = Loop (count, go_on, x) <body = b (int64 i, bool going, float[1] a) => (bool go, float[1] c)
+        { go = Identity (going) c = Add (a, x) }>
+}"""
+"""A model that runs for weeks unless it is told to end."""
+RELU = parse_proto("g (float[n, 3] x) => (float[n, 3] y) { [act] y = Relu (x) }")
+RESHAPE = parse_proto("g (float[n] x, int64[2] s) => (float[a, b] y) { [turn] y = Reshape (x, s) }")
 
 
 def announce(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
@@ -28,7 +35,7 @@ def test_a_cancel_ends_the_run_on_the_device(
     core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = announce(monkeypatch)
-    network = core.load_network(proto_of(ENDLESS), "ONNXRUNTIME")
+    network = core.load_network(parse_proto(ENDLESS), "ONNXRUNTIME")
     request = network.create_infer_request()
     request.start_async(np.ones(1, np.float32))
     assert started.wait(30)
@@ -40,7 +47,7 @@ def test_a_cancel_ends_the_run_on_the_device(
 
 
 async def test_a_deadline_ends_the_run_on_the_device(core: aioinfer.Core) -> None:
-    network = core.load_network(proto_of(ENDLESS), "ONNXRUNTIME")
+    network = core.load_network(parse_proto(ENDLESS), "ONNXRUNTIME")
     with pytest.raises(aioinfer.errors.DeadlineExceededError):
         await network.infer(np.ones(1, np.float32), deadline_s=0.01)
     await network.aclose()
@@ -51,7 +58,7 @@ def test_a_slot_serves_the_next_run_after_a_cancelled_one(
 ) -> None:
     started = announce(monkeypatch)
     text = ENDLESS.replace("count = Constant <value_int = 1000000000000> ()", "")
-    model = proto_of(text.replace("(float[1] x)", "(int64 count, float[1] x)"))
+    model = parse_proto(text.replace("(float[1] x)", "(int64 count, float[1] x)"))
     config = {"PERFORMANCE_HINT_NUM_REQUESTS": 1}
     x = np.ones(1, np.float32)
     with core.load_network(model, "ONNXRUNTIME", config) as network:

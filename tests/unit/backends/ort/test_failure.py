@@ -2,7 +2,7 @@ import pytest
 
 from aioinfer.backends.ort.failure import explain_run, original_names
 from aioinfer.errors import DeviceError, TensorError
-from unit.backends.ort.texts import model_of
+from onnx_text import parse
 
 FAILED = (
     "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Reshape node. "
@@ -42,5 +42,5 @@ def test_an_error_without_a_node_still_says_where() -> None:
 
 
 def test_the_names_are_those_of_the_file() -> None:
-    model = model_of("g (float[1] x) => (float[1] y) { [act] y = Relu (x) }")
+    model = parse("g (float[1] x) => (float[1] y) { [act] y = Relu (x) }")
     assert original_names(model.graph.nodes) == {"act": ("act",)}

@@ -14,10 +14,10 @@ from aioinfer.errors import (
     TensorError,
     UnsupportedOpError,
 )
-from unit.backends.ort.texts import proto_of
+from onnx_text import parse_proto
 
-RELU = proto_of("g (float[n, 3] x) => (float[n, 3] y) { [act] y = Relu (x) }")
-HALF_KNOWN = proto_of(
+RELU = parse_proto("g (float[n, 3] x) => (float[n, 3] y) { [act] y = Relu (x) }")
+HALF_KNOWN = parse_proto(
     """g (bfloat16[4] x) => (float[4] y) { [cast] a = Cast <to = 1> (x) [act] b = Relu (x)
        [back] c = Cast <to = 1> (b) [add] y = Add (a, c) }"""
 )
@@ -149,7 +149,7 @@ def test_onnxruntimes_own_profile_is_written_when_the_network_closes(
 
 
 def test_a_node_whose_function_body_is_of_an_older_opset_still_runs(core: aioinfer.Core) -> None:
-    model = proto_of("g (float[3] x) => (float[3] y) { y = Swish (x) }", opset=24)
+    model = parse_proto("g (float[3] x) => (float[3] y) { y = Swish (x) }", opset=24)
     x = np.array([-1, 0, 2], np.float32)
     with core.load_network(model, "ONNXRUNTIME") as network:
         (y,) = network.create_infer_request().infer_sync(x).values()
@@ -160,7 +160,7 @@ def test_what_onnxruntime_cannot_optimise_runs_as_it_is(
     core: aioinfer.Core, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Once the If is inlined, onnxruntime sees that Range gets vectors, and refuses; both run it.
-    model = proto_of(
+    model = parse_proto(
         """g (int64[2] n) => (int64[k] y) {
             yes = Constant <value = bool {1}> () one = Constant <value_ints = [3]> ()
             zero = Constant <value_int = 0> () step = Constant <value_int = 1> ()

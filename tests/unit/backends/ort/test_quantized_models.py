@@ -7,27 +7,27 @@ import onnxruntime
 import pytest
 
 import aioinfer
-from unit.backends.ort.texts import proto_of
+from onnx_text import parse_proto
 
 DEVICES = ["ONNXRUNTIME", "HETERO:ONNXRUNTIME,CPU", "HETERO:CPU,ONNXRUNTIME"]
 TAIL = "cq = QuantizeLinear (c, so, z) y = DequantizeLinear (cq, so, z)"
 HEAD = "xq = QuantizeLinear (x, si, z) xd = DequantizeLinear (xq, si, z)"
 SCALES = "float si = {0.01}, float so = {0.02}, int8 z = {0}"
-CONV = proto_of(f"""g (float[1,1,1,1] x) => (float[1,2,1,1] y)
+CONV = parse_proto(f"""g (float[1,1,1,1] x) => (float[1,2,1,1] y)
     <{SCALES}, int8[2,1,1,1] wq = {{100, 100}}, float[2] ws = {{1, 0.001}}> {{
     {HEAD} [w] w = DequantizeLinear <axis = 0> (wq, ws) [conv] c = Conv (xd, w) {TAIL} }}""")
-FLOAT_WEIGHTS = proto_of(f"""g (float[1,1,1,1] x) => (float[1,2,1,1] y)
+FLOAT_WEIGHTS = parse_proto(f"""g (float[1,1,1,1] x) => (float[1,2,1,1] y)
     <{SCALES}, float[2,1,1,1] w0 = {{100, 0.1}}, float[2] ws = {{1, 0.001}}> {{
     {HEAD} [wq] wq = QuantizeLinear <axis = 0> (w0, ws) [w] w = DequantizeLinear <axis = 0> (wq, ws)
     [conv] c = Conv (xd, w) {TAIL} }}""")
-MATMUL = proto_of(f"""g (float[1,1] x) => (float[1,2] y)
+MATMUL = parse_proto(f"""g (float[1,1] x) => (float[1,2] y)
     <{SCALES}, int8[1,2] wq = {{100, 100}}, float[2] ws = {{1, 0.001}}> {{
     {HEAD} [w] w = DequantizeLinear <axis = 1> (wq, ws) [product] c = MatMul (xd, w) {TAIL} }}""")
-SHARED = proto_of(f"""g (float[1,1] x) => (float[1,2] y, float[1,2] other)
+SHARED = parse_proto(f"""g (float[1,1] x) => (float[1,2] y, float[1,2] other)
     <{SCALES}, int8[1,2] wq = {{100, 100}}, float[2] ws = {{1, 0.001}}> {{
     {HEAD} [w] w = DequantizeLinear <axis = 1> (wq, ws) [product] c = MatMul (xd, w) {TAIL}
     [second] other = MatMul (x, w) }}""")
-IN_A_BODY = proto_of(f"""g (bool b, float[1,1] x) => (float[1,2] y)
+IN_A_BODY = parse_proto(f"""g (bool b, float[1,1] x) => (float[1,2] y)
     <{SCALES}, int8[1,2] wq = {{100, 100}}, float[2] ws = {{1, 0.001}}> {{
     [w] w = DequantizeLinear <axis = 1> (wq, ws)
     y = If (b) <then_branch = t () => (float[1,2] yt) {{ {HEAD} c = MatMul (xd, w)

@@ -7,7 +7,7 @@ import pytest
 from aioinfer.backends.ort.properties import SessionSettings
 from aioinfer.backends.ort.session import CPU_PROVIDER, Session, Terminator
 from aioinfer.runtime.graph import DType, Model
-from unit.backends.ort.texts import model_of
+from onnx_text import parse
 
 SETTINGS = SessionSettings(CPU_PROVIDER)
 
@@ -27,7 +27,7 @@ def with_weight(model: Model, array: np.ndarray) -> Model:
 def test_large_weights_are_shared_with_the_model() -> None:
     text = "g (float[1000] x, float[1000] w) => (float[1000] y) { y = Add (x, w) }"
     weight = np.zeros(1000, np.float32)
-    session = Session(with_weight(model_of(text), weight), SETTINGS)
+    session = Session(with_weight(parse(text), weight), SETTINGS)
     weight[:] = 5  # nobody may do that; it shows whose memory the session reads
     (y,) = session.run({"x": np.ones(1000, np.float32)}, Terminator())
     np.testing.assert_array_equal(y, np.full(1000, 6, np.float32))
@@ -35,7 +35,7 @@ def test_large_weights_are_shared_with_the_model() -> None:
 
 def test_the_optimiser_sees_what_weights_hold() -> None:
     text = """g (float[1000] x, float[1000] w) => (float[1000] y) { v = Neg (w) y = Add (x, v) }"""
-    model = with_weight(model_of(text), np.full(1000, 2, np.float32))
+    model = with_weight(parse(text), np.full(1000, 2, np.float32))
     (y,) = run(model, x=np.ones(1000, np.float32))
     np.testing.assert_array_equal(y, np.full(1000, -1, np.float32))
 
@@ -53,7 +53,7 @@ def test_the_optimiser_sees_what_weights_hold() -> None:
 def test_types_that_numpy_lacks_go_in_and_come_out(dtype: DType, numpy_dtype: Any) -> None:
     text = """g ({0}[2, 3] x, float[2, 3] f) => (float[2, 3] y, {0}[2, 3] z) {{
         y = Cast <to = 1> (x) z = Cast <to = {1}> (f) }}"""
-    model = model_of(text.format(dtype.label, dtype.value))
+    model = parse(text.format(dtype.label, dtype.value))
     floats = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
     y, z = run(model, x=floats.astype(numpy_dtype), f=floats)
     np.testing.assert_array_equal(y, floats)
@@ -62,33 +62,33 @@ def test_types_that_numpy_lacks_go_in_and_come_out(dtype: DType, numpy_dtype: An
 
 
 def test_text_goes_in_as_bytes_or_str_and_comes_out_as_str() -> None:
-    model = model_of("g (string[n] x) => (string[n] y) { y = StringConcat (x, x) }")
+    model = parse("g (string[n] x) => (string[n] y) { y = StringConcat (x, x) }")
     for array in (np.array([b"ab", b"c"]), np.array(["ab", "c"]), np.array(["ab", "c"], object)):
         (y,) = run(model, x=array)
         assert y.tolist() == ["abab", "cc"]
 
 
 def test_sequences_go_in_and_come_out_as_lists() -> None:
-    model = model_of("g (seq(float[n]) x) => (seq(float[n]) y) { y = Identity (x) }")
+    model = parse("g (seq(float[n]) x) => (seq(float[n]) y) { y = Identity (x) }")
     (y,) = run(model, x=[np.ones(2, np.float32), np.zeros(3, np.float32)])
     assert [item.tolist() for item in y] == [[1, 1], [0, 0, 0]]
 
 
 def test_an_empty_optional_is_none() -> None:
     text = "g (optional(float[2]) x) => (bool y) { y = OptionalHasElement (x) }"
-    assert not run(model_of(text), x=None)[0]
-    assert run(model_of(text), x=np.ones(2, np.float32))[0]
+    assert not run(parse(text), x=None)[0]
+    assert run(parse(text), x=np.ones(2, np.float32))[0]
 
 
 def test_any_memory_order_is_read() -> None:
-    model = model_of("g (float[2, 3] x) => (float[2, 3] y) { y = Neg (x) }")
+    model = parse("g (float[2, 3] x) => (float[2, 3] y) { y = Neg (x) }")
     x = np.arange(12, dtype=np.float32).reshape(3, 4)[:, ::2].T
     np.testing.assert_array_equal(run(model, x=x)[0], -x)
 
 
 def test_results_are_the_callers_own() -> None:
     text = "g (float[300] x, float[300] w) => (float[300] y, float[300] w) { y = Add (x, w) }"
-    model = with_weight(model_of(text), np.ones(300, np.float32))
+    model = with_weight(parse(text), np.ones(300, np.float32))
     session = Session(model, SETTINGS)
     x = np.ones(300, np.float32)
     for result in session.run({"x": x}, Terminator()):
@@ -99,7 +99,7 @@ def test_results_are_the_callers_own() -> None:
 
 
 def test_a_terminated_run_ends_with_an_error() -> None:
-    session = Session(model_of("g (float[1] x) => (float[1] y) { y = Neg (x) }"), SETTINGS)
+    session = Session(parse("g (float[1] x) => (float[1] y) { y = Neg (x) }"), SETTINGS)
     terminator = Terminator()
     terminator.terminate()
     with pytest.raises(Exception, match="terminate"):

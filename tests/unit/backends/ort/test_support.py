@@ -6,7 +6,7 @@ from aioinfer.backends.ort.properties import SessionSettings
 from aioinfer.backends.ort.session import CPU_PROVIDER, Session
 from aioinfer.backends.ort.support import NodeSupport, model_of_node, onnxruntime_text
 from aioinfer.runtime.graph import Model
-from unit.backends.ort.texts import model_of
+from onnx_text import parse
 
 SETTINGS = SessionSettings(CPU_PROVIDER)
 TWO_RELUS = """g (float[n, 3] x, float[n, 3] z) => (float[n, 3] y, float[n, 3] w) {
@@ -29,7 +29,7 @@ def recording(asked: list[Model], refuse: str = "") -> Callable[[Model, SessionS
 def test_equal_nodes_share_an_answer_that_names_each() -> None:
     asked: list[Model] = []
     support = NodeSupport(recording(asked, "no kernel for node 'aioinfer.node'"))
-    assert reasons(support, model_of(TWO_RELUS)) == {
+    assert reasons(support, parse(TWO_RELUS)) == {
         "first": "no kernel for node 'first'",
         "second": "no kernel for node 'second'",
     }
@@ -47,15 +47,15 @@ def test_equal_nodes_share_an_answer_that_names_each() -> None:
 def test_another_operator_type_or_shape_is_another_question(other: str) -> None:
     asked: list[Model] = []
     support = NodeSupport(recording(asked))
-    reasons(support, model_of(TWO_RELUS))
-    reasons(support, model_of(other))
+    reasons(support, parse(TWO_RELUS))
+    reasons(support, parse(other))
     assert len(asked) == 2
 
 
 def test_other_settings_are_another_question() -> None:
     asked: list[Model] = []
     support = NodeSupport(recording(asked))
-    model = model_of(TWO_RELUS)
+    model = parse(TWO_RELUS)
     node = next(model.graph.nodes)
     support.find_reason(model, node, SETTINGS)
     support.find_reason(model, node, SessionSettings("OtherExecutionProvider"))
@@ -67,15 +67,15 @@ def test_small_constants_belong_to_the_question() -> None:
         s = Constant <value_ints = [{}]> () y = Reshape (x, s) }}"""
     asked: list[Model] = []
     support = NodeSupport(recording(asked))
-    reasons(support, model_of(text.format("2, 2")))
-    reasons(support, model_of(text.format("-1, 2")))
+    reasons(support, parse(text.format("2, 2")))
+    reasons(support, parse(text.format("-1, 2")))
     assert len(asked) == 2
 
 
 def test_onnxruntime_is_asked_and_answers_in_its_words() -> None:
     text = """g (float[2] x, float16[1, 1, 4, 4] im, bfloat16[2] b) => (float[2] y, bfloat16[2] c) {
         [good] y = Relu (x) [bad] c = Relu (b) }"""
-    found = reasons(NodeSupport(Session), model_of(text))
+    found = reasons(NodeSupport(Session), parse(text))
     assert found["good"] is None
     assert found["bad"] == "Could not find an implementation for Relu(14) node with name 'bad'"
 
@@ -85,7 +85,7 @@ def test_a_node_with_a_body_is_asked_with_what_the_body_captures() -> None:
         w = Constant <value_floats = [1.0, 2.0]> ()
         [choice] y = If (c) <then_branch = t () => (float[2] a) { a = Add (x, w) },
                     else_branch = e () => (float[2] b) { b = Neg (x) }> }"""
-    model = model_of(text)
+    model = parse(text)
     node = model.node("choice")
     alone = model_of_node(model, node)
     assert [value.name for value in alone.inputs] == ["c", "x"]
@@ -94,7 +94,7 @@ def test_a_node_with_a_body_is_asked_with_what_the_body_captures() -> None:
 
 
 def test_asking_leaves_the_model_as_it_is() -> None:
-    model = model_of(TWO_RELUS)
+    model = parse(TWO_RELUS)
     before = str(model)
     uses = [list(value.uses) for value in model.inputs]
     reasons(NodeSupport(Session), model)
@@ -104,7 +104,7 @@ def test_asking_leaves_the_model_as_it_is() -> None:
 
 def test_a_value_that_cannot_be_exchanged_is_refused_by_name() -> None:
     text = """g (bfloat16[2] x) => (seq(bfloat16[2]) y) { [pack] y = SequenceConstruct (x) }"""
-    reason = reasons(NodeSupport(Session), model_of(text))["pack"]
+    reason = reasons(NodeSupport(Session), parse(text))["pack"]
     assert reason is not None
     assert reason.startswith("value 'y': onnxruntime exchanges no seq(bfloat16[2])")
 

@@ -6,7 +6,7 @@ import pytest
 from aioinfer.backends.reference.finder import KernelFinder
 from aioinfer.errors import UnsupportedOpError
 from aioinfer.runtime.graph import Node, Value
-from unit.backends.reference.graphs import model_of
+from onnx_text import parse
 
 X = np.array([-1.0, 2.0], np.float32)
 
@@ -50,7 +50,7 @@ BODY = """g (bool c, float[2] x) => (float[2] y) {
 
 
 def test_control_flow_is_supported_if_its_bodies_are() -> None:
-    model = model_of(BODY)
+    model = parse(BODY)
     (branch,) = model.graph.nodes
     finder = KernelFinder(model.opsets)
     assert finder.find_unsupported(branch) is None
@@ -62,7 +62,7 @@ def test_control_flow_is_supported_if_its_bodies_are() -> None:
 
 
 def test_an_extension_may_take_control_flow() -> None:
-    model = model_of(BODY)
+    model = parse(BODY)
     (branch,) = model.graph.nodes
     finder = KernelFinder(model.opsets, {("", "If"): lambda c, **branches: c})
     assert not finder.runs_bodies_of(branch)

@@ -13,8 +13,8 @@ from aioinfer.runtime.accelerator.precision import F32, Precision
 from aioinfer.runtime.accelerator.weight_store import WeightStore
 from aioinfer.runtime.graph import Model, Node
 from aioinfer.runtime.onnx_writer import infer_types
+from onnx_text import parse
 from unit.runtime.accelerator.fake_driver import FACTS, FakeContext, FakeDriver
-from unit.runtime.passes.small_models import parse
 
 
 class Opened:

@@ -7,15 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import onnx.parser
 import pytest
 
 from aioinfer import Core, ExecutableNetwork
 from aioinfer.errors import PropertyError, RequestCancelledError, TensorError
+from onnx_text import parse_proto
 from unit.runtime.accelerator.comparing import model_of, operator
 from unit.runtime.accelerator.fake_driver import FACTS, FakeDriver, FakeQueue
 from unit.runtime.accelerator.serving import RecordingPlugin, pump
-from unit.runtime.passes.small_models import HEADER
 
 BUCKETS = {"BATCH_BUCKETS": "1,2,4,8"}
 SIZES = (1, 2, 4, 8)
@@ -220,7 +219,7 @@ LAYERS = """g (float[N,6] x) => (y, lines, table)
 
 
 def test_a_device_gives_what_it_gives_without_buckets(core: Core) -> None:
-    model = onnx.parser.parse_model(HEADER + LAYERS)
+    model = parse_proto(LAYERS)
     chance = np.random.default_rng(1)
     with (
         core.load_network(model, "OPENCL", BUCKETS) as network,

@@ -12,9 +12,9 @@ import pytest
 from aioinfer import Core
 from aioinfer.runtime.batch_axis import BatchAxis, find_batch_axis
 from aioinfer.runtime.graph import Model, TensorType, graph_text
+from onnx_text import parse
 from unit.runtime.batch_axis.graphs import APART, JOINED
 from unit.runtime.batch_axis.padded_rows import assert_padding_changes_nothing
-from unit.runtime.passes.small_models import parse
 
 LENGTHS = {"S": 3, "H": 2, "W": 5}
 

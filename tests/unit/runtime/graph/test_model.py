@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
-from collections.abc import Iterator
 
 import numpy as np
-import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core, Model
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.fixture
-def core() -> Iterator[Core]:
-    with Core() as core:
-        yield core
 
 
 def _proto() -> bytes:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import onnx
 import onnx.defs
-import onnx.parser
 import pytest
 
 import aioinfer
 from aioinfer.runtime.graph import Graph
 from aioinfer.runtime.onnx_reader import read_model
+from onnx_text import parse_proto
 
 NEWEST = onnx.defs.onnx_opset_version()
-
-
-def parse(graph: str, opset: int = NEWEST) -> onnx.ModelProto:
-    return onnx.parser.parse_model(
-        f'<ir_version: 10, opset_import: ["" : {opset}, "com.acme" : 1]> {graph}'
-    )
+parse_newest = functools.partial(parse_proto, opset=NEWEST)
 
 
 def types_in(graph: Graph) -> dict[str, str]:
@@ -40,7 +37,7 @@ STALE = "g (float[7,4] x) => (int64[2] s, float[1,4] y) <float[1,4] a> {{ {} }}"
 
 @pytest.mark.parametrize("opset", [9, 13, NEWEST])
 def test_a_stale_type_is_replaced_and_nothing_is_computed_with_it(opset: int) -> None:
-    proto = parse(STALE.format("a = Relu (x) s = Shape (a) y = Neg (a)"), opset)
+    proto = parse_proto(STALE.format("a = Relu (x) s = Shape (a) y = Neg (a)"), opset)
     assert types_of(proto) == {"a": "float32[7,4]", "s": "int64[2]", "y": "float32[7,4]"}
     with aioinfer.Core() as core, core.load_network(proto, "REFERENCE") as network:
         outputs = network.create_infer_request().infer_sync(np.ones((7, 4), np.float32))
@@ -58,17 +55,19 @@ def test_a_stale_type_is_replaced_and_nothing_is_computed_with_it(opset: int) ->
     ],
 )
 def test_every_part_of_a_type_may_be_stale(declared: str, inferred: str) -> None:
-    proto = parse(f"g (float[7,4] x) => (y) <{declared}> {{ a = Relu (x) y = Neg (a) }}")
+    proto = parse_newest(f"g (float[7,4] x) => (y) <{declared}> {{ a = Relu (x) y = Neg (a) }}")
     assert types_of(proto) == {"a": inferred, "y": inferred}
 
 
 def test_a_length_that_the_inputs_leave_open_is_not_believed_of_an_inner_value() -> None:
-    proto = parse("g (float[n,4] x) => (float[1,4] y) <float[1,4] a> { a = Relu (x) y = Neg (a) }")
+    proto = parse_newest(
+        "g (float[n,4] x) => (float[1,4] y) <float[1,4] a> { a = Relu (x) y = Neg (a) }"
+    )
     assert types_of(proto) == {"a": "float32[n,4]", "y": "float32[n,4]"}
 
 
 def test_an_output_keeps_what_inference_leaves_open() -> None:
-    proto = parse(
+    proto = parse_newest(
         "g (float[n] x, int64[2] shape) => (int64[1, count] where, float[rows, 10] y) "
         "<int64[1, 5] w> { w = NonZero (x) where = Identity (w) y = Reshape (x, shape) }"
     )
@@ -80,12 +79,12 @@ def test_an_output_keeps_what_inference_leaves_open() -> None:
 
 
 def test_an_output_is_called_by_the_files_symbols() -> None:
-    proto = parse("g (float[n,4] x) => (float[batch,4] y) { y = Relu (x) }")
+    proto = parse_newest("g (float[n,4] x) => (float[batch,4] y) { y = Relu (x) }")
     assert types_of(proto) == {"y": "float32[batch,4]"}
 
 
 def test_other_operators_keep_what_the_file_says_of_them() -> None:
-    proto = parse(
+    proto = parse_newest(
         "g (float[7] x) => (float[m] y) <float[3] a, float[9] b> "
         "{ a = com.acme.Swirl (x) b = Neg (a) y = com.acme.Swirl (b) }"
     )
@@ -93,7 +92,7 @@ def test_other_operators_keep_what_the_file_says_of_them() -> None:
 
 
 def test_of_a_value_that_inference_knows_nothing_of_only_the_element_type_is_believed() -> None:
-    proto = parse(
+    proto = parse_newest(
         "g (float[7] x) => (float[m] y) <double[3] b> { a = com.acme.Swirl (x) b = Neg (a) "
         "y = com.acme.Swirl (b) }"
     )
@@ -101,7 +100,7 @@ def test_of_a_value_that_inference_knows_nothing_of_only_the_element_type_is_bel
 
 
 def test_bodies_are_weighed_too() -> None:
-    proto = parse(
+    proto = parse_newest(
         """g (float[7] x, int64 trips, bool go) => (float[1] y) {
             y = Loop (trips, go, x) <body = b (int64 i, bool c, float[1] s) => (bool d, float[1] t)
                 <float[2] u> { d = Identity (c) u = Relu (s) t = Neg (u) }>
@@ -114,7 +113,7 @@ def test_bodies_are_weighed_too() -> None:
 
 
 def test_sequences_keep_their_element_type() -> None:
-    proto = parse(
+    proto = parse_newest(
         "g (float[7] x) => (seq(float[1]) y) <seq(double[3]) s> "
         "{ s = SequenceConstruct (x, x) y = Identity (s) }"
     )

@@ -5,13 +5,12 @@ import pytest
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import Model, Node
 from aioinfer.runtime.onnx_reader import read_model
+from onnx_text import parse_proto
 
 
 def parse(body: str, opset: int = 13) -> onnx.ModelProto:
-    return onnx.parser.parse_model(
-        f'<ir_version: 7, opset_import: ["" : {opset}]>'
-        f"named (float[2,3] x, float[2] s, bool c) => (float[2,3] y) {{ {body} }}"
-    )
+    text = f"named (float[2,3] x, float[2] s, bool c) => (float[2,3] y) {{ {body} }}"
+    return parse_proto(text, opset, ir_version=7)
 
 
 def names(model: Model) -> list[str]:

@@ -6,13 +6,11 @@ import pytest
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.onnx_reader import read_model
+from onnx_text import parse_proto
 
 
 def parse(body: str, opset: int = 13, outputs: str = "y") -> onnx.ModelProto:
-    return onnx.parser.parse_model(
-        f'<ir_version: 10, opset_import: ["" : {opset}]>'
-        f"g (float[2] x, bool c, int64 n) => ({outputs}) {{ {body} }}"
-    )
+    return parse_proto(f"g (float[2] x, bool c, int64 n) => ({outputs}) {{ {body} }}", opset)
 
 
 def shuffled(proto: onnx.ModelProto) -> onnx.ModelProto:

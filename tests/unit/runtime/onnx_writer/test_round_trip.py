@@ -6,6 +6,7 @@ import pytest
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.onnx_writer import write_model
+from exhaustive import all_but
 from unit.runtime.onnx_writer.same_models import first_difference
 
 KINDS = ["simple", "pytorch-converted", "pytorch-operator"]
@@ -39,6 +40,6 @@ def test_a_model_that_is_written_and_read_again_is_the_same(kind: str) -> None:
     assert_survives(suite.load_model_tests(kind=kind))
 
 
-@pytest.mark.parametrize("part", range(PART_COUNT))
+@pytest.mark.parametrize("part", all_but([0, 1], range(PART_COUNT)))
 def test_a_node_case_that_is_written_and_read_again_is_the_same(part: int) -> None:
     assert_survives(node_cases()[part::PART_COUNT])

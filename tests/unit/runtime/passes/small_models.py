@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import onnx.parser
 
 from aioinfer.runtime.graph import Graph, Model, TensorType, Value
-from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.operators import make_operator
 from aioinfer.runtime.passes import GraphPatch, Pass
-
-HEADER = '<ir_version: 10, opset_import: ["" : 21, "com.acme" : 1]>'
-
-
-def parse(text: str) -> Model:
-    """Read a graph in ONNX's text format; the header is added."""
-    return read_model(onnx.parser.parse_model(HEADER + textwrap.dedent(text)))
 
 
 def node_lines(graph: Graph | Model) -> list[str]:

@@ -2,8 +2,9 @@ import pytest
 
 from aioinfer.runtime.passes import DeadCode, run_passes
 from aioinfer.runtime.passes.batch_normalization_folding import BatchNormalizationFolding
+from onnx_text import parse
 from unit.backends.cpu.passes.fused_models import fuse_by, parse_typed
-from unit.runtime.passes.small_models import constants, parse
+from unit.runtime.passes.small_models import constants
 
 # scale / sqrt(variance + epsilon) is 2 for the first channel and 3 for the second.
 STATISTICS = """

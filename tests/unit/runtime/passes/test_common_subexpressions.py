@@ -1,7 +1,8 @@
 import pytest
 
 from aioinfer.runtime.passes import CommonSubexpressions, run_passes
-from unit.runtime.passes.small_models import node_lines, parse
+from onnx_text import parse
+from unit.runtime.passes.small_models import node_lines
 
 
 def merge(text: str) -> list[str]:

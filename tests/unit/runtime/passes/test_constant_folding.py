@@ -3,7 +3,8 @@ import pytest
 
 from aioinfer.runtime.graph import DType, Model, Node, TensorType, Value
 from aioinfer.runtime.passes import ConstantFolding, DeadCode, PassReport, run_passes
-from unit.runtime.passes.small_models import constants, node_lines, parse, value_of
+from onnx_text import parse
+from unit.runtime.passes.small_models import constants, node_lines, value_of
 
 
 def fold(model: Model, **options) -> PassReport:

@@ -1,5 +1,6 @@
 from aioinfer.runtime.passes import DeadCode, run_passes
-from unit.runtime.passes.small_models import constants, node_lines, parse
+from onnx_text import parse
+from unit.runtime.passes.small_models import constants, node_lines
 
 
 def test_a_dead_chain_goes_in_one_round_with_its_constants() -> None:

@@ -4,7 +4,8 @@ import pytest
 from aioinfer.errors import GraphError
 from aioinfer.runtime.graph import Node, Value, check_graph
 from aioinfer.runtime.passes import GraphPatch
-from unit.runtime.passes.small_models import constants, node_lines, parse, value_of
+from onnx_text import parse
+from unit.runtime.passes.small_models import constants, node_lines, value_of
 
 CHAIN = "g (float[2] x) => (float[2] y) { a = Relu(x) b = Neg(a) y = Abs(b) }"
 

@@ -1,7 +1,8 @@
 import pytest
 
 from aioinfer.runtime.passes import IdentityElimination, run_passes
-from unit.runtime.passes.small_models import node_lines, parse
+from onnx_text import parse
+from unit.runtime.passes.small_models import node_lines
 
 MODEL = """g (float[N,3,1] x) => (float[N,3,1] y) <
     int64[3] same = {{0, 3, 1}}, int64[3] inferred = {{-1, 3, 1}}, int64[3] other = {{3, 0, 1}},

@@ -15,7 +15,8 @@ from aioinfer.runtime.passes import (
     find_bad_patch,
     run_passes,
 )
-from unit.runtime.passes.small_models import Rewrite, node_lines, parse
+from onnx_text import parse
+from unit.runtime.passes.small_models import Rewrite, node_lines
 
 IDENTITIES = """g (float[2] x) => (float[2] y) {
     a = Identity(x) b = Relu(a) c = Identity(b) d = Neg(c) e = Identity(d) y = Abs(e)

@@ -4,7 +4,8 @@ import pytest
 from aioinfer.errors import TensorError
 from aioinfer.runtime.graph import DType, TensorType, check_graph, is_static
 from aioinfer.runtime.passes import specialize, specialize_with_report
-from unit.runtime.passes.small_models import evaluate, node_lines, parse, shape_of, value_of
+from onnx_text import parse
+from unit.runtime.passes.small_models import evaluate, node_lines, shape_of, value_of
 
 FLATTEN = """g (float[batch,3,side] x, float[batch] weight) => (float[batch,flat] y) {
     shape = Shape(x)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import onnx.parser
 
 from aioinfer.backends.cpu.post_ops import CPU_DOMAIN
 from aioinfer.backends.reference.finder import ExtensionKernel, KernelFinder
 from aioinfer.runtime.graph import Model, TensorType, Value
-from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.onnx_writer import infer_types
 from aioinfer.runtime.passes import (
     ConstantFolding,
@@ -22,14 +19,14 @@ from aioinfer.runtime.passes import (
     Pass,
     run_passes,
 )
+from onnx_text import parse
 
 Arrays = Mapping[str, np.ndarray]
 
 
 def typed(text: str, opset: int = 21) -> Model:
     """Read a graph in ONNX's text format, as passes get it: constants folded, types inferred."""
-    header = f'<ir_version: 10, opset_import: ["" : {opset}]>'
-    model = read_model(onnx.parser.parse_model(header + textwrap.dedent(text)))
+    model = parse(text, opset)
     infer_types(model)
     run_passes(model, [ConstantFolding(), IdentityElimination()])
     return model

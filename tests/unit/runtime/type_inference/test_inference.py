@@ -11,7 +11,7 @@ from aioinfer.runtime.type_inference import (
     correct_graph_types,
     infer_graph_types,
 )
-from unit.runtime.passes.small_models import parse
+from onnx_text import parse
 
 BEHIND_NONZERO = """
 g (float[2,3] x, float[4] z) => (int64[2,m] p, float[9] y) {

@@ -13,7 +13,7 @@ from aioinfer.backends.reference.finder import KernelFinder
 from aioinfer.runtime.graph import Model, Node, Value
 from aioinfer.runtime.onnx_writer import infer_types
 from aioinfer.runtime.passes import ConstantFolding, DeadCode, Pass, run_passes
-from unit.runtime.passes.small_models import parse
+from onnx_text import parse
 
 
 def parse_typed(text: str) -> Model:

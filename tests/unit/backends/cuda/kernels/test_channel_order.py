@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from exhaustive import all_but
 from unit.backends.comparing import assert_same_on, model_of, operator
 from unit.backends.cuda.kernels.plans import labels_of, plan_of
 
@@ -19,7 +20,7 @@ def filters(count: int, channels: int) -> np.ndarray[Any, Any]:
     return CHANCE.standard_normal((count, channels, 2, 2)).astype(np.float32)
 
 
-@pytest.mark.parametrize("hint", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("hint", all_but(["f16"], ["f32", "f16", "bf16"]))
 @pytest.mark.parametrize("channels", [1, 3, 4, 5, 8])
 def test_images_of_any_number_of_channels(stand_in_core: Core, channels: int, hint: str) -> None:
     image = CHANCE.standard_normal((2, channels, 5, 6)).astype(np.float32)

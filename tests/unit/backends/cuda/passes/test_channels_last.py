@@ -11,7 +11,7 @@ from aioinfer.runtime.accelerator.passes import plan_passes
 from aioinfer.runtime.graph import Model, Node, check_graph
 from aioinfer.runtime.onnx_writer import infer_types
 from aioinfer.runtime.passes import ConstantFolding, DeadCode, run_passes
-from unit.runtime.passes.small_models import parse
+from onnx_text import parse
 
 
 def turned(text: str) -> list[str]:

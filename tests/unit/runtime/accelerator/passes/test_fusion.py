@@ -10,8 +10,8 @@ from aioinfer.runtime.accelerator.passes import plan_passes
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.onnx_writer import infer_types
 from aioinfer.runtime.passes import ConstantFolding, DeadCode, run_passes
+from onnx_text import parse
 from unit.runtime.accelerator.comparing import assert_same_as_reference, model_of, operator
-from unit.runtime.passes.small_models import parse
 
 
 def fused(text: str) -> list[str]:

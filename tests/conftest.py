@@ -1,0 +1,26 @@
+"""What tests of every folder may ask for: a Core, and a process whose collector rests."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+import aioinfer
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[aioinfer.Core]:
+    """One for a module; folders whose tests change theirs have a fixture of their own."""
+    with aioinfer.Core() as made:
+        yield made
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """What goes in the test goes because nothing holds it."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

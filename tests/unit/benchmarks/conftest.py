@@ -1,8 +1,0 @@
-"""Lets these tests import the benchmarks' modules as the benchmarks do: by their plain names."""
-
-import sys
-from pathlib import Path
-
-_BENCHMARKS = str(Path(__file__).resolve().parents[3] / "benchmarks")
-if _BENCHMARKS not in sys.path:
-    sys.path.append(_BENCHMARKS)
