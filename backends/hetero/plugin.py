@@ -12,7 +12,13 @@ from ...runtime.executable_network import ExecutableNetwork
 from ...runtime.graph import Model
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.graph.traversal import all_nodes
-from ...runtime.passes import Support, SupportMap, default_passes, specialize_with_report
+from ...runtime.passes import (
+    Support,
+    SupportMap,
+    default_passes,
+    specialize,
+    specialize_with_report,
+)
 from ...runtime.properties import (
     INPUT_SHAPES,
     REQUEST_PROPERTIES,
@@ -20,6 +26,7 @@ from ...runtime.properties import (
     Property,
     parse_text,
 )
+from ...runtime.type_inference import open_untold_lengths
 from ...runtime.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
 from .affinity import NodeOrigin, Placement, place_nodes, refuse, wishes_of
 from .cutting import cut_model, node_edges
@@ -170,8 +177,12 @@ class HeteroPlugin(VirtualPlugin):
     def _place(
         self, model: Model, devices: Sequence[str], config: Configuration
     ) -> tuple[Model, list[NodeOrigin], dict[str, Placement], dict[str, dict[str, str]]]:
-        """Copy the model and decide for each of its nodes."""
-        copied = model.copy()
+        """Copy the model and decide for each of its nodes, by the types that its parts will have.
+
+        What the file alone says of a value in between is none of them.
+        """
+        copied = specialize(model, {}, ())
+        open_untold_lengths(copied.graph)
         for node in copied.graph.nodes:
             node.fused_from = node.fused_from or (node.name,)
         nodes = [
@@ -201,6 +212,7 @@ class HeteroPlugin(VirtualPlugin):
         follow_users(copied.graph, unfolded, wished)
         passes = default_passes(is_kept=is_wanted_by_user(unfolded))
         whole, report = specialize_with_report(copied, {}, passes)
+        open_untold_lengths(whole.graph)
         names = [node.name for node in whole.graph.nodes]
         edges = node_edges(whole.graph)
         affinity = {node.name: str(node.affinity) for node in whole.graph.nodes}

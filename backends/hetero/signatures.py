@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...runtime.graph import Graph, Model, TensorType, Value, is_static
-from ...runtime.passes import specialize, specialize_with_report
+from ...runtime.passes import specialize
+from ...runtime.type_inference import open_untold_lengths
 from .cutting import CutModel
 
 __all__ = ["subgraph_signatures"]
@@ -39,13 +40,13 @@ def _static_shapes(model: Model, signature: Signature) -> dict[str, tuple[int, .
 
     The second knows more; the first knows the values that folding has removed.
     """
-    plain, _ = specialize_with_report(model, signature, passes=())
-    shapes = _shapes_in(plain.graph)
+    shapes = _shapes_in(specialize(model, signature, passes=()).graph)
     shapes.update(_shapes_in(specialize(model, signature).graph))
     return shapes
 
 
 def _shapes_in(graph: Graph) -> dict[str, tuple[int, ...]]:
+    open_untold_lengths(graph)
     values: list[Value] = [*graph.inputs, *graph.initializers.values()]
     values += [value for node in graph.nodes for value in node.outputs]
     shapes = {}

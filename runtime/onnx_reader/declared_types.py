@@ -19,11 +19,10 @@ from ..graph import OptionalType, SequenceType, TensorType, ValueType
 from ..onnx_writer.inference import with_inferred_types
 from ..onnx_writer.types import fill_type, type_from_proto
 from ..type_inference.promised_types import promise
+from ..type_inference.rules import STANDARD_DOMAINS
 from .structure import body_protos
 
 __all__ = ["infer_afresh"]
-
-_STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml"})
 
 
 def infer_afresh(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -50,7 +49,7 @@ def _take_out(graph: onnx.GraphProto, node: onnx.NodeProto | None = None) -> _De
     """Take the types out of a graph, or of a body of this node."""
     declared = _Declared()
     carried = _carried_names(node, graph)
-    ours = [inside for inside in graph.node if inside.domain in _STANDARD_DOMAINS]
+    ours = [inside for inside in graph.node if inside.domain in STANDARD_DOMAINS]
     made = {name for inside in ours for name in inside.output}
     for index in reversed(range(len(graph.value_info))):
         info = graph.value_info[index]

@@ -39,6 +39,7 @@ FAMILIES = (
     "own_quantization",
     "own_reductions",
     "own_sampling",
+    "own_spectra",
     "plain_elementwise",
     "plain_movement",
     "plain_reductions",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..graph import Node, TensorType, Value
+from ..type_inference.rules import STANDARD_DOMAINS
 
 __all__ = [
-    "STANDARD_DOMAINS",
     "has_only_tensors",
     "is_dead",
     "is_pure",
@@ -24,8 +24,6 @@ _RANDOM_OPS = frozenset(
         "RandomUniformLike",
     }
 )
-STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml"})
-"""Whose operators are known to be functions, and have shape inference."""
 _TRAINING_MODE = 2
 """Which input of Dropout says that it trains."""
 

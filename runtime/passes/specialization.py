@@ -20,9 +20,9 @@ from ..type_inference import (
     infer_graph_types,
 )
 from ..type_inference.promised_types import promise
+from ..type_inference.rules import STANDARD_DOMAINS
 from .default_passes import default_passes
 from .input_binding import bind_shape, bound_input_shapes, symbol_bindings
-from .node_traits import STANDARD_DOMAINS
 from .pass_base import Pass
 from .pass_pipeline import run_passes
 from .pass_report import PassReport

@@ -5,7 +5,12 @@ helper process and some ten milliseconds a call. What contradicts itself is refu
 """
 
 from .contradiction import ContradictionError
-from .inference import correct_graph_types, has_static_types, infer_graph_types
+from .inference import (
+    correct_graph_types,
+    has_static_types,
+    infer_graph_types,
+    open_untold_lengths,
+)
 from .rules import find_rule, type_rule
 from .shape_content import Lengths, ShapeContent
 
@@ -17,5 +22,6 @@ __all__ = [
     "find_rule",
     "has_static_types",
     "infer_graph_types",
+    "open_untold_lengths",
     "type_rule",
 ]

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from ..graph import Graph, Node, TensorType, Value, ValueType, is_static
-from .rules import find_rule
+from .rules import STANDARD_DOMAINS, find_rule
 from .shape_content import ShapeContent
 
-__all__ = ["correct_graph_types", "has_rank", "has_static_types", "infer_graph_types"]
+__all__ = [
+    "correct_graph_types",
+    "has_rank",
+    "has_static_types",
+    "infer_graph_types",
+    "open_untold_lengths",
+]
 
 
 def infer_graph_types(graph: Graph) -> bool:
@@ -45,6 +52,31 @@ def correct_graph_types(graph: Graph) -> None:
         for value, found in zip(node.outputs, _types_of(node, contents) or (), strict=False):
             value.type = _filled(found, value.type)
         contents.follow(node)
+
+
+def open_untold_lengths(graph: Graph) -> None:
+    """Leave open every length that our rules do not tell from the inputs of the graph on.
+
+    Of what only onnx or the file says of ONNX's own operators, the element type and the rank stay:
+    by a length that no rule has proven, nothing is to be refused. Other operators keep what their
+    extension or the file says. Bodies are left alone. Raises ContradictionError for a node that
+    contradicts itself. O(nodes), no I/O.
+    """
+    contents = ShapeContent()
+    for node in graph.nodes:
+        told = _types_of(node, contents) or ()
+        for value, found in zip_longest(node.outputs, told[: len(node.outputs)]):
+            if has_rank(found):
+                value.type = found
+            elif node.domain in STANDARD_DOMAINS:
+                value.type = _with_open_lengths(value.type)
+        contents.follow(node)
+
+
+def _with_open_lengths(known: ValueType | None) -> ValueType | None:
+    if isinstance(known, TensorType) and known.shape is not None:
+        return TensorType(known.dtype, (None,) * len(known.shape))
+    return known
 
 
 def _infer_node(node: Node, contents: ShapeContent) -> bool:

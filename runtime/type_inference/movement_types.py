@@ -368,8 +368,10 @@ def _check_numbers(node: Node, index: int, what: str, count: int) -> None:
 @type_rule("CenterCropPad")
 def _center_crop_pad(node: Node, contents: ShapeContent) -> Types:
     shape, target, axes = _shape(node), contents.dims(node, 1), _attribute_axes(node)
-    if shape is None or target is None or axes is None:
+    if shape is None or axes is None:
         return None
+    if target is None:
+        target = (None,) * len(axes)
     if len(target) != len(axes):
         raise ContradictionError(f"it is told {len(target)} lengths for {len(axes)} axes")
     return _types(node, with_dims(shape, axes, target))

@@ -24,8 +24,11 @@ def _reduce(node: Node, contents: ShapeContent) -> Types:
         require_rank("the list of axes", told, 0, 1)
     given = [] if told is None else contents.integers(node, 1)
     is_noop, keepdims = integer(node, "noop_with_empty_axes", 0), integer(node, "keepdims", 1)
-    if x is None or given is None or is_noop is None or keepdims is None:
+    if x is None or is_noop is None or keepdims is None:
         return None
+    if given is None:
+        lengths = tuple(1 if dim == 1 else None for dim in x.shape)
+        return (TensorType(x.dtype, lengths),) if keepdims else None
     if not given and is_noop:
         return (TensorType(x.dtype, x.shape),)
     axes = axes_of(given, len(x.shape)) if given else list(range(len(x.shape)))

@@ -22,7 +22,7 @@ from ..graph import Node, TensorType
 from .contradiction import ContradictionError, contradiction_of
 from .shape_content import ShapeContent
 
-__all__ = ["TypeRule", "find_rule", "type_rule"]
+__all__ = ["STANDARD_DOMAINS", "TypeRule", "find_rule", "type_rule"]
 
 FAMILIES = (
     "attention_types",
@@ -38,8 +38,12 @@ FAMILIES = (
     "reduction_types",
     "sampling_types",
     "shape_types",
+    "spectral_types",
 )
 """The modules of this package that register rules; loaded when the first one is asked for."""
+
+STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml"})
+"""Whose operators are known to be functions, and have inference."""
 
 TypeRule = Callable[[Node, ShapeContent], Sequence[TensorType] | None]
 

@@ -95,3 +95,38 @@ def test_an_array_of_another_shape_reaches_no_other_device(
             network.create_infer_request().infer_sync(X)
         is_honest.append(True)
         np.testing.assert_array_equal(network.create_infer_request().infer_sync(X)["y"], -X)
+
+
+def test_a_length_that_only_onnx_tells_refuses_nothing(core: aioinfer.Core) -> None:
+    """Onnx takes axes that it does not see for the first ones, and the steps for 1."""
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
+        m (float[3] x, int64[n] axes, int64[n] steps) => (float[k] y)
+        <int64[1] starts = {2}, int64[1] ends = {-100}> {
+            t = Slice (x, starts, ends, axes, steps)
+            y = Neg (t)
+        }""")
+    for info in (*model.graph.input[1:], *model.graph.output):
+        info.type.tensor_type.ClearField("shape")
+    names = [node.name for node in core.read_model(model).graph.nodes]
+    devices = ["REFERENCE.0", "REFERENCE.1"]
+    affinity = {"AFFINITY": dict(zip(names, devices, strict=True))}
+    given = {"x": X[0], "axes": np.array([0]), "steps": np.array([-2])}
+    with core.load_network(model, TWO_DEVICES, affinity) as network:
+        found = network.create_infer_request().infer_sync(given)["y"]
+    np.testing.assert_array_equal(found, [-3, -1])
+
+
+def test_a_node_of_which_only_the_file_tells_the_rank_goes_where_no_rank_is_asked_for(
+    core: aioinfer.Core,
+) -> None:
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
+        m (float[2,2,3,4] x, int64[n] axes, float[3] scale, float[3] bias)
+            => (float[2,3,4] s, float[a,b,c] y) {
+            s = ReduceMax <keepdims = 0> (x, axes)
+            y = InstanceNormalization (s, scale, bias)
+        }""")
+    given = {"x": np.ones((2, 2, 3, 4), np.float32), "axes": np.array([0])}
+    given |= {name: np.ones(3, np.float32) for name in ("scale", "bias")}
+    with core.load_network(model, "HETERO:CPU,REFERENCE") as network:
+        found = network.create_infer_request().infer_sync(given)
+    np.testing.assert_array_equal(found["y"], np.ones((2, 3, 4)))

@@ -35,7 +35,7 @@ shapes that come from an input."""
 UNRULED = """
 AffineGrid BitCast BlackmanWindow Col2Im Compress ConcatFromSequence DFT Det HammingWindow
 HannWindow If ImageDecoder Loop MelWeightMatrix NegativeLogLikelihoodLoss NonMaxSuppression
-NonZero Optional OptionalGetElement OptionalHasElement STFT Scan SequenceAt SequenceConstruct
+NonZero Optional OptionalGetElement OptionalHasElement Scan SequenceAt SequenceConstruct
 SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SoftmaxCrossEntropyLoss
 SplitToSequence StringNormalizer StringSplit TfIdfVectorizer Unique
 """

@@ -10,6 +10,7 @@ from aioinfer.runtime.type_inference import (
     ContradictionError,
     correct_graph_types,
     infer_graph_types,
+    open_untold_lengths,
 )
 from onnx_text import parse
 
@@ -63,3 +64,27 @@ def test_a_rule_goes_before_a_declared_type_and_leaves_it_what_it_does_not_know(
     y.type = TensorType(DType.INT32, (5,))
     correct_graph_types(model.graph)
     assert y.type == TensorType(DType.FLOAT32, (None, 2))
+
+
+def test_lengths_that_no_rule_tells_are_opened_with_all_that_follows_from_them() -> None:
+    model = parse("""
+    g (float[2,k] x, float[4] z) => (int64[2,m] p, int64[m,2] q, float[2,k] y) {
+        p = NonZero(x) q = Transpose(p) y = Relu(x)
+    }
+    """)
+    p, q, y = (node.outputs[0] for node in model.graph.nodes)
+    p.type, q.type = TensorType(DType.INT64, (2, 6)), TensorType(DType.INT64, (6, 2))
+    y.type = TensorType(DType.FLOAT32, (9, 9))
+    open_untold_lengths(model.graph)
+    assert p.type == q.type == TensorType(DType.INT64, (None, None))
+    assert y.type == TensorType(DType.FLOAT32, (2, "k"))
+
+
+def test_what_is_said_of_custom_operators_stays() -> None:
+    model = parse("""
+    g (float[2,k] x, float[4] z) => (float[a,b] y) { t = com.acme.Swirl(x) y = Relu(t) }
+    """)
+    t, y = (node.outputs[0] for node in model.graph.nodes)
+    t.type = TensorType(DType.FLOAT32, (3, 5))
+    open_untold_lengths(model.graph)
+    assert t.type == y.type == TensorType(DType.FLOAT32, (3, 5))

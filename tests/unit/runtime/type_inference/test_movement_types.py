@@ -108,6 +108,7 @@ IMAGES: list[Case] = [
     ("Resize", ["float32[5]", None, None, ints(7)], {"keep_aspect_ratio_policy": "x"}, None),
     ("Resize", ["float32[5]", None, None, ints(7)], {"axes": [1]}, None),
     ("CenterCropPad", ["float32[n,3,4]", ints(9)], {"axes": [-1]}, "[n,3,9]"),
+    ("CenterCropPad", ["float32[n,3,4]", "int64[1]"], {"axes": [-1]}, "[n,3,?]"),
     ("CenterCropPad", ["float32[n,3,4]", ints(9)], {}, None),
     ("ReverseSequence", ["float32[s,n,4]", "int64[n]"], {}, "[s,n,4]"),
     ("ReverseSequence", ["float32[4]", "int64[4]"], {}, None),

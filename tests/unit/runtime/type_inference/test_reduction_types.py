@@ -21,7 +21,8 @@ CASES: list[tuple[list[Given], dict[str, int], str | None]] = [
     (["float32[n,3]", np.array([0])], {"noop_with_empty_axes": 1}, "float32[1,3]"),
     (["float32[n,3]", np.array([2])], {}, None),
     (["float32[n,3]", np.array([0, -2])], {}, None),
-    (["float32[n,3]", "int64[1]"], {}, None),
+    (["float32[n,3,1]", "int64[1]"], {}, "float32[?,?,1]"),
+    (["float32[n,3]", "int64[1]"], {"keepdims": 0}, None),
     ([], {}, None),
 ]
 
