@@ -18,7 +18,6 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
-from operator import mul
 from typing import Any
 
 import numpy as np
@@ -469,8 +468,20 @@ def _lengths(dims: Sequence[int]) -> Any:
 
 
 def _is_overlapping(dims: Sequence[int], strides: Sequence[int]) -> bool:
-    """True if oneDNN, which looks at one axis alone, would count less memory than there is."""
-    return _reach(dims, strides) > max(1, *map(mul, dims, strides)) or min(strides, default=0) < 0
+    """True if oneDNN takes axes to overlap: one begins before the next smaller one has ended.
+
+    That is where its elements would end if there were one more; some such elements lie apart.
+    """
+    if min(strides, default=0) < 0:
+        return True
+    end = 1
+    for stride, dim in sorted(zip(strides, dims, strict=True)):
+        if stride == 0 or dim == 1:
+            continue
+        if stride < end:
+            return True
+        end = stride * dim
+    return False
 
 
 def can_describe(dims: Sequence[int], dtype: DType, strides: Sequence[int]) -> bool:

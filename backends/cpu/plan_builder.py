@@ -297,6 +297,8 @@ class PlanBuilder(Lowering):
 
     def _reorder(self, source: Operand, desc: Desc, target: Operand | None = None) -> Operand:
         engine = self.engine
+        if not source.layout.has_desc:
+            source = self._converted(source, Layout.plain(source.shape, source.dtype))
         reorder = engine.primitive_desc(
             "reorder",
             source.layout.desc(engine),

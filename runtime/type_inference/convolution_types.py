@@ -86,7 +86,7 @@ def _positions(length: Dim, axis: int, window: _Window, rounds_up: bool) -> Dim:
     # A last window that starts in the padding after the axis sees nothing of it, and is left out.
     if rounds_up and (count - 1) * stride >= length + begin:
         count -= 1
-    if count < 0 or (count == 0 and length > 0):
+    if count < 0 or (count == 0 and length + begin + end > 0):
         raise ContradictionError(
             f"a window that reaches over {reach} elements does not fit a length of {length} with "
             f"{begin} + {end} of padding"

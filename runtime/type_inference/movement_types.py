@@ -341,7 +341,7 @@ def _resize(node: Node, contents: ShapeContent) -> Types:
         _check_list(node, 3, "the list of sizes")
         sizes = contents.dims(node, 3)
         if sizes is None:
-            return None
+            return _types(node, with_dims(shape, axes, (None,) * len(axes)))
         if len(sizes) != len(axes):
             raise ContradictionError(f"it is told {len(sizes)} sizes for {len(axes)} axes")
         policy = str(node.attributes.get("keep_aspect_ratio_policy", "stretch"))
@@ -349,7 +349,7 @@ def _resize(node: Node, contents: ShapeContent) -> Types:
     _check_numbers(node, 2, "scales", len(axes))
     scales = contents.numbers(node, 2)
     if scales is None or is_cropped:
-        return None
+        return _types(node, with_dims(shape, axes, (None,) * len(axes)))
     return _types(node, with_dims(shape, axes, resized_by_scales(old, scales)))
 
 

@@ -106,7 +106,7 @@ def lower_lrn(node: Node, builder: PlanBuilder) -> None:
         return
     operand = builder.operand(source)
     shape = operand.shape
-    if len(shape) != 4:
+    if len(shape) != 4 or not operand.layout.has_desc:
         seen = (*shape[:2], math.prod(shape[2:]), 1)
         operand = builder.plain(source, operand.dtype).viewed(Layout.plain(seen, operand.dtype))
     desc = operand.layout.desc(engine)

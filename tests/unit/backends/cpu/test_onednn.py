@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from ctypes import c_float, c_int
+from itertools import product
 
 import numpy as np
 import pytest
@@ -264,15 +265,12 @@ def test_a_scalar_can_be_described_and_what_is_empty() -> None:
     assert can_describe((2, 0), DType.FLOAT32, (1, 5))
 
 
-@pytest.mark.parametrize(
-    ("dims", "strides"),
-    [((2, 3), (3, 1)), ((2, 3), (8, 2)), ((3, 4), (0, 1)), ((3, 2), (1, 2)), ((2, 2), (-2, 1))],
-)
-def test_what_can_be_described_is_known_beforehand(
-    engine: Engine, dims: tuple[int, ...], strides: tuple[int, ...]
-) -> None:
-    if can_describe(dims, DType.FLOAT32, strides):
-        assert engine.desc(dims, DType.FLOAT32, strides).dims == dims
-    else:
-        with pytest.raises(OneDnnError):
-            engine.desc(dims, DType.FLOAT32, strides)
+def test_what_can_be_described_is_known_beforehand(engine: Engine) -> None:
+    lengths, steps = range(4), (-2, 0, 1, 2, 3, 4, 6)
+    for dims in (*product(lengths, repeat=2), *product(lengths, repeat=3)):
+        for strides in product(steps, repeat=len(dims)):
+            if can_describe(dims, DType.FLOAT32, strides):
+                assert engine.desc(dims, DType.FLOAT32, strides).dims == dims
+            else:
+                with pytest.raises(OneDnnError):
+                    engine.desc(dims, DType.FLOAT32, strides)

@@ -386,7 +386,6 @@ UNKNOWN: list[tuple[str, list[Given], dict[str, Any]]] = [
     ("Squeeze", ["float32[n,4]"], {}),
     ("Slice", [X, "int64[1]", "int64[1]"], {}),
     ("Pad", [X, "int64[4]"], {}),
-    ("Resize", [X, None, "float32[2]"], {}),
     ("ConstantOfShape", ["int64[2]"], {}),
     ("OneHot", ["int64[2]", "int64[]", "float32[2]"], {}),
     ("Conv", [IMAGE, "float32[8,4,?,?]"], {}),

@@ -87,6 +87,29 @@ def test_slices(core: Core, begin: int, end: int, step: int, axis: int) -> None:
     check(core, "Slice", x, constants)
 
 
+@pytest.mark.parametrize(
+    ("op", "others", "attributes"),
+    [
+        ("Conv", {"w": numbers(3, 2, 1, 1)}, {}),
+        ("MatMul", {"w": numbers(2, 3)}, {}),
+        ("LRN", {}, {"size": 3}),
+        ("MaxPool", {}, {"kernel_shape": [2, 2]}),
+        ("InstanceNormalization", {"a": numbers(2), "b": numbers(2)}, {}),
+    ],
+)
+def test_every_other_channel_of_an_odd_count_is_read(
+    core: Core, op: str, others: dict, attributes: dict
+) -> None:
+    """The last channel would end in the next image, which oneDNN takes for an overlap."""
+    x = numbers(2, 3, 2, 2)
+    constants = {"z": ints(0), "e": ints(3), "one": ints(1), "two": ints(2), **others}
+    nodes = [
+        node("Slice", ["x", "z", "e", "one", "two"], ["s"]),
+        node(op, ["s", *others], ["y"], **attributes),
+    ]
+    assert_same_as_reference(core, model_of(nodes, {"x": x}, ["y"], constants), {"x": x})
+
+
 def test_slices_to_the_largest_integer_and_without_axes(core: Core) -> None:
     x = numbers(4, 5)
     check(core, "Slice", x, {"b": ints(1, 2), "e": ints(2**63 - 1, 2**63 - 1)})
