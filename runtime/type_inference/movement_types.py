@@ -304,6 +304,9 @@ def _depth_to_space(node: Node, contents: ShapeContent) -> Types:
     shape, size = _shape(node), _block_size(node)
     if shape is None or size is None:
         return None
+    mode = node.attributes.get("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise ContradictionError(f"its mode is {mode!r}, and ONNX has DCR and CRD")
     batch, channels, height, width = shape
     if isinstance(channels, int) and channels % size**2:
         raise ContradictionError(f"{channels} channels are no multiple of {size} x {size}")

@@ -121,6 +121,13 @@ MOVEMENT = [
     Case("Split", [X], {"num_outputs": 3}, [X], {"num_outputs": 2}, "num_outputs is 3", 2),
     by_attributes("DepthToSpace", [IMAGE], {"blocksize": 3}, {"blocksize": 2}, "multiple"),
     by_attributes("DepthToSpace", [IMAGE], {"blocksize": 0}, {"blocksize": 1}, "blocksize is 0"),
+    by_attributes(
+        "DepthToSpace",
+        [IMAGE],
+        {"blocksize": 2, "mode": "wrap"},
+        {"blocksize": 2, "mode": "CRD"},
+        "its mode",
+    ),
     by_attributes("SpaceToDepth", [IMAGE], {"blocksize": 4}, {"blocksize": 3}, "no blocks"),
     by_inputs("Resize", [X, None, floats(1, np.nan)], [X, None, floats(1, 2)], "finite"),
     by_inputs("Resize", [X, None, floats(1, -2)], [X, None, floats(1, 0.5)], "above zero"),
