@@ -1,4 +1,4 @@
-"""What a busy Python thread costs an inference: CPU, CPU without its extension, onnxruntime.
+"""What a busy Python thread costs an inference on CPU and on onnxruntime.
 
 While another Python thread computes, each return from native code to Python can wait for a switch
 interval of the interpreter (5 ms), and so can each hand-over between threads. So an inference
@@ -14,20 +14,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import importlib
 import json
 import os
 import platform
 import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 import onnx
@@ -95,34 +92,6 @@ def use_cpu(
     return {(BLOCKING, "CPU"): block, (AWAITED, "CPU"): wait}
 
 
-def use_python_steps(core: aioinfer.Core, file: str, inputs: Inputs) -> Engines:
-    """Load on CPU as if the extension had not been built."""
-    with without_extension():
-        network = core.load_network(file, "CPU", {"INFERENCE_NUM_THREADS": 1})
-    request = network.create_infer_request()
-    return {(BLOCKING, "CPU, Python steps"): lambda: request.infer_sync(inputs)}
-
-
-@contextmanager
-def without_extension() -> Iterator[None]:
-    """Load networks as if the C extension had not been built."""
-    runner: Any = importlib.import_module("aioinfer.backends.cpu.native").runner
-    modules: dict[str, Any] = sys.modules
-    name = "aioinfer.backends.cpu._steps"
-    known = modules.pop(name, None)
-    runner.cache_clear()
-    modules[name] = None  # so that importing it fails
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            yield
-    finally:
-        del modules[name]
-        if known is not None:
-            modules[name] = known
-        runner.cache_clear()
-
-
 def turn_ms(infer: Infer, seconds: float) -> float:
     """Infer for so long; the median of the calls in milliseconds."""
     gc.collect()
@@ -144,7 +113,6 @@ def measure(name: str, round_count: int, seconds: float) -> list[Row]:
         file = str(Path(folder, f"{name}.onnx"))
         onnx.save(MODELS[name].build(), file)
         engines = use_onnxruntime(file, inputs, loop) | use_cpu(core, file, inputs, loop)
-        engines |= use_python_steps(core, file, inputs)
         for infer in engines.values():
             turn_ms(infer, seconds / 2)
         for number in range(round_count):

@@ -63,13 +63,14 @@ class CpuNetwork(ExecutableNetwork):
         self.input_names = tuple(port.name for port in self.inputs)
         self.output_names = tuple(port.name for port in self.outputs)
         self._has_buffers = all(has_buffer(port.dtype) for port in (*self.inputs, *self.outputs))
-        self._runner = runner(compiler.engine)
         self._streams = core.executors.acquire(streams)
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
         self._resize_executor = core.executors.acquire(StreamsConfig("resize"))
         self._inline = ImmediateExecutor("inline")
         is_adaptive = bool(config[CPU_ADAPTIVE_TEAMS.key]) and is_waiting_ours()
-        self._programs = LanePrograms(self._runner, self._want_resized if is_adaptive else None)
+        self._programs = LanePrograms(
+            runner(compiler.engine), self._want_resized if is_adaptive else None
+        )
         self._plans: ShapePlans[Plan] = ShapePlans(
             model,
             self.inputs,
@@ -220,11 +221,6 @@ class CpuNetwork(ExecutableNetwork):
                 "ONEDNN_VERSION",
                 lambda _: version_text(compiler.engine.version),
                 "The version of the oneDNN library that computes.",
-            ),
-            Metric(
-                "NATIVE_STEPS",
-                lambda _: self._runner.is_native,
-                "True if one native call runs a whole inference; else each step is a call.",
             ),
             Metric(
                 "PLAN_COUNT", lambda _: len(self._plans), "Shape signatures whose plans are kept."

@@ -1,4 +1,4 @@
-"""Who walks a step table: the native extension, or Python where it could not be compiled."""
+"""The native extension, which walks step tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ctypes
 import functools
 import importlib
 import struct
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,14 +38,13 @@ Run = Callable[..., Failure | None]
 
 
 class Runner:
-    """Runs step tables; ``is_native`` says whether one call releases the GIL for all of them.
+    """Runs step tables; one call releases the GIL for all of their steps.
 
     ``run(table, buffers, threads, times, spent)`` is as steps.c documents it.
     """
 
-    def __init__(self, run: Run, kernel_names: Sequence[str], is_native: bool) -> None:
+    def __init__(self, run: Run, kernel_names: Sequence[str]) -> None:
         self.run = run
-        self.is_native = is_native
         self.kinds = {name: KIND_KERNEL + index for index, name in enumerate(kernel_names)}
 
     def kind(self, kernel: str) -> int:
@@ -58,21 +56,15 @@ class Runner:
 
 @functools.cache
 def runner(engine: Engine) -> Runner:
-    """Return the process's runner for an engine; warns where it is not the native one."""
+    """Return the process's runner for an engine; DeviceError where the extension is missing."""
     try:
         with shortage_as_error("loading CPU's native extension"):
             steps: Any = importlib.import_module("._steps", __package__)
     except ImportError as error:
-        from .fallback import KERNELS, PythonRun
-
-        warnings.warn(
-            f"CPU runs without its native extension ({error}): each step returns to Python, which "
-            f"costs about a microsecond a step, and up to 5 ms a step while another Python thread "
-            f"is busy; install a C compiler and reinstall aioinfer",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return Runner(PythonRun(engine), tuple(KERNELS), False)
+        raise DeviceError(
+            f"CPU cannot be used without its native extension ({error}); install a C compiler and "
+            f"reinstall aioinfer, or load on ONNXRUNTIME or REFERENCE"
+        ) from error
     library, openmp = engine.library, engine.openmp
     addresses = (
         _address(library.dnnl_primitive_execute),
@@ -85,7 +77,7 @@ def runner(engine: Engine) -> Runner:
         steps.configure(*addresses)
     except TypeError as error:
         raise DeviceError(f"CPU cannot be used ({error}): {mismatch_text()}") from error
-    return Runner(steps.run, steps.kernels, True)
+    return Runner(steps.run, steps.kernels)
 
 
 def failure_text(status: int) -> str:

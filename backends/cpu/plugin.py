@@ -22,6 +22,7 @@ from ...runtime.properties import (
 from .compiler import Compiler
 from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS
+from .native import runner
 from .onednn import open_engine
 from .passes import plan_passes, shared_passes
 from .precision import (
@@ -50,6 +51,7 @@ class CpuPlugin(Plugin):
     def __init__(self, core: CoreHandle, name: str) -> None:
         super().__init__(core, name)
         self._engine = open_engine()
+        runner(self._engine)
 
     def device_ids(self) -> list[str]:
         return ["0"]

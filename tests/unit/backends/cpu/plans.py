@@ -10,7 +10,7 @@ import numpy as np
 from aioinfer import Core
 from aioinfer.backends.cpu.compiler import Compiler
 from aioinfer.backends.cpu.lane_programs import LanePrograms
-from aioinfer.backends.cpu.native import Runner, runner
+from aioinfer.backends.cpu.native import runner
 from aioinfer.backends.cpu.onednn import open_engine
 from aioinfer.backends.cpu.passes import plan_passes
 from aioinfer.backends.cpu.plan import Plan
@@ -52,9 +52,9 @@ def plan_of(core: Core, proto: Any, inputs: Arrays, **options: Any) -> Plan:
 class BoundPlan:
     """A plan on a lane of its own, run on the calling thread."""
 
-    def __init__(self, plan: Plan, by: Runner | None = None) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan, self.lane = plan, Lane("test", 0, plan.thread_count)
-        self.programs = LanePrograms(by or runner(plan.engine))
+        self.programs = LanePrograms(runner(plan.engine))
 
     def run(self, inputs: Arrays, times: Any = None) -> list[np.ndarray]:
         """Run it and return its outputs, in order."""

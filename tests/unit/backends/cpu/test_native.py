@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aioinfer.backends.cpu import native
-from aioinfer.backends.cpu.fallback import KERNELS, PythonRun
+from aioinfer import Core
+from aioinfer.backends.cpu import native, plugin
 from aioinfer.backends.cpu.native import (
     KIND_END,
     KIND_PRIMITIVE,
@@ -37,16 +36,7 @@ END = [KIND_END, 2]
 
 @pytest.fixture(scope="module")
 def by() -> Runner:
-    found = runner(open_engine())
-    assert found.is_native, "the extension is not built; see the warning above"
-    return found
-
-
-@pytest.fixture(params=["native", "python"])
-def either(request: pytest.FixtureRequest, by: Runner) -> Runner:
-    if request.param == "native":
-        return by
-    return Runner(PythonRun(open_engine()), tuple(KERNELS), False)
+    return runner(open_engine())
 
 
 def table(*words: int, buffers: Sequence[Any] = (), inputs: int = 0) -> np.ndarray:
@@ -72,32 +62,28 @@ def copy_step(by: Runner, source: int, target: int, count: int) -> list[int]:
     return list(step(by, "copy", [(source, 0), (target, 0)], 4, 1, count, 4, 4))
 
 
-def test_every_native_kernel_has_a_twin_in_python(by: Runner) -> None:
-    assert set(by.kinds) == set(KERNELS)
+def test_a_table_without_steps_does_nothing(by: Runner) -> None:
+    assert by.run(table(0, *END), (), 1) is None
 
 
-def test_a_table_without_steps_does_nothing(either: Runner) -> None:
-    assert either.run(table(0, *END), (), 1) is None
-
-
-def test_a_copy_between_buffers(either: Runner) -> None:
+def test_a_copy_between_buffers(by: Runner) -> None:
     source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
-    assert run_table(either, [0, *copy_step(either, 1, 2, 5), *END], (source, target)) is None
+    assert run_table(by, [0, *copy_step(by, 1, 2, 5), *END], (source, target)) is None
     np.testing.assert_array_equal(target, source)
 
 
-def test_a_copy_backwards(either: Runner) -> None:
+def test_a_copy_backwards(by: Runner) -> None:
     source, target = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
-    words = step(either, "copy", [(1, 20), (2, 0)], 4, 2, 2, -12, 12, 3, -4, 4)
-    assert run_table(either, [0, *words, *END], (source, target)) is None
+    words = step(by, "copy", [(1, 20), (2, 0)], 4, 2, 2, -12, 12, 3, -4, 4)
+    assert run_table(by, [0, *words, *END], (source, target)) is None
     np.testing.assert_array_equal(target, source[::-1])
 
 
 @pytest.mark.parametrize("count", [16, 17, 100, 1000])
-def test_there_may_be_many_buffers(either: Runner, count: int) -> None:
+def test_there_may_be_many_buffers(by: Runner, count: int) -> None:
     buffers = tuple(np.full(1, index, np.float32) for index in range(count))
-    words = copy_step(either, count, 1, 1)
-    assert run_table(either, [0, *words, *END], buffers) is None
+    words = copy_step(by, count, 1, 1)
+    assert run_table(by, [0, *words, *END], buffers) is None
     assert buffers[0][0] == count - 1
 
 
@@ -116,24 +102,24 @@ def test_there_may_be_many_buffers(either: Runner, count: int) -> None:
     ],
 )
 def test_buffers_are_as_long_as_the_table_says(
-    either: Runner, given: tuple[int, ...], wrong: int | None
+    by: Runner, given: tuple[int, ...], wrong: int | None
 ) -> None:
     wanted = (np.zeros(20, np.uint8), np.zeros(24, np.uint8))
     buffers = tuple(np.zeros(length, np.uint8) for length in given)
-    made = table(0, *step(either, "fill", [(2, 0)], 4, 6, -1), *END, buffers=wanted, inputs=1)
-    failure = either.run(made, buffers, 1)
+    made = table(0, *step(by, "fill", [(2, 0)], 4, 6, -1), *END, buffers=wanted, inputs=1)
+    failure = by.run(made, buffers, 1)
     assert failure == (None if wrong is None else (STATUS_BUFFER, wrong))
     if wrong is not None:
         assert not any(buffer.any() for buffer in buffers)  # nothing has been run
 
 
-def test_only_inputs_may_be_read_only(either: Runner) -> None:
+def test_only_inputs_may_be_read_only(by: Runner) -> None:
     source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
     source.flags.writeable = False
-    made = table(0, *copy_step(either, 1, 2, 5), *END, buffers=(source, target), inputs=1)
-    assert either.run(made, (source, target), 1) is None
+    made = table(0, *copy_step(by, 1, 2, 5), *END, buffers=(source, target), inputs=1)
+    assert by.run(made, (source, target), 1) is None
     with pytest.raises((BufferError, ValueError)):
-        either.run(made, (source, source), 1)
+        by.run(made, (source, source), 1)
 
 
 @pytest.mark.parametrize("words", [[], [0], [1, 0], [-1, 0], [2**62, 0], [1025, 0, *[0] * 1030]])
@@ -149,11 +135,11 @@ def test_too_many_buffers_are_refused(by: Runner) -> None:
         run_table(by, [0, *END], (one,) * 1025)
 
 
-def test_times_get_a_reading_before_and_after_each_step(either: Runner) -> None:
+def test_times_get_a_reading_before_and_after_each_step(by: Runner) -> None:
     source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
-    words = copy_step(either, 1, 2, 5) * 3
+    words = copy_step(by, 1, 2, 5) * 3
     times = np.zeros(4, np.int64)
-    assert run_table(either, [0, *words, *END], (source, target), times) is None
+    assert run_table(by, [0, *words, *END], (source, target), times) is None
     readings = times.tolist()
     assert readings[0] > 0
     assert readings == sorted(readings)
@@ -168,15 +154,15 @@ def test_times_that_are_too_short_are_not_overrun(by: Runner) -> None:
     assert times[2:].tolist() == [0, 0]
 
 
-def test_an_index_out_of_range_names_the_step(either: Runner) -> None:
+def test_an_index_out_of_range_names_the_step(by: Runner) -> None:
     source, target = np.arange(3, dtype=np.float32), np.zeros(2, np.float32)
     index = np.array([0, 3], np.int64)
-    good = copy_step(either, 1, 1, 0)
-    words = step(either, "gather", [(1, 0), (2, 0), (3, 0)], 1, 3, 2, 4, 8)
+    good = copy_step(by, 1, 1, 0)
+    words = step(by, "gather", [(1, 0), (2, 0), (3, 0)], 1, 3, 2, 4, 8)
     buffers = (source, index, target)
-    assert run_table(either, [0, *good, *words, *END], buffers) == (STATUS_INDEX, 1)
+    assert run_table(by, [0, *good, *words, *END], buffers) == (STATUS_INDEX, 1)
     index[1] = -3
-    assert run_table(either, [0, *good, *words, *END], buffers) is None
+    assert run_table(by, [0, *good, *words, *END], buffers) is None
     assert target.tolist() == [0, 0]
 
 
@@ -230,8 +216,8 @@ def test_a_damaged_table_is_refused(by: Runner, case: str) -> None:
     assert failure[0] == STATUS_TABLE
 
 
-def test_python_refuses_unknown_kinds_alike(either: Runner) -> None:
-    assert either.run(table(0, UNKNOWN, 3, 0, *END), (), 1) == (STATUS_TABLE, 0)
+def test_unknown_kinds_are_refused(by: Runner) -> None:
+    assert by.run(table(0, UNKNOWN, 3, 0, *END), (), 1) == (STATUS_TABLE, 0)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +266,7 @@ def test_memory_objects_are_bound_to_the_buffers_of_each_run(by: Runner) -> None
 
 
 def test_a_kernel_that_an_old_extension_lacks_is_named() -> None:
-    old = Runner(lambda *arguments: None, ["copy"], True)
+    old = Runner(lambda *arguments: None, ["copy"])
     assert old.kind("copy") == native.KIND_KERNEL
     with pytest.raises(DeviceError, match="no native kernel 'fill': the native extension"):
         old.kind("fill")
@@ -326,7 +312,7 @@ def test_memory_at_an_address_is_seen_and_not_copied() -> None:
     assert view_at(0, 0).size == 0
 
 
-def test_without_the_extension_python_runs_the_table_and_says_what_that_costs(
+def test_without_the_extension_the_device_says_why_it_is_not_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real = importlib.import_module
@@ -336,16 +322,10 @@ def test_without_the_extension_python_runs_the_table_and_says_what_that_costs(
             raise ImportError("No module named '_steps'")
         return real(name, package)
 
+    monkeypatch.setattr(native, "runner", runner.__wrapped__)
+    monkeypatch.setattr(plugin, "runner", runner.__wrapped__)
     monkeypatch.setattr(native.importlib, "import_module", without)
-    with pytest.warns(RuntimeWarning, match="CPU runs without its native extension") as told:
-        found = runner.__wrapped__(open_engine())
-    assert not found.is_native
-    assert "up to 5 ms a step while another Python thread" in str(told[0].message)
-    assert "install a C compiler and reinstall aioinfer" in str(told[0].message)
-    assert set(found.kinds) == set(KERNELS)
-
-
-def test_with_the_extension_nothing_is_said() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert runner.__wrapped__(open_engine()).is_native
+    with Core() as core:
+        with pytest.raises(DeviceError, match=r"without its native extension .*'_steps'.*compiler"):
+            core.resolve_device("CPU")
+        assert not [name for name in core.available_devices if name.startswith("CPU")]

@@ -11,8 +11,7 @@ import pytest
 from onnx import helper
 
 from aioinfer import Core
-from aioinfer.backends.cpu.fallback import KERNELS, PythonRun
-from aioinfer.backends.cpu.native import Runner, runner
+from aioinfer.backends.cpu.native import runner
 from aioinfer.backends.cpu.onednn import aligned_bytes, open_engine
 from aioinfer.backends.cpu.operand import Layout
 from aioinfer.backends.cpu.packed_weights import WeightStore
@@ -143,13 +142,10 @@ WRONG = {
 @pytest.mark.parametrize("given", WRONG)
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("functions", [{"y": None}, {"y": double}, {"a": None, "y": double}])
-@pytest.mark.parametrize("is_native", [True, False])
 def test_an_array_that_is_not_as_the_plan_wants_it_is_refused(
-    core: Core, functions: Any, given: str, place: int, is_native: bool
+    core: Core, functions: Any, given: str, place: int
 ) -> None:
-    engine = open_engine()
-    by = runner(engine) if is_native else Runner(PythonRun(engine), tuple(KERNELS), False)
-    bound = BoundPlan(numpy_plan(core, functions), by)
+    bound = BoundPlan(numpy_plan(core, functions))
     program = bound.programs.program(bound.plan, bound.lane)
     arrays = [X, np.full((3, 4), 7, np.float32)]
     wanted = arrays[1].copy()

@@ -9,7 +9,6 @@ import pytest
 from onnx import helper
 
 from aioinfer import Core
-from aioinfer.backends.cpu.fallback import KERNELS
 from aioinfer.backends.cpu.kernels.small_product import MOST_MULTIPLICATIONS, is_small
 from aioinfer.backends.cpu.post_ops import PostOp
 from aioinfer.runtime.graph import DType
@@ -102,10 +101,3 @@ def test_nan_is_not_cut_off(core: Core) -> None:
     model = model_of(nodes, {"x": x}, constants={"w": w})
     found = run(core, model, "CPU", {"x": x})["y"]
     np.testing.assert_array_equal(found, [[np.nan, np.nan], [0, 0]])
-
-
-def test_the_numpy_twin_does_the_same() -> None:
-    x, w, b, y = _normal(3, 7), _normal(7, 5), _normal(5), np.empty((3, 5), np.float32)
-    addresses = [array.ctypes.data for array in (x, w, b, y)]
-    KERNELS["small_product"](addresses, (3, 7, 5, 1, 1))
-    np.testing.assert_allclose(y, np.maximum(x @ w + b, 0), rtol=1e-6)
