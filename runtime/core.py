@@ -198,7 +198,9 @@ class Core:
                 f"the blob was exported by {written_for!r} and cannot be imported on {device!r}"
             )
         plugin, config_of = self._plugin(device or written_for)
-        network = plugin.import_network(blob, config_of(config))
+        configuration = config_of(config)
+        with full_collections_held():
+            network = plugin.import_network(blob, configuration)
         return self._keep(network)
 
     def set_config(self, device: str | None, values: Mapping[Any, Any]) -> None:

@@ -14,7 +14,7 @@ are known step by step, and the memory plan gives every buffer its place in the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,8 @@ class PlanBuilder(Lowering):
         super().__init__(model, device, float_dtype)
         self.keep_nan = keep_nan
         self.engine, self.thread_count = engine, thread_count
+        self.chains: dict[Hashable, tuple[int, ...]] = {}
+        """Parameters of the chains that were lowered, which equal nodes share."""
         self._weights = weights
         self._steps: list[Step] = []
         self._operands: dict[Value, list[Operand]] = {}

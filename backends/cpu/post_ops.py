@@ -7,10 +7,10 @@ in a binary form is the index of the node's input that is the other operand.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import GraphError
 
@@ -71,8 +71,7 @@ _LOSES_NAN = frozenset({"clip", "exp", "gelu_erf", "hardsigmoid", "max", "min"})
 _FORM = re.compile(r"(\w+)(?:\(([^()]*)\))?")
 
 
-@dataclass(frozen=True)
-class PostOp:
+class PostOp(NamedTuple):
     """One step: unary with ``alpha`` and ``beta``, or binary with the input ``operand``."""
 
     name: str
@@ -91,6 +90,12 @@ class PostOp:
     def binary(cls, name: str, operand: int) -> PostOp:
         """Make a binary step with the node's input at this index."""
         return cls(name, operand=operand)
+
+    def counted_from(self, shift: int) -> PostOp:
+        """Count its operand, if it has one, so much higher."""
+        if self.operand is None:
+            return self
+        return PostOp(self.name, self.alpha, self.beta, self.operand + shift)
 
     def __str__(self) -> str:
         if self.operand is not None:
@@ -111,6 +116,7 @@ def parse_post_ops(attributes: Mapping[str, Any]) -> tuple[PostOp, ...]:
     return tuple(_parse(text) for text in attributes.get("post_ops", ()))
 
 
+@functools.lru_cache(maxsize=1024)
 def _parse(text: str) -> PostOp:
     form = _FORM.fullmatch(text)
     name = form[1] if form else ""

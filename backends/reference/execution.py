@@ -11,7 +11,6 @@ Values may share memory on the way: a Reshape gives a view. What leaves a run sh
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +51,20 @@ class _Step:
     name: str
     op: str
     fused_from: tuple[str, ...]
+
+    def with_drops(self, drops: tuple[int, ...]) -> _Step:
+        """Make the same step with other slots to empty."""
+        return _Step(
+            self.kernel,
+            self.flow,
+            self.inputs,
+            self.outputs,
+            self.needed_count,
+            drops,
+            self.name,
+            self.op,
+            self.fused_from,
+        )
 
     def run(self, values: list[Any], run: Run) -> None:
         given = [values[slot] for slot in self.inputs]
@@ -254,7 +267,7 @@ def _with_drops(steps: Sequence[_Step], outputs: Sequence[int]) -> list[_Step]:
     planned: list[_Step] = []
     for step in reversed(steps):
         read = dict.fromkeys((*step.inputs, *step.outputs))
-        drops = tuple(slot for slot in read if slot not in kept)
+        drops = tuple([slot for slot in read if slot not in kept])
         kept.update(drops)
-        planned.append(dataclasses.replace(step, drops=drops))
+        planned.append(step.with_drops(drops) if drops else step)
     return planned[::-1]

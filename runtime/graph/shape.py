@@ -61,7 +61,12 @@ ValueType = TensorType | SequenceType | OptionalType
 
 def is_static(shape: Sequence[Dim] | None) -> bool:
     """True if the rank and every length are known."""
-    return shape is not None and all(isinstance(dim, int) for dim in shape)
+    if shape is None:
+        return False
+    for dim in shape:  # noqa: SIM110 (asked of every value of a graph, many times)
+        if not isinstance(dim, int):
+            return False
+    return True
 
 
 def shape_text(shape: Sequence[Dim] | None) -> str:

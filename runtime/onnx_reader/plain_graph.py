@@ -77,6 +77,8 @@ class _Builder:
         self._scope: dict[str, Value] = {}
         self._origins = Origins()
         self._names = {name for node in plain.nodes for name in node.outputs}
+        self._fitting: set[tuple[str, int, int]] = set()
+        """Forms of nodes without attributes that fit their operators."""
 
     def graph(self) -> Graph:
         constants = set()
@@ -125,7 +127,12 @@ class _Builder:
             name = self._origins.claim_like(wanted, always_number=not name)
         while len(plain.outputs) > 1 and not plain.outputs[-1]:
             plain.outputs.pop()
-        _check_form(plain, self._opset)
+        form = (plain.op_type, len(plain.inputs), len(plain.outputs))
+        is_simple = not plain.attributes and all(plain.inputs)
+        if not is_simple or form not in self._fitting:
+            _check_form(plain, self._opset)
+            if is_simple:
+                self._fitting.add(form)
         if plain.op_type == "Constant":
             if len(plain.outputs) != 1 or plain.inputs:
                 raise NotPlainError(f"Constant {name!r} has inputs, or not one output")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ....runtime.graph import DType, Value
 from ..elementwise_chain import chain_axes, chain_parameters, check_broadcast, where_parameters
@@ -47,7 +46,9 @@ def lower_chain(
     for part in parts:
         used = [step.operand for step in part if step.operand is not None]
         renumbered = [
-            step if step.operand is None else replace(step, operand=1 + used.index(step.operand))
+            step
+            if step.operand is None
+            else step.counted_from(1 + used.index(step.operand) - step.operand)
             for step in part
         ]
         given = [reads[0], *(reads[index] for index in used)]
@@ -88,7 +89,7 @@ def _expect_broadcast(builder: PlanBuilder, shapes: Sequence[Sequence[int]], res
             raise builder.contradiction(
                 f"{result.name!r} is {list(shape)}, and its inputs are {[*map(list, shapes)]}"
             )
-    for given in shapes:
+    for given in set(map(tuple, shapes)):
         check_broadcast(given, shape)
 
 
@@ -102,10 +103,14 @@ def chain_into(
     """Emit a chain on operands whose layouts are strided, or blocked as the target's is."""
     if not target.layout.count:
         return
-    layouts = [operand.layout for operand in (*reads, target)]
-    axes = chain_axes(layouts)
-    assert axes is not None
-    builder.native(kernel, (*reads, target), chain_parameters(kernel, layouts, axes, steps))
+    layouts = tuple([operand.layout for operand in (*reads, target)])
+    key = (kernel, layouts, tuple(steps))
+    parameters = builder.chains.get(key)
+    if parameters is None:
+        axes = chain_axes(layouts)
+        assert axes is not None
+        parameters = builder.chains[key] = tuple(chain_parameters(kernel, layouts, axes, steps))
+    builder.native(kernel, (*reads, target), parameters)
 
 
 def result_layout(builder: PlanBuilder, inputs: Sequence[Value], result: Value) -> Layout:
@@ -174,7 +179,8 @@ def _aligned(builder: PlanBuilder, value: Value, layout: Layout) -> Operand:
         wanted = _with_dtype(layout, operand.dtype)
         if wanted is not None:
             return builder.reordered(value, wanted.desc(builder.engine))
-    if chain_axes([operand.layout, layout]) is None:
+    is_strided = operand.layout.strides is not None and layout.strides is not None
+    if not is_strided and chain_axes([operand.layout, layout]) is None:
         return builder.plain(value, operand.dtype)
     return operand
 

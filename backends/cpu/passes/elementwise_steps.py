@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,32 +33,18 @@ class Steps:
 
     def then(self, later: Steps) -> Steps:
         """Append steps; a number that is multiplied and then one that is added become one step."""
-        shifted = [
-            post_op
-            if post_op.operand is None
-            else replace(post_op, operand=post_op.operand + len(self.operands))
-            for post_op in later.post_ops
-        ]
+        shift = len(self.operands)
+        shifted = [post_op.counted_from(shift) for post_op in later.post_ops]
         return Steps(_merged([*self.post_ops, *shifted]), self.operands + later.operands)
 
     def numbered(self, first: int) -> list[str]:
         """Write them as the attribute ``post_ops`` of a node whose input ``first`` is operand 0."""
-        return [
-            str(
-                post_op
-                if post_op.operand is None
-                else replace(post_op, operand=post_op.operand + first)
-            )
-            for post_op in self.post_ops
-        ]
+        return [str(post_op.counted_from(first)) for post_op in self.post_ops]
 
 
 def joined(post_ops: Sequence[PostOp], inputs: Sequence[Value | None], first: int) -> Steps:
     """Read the post-ops of a fused node, whose operands are its inputs from ``first`` on."""
-    counted = [
-        post_op if post_op.operand is None else replace(post_op, operand=post_op.operand - first)
-        for post_op in post_ops
-    ]
+    counted = [post_op.counted_from(-first) for post_op in post_ops]
     return Steps(tuple(counted), tuple(value for value in inputs[first:] if value is not None))
 
 

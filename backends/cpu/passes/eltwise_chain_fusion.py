@@ -71,6 +71,8 @@ def _fit(steps: Steps, value: Value) -> bool:
 
 
 def _broadcasts(given: tuple[int, ...] | None, shape: tuple[int, ...]) -> bool:
+    if given == shape:
+        return True
     if given is None or len(given) > len(shape):
         return False
     pairs = zip(reversed(given), reversed(shape), strict=False)
