@@ -18,6 +18,10 @@ from .file_structure import LARGE_BYTES, read_range
 __all__ = ["ExternalFiles"]
 
 
+MOST_OVERLAP = 4
+"""How many times what a data file holds all tensors in it may take together."""
+
+
 class ExternalFiles:
     """The data files in a model's folder, each opened at most once.
 
@@ -28,6 +32,8 @@ class ExternalFiles:
         self._folder, self._may_map = folder, is_mapped
         self._files: dict[Path, tuple[FileIO, int, MappedFile | None]] = {}
         self._slabs = Slabs()
+        self._given: dict[tuple[Path, int, int], np.ndarray] = {}
+        self._given_bytes: dict[Path, int] = {}
         self.has_mapped = False
         """True once it has given a tensor that stays in its file."""
 
@@ -36,16 +42,19 @@ class ExternalFiles:
         for file, _, _ in self._files.values():
             file.close()
         self._files.clear()
+        self._given.clear()
 
     def stored_bytes(self, tensor: onnx.TensorProto, needed_bytes: int) -> np.ndarray:
-        """Give the bytes of a tensor as a uint8 vector.
+        """Give the bytes of a tensor as a uint8 vector; tensors of one place share it.
 
-        Raises ModelError if there is no folder, if the location leads out of it, or if offset and
-        length do not name exactly the needed bytes inside the file.
+        Raises ModelError if there is no folder, if the location leads out of it, if offset and
+        length do not name exactly the needed bytes inside the file, or if places overlap so that
+        they come to several times what the file holds.
         """
         place = f"tensor {tensor.name!r}"
         entries = {entry.key: entry.value for entry in tensor.external_data}
-        file, size, mapped = self._open(entries.get("location", ""), place)
+        path = self._resolve(entries.get("location", ""), place)
+        file, size, mapped = self._open(path, entries.get("location", ""), place)
         offset = _number(entries.get("offset"), 0, "offset", place)
         length = _number(entries.get("length"), needed_bytes, "length", place)
         if length != needed_bytes:
@@ -60,15 +69,25 @@ class ExternalFiles:
         if mapped is not None and length >= LARGE_BYTES:
             self.has_mapped = True
             return mapped.part(offset, offset + length)
+        known = self._given.get((path, offset, length))
+        if known is not None:
+            return known
+        self._given_bytes[path] = given_bytes = self._given_bytes.get(path, 0) + length
+        if given_bytes > MOST_OVERLAP * size:
+            raise ModelError(
+                f"{place} and those before it take {given_bytes} bytes of "
+                f"{entries['location']!r}, which has {size}: they overlap in more than "
+                f"{MOST_OVERLAP} layers; save the model with its weights apart from each other"
+            )
         content = self._slabs.empty(length)
         try:
             read_range(file, content.data, offset)
         except OSError as error:
             raise _unreadable(place, entries["location"], error) from error
+        self._given[path, offset, length] = content
         return content
 
-    def _open(self, location: str, place: str) -> tuple[FileIO, int, MappedFile | None]:
-        path = self._resolve(location, place)
+    def _open(self, path: Path, location: str, place: str) -> tuple[FileIO, int, MappedFile | None]:
         if path not in self._files:
             try:
                 file = FileIO(path)

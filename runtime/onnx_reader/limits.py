@@ -18,6 +18,7 @@ __all__ = [
     "MOST_NODES",
     "MOST_TENSORS",
     "LimitError",
+    "check_bytes",
     "check_count",
     "check_limits",
     "check_operator",
@@ -43,6 +44,13 @@ _KINDS = {
     _OUTPUT: "outputs", 13: "declared values", 14: "quantization notes",
     15: "sparse initializers", 16: "metadata entries",
 }  # fmt: skip
+
+
+_FUNCTION, _TRAINING, _FUNCTION_NODE = 25, 20, 7
+_MODEL_PARTS = frozenset({7, _TRAINING, _FUNCTION})
+_TRAINING_GRAPHS = frozenset({1, 2})
+_ATTRIBUTES = frozenset({5})
+_BODIES = frozenset({6, 11})
 
 
 class LimitError(ModelError):
@@ -97,6 +105,46 @@ def _refuse_empty(number: int, index: int) -> None:
         check_type(0, "")
     elif number in (_INPUT, _OUTPUT):
         refuse_nameless(_KINDS[number][:-1], index)
+
+
+def check_bytes(data: bytes) -> None:
+    """Do as ``check_limits`` for a file that protobuf has not parsed yet, functions included.
+
+    What is damaged is left to the parser. Memory does not grow with the nodes.
+    """
+    try:
+        _check_bytes(data)
+    except (IndexError, ValueError):
+        return
+
+
+def _check_bytes(data: bytes) -> None:
+    count = 0
+    waiting: list[tuple[Iterator[Field], int, int]] = []
+    for part in _messages(model_fields(data, 0, len(data)), _MODEL_PARTS):
+        if part.number == _FUNCTION:
+            waiting.append((fields(data, part.content, part.end), _FUNCTION_NODE, 1))
+        elif part.number == _TRAINING:
+            parts = _messages(fields(data, part.content, part.end), _TRAINING_GRAPHS)
+            waiting += [(graph_fields(data, at.content, at.end), _NODE, 1) for at in parts]
+        else:
+            waiting.append((graph_fields(data, part.content, part.end), _NODE, 1))
+    while waiting:
+        items, number, depth = waiting.pop()
+        check_count("bodies inside each other", depth - 1, MOST_DEPTH)
+        for node in items:
+            if node.number != number or node.wire_type != BYTES:
+                continue
+            count += 1
+            check_count("nodes", count, MOST_NODES)
+            for attribute in _messages(fields(data, node.content, node.end), _ATTRIBUTES):
+                for body in _messages(fields(data, attribute.content, attribute.end), _BODIES):
+                    inner = graph_fields(data, body.content, body.end)
+                    waiting.append((inner, _NODE, depth + 1))
+
+
+def _messages(items: Iterator[Field], numbers: frozenset[int]) -> Iterator[Field]:
+    return (item for item in items if item.number in numbers and item.wire_type == BYTES)
 
 
 def check_limits(graph: onnx.GraphProto) -> None:

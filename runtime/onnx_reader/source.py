@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from ...errors import ModelError
 from ...executors import is_shortage
+from .limits import check_bytes
 from .skimming import SkimmedFile, skim
 
 __all__ = ["ModelSource", "Source", "load_source", "source_label"]
@@ -48,8 +49,8 @@ def source_label(source: object) -> str:
 def load_source(source: ModelSource) -> Source:
     """Parse what was given; raises ModelError if it is missing, unreadable or not a protobuf.
 
-    External data is not looked for. A ModelProto is copied; a file object is read to its end and
-    left open.
+    LimitError for what is too large to parse. External data is not looked for. A ModelProto is
+    copied; a file object is read to its end and left open.
     """
     if isinstance(source, onnx.ModelProto):
         copied = onnx.ModelProto()
@@ -98,6 +99,7 @@ def _mode(path: Path) -> int:
 def _parse(content: bytes) -> onnx.ModelProto:
     if not content:
         raise ModelError("is empty")
+    check_bytes(content)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(content)

@@ -157,3 +157,32 @@ def test_a_model_without_a_folder_is_refused_and_the_way_out_is_named(folder: Pa
         read_model(content)
     with pytest.raises(ModelError, match=r"onnx\.load"):
         read_model(onnx.load_from_string(content))
+
+
+def save_many(folder: Path, offsets: list[int]) -> Path:
+    """Write a model of weights that each have 2000 bytes of the file, from these offsets on."""
+    path = save(folder, (500,), location="w.bin", length="2000")
+    proto = onnx.load(path, load_external_data=False)
+    (first,) = proto.graph.initializer
+    for index, offset in enumerate(offsets):
+        weight = proto.graph.initializer.add()
+        weight.CopyFrom(first)
+        weight.name = f"w{index}"
+        weight.external_data.add(key="offset", value=str(offset))
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def test_tensors_of_one_place_share_what_is_read(folder: Path) -> None:
+    constants = read_model(save_many(folder, [500] * 100)).graph.initializers
+    first, last = constants["w0"].constant, constants["w99"].constant
+    assert first is not None
+    assert last is not None
+    assert np.shares_memory(first, last)
+    assert same_arrays(last, WEIGHT[125:625])
+
+
+def test_overlapping_tensors_are_bounded_by_what_the_file_holds(folder: Path) -> None:
+    read_model(save_many(folder, [4 * number for number in range(8)]))
+    with pytest.raises(ModelError, match=r"18000 bytes of 'w\.bin', which has 4000"):
+        read_model(save_many(folder, [4 * number for number in range(9)]))

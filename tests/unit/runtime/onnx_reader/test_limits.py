@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import onnx
 import pytest
@@ -12,7 +13,7 @@ from onnx import TensorProto, helper
 
 import aioinfer
 from aioinfer.errors import ModelError
-from aioinfer.runtime.onnx_reader import limits, read_model
+from aioinfer.runtime.onnx_reader import limits, read_model, source
 from aioinfer.runtime.onnx_reader.wire_format import text_field
 
 
@@ -220,3 +221,38 @@ def test_functions_that_become_too_many_nodes_are_refused_at_once() -> None:
         pytest.raises(ModelError, match=r"when its functions are inlined.*split the model"),
     ):
         core.load_network(proto, "REFERENCE")
+
+
+def with_functions(count: int) -> onnx.ModelProto:
+    proto = relus(1)
+    nodes = [helper.make_node("Neg", ["a"], ["b"]) for _ in range(count)]
+    opsets = [helper.make_opsetid("", 21)]
+    proto.functions.append(helper.make_function("my", "F", ["a"], ["b"], nodes, opsets))
+    return proto
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+@pytest.mark.parametrize("kind", ["graph", "function", "bodies", "depth"])
+def test_what_onnx_reads_is_bounded_before_protobuf_parses_it(
+    kind: str, is_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    functions = with_functions(6 if kind == "function" else 1).SerializeToString()
+    graphs = {"graph": relus(6), "function": relus(1), "bodies": nested(6), "depth": nested(6)}
+    bomb = functions + graphs[kind].SerializeToString()
+    monkeypatch.setattr(limits, "MOST_DEPTH" if kind == "depth" else "MOST_NODES", 5)
+
+    def refuse(_proto: object, _content: bytes) -> None:
+        raise AssertionError("protobuf was asked")
+
+    stand_in = type("ModelProto", (), {"ParseFromString": refuse})
+    monkeypatch.setattr(source, "onnx", SimpleNamespace(ModelProto=stand_in))
+    path = tmp_path / "model.onnx"
+    path.write_bytes(bomb)
+    with pytest.raises(limits.LimitError, match="has over 5 "):
+        source.load_source(path if is_file else bomb)
+
+
+def test_damaged_bytes_are_left_to_the_parser() -> None:
+    whole = with_functions(3).SerializeToString()
+    for end in range(len(whole)):
+        limits.check_bytes(whole[:end])
