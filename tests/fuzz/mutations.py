@@ -31,6 +31,8 @@ CONTENT: list[tuple[int, Mutation]] = []
 STRUCTURE: list[tuple[int, Mutation]] = []
 
 _MOST_ELEMENTS = 20_000
+_MOST_AXES = 64
+"""More than these numpy does not have."""
 
 
 def mutate(draft: Draft, rng: Random, table: list[tuple[int, Mutation]]) -> None:
@@ -95,8 +97,8 @@ def _rank(draft: Draft, rng: Random) -> str | None:
     if array.ndim:
         ways += [array.shape[1:], array.shape[:-1], (*array.shape, 2), (2, *array.shape)]
     if rng.random() < 0.1:
-        ways = [(*array.shape, *[1] * rng.choice((5, 8, 12, 33, 60)))[:64]]
-    shape = rng.choice(ways)
+        ways = [(*array.shape, *[1] * rng.choice((5, 8, 12, 33, 60)))]
+    shape = rng.choice(ways)[:_MOST_AXES]
     if shape == array.shape or np.prod(shape) > _MOST_ELEMENTS:
         return None
     draft.parameters[name] = filled(rng, tuple(shape), array)
