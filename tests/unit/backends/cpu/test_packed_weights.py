@@ -15,15 +15,12 @@ from aioinfer.backends.cpu.packed_weights import PackedWeight, WeightStore
 from aioinfer.errors import ClosedError
 from aioinfer.runtime.graph import DType
 from aioinfer.runtime.graph.mapped_file import Reading
+from unit.backends.cpu.arrays import numbers
 
 
 @pytest.fixture
 def engine() -> Engine:
     return open_engine()
-
-
-def numbers(*shape: int) -> np.ndarray:
-    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
 
 
 def transposed(engine: Engine) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ import pytest
 from aioinfer import Core
 from opencl_device import core, skip_without_device
 from unit.runtime.accelerator.fake_driver import FakeDriver
+from unit.runtime.accelerator.opened import Opened
 from unit.runtime.accelerator.serving import serving
 
 __all__ = ["core"]
@@ -24,3 +25,11 @@ def fake_core(driver: FakeDriver) -> Iterator[Core]:
     """Give a Core with the device FAKE on the test's own ``driver``."""
     with serving(driver) as made:
         yield made
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Open the fake device, with nothing in its memory."""
+    made = Opened()
+    yield made
+    made.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,13 +13,6 @@ from aioinfer.runtime.accelerator.library_operation import LibraryOperation
 from aioinfer.runtime.accelerator.plan import Launch, NodeOrigin
 from unit.runtime.accelerator.fake_driver import FakeProgram
 from unit.runtime.accelerator.opened import Opened
-
-
-@pytest.fixture
-def opened() -> Iterator[Opened]:
-    made = Opened()
-    yield made
-    made.close()
 
 
 def launch(label: str) -> Launch:

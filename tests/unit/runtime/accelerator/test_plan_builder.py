@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -28,13 +28,6 @@ LINE = """g (float[100] x) => (float[100] y) {
     c = Relu(b)
     y = Relu(c)
 }"""
-
-
-@pytest.fixture
-def opened() -> Iterator[Opened]:
-    made = Opened()
-    yield made
-    made.close()
 
 
 def lower(node: Node, builder: PlanBuilder) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,13 +18,6 @@ from unit.runtime.accelerator.opened import Opened, typed
 
 ROW = Operand(Buffer("arena", 48), (3, 4), DType.FLOAT32)
 SOURCE = KernelSource.of("any", "__kernel void $name() {}")
-
-
-@pytest.fixture
-def opened() -> Iterator[Opened]:
-    made = Opened()
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,13 +13,6 @@ from aioinfer.runtime.accelerator.operand import Buffer
 from aioinfer.runtime.accelerator.weight_store import WeightStore
 from aioinfer.runtime.graph import DType
 from unit.runtime.accelerator.opened import Opened
-
-
-@pytest.fixture
-def opened() -> Iterator[Opened]:
-    made = Opened()
-    yield made
-    made.close()
 
 
 def arrays(*sizes: int) -> list[np.ndarray]:

@@ -10,17 +10,10 @@ from onnx import TensorProto, helper
 from aioinfer import Core
 from aioinfer.backends.cpu.kernels.registry import KERNELS
 from aioinfer.errors import UnsupportedOpError
+from unit.backends.cpu.arrays import ints, numbers
 from unit.backends.cpu.comparing import model_of, run
 
 node = helper.make_node
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int64)
-
-
-def numbers(*shape: int) -> np.ndarray:
-    return np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
 
 
 def test_a_plan_for_each_content(core: Core) -> None:

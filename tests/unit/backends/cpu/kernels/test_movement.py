@@ -9,6 +9,7 @@ from onnx import helper
 
 from aioinfer import Core
 from aioinfer.errors import TensorError
+from unit.backends.cpu.arrays import ints, numbers
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.stepping import implementations
 
@@ -24,14 +25,6 @@ DTYPES = [
     np.float64,
 ]
 node = helper.make_node
-
-
-def numbers(*shape: int, dtype: type = np.float32) -> np.ndarray:
-    return np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int64)
 
 
 def outcome(core: Core, op: str, inputs: dict, constants=None, **attributes) -> np.ndarray:

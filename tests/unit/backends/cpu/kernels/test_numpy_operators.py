@@ -6,17 +6,10 @@ from onnx import helper
 
 from aioinfer import Core
 from aioinfer.errors import TensorError
+from unit.backends.cpu.arrays import ints, numbers
 from unit.backends.cpu.comparing import assert_same_as_reference, model_of, run
 
 node = helper.make_node
-
-
-def numbers(*shape: int, dtype: type = np.float32) -> np.ndarray:
-    return np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int64)
 
 
 CASES = {

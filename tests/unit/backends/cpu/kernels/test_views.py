@@ -9,6 +9,7 @@ from onnx import helper
 
 from aioinfer import Core
 from aioinfer.errors import UnsupportedOpError
+from unit.backends.cpu.arrays import ints, numbers
 from unit.backends.cpu.comparing import assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.stepping import implementations
 
@@ -17,20 +18,12 @@ DTYPES = [np.bool_, np.float16, ml_dtypes.bfloat16, np.int32, np.int64, np.float
 node = helper.make_node
 
 
-def numbers(*shape: int, dtype: type = np.float32) -> np.ndarray:
-    return np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
-
-
 def check(core: Core, op: str, x: np.ndarray, constants: dict, outputs=("y",), **attributes):
     """Compare one node on x and constants, with static and with dynamic shapes."""
     nodes = [node(op, ["x", *constants], list(outputs), **attributes)]
     for dynamic in (False, True):
         model = model_of(nodes, {"x": x}, outputs, constants, dynamic=dynamic)
         assert_same_as_reference(core, model, {"x": x})
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int64)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
