@@ -278,10 +278,6 @@ class TaskExecutor(ABC):
         """(with ``borrow_lane``) Take back a lane that was lent."""
         raise AioInferError(f"{lane!r} was not lent by {self!r}; give it back where it came from")
 
-    def wait_for_borrower(self) -> None:
-        """(with ``borrow_lane``) Block until whoever has a lane now has given it back."""
-        return
-
     @abstractmethod
     def close(self) -> None:
         """Refuse new work, finish what was accepted, and end the threads; twice is fine.

@@ -141,10 +141,6 @@ class StreamsExecutor(TaskExecutor):
             super().return_lane(lane)
         self._caller_lock.release()
 
-    def wait_for_borrower(self) -> None:
-        with self._caller_lock:
-            pass
-
     def close(self, *, drain: bool = True) -> None:
         """Refuse new work, finish what was accepted, and join the threads; twice is fine.
 

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ..errors import PropertyError
 
-__all__ = ["MOST_OVERTAKINGS", "AdmissionQueue", "Ticket", "next_age"]
+__all__ = ["MOST_OVERTAKINGS", "AdmissionQueue", "Ticket"]
 
 MOST_OVERTAKINGS = 7
 """So many slots in a row may go past who has waited longest: an eighth of the device is what low
@@ -21,11 +21,6 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 _ages = itertools.count(1)
-
-
-def next_age() -> int:
-    """Give a run its age: lower is older, over all networks of the process. Thread-safe."""
-    return next(_ages)
 
 
 class Ticket(NamedTuple):
@@ -61,10 +56,11 @@ class AdmissionQueue(Generic[S, R]):
     """
 
     def __init__(self, slots: Iterable[S] = (), most_waiting: int = 0) -> None:
-        self._idle = list(slots)
+        self.idle = list(slots)
+        """The slots that no run has; one may be taken while no run waits."""
         self._most_waiting = most_waiting
         self._heap: list[tuple[Ticket, int, R]] = []
-        self._waiting: OrderedDict[R, int] = OrderedDict()
+        self.waiting: OrderedDict[R, int] = OrderedDict()
         """The entry's number for each run that waits, who came first before the others; a heap
         entry without one was dropped, or had its slot out of turn."""
         self._numbers = itertools.count()
@@ -74,51 +70,38 @@ class AdmissionQueue(Generic[S, R]):
     @property
     def waiting_count(self) -> int:
         """How many runs wait for a slot."""
-        return len(self._waiting)
-
-    @property
-    def idle_count(self) -> int:
-        """How many slots no run has."""
-        return len(self._idle)
+        return len(self.waiting)
 
     @property
     def is_full(self) -> bool:
         """True if a run that comes now would wait, and as many wait as may."""
-        return 0 < self._most_waiting <= len(self._waiting) and not self._idle
-
-    def add_slots(self, slots: Iterable[S]) -> None:
-        """Take in idle slots; before the first run."""
-        self._idle.extend(slots)
-
-    def take(self) -> S | None:
-        """Give out an idle slot, if there is one; then no run waits."""
-        return self._idle.pop() if self._idle else None
+        return 0 < self._most_waiting <= len(self.waiting) and not self.idle
 
     def offer(self, ticket: Ticket, run: R) -> S | None:
         """Give the run an idle slot, or None: it waits now, even if that is one too many."""
-        if self._idle:
-            return self._idle.pop()
-        number = self._waiting[run] = next(self._numbers)
+        if self.idle:
+            return self.idle.pop()
+        number = self.waiting[run] = next(self._numbers)
         heapq.heappush(self._heap, (ticket, number, run))
         return None
 
     def release(self, slot: S) -> R | None:
         """Take a slot back and name the run that has it now; None: it is idle."""
-        if not self._waiting:
-            self._idle.append(slot)
+        if not self.waiting:
+            self.idle.append(slot)
             return None
-        longest = next(iter(self._waiting))
+        longest = next(iter(self.waiting))
         run = longest if self._overtakings >= MOST_OVERTAKINGS else self._first_by_ticket()
         self._overtakings = 0 if run is longest else self._overtakings + 1
-        del self._waiting[run]
+        del self.waiting[run]
         self._sweep()
         return run
 
     def drop(self, run: R) -> bool:
         """Take a waiting run out; False if it does not wait (any more)."""
-        if self._waiting.pop(run, None) is None:
+        if self.waiting.pop(run, None) is None:
             return False
-        if not self._waiting:
+        if not self.waiting:
             self._overtakings = 0
         self._sweep()
         return True
@@ -126,11 +109,11 @@ class AdmissionQueue(Generic[S, R]):
     def _first_by_ticket(self) -> R:
         while True:
             _, number, run = heapq.heappop(self._heap)
-            if self._waiting.get(run) == number:
+            if self.waiting.get(run) == number:
                 return run
 
     def _sweep(self) -> None:
         """Forget the entries of runs that do not wait any more, if they are the most."""
-        if len(self._heap) > 2 * len(self._waiting) + 8:
-            self._heap = [entry for entry in self._heap if self._waiting.get(entry[2]) == entry[1]]
+        if len(self._heap) > 2 * len(self.waiting) + 8:
+            self._heap = [entry for entry in self._heap if self.waiting.get(entry[2]) == entry[1]]
             heapq.heapify(self._heap)

@@ -54,7 +54,9 @@ class Bindings:
     profile: list[NodeProfile] | None = None
     """Where nodes note their times; None unless PERF_COUNT is on."""
     arrived_ns: int = 0
-    """When the run was asked for; 0 for an inline run without a request."""
+    """When the run was asked for."""
+    awaited: Any = None
+    """What a stage that is called again has waited for: a plan that was not built yet."""
 
     def mark(self) -> RunMark:
         """Make what the run's spans have in common."""

@@ -11,7 +11,7 @@ from ..executors import Clock, TimerHandle
 from .completion import until
 
 if TYPE_CHECKING:
-    from .request_run import RequestRun
+    from .run import Run
 
 __all__ = ["check_timeout", "deadline_from_now", "ended_or_late"]
 
@@ -43,7 +43,7 @@ def deadline_from_now(clock: Clock, deadline_s: float) -> float:
     return at_s
 
 
-async def ended_or_late(run: RequestRun, clock: Clock, deadline_at: float | None) -> None:
+async def ended_or_late(run: Run, clock: Clock, deadline_at: float | None) -> None:
     """Suspend until the run has ended or, if there is a deadline, until that has passed."""
     alarm: TimerHandle | None = None
 

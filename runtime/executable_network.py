@@ -1,7 +1,7 @@
 """ExecutableNetwork: a model compiled for a device, serving any number of requests.
 
 Theory of operation. A backend subclasses it and supplies slots: the places where runs live on the
-device, each with its stages. Every run, of a user's request, of the pool's, or of an outer network,
+device, each with its stages. Every run, of a request, of ``network.infer``, or of an outer network,
 goes into one admission queue (``run_admission.py``).
 The file is long because every call of users has its place here; what takes more than a few lines is
 done elsewhere.
@@ -14,6 +14,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from sys import modules
 from time import perf_counter_ns
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
@@ -34,10 +35,9 @@ from ..executors import (
 from ..executors.base import refuse_own_thread
 from ..executors.fork import ProcessMark
 from .admission import Ticket
-from .admitted_run import AdmittedRun
 from .bindings import Bindings
-from .completion import must_end
-from .deadlines import check_timeout
+from .completion import must_end, until
+from .deadlines import check_timeout, deadline_from_now
 from .device_array import AdoptArray
 from .graph import Graph
 from .infer_request import InferRequest
@@ -55,6 +55,7 @@ from .properties import (
     Metric,
 )
 from .result_stream import Results, ResultStream, Source, StreamOptions, default_look_ahead
+from .run import Run
 from .run_admission import RunAdmission
 from .shutdown import close_at_exit
 from .slot import Slot
@@ -125,7 +126,6 @@ class ExecutableNetwork(ABC):
         self._process = ProcessMark()
         self._request_ids = itertools.count()
         self._number = next(_numbers)
-        self._idle_requests: list[InferRequest] = []
         self._callback_executor: StreamsExecutor | None = None
         close_at_exit(self)
 
@@ -139,9 +139,7 @@ class ExecutableNetwork(ABC):
         threshold_us = self.config.value_or_default(INLINE_THRESHOLD_US)
         if threshold_us and slots and all(slot.may_run_inline for slot in slots):
             gate = self.admission.gate = InlineGate(self.inputs, threshold_us)
-            self.inline_route = InlineRoute(
-                self.admission, gate, slots[0].stages[-1].executor, self._request_ids.__next__
-            )
+            self.inline_route = InlineRoute(self.admission, gate, slots[0].stages[-1].executor)
 
     def _abandon(self) -> None:
         """Give the device back when the constructor fails; for backends, instead of closing."""
@@ -181,40 +179,35 @@ class ExecutableNetwork(ABC):
         deadline_s: float | None = None,
         priority: int = 0,
     ) -> dict[str, Any]:
-        """Run one inference on an idle request of the pool; any number of tasks may call it.
+        """Run one inference without a request; any number of tasks may call it.
 
         ``outputs``: arrays of the caller to write into, by name. Otherwise as InferRequest.infer.
         """
+        if outputs is not None:
+            if not isinstance(outputs, Mapping):
+                raise TensorError(
+                    f"outputs is a mapping name -> array to write into, not "
+                    f"{type(outputs).__name__}"
+                )
+            request = self.create_infer_request()
+            for name, array in outputs.items():
+                request.set_tensor(name, array)
+            return await request.infer(inputs, deadline_s=deadline_s, priority=priority)
         if deadline_s is None:
             deadline_s = self.default_deadline_s
+        deadline_at = None if deadline_s is None else deadline_from_now(self.clock, deadline_s)
+        run = self.make_run(inputs, deadline_at, priority)
         route = self.inline_route
-        is_plain = outputs is None and deadline_s is None and type(priority) is int
-        if route is not None and is_plain and not must_end():
-            self.refuse_if_closed()
+        if route is not None and not ("trio" in modules and must_end()):
             turn = threads.turn
-            arrays = self.check_inputs(inputs)
-            try:
-                results = route.infer(arrays, turn, self.has_perf_count)
-            except Exception:  # a task that tries again and again must not keep the loop
+            if route.carry(run, turn):
                 if turn.is_over:
                     await turn.give_way()
-                raise
-            if results is not None:
-                if turn.is_over:
-                    await turn.give_way()
-                return results
-        if outputs is not None and not isinstance(outputs, Mapping):
-            raise TensorError(
-                f"outputs is a mapping name -> array to write into, not {type(outputs).__name__}"
-            )
-        request = self.take_request()
-        try:
-            if outputs is not None:
-                for name, array in outputs.items():
-                    request.set_tensor(name, array)
-            return await request.infer(inputs, deadline_s=deadline_s, priority=priority)
-        finally:
-            request.when_idle(self.give_back)
+                return run.outcome()
+        # Launched by the last call before this thread sleeps: the worker that is woken finds the
+        # interpreter free, and need not sleep again.
+        await until(run.launch, run.cancel)
+        return run.outcome()
 
     @overload
     def stream(
@@ -257,25 +250,33 @@ class ExecutableNetwork(ABC):
         stream = ResultStream(self, source, ordered, look_ahead, deadline_s, priority)
         return stream.results()
 
-    def take_request(self) -> InferRequest:
-        """Take an idle request out of the pool, or make one; ``give_back`` it when it is idle."""
-        try:
-            return self._idle_requests.pop()
-        except IndexError:
-            return self.create_infer_request()
+    def make_run(
+        self,
+        inputs: Any,
+        deadline_at: float | None = None,
+        priority: int = 0,
+        run_id: int | None = None,
+    ) -> Run:
+        """Make a run of a caller, with a place in all queues; ``inputs`` as given.
 
-    def give_back(self, request: InferRequest) -> None:
-        """Put an idle request of the pool back."""
-        request.forget_tensors()
-        self._idle_requests.append(request)
-
-    def bindings(self, run_id: int, inputs: dict[str, Any], priority: int) -> Bindings:
-        """Make the bindings of a run of this network, with a place in all queues."""
-        bindings = Bindings(inputs, Ticket.of(priority), run_id, {}, {})
-        if self.has_perf_count:
-            bindings.profile = []
-        bindings.arrived_ns = perf_counter_ns()
-        return bindings
+        ``deadline_at`` is a time of the network's clock. Raises ClosedError, TensorError and
+        PropertyError.
+        """
+        if self.admission.is_closed or not self._process.is_current:
+            raise self._closed_error()
+        bindings = Bindings(
+            self.check_inputs(inputs),
+            Ticket.of(priority),
+            next(self._request_ids) if run_id is None else run_id,
+            {},
+            {},
+            [] if self.has_perf_count else None,
+            perf_counter_ns(),
+        )
+        run = Run(self.admission, bindings)
+        if deadline_at is not None:
+            run.deadline = self.clock, deadline_at
+        return run
 
     def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
         """Send a run to the device as soon as a slot is free; like ``TaskExecutor.run``.
@@ -284,8 +285,7 @@ class ExecutableNetwork(ABC):
         blocks. For outer networks, whose run was let in already; users call ``infer``.
         """
         self.refuse_if_closed()
-        admission = self.admission
-        admission.admit(AdmittedRun(admission, bindings, stop, after, then))
+        Run(self.admission, bindings, stop, after, then).start()
 
     def place_of(self, bindings: Bindings) -> str:
         """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""

@@ -1,4 +1,4 @@
-"""Runs whose stages depend on each other as a graph: a line is ``pipeline.py``."""
+"""Runs whose stages depend on each other as a graph: a line is ``run.py``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter_ns
 
 from ..executors import NO_LANE, NOW, Lane, Ready, Then, hop
-from .pipeline import NO_MARK, Stage, Stop, stop_if_interrupted
+from .pipeline import Stage, Stop, stop_if_interrupted
 from .tracing import RunMark, SpanRecorder
 
 __all__ = ["GraphRun", "StageGraph"]
@@ -47,7 +47,7 @@ class GraphRun:
         stop: Stop,
         then: Then,
         recorder: SpanRecorder,
-        run: RunMark = NO_MARK,
+        run: RunMark = (0, 0, 0),
     ) -> None:
         self._stages, self._graph = stages, graph
         self._stop, self._then = stop, then

@@ -10,34 +10,32 @@ request becomes idle, the callback runs, the waiters wake. So a callback may sta
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
+from sys import modules
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import (
     DeadlineExceededError,
-    OverloadedError,
     PropertyError,
     RequestStateError,
     TensorError,
     nearest,
 )
-from ..executors import find_shortage
+from ..executors import TaskExecutor, find_shortage
 from ..executors.base import refuse_own_thread
-from ..executors.interrupt import can_interrupt, held_interrupt
+from ..executors.interrupt import held_interrupt
 from .bindings import NodeProfile
 from .completion import must_end, until
 from .deadlines import check_timeout, deadline_from_now, ended_or_late
 from .inline_turn import InlineTurn, threads
-from .request_run import Callback, RequestRun, called_back
-from .request_state import Event, State, move
+from .request_state import MOVES, Event, State, move
+from .run import Callback, Run, called_back
 from .tensor import Port, Tensor, check_can_be_written, check_value
 
 if TYPE_CHECKING:
     from .executable_network import ExecutableNetwork
-    from .inline_route import InlineRoute
 
 __all__ = ["Callback", "InferRequest"]
 
@@ -56,7 +54,7 @@ class InferRequest:
         self._label = f"request {request_id} of {network.name!r}"
         self._lock = threading.Lock()
         self._state: State = "idle"
-        self._run: RequestRun | None = None
+        self._run: Run | None = None
         self._callback: Callback | None = None
         self._ports = {port.name: port for port in (*network.inputs, *network.outputs)}
         self._input_names = {port.name for port in network.inputs}
@@ -75,19 +73,25 @@ class InferRequest:
         RequestBusyError, OverloadedError, DeadlineExceededError, RequestCancelledError,
         ClosedError, and whatever the device raises. Never calls the callback.
         """
-        deadline_at = self._deadline_at(deadline_s)
+        network = self._network
+        if deadline_s is None:
+            deadline_s = network.default_deadline_s
+        deadline_at = None
+        if deadline_s is not None:
+            deadline_at = deadline_from_now(network.clock, deadline_s)
         while self._state == "cancelled":
             await self._wait_idle(deadline_at)
-        run = self._make_run(inputs, priority)
-        if self._network.inline_route is not None and not must_end():
+        run = self._make_run(inputs, deadline_at, priority)
+        route = network.inline_route
+        if route is not None and not ("trio" in modules and must_end()):
             turn = threads.turn
-            if self._carry(run, deadline_at, turn):
+            if route.carry(run, turn):
                 if turn.is_over:
                     await turn.give_way()
                 return run.outcome()
-        # Started by the last call before this thread sleeps: whoever is woken to compute finds the
+        # Launched by the last call before this thread sleeps: the worker that is woken finds the
         # interpreter free, and need not sleep again.
-        await until(partial(self._launch, run, deadline_at, None), run.cancel)
+        await until(run.launch, run.cancel)
         return run.outcome()
 
     def infer_sync(
@@ -99,12 +103,13 @@ class InferRequest:
         """
         refuse_own_thread("infer_sync")
         deadline_at = self._deadline_at(deadline_s)
-        run = self._make_run(inputs, priority)
-        if self._carry(run, deadline_at, InlineTurn(may_block=deadline_at is None)):
+        run = self._make_run(inputs, deadline_at, priority)
+        route = self._network.inline_route
+        if route is not None and route.carry(run, InlineTurn(may_block=deadline_at is None)):
             return run.outcome()
         answered = threading.Event()
         try:
-            self._launch(run, deadline_at, None, answered.set)
+            run.launch(answered.set)
             answered.wait()
         except BaseException as error:  # an interrupt of the waiting thread, or no memory to wait
             with held_interrupt():
@@ -128,26 +133,11 @@ class InferRequest:
         Raises TensorError and OverloadedError (the request stays as it was), RequestBusyError while
         a run is under way, and ClosedError after close.
         """
-        deadline_at = self._deadline_at(deadline_s)
-        run = self._make_run(inputs, priority, self._callback)
-        self._launch(run, deadline_at, userdata)
-
-    def start(
-        self,
-        inputs: Any,
-        *,
-        deadline_at: float | None = None,
-        priority: int = 0,
-        turn: InlineTurn | None = None,
-    ) -> RequestRun:
-        """Start a run without a callback and return it; ``turn`` lets it stay on this thread.
-
-        ``deadline_at`` is a time of the network's clock; None: no deadline, not the default one.
-        """
-        run = self._make_run(inputs, priority)
-        if turn is None or not self._carry(run, deadline_at, turn):
-            self._launch(run, deadline_at, None)
-        return run
+        run = self._make_run(inputs, self._deadline_at(deadline_s), priority)
+        run.userdata = userdata
+        if self._callback is not None:
+            run.call_back(self._callback)
+        run.launch()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Block until the last run has ended and its callback is over; False on timeout.
@@ -197,7 +187,7 @@ class InferRequest:
         """Have this called as ``callback(request, error_or_None)`` when a started run has ended.
 
         It belongs to the runs started from now on. It runs on the network's callback thread, in the
-        context of who started the run, and may start the request again. There ``results``,
+        context that started the run, and may start the request again. There ``results``,
         ``userdata``, ``latency_s`` and ``profiling()`` tell of the run that it is called for, even
         if a later one is under way. Its exception becomes what ``wait`` raises.
         """
@@ -226,7 +216,7 @@ class InferRequest:
         run = self._told_run or self._run
         if run is None or not run.ended_ns:
             raise RequestStateError(f"{self!r} has no finished run to tell the latency of")
-        return (run.ended_ns - run.started_ns) / 1e9
+        return (run.ended_ns - run.bindings.arrived_ns) / 1e9
 
     def profiling(self) -> list[NodeProfile]:
         """List the nodes of the last run with their times, in order of execution.
@@ -285,22 +275,8 @@ class InferRequest:
                 handle.data = self._bound[name] = np.zeros(handle.shape, port.dtype)
         return handle
 
-    def when_idle(self, call: Callable[[InferRequest], None]) -> None:
-        """Call once the run under way has ended; at once on this thread if none is."""
-        run = self._run
-        if run is None or run.has_ended:
-            call(self)
-        else:
-            run.when_ended(lambda: call(self))
-
-    def forget_tensors(self) -> None:
-        """Let go of every tensor: bound ones, handles, and those of the last run."""
-        self._bound.clear()
-        self._tensors.clear()
-        self._run = None
-
     @property
-    def _told_run(self) -> RequestRun | None:
+    def _told_run(self) -> Run | None:
         """The run whose callback this thread is in; None outside of this request's callbacks."""
         run = called_back.run
         return run if run is not None and run.request is self else None
@@ -340,17 +316,19 @@ class InferRequest:
                 f"was cancelled before"
             )
 
-    def _make_run(self, inputs: Any, priority: int, callback: Callback | None = None) -> RequestRun:
+    def _make_run(self, inputs: Any, deadline_at: float | None, priority: int) -> Run:
         network = self._network
-        network.refuse_if_closed()
-        bindings = network.bindings(self.id, self._arrays(inputs), priority)
         if self._bound:
-            bindings.bound = {
+            run = network.make_run(self._with_bound(inputs), deadline_at, priority, self.id)
+            run.bindings.bound = {
                 name: self._writable(name, array)
                 for name, array in self._bound.items()
                 if name not in self._input_names
             }
-        return RequestRun(self, network, bindings, callback)
+        else:
+            run = network.make_run({} if inputs is None else inputs, deadline_at, priority, self.id)
+        run.request = self
+        return run
 
     def _writable(self, name: str, bound: Any) -> Any:
         adopt = self._network.adopt_array
@@ -358,107 +336,45 @@ class InferRequest:
             return bound
         return adopt(bound, f"output {name!r}")
 
-    def _carry(self, run: RequestRun, deadline_at: float | None, turn: InlineTurn) -> bool:
-        """Bring a short run to its end on this thread; False: nothing has happened to it."""
-        route = self._network.inline_route
-        if route is None or not route.is_for(run, turn):
-            return False
-        if not can_interrupt():
-            return self._carry_now(route, run, deadline_at, turn)
-        with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
-            has_ended = self._carry_now(route, run, deadline_at, turn)
-        if interrupt.has_come:
-            raise KeyboardInterrupt
-        return has_ended
+    def _with_bound(self, inputs: Any) -> Any:
+        bound = {name: self._bound[name] for name in self._input_names & self._bound.keys()}
+        if inputs is None:
+            return bound
+        return {**bound, **inputs} if bound and isinstance(inputs, Mapping) else inputs
 
-    def _carry_now(
-        self, route: InlineRoute, run: RequestRun, deadline_at: float | None, turn: InlineTurn
-    ) -> bool:
-        before, has_ended = self._become_busy(run), False
-        try:
-            if deadline_at is not None:
-                run.set_deadline(deadline_at)
-            has_ended = route.carry(run, turn)
-        finally:
-            if not has_ended:
-                run.drop_deadline()
-                self._never_started(run, before, move("busy", "finish"))
-        return has_ended
+    @property
+    def callback_executor(self) -> TaskExecutor:
+        """Where its callbacks run."""
+        return self._network.callback_executor
 
-    def _launch(
-        self,
-        run: RequestRun,
-        deadline_at: float | None,
-        userdata: Any,
-        wake: Callable[[], None] | None = None,
-    ) -> None:
-        """Send a run to the network; ``wake`` is called once it is answered."""
-        if not can_interrupt():
-            self._launch_now(run, deadline_at, userdata, wake)
-            return
-        with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
-            self._launch_now(run, deadline_at, userdata, wake)
-        if interrupt.has_come:
-            with held_interrupt():
-                run.cancel()
-            raise KeyboardInterrupt
-
-    def _launch_now(
-        self,
-        run: RequestRun,
-        deadline_at: float | None,
-        userdata: Any,
-        wake: Callable[[], None] | None,
-    ) -> None:
-        if userdata is not None:
-            run.userdata = userdata
-        before = self._become_busy(run)
-        if run.stop.error is not None:  # cancelled between a try to carry it and this
-            self.on_answered_early(run)
-        try:
-            run.send(deadline_at, wake)
-        except OverloadedError:
-            self._never_started(run, before, self._state)
-            raise
-
-    def _become_busy(self, run: RequestRun) -> RequestRun | None:
-        """Let this be the last run, and return the one before."""
+    def become_busy(self, run: Run) -> Run | None:
+        """Make this the last run, and return the one before; raises RequestBusyError."""
         with self._lock:
-            self._state = move(self._state, "start", self._label)
+            state = MOVES.get((self._state, "start"))
+            self._state = state or move(self._state, "start", self._label)
             before, self._run = self._run, run
         return before
 
-    def _never_started(self, run: RequestRun, before: RequestRun | None, state: State) -> None:
+    def restore(self, run: Run, before: Run | None) -> None:
         """Have what the last run has left, as if this one had never been asked for."""
         with self._lock:
             if self._run is run:
-                self._run, self._state = before, state
+                self._run, self._state = before, "idle"
 
-    def _arrays(self, inputs: Any) -> dict[str, Any]:
-        network = self._network
-        if not self._bound:
-            return network.check_inputs({} if inputs is None else inputs)
-        bound = {name: self._bound[name] for name in self._input_names & self._bound.keys()}
-        if inputs is None:
-            inputs = bound
-        elif bound and isinstance(inputs, Mapping):
-            inputs = {**bound, **inputs}
-        return network.check_inputs(inputs)
-
-    def on_answered_early(self, run: RequestRun) -> None:
+    def on_answered_early(self, run: Run) -> None:
         """Note that the caller was answered and the device is not done; called by the run."""
         with self._lock:
             if self._run is run and self._state == "busy":
                 self._state = move(self._state, "cancel")
 
-    def on_ended(self, run: RequestRun) -> None:
+    def on_ended(self, run: Run) -> None:
         """Become idle, with the results in the handles; called by the run, before it tells."""
         if run.error is None:
             for name, handle in self._tensors.items() if self._tensors else ():
                 if name in run.bindings.results:
                     handle.data = run.bindings.results[name]
         with self._lock:
-            self._state = move(self._state, "finish")
+            self._state = MOVES.get((self._state, "finish")) or move(self._state, "finish")
 
     def __repr__(self) -> str:
         stage = ""

@@ -61,8 +61,18 @@ class ServiceTime:
         self._held_up = 0
         """Counts callers that were held up; what runs in time take back."""
 
-    def note(self, service_ns: int) -> None:
-        """Count a run that took so long."""
+    def note(self, service_ns: int, *, is_inline: bool = False) -> None:
+        """Count a run that took so long; ``is_inline`` says on the thread of a caller with a loop.
+
+        Too many that were far too long there make it forget what was noted, and want twice as many
+        runs as before.
+        """
+        if is_inline:
+            if service_ns >= self._far_too_long_ns:
+                self._note_overrun()
+                return
+            if self._held_up:
+                self._held_up -= 1
         self._noted += 1
         if service_ns < self._least_ns:
             self._least_ns = service_ns
@@ -73,17 +83,7 @@ class ServiceTime:
             self.is_bearable = least_ns <= BEARABLE_NS
             self._earlier_ns, self._least_ns = self._least_ns, _NEVER_NS
 
-    def note_inline(self, service_ns: int) -> None:
-        """Count a run that took so long on its caller's thread.
-
-        Too many that were far too long make it forget what was noted, and want twice as many runs
-        as before.
-        """
-        if service_ns < self._far_too_long_ns:
-            if self._held_up:
-                self._held_up -= 1
-            self.note(service_ns)
-            return
+    def _note_overrun(self) -> None:
         self._held_up += HELD_UP
         if self._held_up > MOST_HELD_UP:
             self.is_short = False
@@ -99,14 +99,15 @@ class InlineGate:
         self._ports = tuple(ports)
         self._threshold_ns = threshold_us * 1000
         is_fixed = all(is_static(port.shape) for port in self._ports)
-        self._only = ServiceTime(self._threshold_ns) if is_fixed else None
+        self.only = ServiceTime(self._threshold_ns) if is_fixed else None
+        """That of all runs, where all inputs have fixed shapes."""
         self._by_signature: dict[Any, ServiceTime] = {}
         self._lock = threading.Lock()
 
     def time_of(self, inputs: Mapping[str, Any]) -> ServiceTime:
         """Return the times of the plan for inputs of these shapes; checked inputs, by name."""
-        if self._only is not None:
-            return self._only
+        if self.only is not None:
+            return self.only
         signature = shape_signature(inputs, self._ports)
         time = self._by_signature.get(signature)
         if time is None:

@@ -33,6 +33,11 @@ class PendingPlan(HostReady, Generic[P]):
         self._plan: P | None = None
 
     @property
+    def is_built(self) -> bool:
+        """True once the plan is there."""
+        return self._plan is not None
+
+    @property
     def plan(self) -> P:
         """The plan; only once the token has fired without error."""
         if self._plan is None:

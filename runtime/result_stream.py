@@ -2,7 +2,7 @@
 
 Theory of operation. A stream has up to ``look_ahead`` items on their way: pulled from the source
 and not yet in the consumer's hands. So the consumer's pace bounds how far the source is read. Each
-item is a run of a request of the network's pool; nothing below knows of streams. A sync source is
+item is a run of the network; nothing below knows of streams. A sync source is
 pulled by the consumer's own task, when it asks for a result. An async source may have nothing to
 give while there are results, so one task beside the consumer's pulls it and starts the runs; there
 is no task per item. Whoever ends a stream early ends its runs, closes its source, and waits.
@@ -31,7 +31,7 @@ from .completion import let_loop_turn, must_end, until
 from .deadlines import deadline_from_now
 from .inline_turn import threads
 from .owning_generator import OwningGenerator
-from .request_run import RequestRun
+from .run import Run
 from .side_task import Bell, SideTask, start_side_task
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _Item:
     def __init__(self, index: int, inputs: Any) -> None:
         self.index, self.inputs = index, inputs
         self.deadline_at: float | None = None
-        self.run: RequestRun | None = None
+        self.run: Run | None = None
         self.error: Exception | None = None
         self.was_inline = False
 
@@ -320,17 +320,13 @@ class ResultStream:
 
     def _run(self, item: _Item) -> None:
         network = self._network
-        turn = None
-        if network.inline_route is not None and not must_end():
-            turn = threads.turn
-        request = network.take_request()
-        try:
-            item.run = request.start(
-                item.inputs, deadline_at=item.deadline_at, priority=self._priority, turn=turn
-            )
-        finally:
-            request.when_idle(network.give_back)
-        item.was_inline = turn is not None and item.run.has_ended
+        route = network.inline_route
+        turn = None if route is None or must_end() else threads.turn
+        run = network.make_run(item.inputs, item.deadline_at, self._priority)
+        if turn is None or route is None or not route.carry(run, turn):
+            run.launch()
+        item.run = run
+        item.was_inline = run.is_inline
 
     def _on_answer(self, item: _Item) -> None:
         self._answered.append(item)
@@ -344,7 +340,7 @@ class ResultStream:
         self._is_over = True
         for item in self._on_way.values():
             if item.run is not None:
-                item.run.disregard()
+                item.run.mark_retrieved()
                 item.run.cancel()
         try:
             if self._puller is not None:

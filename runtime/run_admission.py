@@ -1,9 +1,9 @@
 """Slots, and the runs on their way through them: the shell around the admission queue.
 
-Theory of operation. Every run of a network comes in by :meth:`RunAdmission.admit`. One that gets a
-slot starts on the thread that called or that freed the slot; one that is stopped while it waits
-never reaches the device. A slot is free again when its run's last token has fired, whatever became
-of the caller meanwhile. Runs are kept until they leave, a request's after its callback, so that a
+Theory of operation. Every run of a network comes in by :meth:`RunAdmission.enter`, and gives its
+slot back by ``finish``, when its last token has fired, whatever became of the caller meanwhile. A
+run that waits begins on the thread that gave the slot back; one that is stopped while it waits
+never reaches the device. Runs are kept until they leave, a request's after its callback, so that a
 close can wait for them.
 """
 
@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter_ns
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..errors import (
     ClosedError,
@@ -22,32 +22,19 @@ from ..errors import (
     OverloadedError,
     RequestCancelledError,
 )
-from ..executors import hop
 from .admission import AdmissionQueue
 from .bindings import Bindings
-from .graph_run import GraphRun
 from .inline_gate import InlineGate
-from .pipeline import PipelineRun, Stop
 from .slot import Slot
 from .tracing import SpanRecorder
 
 if TYPE_CHECKING:
-    from .admitted_run import AdmittedRun
+    from .run import Run
 
-__all__ = ["CountedRun", "RunAdmission"]
+__all__ = ["RunAdmission"]
 
 _log = logging.getLogger("aioinfer")
-
-
-class CountedRun(Protocol):
-    """What the admission has to know of a run: of its own, and of those that stay inline."""
-
-    stop: Stop
-    bindings: Bindings
-
-    @property
-    def place(self) -> str:
-        """Where it is, for messages."""
+_plain_release = Slot.release
 
 
 class RunAdmission:
@@ -61,31 +48,32 @@ class RunAdmission:
         self, network: str, closed_error: Callable[[], ClosedError], most_waiting: int = 0
     ) -> None:
         self.recorder = SpanRecorder()
+        self.network = network
         self.slot_count = 0
         self.first_run_ns = 0
         """When the first run came; 0 before."""
         self.is_closed = False
-        self.lone_run_count = 0
-        """How many runs have finished without a slot, on the lane that the executor lends."""
         self.gate: InlineGate | None = None
         """Which runs may stay on their caller's thread; None: none may."""
-        self._network, self._closed_error = network, closed_error
+        self.runs: set[Run] = set()
+        """Those that are not over, callbacks included; a run takes itself out by ``leave``."""
+        self._closed_error = closed_error
         self._lock = threading.Lock()
         self._all_ended = threading.Condition(self._lock)
-        self._queue: AdmissionQueue[Slot, AdmittedRun] = AdmissionQueue((), most_waiting)
-        self._runs: set[CountedRun] = set()
+        self._queue: AdmissionQueue[Slot, Run] = AdmissionQueue((), most_waiting)
+        self._idle = self._queue.idle
         self._outcomes: Counter[str] = Counter()
         self._is_waited_for = False
 
     @property
     def run_count(self) -> int:
         """How many runs wait for a slot or have one; out of date as soon as it is read."""
-        return self.slot_count - self._queue.idle_count + self._queue.waiting_count
+        return self.slot_count - len(self._idle) + self._queue.waiting_count
 
     @property
     def open_run_count(self) -> int:
         """How many runs are not over, callbacks included."""
-        return len(self._runs)
+        return len(self.runs)
 
     @property
     def waiting_count(self) -> int:
@@ -100,157 +88,95 @@ class RunAdmission:
     @property
     def idle_slot_count(self) -> int:
         """How many slots no run has."""
-        return self._queue.idle_count
+        return len(self._idle)
 
     def add_slots(self, slots: Sequence[Slot]) -> None:
         """Take in the network's slots; before the first run."""
-        self._queue.add_slots(slots)
+        self._idle.extend(slots)
         self.slot_count += len(slots)
 
-    def admit(self, run: AdmittedRun, *, may_refuse: bool = False) -> None:
-        """Start a run as soon as a slot is free; raises ClosedError, and keeps nothing, if closed.
+    def enter(self, run: Run, *, may_wait: bool = True, may_refuse: bool = False) -> bool:
+        """Count a run that comes, and give it an idle slot; False: it waits for one.
 
-        With ``may_refuse``, OverloadedError in the same way, if it would wait and the queue is
-        full. Otherwise it either begins and ends, or is dropped; whoever it is told by calls
-        ``leave``. Never blocks.
+        Of one that may not wait nothing is kept then, nor if the network is closed. Else that
+        raises ClosedError, and with ``may_refuse`` OverloadedError if it would wait and the queue
+        is full; nothing is kept either. Never blocks.
         """
         with self._lock:
+            if not may_wait and (self.is_closed or not self._idle):
+                return False
             if self.is_closed:
                 raise self._closed_error()
-            queue = self._queue
-            if may_refuse and queue.is_full:
+            if self._idle:
+                run.slot = self._idle.pop()
+            elif may_refuse and self._queue.is_full:
                 self._outcomes["refused"] += 1
                 raise self._overloaded_error()
-            self._runs.add(run)
+            else:
+                self._queue.offer(run.bindings.ticket, run)
+            self.runs.add(run)
             if not self.first_run_ns:
                 self.first_run_ns = perf_counter_ns()
-            slot = run.slot = queue.offer(run.bindings.ticket, run)
-        self.recorder.arrive(run.bindings)
-        if slot is None:
-            run.stop.when_set(run.stopped)
-            return
-        hop(run.begin, slot)
+        if not run.has_arrived:
+            run.has_arrived = True
+            self.recorder.arrive(run.bindings)
+        return run.slot is not None
+
+    def finish(self, run: Run, error: BaseException | None, *, counts: bool = True) -> Run | None:
+        """Take back the slot of a run, if it has one, and return the run that has it now.
+
+        ``counts`` says that the outcome is a request's; ``error`` is None where it has a result.
+        The run that is returned is to be begun; this one stays among those that a close waits for.
+        """
+        slot, following = run.slot, None
+        if slot is not None and type(slot).release is not _plain_release:
+            try:
+                slot.release()
+            except Exception:  # the backend's own; the next run must not wait for ever
+                _log.exception("a slot of network %s cannot let go", self.network)
+        with self._lock:
+            if counts:
+                self._outcomes["finished" if error is None else _outcome_of(error)] += 1
+            if slot is not None:
+                run.slot = None
+                if "bindings" in slot.__dict__:
+                    del slot.bindings, slot.stop
+                if not self._queue.waiting:
+                    self._idle.append(slot)
+                else:
+                    following = self._queue.release(slot)
+                    assert following is not None
+                    following.slot = slot
+        return following
+
+    def drop(self, run: Run) -> bool:
+        """Take a stopped run out of the queue; False: it has or had a slot, and ends itself."""
+        with self._lock:
+            return self._queue.drop(run)
+
+    def leave(self, run: Run) -> None:
+        """Stop a close from waiting for a run that is over, callback and all. Mostly lock-free."""
+        self.runs.discard(run)
+        if self._is_waited_for:  # it is set before the closing thread looks at the runs
+            with self._lock:
+                if not self.runs:
+                    self._all_ended.notify_all()
 
     def _overloaded_error(self) -> OverloadedError:
         return OverloadedError(
-            f"network {self._network} has {self._queue.waiting_count} runs waiting for a slot, as "
+            f"network {self.network} has {self._queue.waiting_count} runs waiting for a slot, as "
             f"many as MAX_QUEUED_REQUESTS allows; come back later, or load it with a higher "
             f"MAX_QUEUED_REQUESTS (0: no bound)"
         )
 
-    def note_own_run(self, run: AdmittedRun, own_run: PipelineRun | GraphRun) -> None:
-        """Keep what goes through the stages for a run, unless that has ended meanwhile."""
-        with self._lock:
-            if run.slot is not None:
-                run.own_run = own_run
-
-    def take_slot(self, run: CountedRun) -> Slot | None:
-        """Count a run that begins now, and give it a slot; pair it with ``end`` or ``give_back``.
-
-        None, and nothing is kept, if it would have to wait for a slot, or the network is closed.
-        """
-        with self._lock:
-            if self.is_closed:
-                return None
-            slot = self._queue.take()
-            if slot is not None:
-                self._runs.add(run)
-            return slot
-
-    def end(self, run: CountedRun, slot: Slot, error: BaseException | None) -> None:
-        """Count the outcome of a run that took its slot itself, and let the next one have it."""
-        self._let_go(slot)
-        with self._lock:
-            self._outcomes["finished" if error is None else _outcome_of(error)] += 1
-            following = self._hand_over(slot)
-        self.leave(run)
-        if following is not None:
-            self._begin_following(following, slot)
-
-    def give_back(self, run: CountedRun, slot: Slot) -> None:
-        """Let the next run have a slot that was taken in vain."""
-        self._let_go(slot)
-        with self._lock:
-            following = self._hand_over(slot)
-        self.leave(run)
-        if following is not None:
-            self._begin_following(following, slot)
-
-    def drop(self, run: AdmittedRun) -> None:
-        """Let a stopped run go that waits for a slot; one that has a slot ends by itself."""
-        with self._lock:
-            if not self._queue.drop(run):
-                return
-        run.dropped()
-
-    def vacate(self, run: AdmittedRun) -> None:
-        """Have the slot of a request's run, if it has one, let go of it; ``settle`` comes next."""
-        if run.slot is not None:
-            self._let_go(run.slot)
-
-    def settle(self, run: AdmittedRun, error: BaseException | None) -> None:
-        """Count the outcome of a request's run, and free its vacated slot if it has one.
-
-        The run stays among those that a close waits for until it leaves.
-        """
-        slot, following = run.slot, None
-        with self._lock:
-            self._outcomes["finished" if error is None else _outcome_of(error)] += 1
-            if slot is not None:
-                run.slot = run.own_run = None  # run and own run know each other
-                following = self._hand_over(slot)
-        if slot is not None and following is not None:
-            self._begin_following(following, slot)
-
-    def free(self, run: AdmittedRun) -> None:
-        """Let the next run have the slot of one that has ended, which leaves."""
-        slot = run.slot
-        if slot is not None:
-            self._let_go(slot)
-            with self._lock:
-                run.slot = run.own_run = None
-                following = self._hand_over(slot)
-            if following is not None:
-                self._begin_following(following, slot)
-        self.leave(run)
-
-    def leave(self, run: CountedRun) -> None:
-        """Let close wait no longer for a run that is over, callback and all. Mostly lock-free."""
-        self._runs.discard(run)
-        if self._is_waited_for:  # it is set before who waits looks at the runs
-            with self._lock:
-                if not self._runs:
-                    self._all_ended.notify_all()
-
-    def _let_go(self, slot: Slot) -> None:
-        try:
-            slot.release()
-        except Exception:  # the backend's own; the next run must not wait for ever
-            _log.exception("a slot of network %s cannot let go", self._network)
-
-    def _hand_over(self, slot: Slot) -> AdmittedRun | None:
-        following = self._queue.release(slot)
-        if following is not None:
-            following.slot = slot
-        return following
-
-    def _begin_following(self, run: AdmittedRun, slot: Slot) -> None:
-        run.stop.forget(run.stopped)
-        hop(run.begin, slot)
-
-    def count_outcome(self, error: BaseException | None) -> None:
-        """Count a request that has ended."""
-        with self._lock:
-            self._outcomes[_outcome_of(error)] += 1
-
     def outcomes(self) -> Counter[str]:
         """Copy the count of ended requests by outcome."""
         with self._lock:
-            return self._outcomes + Counter(finished=self.lone_run_count)
+            return self._outcomes.copy()
 
     def place_of(self, bindings: Bindings) -> str:
         """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""
-        for run in list(self._runs):
+        for run in list(self.runs):
             if run.bindings is bindings:
                 return f", {run.place}"
         return ""
@@ -259,7 +185,7 @@ class RunAdmission:
         """Refuse new runs and stop those under way; does not wait for them."""
         with self._lock:
             self.is_closed = True
-            runs = list(self._runs)
+            runs = list(self.runs)
         for run in runs:
             run.stop.set(make_error())
 
@@ -268,7 +194,7 @@ class RunAdmission:
         give_up_at = None if timeout_s is None else monotonic() + timeout_s
         with self._lock:
             self._is_waited_for = True
-            while self._runs:
+            while self.runs:
                 left_s = None if give_up_at is None else give_up_at - monotonic()
                 if left_s is not None and left_s <= 0:
                     return False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..executors import Ready, Then
 from .bindings import Bindings
 from .graph_run import GraphRun
-from .pipeline import PipelineRun, Stage, Stop
+from .pipeline import Stage, Stop
 from .tracing import SpanRecorder
 
 __all__ = ["Slot"]
@@ -30,12 +30,12 @@ class Slot:
 
     def start(
         self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder
-    ) -> PipelineRun | GraphRun:
-        """Send the bindings through the stages; ``then`` comes exactly once. Returns the run."""
-        run = PipelineRun(self.stages, stop, then, recorder, self.bindings.mark())
-        run.start(after)
-        return run
+    ) -> GraphRun | None:
+        """(optional) Start and return what goes through the stages; None: the run does, in line.
+
+        ``then`` comes exactly once.
+        """
+        return None
 
     def release(self) -> None:
-        """(optional) Let go of what belonged to the run that has ended."""
-        del self.bindings, self.stop
+        """(optional) Drop what belonged to the run that has ended; its bindings are still there."""

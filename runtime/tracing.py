@@ -126,9 +126,9 @@ class SpanRecorder:
         self, run: RunMark, stage: Stage, lane: Lane, queued_ns: int, started_ns: int, ended_ns: int
     ) -> None:
         """Note that a stage has run; called by runs only, where the stage was."""
-        part, place, lane_name = stage.part, stage.place, lane.name
+        place, lane_name = stage.place, lane.name
         uncounted = self._uncounted
-        name = "" if part is None else part()
+        name = stage.part if isinstance(stage.part, str) else stage.part()
         if isinstance(lane, DeviceLane):
             lane.stream.tell_times(partial(self._record_work, run, place, lane_name, name))
             lane_name = lane.host_name

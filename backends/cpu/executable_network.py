@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...errors import AioInferError, ClosedError, DeviceError
-from ...executors import NOW, ImmediateExecutor, Lane, Ready, StreamsConfig, is_shortage
+from ...executors import NOW, Lane, Ready, StreamsConfig, is_shortage
 from ...runtime.executable_network import ExecutableNetwork, Slot
 from ...runtime.graph import Graph, Model, copy_graph, is_static
 from ...runtime.node_failure import failure_at, run_failure
 from ...runtime.output_pool import OutputPool
-from ...runtime.pipeline import Stage
-from ...runtime.plan_cache import PendingPlan
+from ...runtime.pipeline import Again, Stage
 from ...runtime.plugin import CoreHandle
 from ...runtime.properties import INPUT_SHAPES, Configuration, Metric, slot_count
 from ...runtime.shape_plans import ShapePlans
@@ -31,7 +29,7 @@ from .onednn import version_text
 from .plan import Plan
 from .properties import CPU_ADAPTIVE_TEAMS
 from .resized_plan import resized_plan
-from .run_arrays import as_buffer, has_buffer, input_arrays, is_plain, output_arrays
+from .run_arrays import PLAIN_FLAGS, as_buffer, has_buffer, input_array, output_arrays
 
 __all__ = ["CpuNetwork"]
 
@@ -62,11 +60,10 @@ class CpuNetwork(ExecutableNetwork):
         self._model, self._compiler = model, compiler
         self.input_names = tuple(port.name for port in self.inputs)
         self.output_names = tuple(port.name for port in self.outputs)
-        self._has_buffers = all(has_buffer(port.dtype) for port in (*self.inputs, *self.outputs))
+        self.has_buffers = all(has_buffer(port.dtype) for port in (*self.inputs, *self.outputs))
         self._streams = core.executors.acquire(streams)
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
         self._resize_executor = core.executors.acquire(StreamsConfig("resize"))
-        self._inline = ImmediateExecutor("inline")
         is_adaptive = bool(config[CPU_ADAPTIVE_TEAMS.key]) and is_waiting_ours()
         self._programs = LanePrograms(
             runner(compiler.engine), self._want_resized if is_adaptive else None
@@ -94,11 +91,6 @@ class CpuNetwork(ExecutableNetwork):
         slots = slot_count(config, 2 * streams.stream_count)
         self.pool = OutputPool(most_free=slots * max(1, len(self.outputs)))
         self._provide_slots([_CpuSlot(self) for _ in range(slots)])
-        plan, route = self.only_plan, self.inline_route
-        if plan is not None and route is not None:
-            compute = self._infer_one if self._is_one_to_one(plan) else self._infer_alone
-            compute = partial(compute, plan)
-            route.shorten(Stage("compute", self._streams, _in_a_slot, lambda: plan.id), compute)
 
     def _has_one_plan(self, plans: Sequence[Plan]) -> bool:
         return len(plans) == 1 and all(is_static(port.shape) for port in self.inputs)
@@ -162,52 +154,7 @@ class CpuNetwork(ExecutableNetwork):
         plan = self._compiler.latest
         return {} if plan is None else node_facts(plan)
 
-    def _is_one_to_one(self, plan: Plan) -> bool:
-        """True if runs have one input and one small output, of plain types."""
-        counts = len(self.input_names), len(self.output_names)
-        return counts == (1, 1) and self._has_buffers and not plan.has_large_outputs
-
-    def _infer_one(self, plan: Plan, given: dict[str, Any], lane: Lane) -> dict[str, Any]:
-        """Do what ``_infer_alone`` does for one input and one output, in half the time."""
-        (array,) = given.values()
-        if not is_plain(array):
-            return self._infer_alone(plan, given, lane)
-        shape, dtype = plan.output_forms[0]
-        try:
-            output = np.empty(shape, dtype)
-            self._programs.program(plan, lane).run((array, output))
-        except AioInferError:
-            raise
-        except Exception as error:
-            raise self._failed(error) from error
-        return {self.output_names[0]: output}
-
-    def _infer_alone(self, plan: Plan, given: dict[str, Any], lane: Lane) -> dict[str, Any]:
-        """Compute a run that has no slot; as ``_CpuSlot._compute``."""
-        try:
-            program = self._programs.program(plan, lane)
-            inputs = input_arrays(self.input_names, given)
-            empty = self.pool.empty if plan.has_large_outputs else np.empty
-            outputs = [empty(shape, dtype) for shape, dtype in plan.output_forms]
-            program.run((*inputs, *outputs) if self._has_buffers else self.buffers(inputs, outputs))
-        except AioInferError:
-            raise
-        except Exception as error:
-            raise self._failed(error) from error
-        return dict(zip(self.output_names, outputs, strict=True))
-
-    def _failed(self, error: Exception) -> AioInferError:
-        return run_failure(error, f"{self.name!r} on {self.device}")
-
-    def buffers(self, inputs: list[Array], outputs: list[Array]) -> tuple[Array, ...]:
-        """List what a program reads and writes, in types that it can."""
-        if self._has_buffers:
-            return (*inputs, *outputs)
-        return tuple([as_buffer(array) for array in (*inputs, *outputs)])
-
     def _release_device(self) -> None:
-        if self.inline_route is not None:
-            self.inline_route.wait_until_over()
         self._core.executors.release(self._streams)
         self._core.executors.release(self._compile_executor)
         self._programs.clear()
@@ -239,65 +186,69 @@ class CpuNetwork(ExecutableNetwork):
         ]
 
 
-def _in_a_slot(_lane: Lane) -> Ready:
-    raise AssertionError("this stage only names what runs without a slot do")
-
-
 class _CpuSlot(Slot):
-    """One run: find the plan on the calling thread, compute on a stream."""
+    """One run, computed on a stream; it is called again once a missing plan has been built."""
 
     def __init__(self, network: CpuNetwork) -> None:
         self._network = network
-        self._pending: PendingPlan[Plan] | None = None
-        self._plan: Plan | None = None
-        compute = Stage("compute", network._streams, self._compute, self._part)
-        if network.only_plan is None:
-            self.stages = (Stage("plan", network._inline, self._find_plan), compute)
-        else:
-            self.stages = (compute,)
+        self._plan = network.only_plan
+        part = self._part if self._plan is None else self._plan.id
+        self.stages = (Stage("compute", network._streams, self._compute, part),)
         self.may_run_inline = network.computes_with_one_thread
 
-    def _find_plan(self, _lane: Lane) -> Ready:
-        self._pending = self._network._plans.request(self.bindings.inputs)
-        return self._pending
-
     def _compute(self, lane: Lane) -> Ready:
-        network, bindings, pending = self._network, self.bindings, self._pending
-        plan = network.only_plan if pending is None else pending.plan
-        assert plan is not None
-        self._plan = plan
-        names = network.output_names
+        network, bindings = self._network, self.bindings
+        plan = network.only_plan
+        if plan is None:
+            pending = bindings.awaited or network._plans.request(bindings.inputs)
+            if not pending.is_built:
+                bindings.awaited = pending
+                return Again(pending)
+            plan = self._plan = pending.plan
         try:
-            program = network._programs.program(plan, lane)
-            self.stop.raise_if_set()
-            inputs = input_arrays(network.input_names, bindings.inputs)
-            empty = network.pool.empty if plan.has_large_outputs else np.empty
-            outputs = output_arrays(names, plan.output_forms, bindings.bound, inputs, empty)
-            buffers = network.buffers(inputs, outputs)
-            if bindings.profile is None:
-                program.run(buffers)
-            else:
-                times = np.zeros(len(plan.steps) + 1, np.int64)
-                program.run(buffers, times)
-                bindings.profile.extend(node_times(plan, times.tolist()))
+            results = self._computed(plan, lane)
         except AioInferError:
             raise
         except Exception as error:
-            raise network._failed(error) from error
+            raise run_failure(error, f"{network.name!r} on {network.device}") from error
         if not bindings.bound:
-            bindings.results.update(zip(names, outputs, strict=True))
+            bindings.results = results
             return NOW
-        for name, output in zip(names, outputs, strict=True):
+        for name, output in results.items():
             if bindings.bound.get(name) is output:
                 bindings.results[name] = output
             else:
                 bindings.deliver(name, output)
         return NOW
 
-    def _part(self) -> str:
-        plan = self._plan
-        return "" if plan is None else plan.id
+    def _computed(self, plan: Plan, lane: Lane) -> dict[str, Array]:
+        network, bindings, given = self._network, self.bindings, self.bindings.inputs
+        program = network._programs.program(plan, lane)
+        if self.stop.error is not None:  # to pack weights takes long
+            raise self.stop.error
+        buffers: list[Array] = []
+        for name in network.input_names:
+            array = given[name]
+            is_plain = type(array) is np.ndarray and array.flags.num & PLAIN_FLAGS == PLAIN_FLAGS
+            buffers.append(array if is_plain else input_array(name, array))
+        empty = network.pool.empty if plan.has_large_outputs else np.empty
+        names = network.output_names
+        if bindings.bound:
+            outputs = output_arrays(names, plan.output_forms, bindings.bound, buffers, empty)
+        else:
+            outputs = []
+            for shape, dtype in plan.output_forms:
+                outputs.append(empty(shape, dtype))
+        buffers += outputs
+        if not network.has_buffers:
+            buffers = [as_buffer(array) for array in buffers]
+        if bindings.profile is None:
+            program.run(tuple(buffers))
+        else:
+            times = np.zeros(len(plan.steps) + 1, np.int64)
+            program.run(tuple(buffers), times)
+            bindings.profile.extend(node_times(plan, times.tolist()))
+        return dict(zip(names, outputs, strict=True))
 
-    def release(self) -> None:
-        self._pending = self._plan = None
-        super().release()
+    def _part(self) -> str:
+        return "" if self._plan is None else self._plan.id

@@ -10,12 +10,13 @@ import numpy as np
 from ...errors import TensorError
 from .plan import Form
 
-__all__ = ["as_buffer", "has_buffer", "input_array", "input_arrays", "is_plain", "output_arrays"]
+__all__ = ["PLAIN_FLAGS", "as_buffer", "has_buffer", "input_array", "output_arrays"]
 
 Array = np.ndarray[Any, Any]
 
 _FIRST_FOREIGN_TYPE = 256  # numpy's NPY_USERDEF; dtype.isbuiltin says the same, ten times slower
-_PLAIN_FLAGS = 0x101  # NPY_ARRAY_C_CONTIGUOUS and NPY_ARRAY_ALIGNED, asked for at once
+PLAIN_FLAGS = 0x101
+"""NPY_ARRAY_C_CONTIGUOUS and NPY_ARRAY_ALIGNED: an array with both is read as it is."""
 
 
 def input_array(name: str, array: Any) -> Array:
@@ -27,20 +28,6 @@ def input_array(name: str, array: Any) -> Array:
         )
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
-
-
-def is_plain(array: Any) -> bool:
-    """True for an array that a plan reads as it is."""
-    return type(array) is np.ndarray and array.flags.num & _PLAIN_FLAGS == _PLAIN_FLAGS
-
-
-def input_arrays(names: Sequence[str], given: Mapping[str, Any]) -> list[Array]:
-    """Give all inputs as ``input_array`` does each; quick where they are plain already."""
-    arrays = [given[name] for name in names]
-    for array in arrays:
-        if not is_plain(array):
-            return [input_array(name, given[name]) for name in names]
-    return arrays
 
 
 def output_arrays(
@@ -56,8 +43,6 @@ def output_arrays(
     the run is left alone; what was made is copied there afterwards, by who hands over the results.
     ``forms`` are the outputs' shapes and types; ``empty`` makes new arrays.
     """
-    if not bound:
-        return [empty(shape, dtype) for shape, dtype in forms]
     chosen: list[Array] = []
     for name, form in zip(names, forms, strict=True):
         memory = bound.get(name)

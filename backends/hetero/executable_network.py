@@ -214,7 +214,6 @@ class _HeteroSlot(Slot):
 
     def release(self) -> None:
         self._linked.let_go()
-        super().release()
 
     def _ended(self, then: Then, ready: Ready, error: BaseException | None) -> None:
         """Collect the outputs as soon as the last token says that they are there."""

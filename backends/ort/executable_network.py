@@ -6,7 +6,7 @@ from typing import Any
 
 from ...executors import NOW, Lane, Ready, StreamsConfig
 from ...runtime.executable_network import ExecutableNetwork, Slot
-from ...runtime.graph import Graph, Model, copy_graph, is_static
+from ...runtime.graph import Graph, Model, copy_graph
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.pipeline import Stage
 from ...runtime.plugin import CoreHandle
@@ -46,10 +46,6 @@ class OrtNetwork(ExecutableNetwork):
         # One run computes on each stream, and one more is bound and ready to follow it.
         slots = slot_count(config, 2 * streams.stream_count)
         self._provide_slots([_OrtSlot(self) for _ in range(slots)])
-        self._never = Terminator()
-        if self.inline_route is not None and all(is_static(port.shape) for port in self.inputs):
-            stage = Stage("compute", self._streams, _in_a_slot)
-            self.inline_route.shorten(stage, self._infer_alone)
 
     @property
     def session(self) -> Any:
@@ -63,17 +59,7 @@ class OrtNetwork(ExecutableNetwork):
         """Return a copy of the graph that onnxruntime was given; it fuses further by itself."""
         return copy_graph(self._graph)
 
-    def _infer_alone(self, inputs: dict[str, Any], _lane: Lane) -> dict[str, Any]:
-        """Compute a run that has no slot; as ``_OrtSlot._compute``, and nobody can end it early."""
-        try:
-            results = self._session.run(inputs, self._never)
-        except Exception as error:
-            raise explain_run(error, self.device, self.name, self._origins) from error
-        return dict(zip(self._output_names, results, strict=True))
-
     def _release_device(self) -> None:
-        if self.inline_route is not None:
-            self.inline_route.wait_until_over()
         self._core.executors.release(self._streams)
         self._session.close()
         release_constants(self._graph)
@@ -82,10 +68,6 @@ class OrtNetwork(ExecutableNetwork):
 def _has_bodies(graph: Graph) -> bool:
     """True if how often a node computes is decided by data: loops and branches."""
     return any(node.bodies() for node in graph.nodes)
-
-
-def _in_a_slot(_lane: Lane) -> Ready:
-    raise AssertionError("this stage only names what runs without a slot do")
 
 
 class _OrtSlot(Slot):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...errors import AioInferError
-from ...executors import NOW, ImmediateExecutor, Lane, Ready, StreamsConfig, allowed_cpus
+from ...executors import NOW, Lane, Ready, StreamsConfig, allowed_cpus
 from ...runtime.bindings import NodeProfile
 from ...runtime.capacity import refuse_what_cannot_fit
 from ...runtime.executable_network import ExecutableNetwork, Slot
@@ -18,7 +18,7 @@ from ...runtime.graph import Graph, Model, copy_graph
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.node_failure import run_failure
 from ...runtime.passes import Pass, default_passes, specialize
-from ...runtime.pipeline import Stage
+from ...runtime.pipeline import Again, Stage
 from ...runtime.plan_cache import PendingPlan
 from ...runtime.plugin import CoreHandle
 from ...runtime.properties import INPUT_SHAPES, NUM_STREAMS, Configuration, slot_count, stream_count
@@ -61,7 +61,6 @@ class ReferenceNetwork(ExecutableNetwork):
         """True if shapes decide how long a run takes, and no code of users runs in it."""
         self._streams = core.executors.acquire(StreamsConfig(device, streams))
         self._compiler = core.executors.acquire(StreamsConfig("compile"))
-        self._inline = ImmediateExecutor("inline")
         self._plans: ShapePlans[Steps] = ShapePlans(
             model, self.inputs, self.device, self._plan, self._compiler
         )
@@ -100,24 +99,19 @@ class ReferenceNetwork(ExecutableNetwork):
 
 
 class _ReferenceSlot(Slot):
-    """One run: find the plan on the calling thread, compute on a stream."""
+    """One run, computed on a stream; it is called again once a missing plan has been built."""
 
     def __init__(self, network: ReferenceNetwork) -> None:
         self._network = network
-        self._pending: PendingPlan[Steps] | None = None
-        self.stages = (
-            Stage("plan", network._inline, self._find_plan),
-            Stage("compute", network._streams, self._compute),
-        )
+        self.stages = (Stage("compute", network._streams, self._compute),)
         self.may_run_inline = network.may_compute_inline
 
-    def _find_plan(self, _lane: Lane) -> Ready:
-        self._pending = self._network.request_plan(self.bindings.inputs)
-        return self._pending
-
     def _compute(self, _lane: Lane) -> Ready:
-        bindings, pending = self.bindings, self._pending
-        assert pending is not None
+        bindings = self.bindings
+        pending = bindings.awaited or self._network.request_plan(bindings.inputs)
+        if not pending.is_built:
+            bindings.awaited = pending
+            return Again(pending)
         profile: list[tuple[tuple[str, ...], str, int, int]] | None
         profile = None if bindings.profile is None else []
         network = self._network
@@ -134,10 +128,6 @@ class _ReferenceSlot(Slot):
                 node = names[0] if names else op
                 bindings.profile.append(NodeProfile(node, op, names, start_ns, end_ns))
         return NOW
-
-    def release(self) -> None:
-        self._pending = None
-        super().release()
 
 
 def passes_with(extensions: Iterable[Extension]) -> tuple[Pass, ...]:

@@ -265,7 +265,6 @@ class AcceleratorSlot(Slot):
         if self._times is not None and self.bindings.profile is not None:
             self.bindings.profile.extend(self._times.profiles())
         self._pending = self._bound = self._times = self._padding = None
-        super().release()
 
 
 def _stream(lane: Lane) -> QueueStream:

@@ -196,7 +196,6 @@ class _StreamedSlot(Slot):
 
     def release(self) -> None:
         self._inputs, self._outputs = {}, {}
-        super().release()
 
 
 def _enqueue(

@@ -35,7 +35,7 @@ def test_who_waits_has_a_slot_after_a_number_of_slots_that_is_known_when_it_come
         granted += 1
         if run is None:
             assert not due
-            assert queue.take() == "slot"
+            assert queue.idle.pop() == "slot"
             return
         event("out of turn" if run == next(iter(due)) and len(due) > 1 else "in turn")
         assert granted <= due.pop(run)

@@ -116,7 +116,6 @@ def test_streams_end_at_random(device: str, loop: str, seed: int) -> None:
         admission = network.admission
         assert (admission.run_count, admission.open_run_count) == (0, 0)
         assert admission.idle_slot_count == admission.slot_count
-        assert all(request._state == "idle" for request in network._idle_requests)
     assert sum(consumers.ended.values()) == STREAM_COUNT
     assert consumers.ended["cancelled"] > 0
     assert consumers.ended["read to its end"] > 0

@@ -32,8 +32,8 @@ from aioinfer.runtime.core import Core
 from aioinfer.runtime.infer_request import InferRequest
 from aioinfer.runtime.onnx_writer import native
 from aioinfer.runtime.pipeline import Stop
-from aioinfer.runtime.request_run import RequestRun
 from aioinfer.runtime.result_stream import ResultStream
+from aioinfer.runtime.run import Run
 from aioinfer.runtime.testing.mock_plugin import MockNetwork
 from aioinfer.runtime.tracing import SpanRecorder
 from stress.client import Client
@@ -56,7 +56,7 @@ RING_SPANS = 1000  # rings of the usual size would grow until the end
 FORGOTTEN = "an error of"  # how the log begins of a run whose task was cancelled meanwhile
 SHARED_THREADS = {"aioinfer.timer"}
 KINDS = (
-    *(RequestRun, Stop, InferRequest, ResultStream),
+    *(Run, Stop, InferRequest, ResultStream),
     *(Core, MockNetwork, HeteroNetwork, InlineNetwork),
 )
 

@@ -14,8 +14,6 @@ from aioinfer.runtime.properties import Configuration
 from aioinfer.runtime.tensor import ports_of
 
 Compute = Callable[[Slot, Lane], None]
-NO_SLOT = Slot()
-"""What ``compute`` gets of a run that has none."""
 
 
 class InlinePlugin(Plugin):
@@ -51,21 +49,10 @@ class InlineNetwork(ExecutableNetwork):
         self.streams = core.executors.acquire(StreamsConfig("INLINE"))
         self._provide_slots([_Slot(self) for _ in range(2)])
 
-    def shorten(self) -> None:
-        """Let runs without a request go without a slot."""
-        assert self.inline_route is not None
-        self.inline_route.shorten(Stage("alone", self.streams, lambda lane: NOW), self._alone)
-
-    def _alone(self, inputs: dict[str, Any], lane: Lane) -> dict[str, Any]:
-        self.compute(NO_SLOT, lane)
-        return {"y": inputs["x"] * 2}
-
     def runtime_graph(self) -> Graph:
         return copy_graph(self._graph)
 
     def _release_device(self) -> None:
-        if self.inline_route is not None:
-            self.inline_route.wait_until_over()
         self._core.executors.release(self.streams)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from aioinfer.executors import NOW, DeviceStreamExecutor, FakeDevice, Lane, Ready
-from aioinfer.runtime.pipeline import PipelineRun, Stage, Stop
+from aioinfer.runtime.pipeline import Stage, Stop
 from aioinfer.runtime.timeline import Trace
 from aioinfer.runtime.tracing import COUNT_AT_SPANS, Span, SpanRecorder, busy_shares
+from unit.runtime.lines import start_line
 
 TOOK_NS = {"upload": 20, "compute": 50, "download": 10}
 FAR_NS = 10**18
@@ -34,7 +35,7 @@ def run_all(device: FakeDevice, took_ns: dict[str, Any], run_count: int) -> Span
     device.host_ns = FAR_NS
     recorder, stages = SpanRecorder(), stages_of(device, took_ns)
     for number in range(1, run_count + 1):
-        PipelineRun(stages, Stop(), lambda *_: None, recorder, (number, number, 0)).start()
+        start_line(stages, Stop(), lambda *_: None, recorder, number)
     device.fire_all()
     return recorder
 
@@ -83,7 +84,7 @@ def test_without_times_of_the_device_there_is_the_enqueueing_alone() -> None:
 def test_a_run_that_fails_on_the_device_has_the_spans_of_what_was_done() -> None:
     device, recorder = FakeDevice(), SpanRecorder()
     device.host_ns = FAR_NS
-    PipelineRun(stages_of(device, TOOK_NS), Stop(), lambda *_: None, recorder, (1, 1, 0)).start()
+    start_line(stages_of(device, TOOK_NS), Stop(), lambda *_: None, recorder, 1)
     device.fire_next("upload")
     device.fail("compute", OSError("bad kernel"))
     device.fire_all()
@@ -100,7 +101,7 @@ def test_stages_that_share_a_stream_have_times_of_their_own() -> None:
         return NOW
 
     stages = [Stage(name, executor, enqueue) for name in ("first", "second")]
-    PipelineRun(stages, Stop(), lambda *_: None, recorder, (1, 1, 0)).start()
+    start_line(stages, Stop(), lambda *_: None, recorder, 1)
     assert device.stream("all").outstanding_count == 3, "one hop: two pieces of work, one event"
     device.fire_all()
     spans = [span for span in recorder.spans() if span.started_ns >= FAR_NS]
@@ -124,7 +125,7 @@ def test_the_ring_of_the_device_forgets_as_the_hosts_does(run_count: int) -> Non
     device.host_ns = FAR_NS
     stages = stages_of(device, TOOK_NS)
     for number in range(1, run_count + 1):
-        PipelineRun(stages, Stop(), lambda *_: None, recorder, (number, number, 0)).start()
+        start_line(stages, Stop(), lambda *_: None, recorder, number)
         device.fire_all()
     spans = recorder.spans()
     assert len(spans) == min(12, 6 * run_count)

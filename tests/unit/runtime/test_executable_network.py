@@ -89,7 +89,7 @@ def test_a_run_dropped_from_the_queue_hands_on_the_token_that_it_waited_for(
         request.start_async(X)
     told: list[tuple[Ready, BaseException | None]] = []
     after, stop = HostReady(), Stop()
-    bindings: Bindings = network.bindings(7, {"x": X}, 0)
+    bindings: Bindings = network.make_run({"x": X}).bindings
     network.start_run(bindings, stop, after, lambda ready, error: told.append((ready, error)))
     stop.set(RequestCancelledError("enough"))
     assert told == [(after, stop.error)]

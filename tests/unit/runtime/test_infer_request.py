@@ -22,7 +22,7 @@ from aioinfer.errors import (
     RequestStateError,
     TensorError,
 )
-from aioinfer.runtime.request_run import RequestRun
+from aioinfer.runtime.run import Run
 from aioinfer.testing import MockDevices, VirtualTimer
 from unit.runtime.models import expected, nonzero_model, tiny_model, two_input_model
 
@@ -338,7 +338,7 @@ def test_who_asks_while_a_run_ends_is_told_when_the_request_is_idle(
     states: list[str] = []
     on_ended = request_.on_ended
 
-    def ask_first(run: RequestRun) -> None:
+    def ask_first(run: Run) -> None:
         run.when_answered(lambda: states.append(request_._state))
         on_ended(run)
 

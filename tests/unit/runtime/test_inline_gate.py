@@ -62,9 +62,9 @@ def test_a_plan_that_was_slow_at_first_is_found_short_later() -> None:
 def test_a_caller_that_is_held_up_now_and_then_is_no_sign() -> None:
     time = noted(*[10_000] * FIRST_RUNS)
     for _ in range(20):
-        time.note_inline(1000 * THRESHOLD_NS)
+        time.note(1000 * THRESHOLD_NS, is_inline=True)
         for _ in range(HELD_UP):
-            time.note_inline(10_000)
+            time.note(10_000, is_inline=True)
         assert time.is_short
 
 
@@ -73,7 +73,7 @@ def test_callers_that_are_held_up_often_send_the_next_runs_away_each_time_longer
     counts = []
     for _ in range(12):
         while time.is_short:
-            time.note_inline(FAR_TOO_LONG * THRESHOLD_NS + 1)
+            time.note(FAR_TOO_LONG * THRESHOLD_NS + 1, is_inline=True)
         count = 0
         while not time.is_short:
             time.note(10_000)

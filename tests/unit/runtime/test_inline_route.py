@@ -30,7 +30,7 @@ from aioinfer.runtime.executable_network import Slot
 from aioinfer.runtime.inline_gate import FIRST_RUNS
 from aioinfer.runtime.inline_turn import ROUND_NS, TURN_NS, InlineTurn, threads
 from aioinfer.testing import VirtualTimer
-from unit.runtime.inline_plugin import NO_SLOT, InlineNetwork, InlinePlugin
+from unit.runtime.inline_plugin import InlineNetwork, InlinePlugin
 
 X = np.array([1, 2, 3], np.float32)
 WAIT_S = 20.0  # a bound for what must happen; never slept through
@@ -144,9 +144,9 @@ def test_inline_runs_are_counted_and_recorded_like_others(network: InlineNetwork
     assert (stage.stage, stage.executor, stage.count) == ("compute", "INLINE", 2)
     spans = network.trace()
     assert [span.lane for span in spans] == ["INLINE.caller"] * 2
-    assert [span.run_id for span in spans] == [1, request.id]
+    assert [span.run_id for span in spans] == [request.id + 1, request.id]
     assert all(span.queued_ns <= span.started_ns <= span.ended_ns for span in spans)
-    assert [run.run_id for run in spans.runs] == [1, request.id]
+    assert [run.run_id for run in spans.runs] == [request.id + 1, request.id]
     assert statistics.batch_sizes == {X.shape[0]: 2}
     assert request.latency_s > 0
     assert network.admission.idle_slot_count == network.admission.slot_count
@@ -547,82 +547,41 @@ def test_a_caller_that_blocks_does_not_compute_beside_a_busy_worker(
     assert threading.get_ident() not in seen.threads
 
 
-@pytest.fixture
-def short(network: InlineNetwork) -> InlineNetwork:
-    """A network whose runs without a request need no slot."""
-    network.shorten()
-    return network
-
-
-async def test_a_run_without_a_request_can_do_without_a_slot(short: InlineNetwork) -> None:
-    idle: list[int] = []
-    seen = Seen(short)
-    short.compute = lambda slot, lane: (  # type: ignore[assignment,func-returns-value]
-        seen(slot, lane),
-        idle.append(short.admission.idle_slot_count),
-    )
-    np.testing.assert_array_equal((await short.infer(X))["y"], 2 * X)
-    assert (seen.threads, seen.lanes, idle) == ([threading.get_ident()], ["INLINE.caller"], [2])
-    statistics = short.statistics()
-    assert statistics.finished_request_count == 1
-    assert [(stage.stage, stage.count) for stage in statistics.stages] == [("alone", 1)]
-    assert [span.lane for span in short.trace()] == ["INLINE.caller"]
-
-
-async def test_a_request_keeps_its_slot(short: InlineNetwork) -> None:
-    slots: list[Slot] = []
-    short.compute = lambda slot, lane: slots.append(slot)
-    await short.create_infer_request().infer(X)
-    await short.infer(X)
-    assert [slot is NO_SLOT for slot in slots] == [False, True]
-
-
-async def test_an_error_without_a_slot_is_raised_and_counted(short: InlineNetwork) -> None:
-    def fail(_slot: Slot, _lane: Lane) -> None:
-        raise ValueError("broken")
-
-    short.compute = fail
-    with pytest.raises(ValueError, match="broken"):
-        await short.infer(X)
-    short.compute = lambda slot, lane: None
-    await short.infer(X)
-    statistics = short.statistics()
-    assert (statistics.failed_request_count, statistics.finished_request_count) == (1, 1)
-
-
-async def test_failing_without_a_slot_counts_as_inline_work_and_lets_the_loop_turn(
-    short: InlineNetwork, monkeypatch: pytest.MonkeyPatch
+async def test_failing_counts_as_inline_work_and_lets_the_loop_turn(
+    network: InlineNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_slot: Slot, _lane: Lane) -> None:
         raise ValueError("broken")
 
-    short.compute = fail
+    network.compute = fail
     with pytest.raises(ValueError, match="broken"):
-        await short.infer(X)
+        await network.infer(X)
     assert threads.turn.used_ns > 0
     monkeypatch.setattr("aioinfer.runtime.inline_turn.TURN_NS", 1)
     turns: list[str] = []
     asyncio.get_running_loop().call_soon(turns.append, "of the loop")
     with pytest.raises(ValueError, match="broken"):
-        await short.infer(X)
+        await network.infer(X)
     assert turns == ["of the loop"]
     assert threads.turn.used_ns == 0
 
 
-async def test_without_a_slot_it_does_not_overtake_who_waits(short: InlineNetwork) -> None:
+async def test_a_run_without_a_request_does_not_overtake_those_that_wait(
+    network: InlineNetwork,
+) -> None:
     inside, gate = threading.Event(), threading.Event()
 
     def wait(_slot: Slot, _lane: Lane) -> None:
         inside.set()
         assert gate.wait(WAIT_S)
 
-    short.compute = wait
-    requests = [short.create_infer_request() for _ in range(4)]
+    network.compute = wait
+    requests = [network.create_infer_request() for _ in range(4)]
     for request in requests:
         request.start_async(X)
     assert inside.wait(WAIT_S)
-    seen = Seen(short)
-    task = asyncio.create_task(short.infer(X))
+    seen = Seen(network)
+    task = asyncio.create_task(network.infer(X))
     await asyncio.sleep(0)
     assert seen.threads == []
     gate.set()
@@ -630,25 +589,3 @@ async def test_without_a_slot_it_does_not_overtake_who_waits(short: InlineNetwor
     assert threading.get_ident() not in seen.threads
     for request in requests:
         request.wait(WAIT_S)
-
-
-def test_closing_waits_for_a_run_without_a_slot(short: InlineNetwork) -> None:
-    inside, gate = threading.Event(), threading.Event()
-
-    def wait(_slot: Slot, _lane: Lane) -> None:
-        inside.set()
-        assert gate.wait(WAIT_S)
-
-    short.compute = wait
-    with ThreadPoolExecutor(2) as pool:
-        running = pool.submit(asyncio.run, short.infer(X))
-        assert inside.wait(WAIT_S)
-        closing = pool.submit(short.close)
-        while not short.is_closed:
-            pass
-        assert not closing.done()
-        gate.set()
-        np.testing.assert_array_equal(running.result(WAIT_S)["y"], 2 * X)
-        closing.result(WAIT_S)
-    with pytest.raises(ClosedError):
-        asyncio.run(short.infer(X))

@@ -244,20 +244,7 @@ def test_a_callback_runs_in_the_context_of_who_started(core: aioinfer.Core) -> N
     assert seen == ["ada", "grace"]
 
 
-async def test_the_pool_grows_to_what_is_in_flight_and_no_further(
-    core: aioinfer.Core, held: MockDevices
-) -> None:
-    network = core.load_network(tiny_model(), "MOCK.0")
-    for _ in range(3):
-        tasks = [asyncio.create_task(network.infer(X)) for _ in range(5)]
-        await asyncio.sleep(0)
-        while held[0].held.waiting_count:
-            held[0].held.release()
-        await asyncio.gather(*tasks)
-        assert len(network._idle_requests) == 5
-
-
-async def test_a_cancelled_request_returns_to_the_pool_only_when_its_device_is_done(
+async def test_a_cancelled_run_without_a_request_has_its_slot_until_its_device_is_done(
     core: aioinfer.Core, held: MockDevices
 ) -> None:
     network = core.load_network(tiny_model(), "MOCK.0")
@@ -266,11 +253,9 @@ async def test_a_cancelled_request_returns_to_the_pool_only_when_its_device_is_d
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert network._idle_requests == []
+    assert (network.admission.open_run_count, network.admission.run_count) == (1, 1)
     held[0].held.release()
-    assert [repr(request) for request in network._idle_requests] == [
-        "<InferRequest 0 of 'tiny' on MOCK.0: idle>"
-    ]
+    assert (network.admission.open_run_count, network.admission.run_count) == (0, 0)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="uvloop has no Windows")

@@ -18,8 +18,9 @@ from aioinfer.executors import (
     Then,
 )
 from aioinfer.runtime.graph_run import GraphRun, StageGraph
-from aioinfer.runtime.pipeline import PipelineRun, Stage, Stop
+from aioinfer.runtime.pipeline import Stage, Stop
 from aioinfer.runtime.tracing import SpanRecorder
+from unit.runtime.lines import start_line
 
 
 class Told:
@@ -39,7 +40,7 @@ class Told:
 
 def linear(stages: list[Stage], stop: Stop | None = None) -> tuple[Told, SpanRecorder]:
     told, recorder = Told(), SpanRecorder()
-    PipelineRun(stages, stop or Stop(), told, recorder, (7, 0, 0)).start()
+    start_line(stages, stop or Stop(), told, recorder)
     return told, recorder
 
 
@@ -188,7 +189,7 @@ def test_an_interrupted_hand_over_ends_the_run_once_and_the_stage_does_nothing(k
     executor, told, stop = Interrupted("main"), Told(), Stop()
     stages = [Stage("a", executor, lambda _: log.append("a") or NOW)]
     if kind == "line":
-        PipelineRun(stages, stop, told, SpanRecorder()).start()
+        start_line(stages, stop, told, SpanRecorder())
     else:
         GraphRun(stages, StageGraph([[]]), stop, told, SpanRecorder()).start()
     assert isinstance(told.error, KeyboardInterrupt)

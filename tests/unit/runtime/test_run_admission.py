@@ -166,14 +166,16 @@ def test_0_is_no_bound(core: aioinfer.Core, held: MockDevices) -> None:
     assert counts(network) == (100, 0)
 
 
-async def test_a_refused_pool_request_goes_back_to_the_pool(
+async def test_a_refused_run_without_a_request_leaves_nothing(
     held: MockDevices, network: aioinfer.ExecutableNetwork
 ) -> None:
     fill(network)
     for _ in range(5):
         with pytest.raises(OverloadedError):
             await network.infer(X)
-    assert len(network._idle_requests) == 1
+    assert network.admission.open_run_count == 3
+    finish(held)
+    assert network.admission.open_run_count == 0
 
 
 @pytest.mark.parametrize("where", ["given to HETERO", "set for the device"])

@@ -134,7 +134,7 @@ def test_results_without_memory_are_an_error_of_the_run(monkeypatch: pytest.Monk
             request = network.create_infer_request()
             for threshold in range(2):
                 with monkeypatch.context() as patch:
-                    patch.setattr("aioinfer.backends.cpu.executable_network.output_arrays", refuse)
+                    patch.setattr("aioinfer.backends.cpu.program.Program.run", refuse)
                     with pytest.raises(DeviceError, match=r"running .* \(Unable to allocate 24 B"):
                         request.infer_sync(X)
                 assert request.infer_sync(X)["y"].sum() == 12, threshold
