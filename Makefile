@@ -50,7 +50,7 @@ fuzz: $(TEST) ## Run wrong models and inputs: CASES=5000 or HOURS=2, SEED=7, FUZ
 		$(if $(SEED),--seed $(SEED)) $(if $(HOURS),--hours $(HOURS)) \
 		$(if $(FUZZ_DEVICES),--devices $(FUZZ_DEVICES)) $(ARGS)
 
-asan: $(TEST) ## Run CPU's tests with its C extension under AddressSanitizer and UBSan (ARGS: other tests).
+asan: $(TEST) ## Run CPU's tests with its C extension under sanitizers (ARGS: others, or 'fuzz --cases 5000').
 	$(BIN)/python .ci/asan.py $(ARGS)
 
 check: $(DEV) ## Check format, lint, types and architecture.

@@ -1,5 +1,7 @@
 """Run tests with the C extension built for AddressSanitizer and UBSan: asan.py [PYTEST ARGUMENTS].
 
+``asan.py fuzz [ARGUMENTS]`` runs the fuzzer so, on the device CPU alone if none is named.
+
 The build is a folder of its own, which Python is told of by a finder that goes before the installed
 package; the ordinary extension stays as it is.
 """
@@ -55,8 +57,15 @@ def library(name: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+def _module_and_arguments(given: list[str]) -> list[str]:
+    if given[:1] == ["fuzz"]:
+        return ["fuzz", "--devices", "CPU", *given[1:]]
+    given = given or [*TESTS, *(f"--ignore-glob=*/{name}" for name in LEFT_OUT)]
+    return ["pytest", "-q", "-p", "no:cacheprovider", *given]
+
+
 def main() -> int:
-    """Build, and run pytest; its exit status, or 1 for what a sanitizer has reported."""
+    """Build, and run pytest or the fuzzer; its exit status, or 1 for what a sanitizer has reported."""
     build()
     # oneDNN throws: the sanitizer has to find C++'s own throw when it starts.
     preloaded = map(library, ("libasan.so", "libubsan.so", "libstdc++.so"))
@@ -65,13 +74,12 @@ def main() -> int:
         "LD_PRELOAD": " ".join(preloaded),
         "ASAN_OPTIONS": f"detect_leaks=0:allocator_may_return_null=1:log_path={REPORT}",
         "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={REPORT}",
-        "PYTHONPATH": str(BUILD),
+        "PYTHONPATH": f"{BUILD}{os.pathsep}{ROOT / 'tests'}",
         # onnx's helper process has a bound on addresses, of which a sanitizer reserves terabytes.
         "AIOINFER_ONNX_IN_PROCESS": "1",
         "AIOINFER_CONFORMANCE_DEVICE": "CPU",
     }
-    given = sys.argv[1:] or [*TESTS, *(f"--ignore-glob=*/{name}" for name in LEFT_OUT)]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *given]
+    command = [sys.executable, "-P", "-m", *_module_and_arguments(sys.argv[1:])]
     for report in BUILD.glob("report.*"):
         report.unlink()
     code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode

@@ -63,6 +63,11 @@ def run_batch(
 
     guarded = GuardedMemory()
     with aioinfer.Core() as core:
+        if any("OPENCL" in device for device in devices):
+            from .quick_builds import quick_opencl
+
+            core.unregister_plugin("OPENCL")
+            core.register_plugin("OPENCL", quick_opencl)
         for index in indices:
             case = draw_case(bases, seed, index)
             reference = None

@@ -1,0 +1,100 @@
+"""OpenCL programs built in half the time on PoCL, which is most of what a case costs there.
+
+PoCL parses 18,000 lines of declarations before each program, and pyopencl asks for the binary to
+keep it. Kernels need a few of those declarations: programs bring them here, and the driver's header
+is left out by its own guard. What is compiled and run of kernels is the same; a program that needs
+more is built as usual.
+"""
+
+from __future__ import annotations
+
+import os
+
+from aioinfer.backends.opencl.plugin import OpenClPlugin
+from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
+from aioinfer.runtime.accelerator.driver import Context, DeviceFacts, DriverError, Program
+from aioinfer.runtime.plugin import CoreHandle
+
+__all__ = ["quick_opencl"]
+
+_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
+_PLATFORM = "Portable Computing Language"
+_LINES = """
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+typedef __SIZE_TYPE__ size_t;
+#define SCHAR_MIN (-127 - 1)
+#define CHAR_MIN SCHAR_MIN
+#define CHAR_MAX 127
+#define UCHAR_MAX 255
+#define SHRT_MIN (-32767 - 1)
+#define SHRT_MAX 32767
+#define USHRT_MAX 65535
+#define INT_MIN (-2147483647 - 1)
+#define INT_MAX 2147483647
+#define UINT_MAX 0xffffffffU
+#define LONG_MIN (-0x7fffffffffffffffL - 1)
+#define LONG_MAX 0x7fffffffffffffffL
+#define ULONG_MAX 0xffffffffffffffffUL
+#define as_uint(x) __builtin_astype((x), uint)
+#define as_float(x) __builtin_astype((x), float)
+#define INFINITY (__builtin_inff())
+#define NAN as_float(INT_MAX)
+#define CLK_LOCAL_MEM_FENCE 1
+#define CLK_GLOBAL_MEM_FENCE 2
+#define OVERLOADED __attribute__((overloadable))
+#define PURE __attribute__((overloadable, const))
+void __attribute__((overloadable, convergent)) barrier(uint);
+float __attribute__((overloadable, pure)) vload_half(size_t, const __global half *);
+void OVERLOADED vstore_half(float, size_t, __global half *);
+int PURE isinf(float);
+int PURE isnan(float);
+"""
+_OF_IDS = ("global_id", "local_id", "group_id", "global_size", "local_size", "num_groups")
+_OF_ONE = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp"),
+    *("expm1", "fabs", "floor", "log", "log1p", "log2", "rint", "round", "rsqrt", "sin", "sinh"),
+    *("sqrt", "tan", "tanh", "trunc"),
+)
+_OF_TWO = ("copysign", "fmax", "fmin", "fmod", "pow")
+_INTEGERS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong")
+
+
+def _declarations() -> str:
+    lines = [f"size_t PURE get_{name}(uint);" for name in _OF_IDS]
+    lines += [f"float PURE {name}(float);" for name in _OF_ONE]
+    lines += [f"float PURE {name}(float, float);" for name in _OF_TWO]
+    lines += ["float PURE fma(float, float, float);", "float PURE mad(float, float, float);"]
+    for kind in (*_INTEGERS, "float"):
+        lines += [f"{kind} PURE {name}({kind}, {kind});" for name in ("max", "min")]
+    lines += [f"u{kind} PURE abs({kind});" for kind in _INTEGERS[::2]]
+    lines += [f"{kind} PURE abs({kind});" for kind in _INTEGERS[1::2]]
+    return _LINES + "\n".join(lines) + "\n"
+
+
+class _QuickDriver(PyOpenClDriver):
+    def open(self, facts: DeviceFacts) -> Context:
+        context = super().open(facts)
+        if facts.platform == _PLATFORM:
+            usual, declarations = context.program, _declarations()
+
+            def program(source: str) -> Program:
+                os.environ[_OPTIONS] = "-D_OPENCL_H_"
+                try:
+                    return usual(declarations + source)
+                except DriverError:
+                    del os.environ[_OPTIONS]
+                    return usual(source)
+                finally:
+                    os.environ.pop(_OPTIONS, None)
+
+            context.program = program  # type: ignore[method-assign]
+        return context
+
+
+def quick_opencl(core: CoreHandle, name: str) -> OpenClPlugin:
+    """Make the plugin OPENCL, for processes that build on one thread."""
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # read when pyopencl is imported
+    return OpenClPlugin(core, name, _QuickDriver())
