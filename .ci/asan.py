@@ -65,7 +65,7 @@ def _module_and_arguments(given: list[str]) -> list[str]:
 
 
 def main() -> int:
-    """Build, and run pytest or the fuzzer; its exit status, or 1 for what a sanitizer has reported."""
+    """Build, and run pytest or the fuzzer; its exit status, or 1 for what a sanitizer reported."""
     build()
     # oneDNN throws: the sanitizer has to find C++'s own throw when it starts.
     preloaded = map(library, ("libasan.so", "libubsan.so", "libstdc++.so"))

@@ -184,8 +184,11 @@ INLINE int64_t floored_integer_remainder(int64_t x, int64_t y)
 }
 
 /* An exponent below 0 is taken as 0. */
+/* What 1 / x^n leaves is cut off; of 0 nothing is left. */
 INLINE int64_t integer_power(int64_t x, int64_t exponent)
 {
+    if (exponent < 0)
+        return x == 1 ? 1 : x != -1 ? 0 : exponent & 1 ? -1 : 1;
     uint64_t base = (uint64_t)x, made = 1;
     for (; exponent > 0; exponent >>= 1, base *= base)
         if (exponent & 1)

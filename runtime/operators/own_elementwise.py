@@ -15,7 +15,15 @@ __all__ = ["error_function", "power", "prelu", "softplus", "softsign", "square_r
 # onnx.reference silences these two with warnings.catch_warnings, which is the whole process's.
 @own("Pow", since=7)
 def power(base: Array, exponent: Array) -> Array:
-    """Raise to a power, in numpy's common type, and give the type of the base."""
+    """Raise to a power, in numpy's common type, and give the type of the base.
+
+    Of integers to negative integers the fraction is cut off, and nothing is left of 0.
+    """
+    if base.dtype.kind in "iu" and exponent.dtype.kind == "i" and (exponent < 0).any():
+        raised = np.power(base, np.maximum(exponent, 0))
+        of_minus_one = np.where(exponent & 1, -1, 1)
+        inverse = np.where(base == 1, 1, np.where(base == -1, of_minus_one, 0))
+        return np.asarray(np.where(exponent < 0, inverse, raised)).astype(base.dtype, copy=False)
     with np.errstate(all="ignore"):
         return np.asarray(np.power(base, exponent)).astype(base.dtype, copy=False)
 

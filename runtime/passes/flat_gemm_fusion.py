@@ -53,8 +53,8 @@ def _is_flattening(first: Node, last: Node) -> bool:
     """True if the first Reshape joins all axes but the last, and the last one divides them."""
     before, flat = static_shape(first.inputs[0]), static_shape(first.outputs[0])
     after, product = static_shape(last.outputs[0]), static_shape(last.inputs[0])
-    if before is None or flat is None or after is None or product is None:
-        return False
+    if not before or flat is None or not after or product is None:
+        return False  # a scalar has no last axis
     is_joined = flat == (math.prod(before[:-1]), before[-1])
     return is_joined and before[:-1] == after[:-1] and after[-1] == product[-1]
 

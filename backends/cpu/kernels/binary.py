@@ -65,7 +65,7 @@ def _refuses_exponent(node: Node) -> str | None:
 
 @kernel("Pow", dtypes=FLOATS | INTEGERS, refuses=_refuses_exponent)
 def lower_pow(node: Node, builder: PlanBuilder) -> None:
-    """Lower a power in the type of the base; whole exponents of integers count from 0 on."""
+    """Lower a power in the type of the base; what integers leave of a fraction is cut off."""
     base, exponent = node.inputs
     assert base is not None
     assert exponent is not None

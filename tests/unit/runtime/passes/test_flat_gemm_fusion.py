@@ -33,6 +33,14 @@ def test_rows_are_multiplied_where_they_are() -> None:
     assert_same(model, found)
 
 
+def test_a_scalar_that_becomes_a_row_has_no_rows_to_keep() -> None:
+    model = typed(
+        "g (float x) => (float[2,1] y) < int64[2] row = {1, 1}, int64[2] wide = {2, 1}, "
+        "float[1,2] w = {3, 4} > { f = Reshape(x, row) p = Gemm(f, w) y = Reshape(p, wide) }"
+    )
+    assert lines(fuse(model)) == lines(model)
+
+
 def test_without_a_bias_there_is_no_addition() -> None:
     model = model_of(WHOLE.replace(", b)", ")"))
     found = fuse(model)

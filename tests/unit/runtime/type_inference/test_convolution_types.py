@@ -50,6 +50,7 @@ IMPOSSIBLE_CONVOLUTIONS: list[tuple[list[Given], dict[str, Any]]] = [
     ([X, "float32[6,4,?,3]"], {}),
     ([X, "float32[6,4,0,3]"], {}),
     ([X, "float32[6,4,10,3]"], {}),
+    (["float32[n,4,9,0]", W], {"pads": [0, 1, 0, 1]}),
     ([X, W], {"kernel_shape": [2, 3]}),
     ([X, W], {"kernel_shape": [3]}),
     ([X, W], {"strides": [1]}),

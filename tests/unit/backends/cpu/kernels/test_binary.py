@@ -111,6 +111,16 @@ def test_power_with_an_exponent_of_another_type(core, dtype) -> None:
         )
 
 
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_a_negative_power_of_integers_is_cut_off(core, device, dtype) -> None:
+    base, exponent = np.array([3, 2, 1, -1, -1, 0, 2, -3]), np.array([-1, -9, -5, -3, -2, -1, 3, 3])
+    model, inputs = two("Pow", base.astype(dtype), exponent.astype(dtype))
+    with core.load_network(model, device) as network:
+        (found,) = network.create_infer_request().infer_sync(inputs).values()
+    assert found.tolist() == [0, 0, 1, -1, 1, 0, 8, -27]
+
+
 def test_a_power_of_integers_with_a_float_is_refused(core) -> None:
     model, _ = two("Pow", np.arange(3), numbers((3,)))
     with pytest.raises(UnsupportedOpError, match="integers to integers only"):
