@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ..errors import GraphError
 from .graph import Node
 from .node_parameters import text_of
+from .type_inference.windows import SAME, halves, same_padding, window_reach
 
 __all__ = ["Window", "transposed_window", "window_of"]
 
@@ -30,7 +31,7 @@ class Window:
 
     def reach(self, axis: int) -> int:
         """Return how many elements of an axis the window spans."""
-        return (self.kernel[axis] - 1) * self.dilations[axis] + 1
+        return window_reach(self.kernel[axis], self.dilations[axis])
 
     def positions(self, axis: int, place: int) -> range:
         """Return where the window of one result reads, counted from the input's first element."""
@@ -70,10 +71,11 @@ def window_of(node: Node, kernel: Sequence[int], lengths: Sequence[int]) -> Wind
         return window
     if auto == "VALID":
         return replace(window, pads_begin=(0,) * rank, pads_end=(0,) * rank)
-    halves = [
-        _halves(_same_total(window, axis, length), auto) for axis, length in enumerate(lengths)
+    pairs = [
+        same_padding(length, window.reach(axis), strides[axis], auto)
+        for axis, length in enumerate(lengths)
     ]
-    begins, ends = (begin for begin, _ in halves), (end for _, end in halves)
+    begins, ends = (begin for begin, _ in pairs), (end for _, end in pairs)
     return replace(window, pads_begin=tuple(begins), pads_end=tuple(ends))
 
 
@@ -89,28 +91,16 @@ def transposed_window(
     window = window_of(node, kernel, kernel)
     extra = _numbers(node, "output_padding", len(kernel), 0)
     is_told = node.attributes.get("output_shape") and not node.attributes.get("pads")
-    is_centred = is_told or auto.startswith("SAME")
+    is_centred = is_told or auto in SAME
     begins, ends = [], []
     for axis, length in enumerate(lengths):
         written = window.strides[axis] * (length - 1) + window.reach(axis)
         begin = window.pads_begin[axis]
         if is_centred:
-            begin, _ = _halves(max(0, written + extra[axis] - made[axis]), auto)
+            begin, _ = halves(max(0, written + extra[axis] - made[axis]), auto)
         begins.append(begin)
         ends.append(written - begin - made[axis])
     return replace(window, pads_begin=tuple(begins), pads_end=tuple(ends))
-
-
-def _halves(total: int, auto: str) -> tuple[int, int]:
-    """Divide padding; the odd element is at the end for SAME_UPPER, else at the begin."""
-    less = total // 2
-    return (less, total - less) if auto == "SAME_UPPER" else (total - less, less)
-
-
-def _same_total(window: Window, axis: int, length: int) -> int:
-    stride = window.strides[axis]
-    count = -(-length // stride)
-    return max(0, (count - 1) * stride + window.reach(axis) - length)
 
 
 def _auto_pad(node: Node) -> str:

@@ -24,8 +24,7 @@ from .operands import (
 )
 from .rules import type_rule
 from .shape_content import ShapeContent
-
-_SAME = ("SAME_UPPER", "SAME_LOWER")
+from .windows import SAME, same_count, window_count, window_reach
 
 
 class _Window(NamedTuple):
@@ -47,14 +46,14 @@ def _window(node: Node, count: int, kernel: Sequence[int] | None) -> _Window | N
     padding = node.attributes.get("auto_pad", "NOTSET")
     if kernel is None or strides is None or dilations is None or pads is None:
         return None
-    if not isinstance(padding, str) or padding not in ("NOTSET", "VALID", *_SAME):
+    if not isinstance(padding, str) or padding not in ("NOTSET", "VALID", *SAME):
         raise ContradictionError(f"its auto_pad is {padding!r}, which ONNX lacks")
     # Runtimes differ in what they do where both are told; with no padding at all they do not.
-    if "pads" in node.attributes and padding != "NOTSET" and (padding in _SAME or any(pads)):
+    if "pads" in node.attributes and padding != "NOTSET" and (padding in SAME or any(pads)):
         return None
     pairs = zip(kernel, dilations, strict=True)
-    reaches = [(size - 1) * dilation + 1 for size, dilation in pairs]
-    return _Window(reaches, strides, pads[:count], pads[count:], padding in _SAME)
+    reaches = [window_reach(size, dilation) for size, dilation in pairs]
+    return _Window(reaches, strides, pads[:count], pads[count:], padding in SAME)
 
 
 def _kernel(node: Node, weights: Shape) -> list[int] | None:
@@ -80,12 +79,8 @@ def _positions(length: Dim, axis: int, window: _Window, rounds_up: bool) -> Dim:
         stays = stride == 1 and (window.keeps_size or begin + end == reach - 1)
         return length if stays else None
     if window.keeps_size:
-        return -(-length // stride)
-    room = length + begin + end - reach
-    count = (room + (stride - 1 if rounds_up else 0)) // stride + 1
-    # A last window that starts in the padding after the axis sees nothing of it, and is left out.
-    if rounds_up and (count - 1) * stride >= length + begin:
-        count -= 1
+        return same_count(length, stride)
+    count = window_count(length, begin, end, reach, stride, rounds_up)
     if count < 0 or (count == 0 and length + begin + end > 0):
         raise ContradictionError(
             f"a window that reaches over {reach} elements does not fit a length of {length} with "

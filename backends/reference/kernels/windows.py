@@ -8,6 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....runtime.type_inference.windows import (
+    SAME,
+    same_count,
+    same_padding,
+    window_count,
+    window_reach,
+)
 from .registry import Array
 
 __all__ = ["Axis", "offsets", "pad", "plan_axes", "shifted"]
@@ -69,20 +76,19 @@ def plan_axes(
             f"{rank} spatial axes, but kernel_shape {list(kernel)}, strides {list(strides)}, "
             f"dilations {list(dilations)}, pads {list(pads)}"
         )
-    if auto_pad not in ("", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+    if auto_pad not in ("", "NOTSET", "VALID", *SAME):
         raise ValueError(f"auto_pad {auto_pad!r} is not NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     axes = []
     for index, length in enumerate(lengths):
         k, stride, dilation = kernel[index], strides[index], dilations[index]
-        span = (k - 1) * dilation + 1
-        if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-            count = -(-length // stride)
-            total = max((count - 1) * stride + span - length, 0)
-            small, large = total // 2, total - total // 2
-            begin, end = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
+        span = window_reach(k, dilation)
+        if auto_pad in SAME:
+            count = same_count(length, stride)
+            begin, end = same_padding(length, span, stride, auto_pad)
         else:
             begin, end = (0, 0) if auto_pad == "VALID" else (pads[index], pads[rank + index])
-            count = _count(length, begin, end, span, stride, ceil_mode and auto_pad != "VALID")
+            rounds_up = ceil_mode and auto_pad != "VALID"
+            count = window_count(length, begin, end, span, stride, rounds_up)
         if count < 0 or (count == 0 and length + begin + end > 0 and span > length + begin + end):
             raise ValueError(
                 f"a window of {span} does not fit into axis {index + 2} of length {length} with "
@@ -90,15 +96,6 @@ def plan_axes(
             )
         axes.append(Axis(length, k, stride, dilation, begin, end, count))
     return axes
-
-
-def _count(length: int, begin: int, end: int, span: int, stride: int, ceil_mode: bool) -> int:
-    room = length + begin + end - span
-    if not ceil_mode:
-        return room // stride + 1
-    count = -(-room // stride) + 1
-    # A window has to start in the input or in the padding before it.
-    return count - 1 if (count - 1) * stride >= length + begin else count
 
 
 def offsets(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
