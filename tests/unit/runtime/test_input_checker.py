@@ -91,16 +91,31 @@ def test_errors_are_those_of_check_inputs(given: Any) -> None:
 @pytest.mark.parametrize(
     "port",
     [
-        Port("x", TensorType(DType.FLOAT32, ("n", 3))),
         Port("x", TensorType(DType.FLOAT32, None)),
         Port("x", None),
     ],
-    ids=["symbol", "rank", "type"],
+    ids=["rank", "type"],
 )
 def test_ports_that_leave_something_open_are_checked_in_full(asked: list[Any], port: Port) -> None:
     given = {"x": ONES}
     assert InputChecker([port], "net").check(given)["x"] is ONES
     assert asked == [given]
+
+
+def test_an_open_length_takes_any_and_the_others_are_checked() -> None:
+    checker = InputChecker([Port("x", TensorType(DType.FLOAT32, ("n", 3)))], "net")
+    for length in (0, 1, 7):
+        given = np.ones((length, 3), np.float32)
+        assert checker.check({"x": given})["x"] is given
+    for wrong in ((2, 4), (3,), (1, 2, 3)):
+        with pytest.raises(TensorError, match="has shape"):
+            checker.check({"x": np.ones(wrong, np.float32)})
+
+
+def test_a_symbol_of_two_inputs_is_the_same_length_in_both() -> None:
+    ports = [Port(name, TensorType(DType.FLOAT32, ("n",))) for name in "xy"]
+    with pytest.raises(TensorError, match="dimension 'n' is 2 in input 'x' and 3 in input 'y'"):
+        InputChecker(ports, "net").check({"x": np.ones(2, np.float32), "y": np.ones(3, np.float32)})
 
 
 def test_strings_are_looked_at_one_by_one() -> None:
