@@ -14,7 +14,7 @@ ARGS ?=
 BIN := .venv/bin
 TEST := .venv/test.stamp
 DEV := .venv/dev.stamp
-NATIVE := $(wildcard backends/cpu/*.c backends/cpu/*.h)
+NATIVE := $(wildcard backends/cpu/native/*.c backends/cpu/native/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help

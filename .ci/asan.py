@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "asan"
 REPORT = BUILD / "report"
-MODULE = "aioinfer.backends.cpu._steps"
+MODULE = "aioinfer.backends.cpu.native._steps"
 SANITIZERS = "address,undefined,float-cast-overflow"
 
 TESTS = ["tests/unit/backends/cpu", "tests/conformance", "tests/onnx_backend"]

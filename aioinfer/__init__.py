@@ -10,13 +10,13 @@ import logging
 from types import ModuleType
 
 from . import errors
-from .runtime.core import Core
-from .runtime.executable_network import ExecutableNetwork
-from .runtime.extension import Extension
+from .runtime.devices.core import Core
+from .runtime.devices.extension import Extension
+from .runtime.devices.plugin import Plugin
 from .runtime.graph import Model
-from .runtime.infer_request import InferRequest
-from .runtime.plugin import Plugin
-from .runtime.tensor import Tensor
+from .runtime.network.executable_network import ExecutableNetwork
+from .runtime.network.infer_request import InferRequest
+from .runtime.tensors.tensor import Tensor
 
 __version__ = "0.1.0"
 

@@ -133,7 +133,7 @@ def count_of(situation: Situation, core: aioinfer.Core, calls: Calls, count: int
     model: Any = perceptron("N" if situation.is_open else 1)
     inputs: Any = INPUTS
     if situation.device == "FAKE":
-        from unit.runtime.accelerator.serving import negating
+        from unit.backends.accelerator.serving import negating
 
         inputs = {"x": np.ones((3, 4), np.float32)}
         model = negating(inputs["x"])
@@ -170,8 +170,8 @@ def profiled() -> Iterator[Calls]:
 def core_with_fake() -> Iterator[aioinfer.Core]:
     """Make a Core that has the tests' accelerator as FAKE."""
     sys.path.insert(0, str(FOLDER.parent / "tests"))
-    from unit.runtime.accelerator.fake_driver import FakeDriver
-    from unit.runtime.accelerator.serving import serving
+    from unit.backends.accelerator.fake_driver import FakeDriver
+    from unit.backends.accelerator.serving import serving
 
     with serving(FakeDriver(is_eager=True)) as core:
         yield core

@@ -18,12 +18,12 @@ import numpy.typing as npt
 from aioinfer import ExecutableNetwork, Plugin
 from aioinfer.errors import UnsupportedOpError
 from aioinfer.executors import NOW, Lane, Ready, StreamsConfig
-from aioinfer.runtime.executable_network import Slot
+from aioinfer.runtime.devices.plugin import CoreHandle
 from aioinfer.runtime.graph import Graph, Model, Node, copy_graph
-from aioinfer.runtime.pipeline import Stage
-from aioinfer.runtime.plugin import CoreHandle
-from aioinfer.runtime.properties import Configuration
-from aioinfer.runtime.tensor import ports_of
+from aioinfer.runtime.network.executable_network import Slot
+from aioinfer.runtime.properties.properties import Configuration
+from aioinfer.runtime.runs.stage import Stage
+from aioinfer.runtime.tensors.tensor import ports_of
 
 Array = npt.NDArray[np.float32]
 

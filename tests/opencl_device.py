@@ -10,7 +10,7 @@ import pytest
 
 from aioinfer import Core
 from aioinfer.errors import AioInferError
-from aioinfer.runtime.device_name import parse_device
+from aioinfer.runtime.devices.device_name import parse_device
 
 __all__ = ["choose_device", "core", "missing_reason", "skip_without_device"]
 

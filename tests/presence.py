@@ -9,7 +9,7 @@ import pytest
 
 import aioinfer
 from aioinfer.errors import DeviceError
-from aioinfer.runtime.device_name import parse_device
+from aioinfer.runtime.devices.device_name import parse_device
 
 IS_REQUIRED = os.environ.get("AIOINFER_REQUIRE_DEVICE", "0") not in ("", "0")
 

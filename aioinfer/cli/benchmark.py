@@ -13,13 +13,13 @@ from rich.console import Console
 
 from .. import __version__
 from ..errors import RequestStateError
-from ..runtime.bindings import NodeProfile
-from ..runtime.core import Core
-from ..runtime.device_name import parse_device
-from ..runtime.executable_network import ExecutableNetwork
+from ..runtime.devices.core import Core
+from ..runtime.devices.device_name import parse_device
 from ..runtime.graph import Model, TensorType, is_static, shape_text
-from ..runtime.infer_request import InferRequest
-from ..runtime.tensor import check_inputs, ports_of
+from ..runtime.network.executable_network import ExecutableNetwork
+from ..runtime.network.infer_request import InferRequest
+from ..runtime.runs.bindings import NodeProfile
+from ..runtime.tensors.tensor import check_inputs, ports_of
 from .benchmark_options import BenchmarkOptions, network_config, parse_options
 from .benchmark_tables import (
     print_network_properties,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..runtime.virtual_plugin import DEVICE_PROPERTIES
+from ..runtime.devices.virtual_plugin import DEVICE_PROPERTIES
 from .arguments import OptionError, parse_pairs
 
 __all__ = ["AFFINITY", "device_config"]

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from ..runtime.core import Core
+from ..runtime.devices.core import Core
 from .console import make_console, print_table
 
 __all__ = ["DeviceRow", "find_devices", "run_devices"]

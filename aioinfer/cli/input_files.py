@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import TensorError, nearest
 from ..runtime.graph import DType, TensorType, shape_text
-from ..runtime.tensor import Port, check_value
+from ..runtime.tensors.tensor import Port, check_value
 from .arguments import OptionError
 from .image_files import IMAGE_SUFFIXES, read_images
 

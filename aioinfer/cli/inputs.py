@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.graph import DType, OptionalType, SequenceType, TensorType, ValueType
-from ..runtime.tensor import Port
+from ..runtime.tensors.tensor import Port
 from .arguments import OptionError
 
 __all__ = ["InputSets", "random_inputs", "random_tensor"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..runtime.bindings import NodeProfile
+from ..runtime.runs.bindings import NodeProfile
 
 __all__ = ["NodeTime", "mean_node_times"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..runtime.statistics import NetworkStatistics, StageStatistics
+from ..runtime.tracing.statistics import NetworkStatistics, StageStatistics
 from .arguments import OptionError
 
 __all__ = [

@@ -11,11 +11,11 @@ from typing import Any
 from rich.console import Console
 
 from ..errors import NotSupportedError, UnsupportedOpError
-from ..runtime.core import Core
+from ..runtime.devices.core import Core
+from ..runtime.devices.plugin import Division
 from ..runtime.graph import Model, TensorType
 from ..runtime.passes import SupportMap
-from ..runtime.plugin import Division
-from ..runtime.tensor import ports_of
+from ..runtime.tensors.tensor import ports_of
 from .console import make_console, print_table
 from .device_config import device_config
 from .report import json_value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..errors import nearest
 from ..runtime.graph import Dim, TensorType, shape_text
-from ..runtime.tensor import Port
+from ..runtime.tensors.tensor import Port
 from .arguments import OptionError
 
 __all__ = ["ChosenShapes", "choose_shapes", "parse_shapes"]

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ...errors import DeviceError, NotSupportedError
-from ...runtime.device_name import parse_device
-from ...runtime.executable_network import ExecutableNetwork
+from ...runtime.devices.device_name import parse_device
+from ...runtime.devices.virtual_plugin import VirtualPlugin
 from ...runtime.graph import Model
+from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.passes import SupportMap
-from ...runtime.properties import Configuration
-from ...runtime.virtual_plugin import VirtualPlugin
+from ...runtime.properties.properties import Configuration
 
 __all__ = ["AutoPlugin"]
 

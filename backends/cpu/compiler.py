@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.capacity import COUNTED_IN_32_BITS, refuse_what_cannot_fit
-from ...runtime.content_inputs import with_contents
 from ...runtime.graph import DType, Graph, Model, Value, check_graph
 from ...runtime.graph.mapped_file import check_files
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.passes import ConstantFolding, DeadCode, Pass, run_passes, specialize
+from ...runtime.plans.capacity import COUNTED_IN_32_BITS, refuse_what_cannot_fit
+from ...runtime.plans.shape_tensors import with_contents
 from ...runtime.type_inference import has_static_types
 from .kernels.registry import KERNELS
-from .onednn import Engine
-from .packed_weights import WeightStore
+from .onednn.bindings import Engine
 from .passes import shapeless_passes
-from .plan import Plan
-from .plan_builder import PlanBuilder
-from .prepared_model import prepared_model
-from .team_size import team_size
+from .plans.packed_weights import WeightStore
+from .plans.plan import Plan
+from .plans.plan_builder import PlanBuilder
+from .plans.prepared_model import prepared_model
+from .programs.team_size import team_size
 
 __all__ = ["Compiler"]
 

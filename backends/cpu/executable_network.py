@@ -10,26 +10,26 @@ import numpy as np
 
 from ...errors import AioInferError, ClosedError, DeviceError
 from ...executors import NOW, Lane, Ready, StreamsConfig, is_shortage
-from ...runtime.executable_network import ExecutableNetwork, Slot
+from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph, is_static
-from ...runtime.node_failure import failure_at, run_failure
-from ...runtime.output_pool import OutputPool
-from ...runtime.pipeline import Again, Stage
-from ...runtime.plugin import CoreHandle
-from ...runtime.properties import INPUT_SHAPES, Configuration, Metric, slot_count
-from ...runtime.shape_plans import ShapePlans
-from ...runtime.tensor import ports_of
+from ...runtime.graph.node_failure import failure_at, run_failure
+from ...runtime.network.executable_network import ExecutableNetwork, Slot
+from ...runtime.plans.shape_plans import ShapePlans
+from ...runtime.properties.properties import INPUT_SHAPES, Configuration, Metric, slot_count
+from ...runtime.runs.stage import Again, Stage
+from ...runtime.tensors.output_pool import OutputPool
+from ...runtime.tensors.tensor import ports_of
 from .compiler import Compiler
-from .lane_programs import LanePrograms
-from .library import is_waiting_ours
-from .native import runner
-from .node_facts import NodeFacts, described_graph, node_facts
-from .node_times import node_times
-from .onednn import version_text
-from .plan import Plan
+from .native.extension import runner
+from .onednn.bindings import version_text
+from .onednn.library import is_waiting_ours
+from .plans.node_facts import NodeFacts, described_graph, node_facts
+from .plans.plan import Plan
+from .programs.lane_programs import LanePrograms
+from .programs.node_times import node_times
+from .programs.resized_plan import resized_plan
+from .programs.run_arrays import PLAIN_FLAGS, as_buffer, has_buffer, input_array, output_arrays
 from .properties import CPU_ADAPTIVE_TEAMS
-from .resized_plan import resized_plan
-from .run_arrays import PLAIN_FLAGS, as_buffer, has_buffer, input_array, output_arrays
 
 __all__ = ["CpuNetwork"]
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from ...errors import PropertyError
 from ...executors import allowed_cpus
-from ...runtime.executable_network import ExecutableNetwork
+from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import Model
+from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
-from ...runtime.plugin import CoreHandle, Plugin
-from ...runtime.properties import (
+from ...runtime.properties.properties import (
     INFERENCE_PRECISION_HINT,
     NUM_STREAMS,
     NUMA,
@@ -22,8 +22,8 @@ from ...runtime.properties import (
 from .compiler import Compiler
 from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS
-from .native import runner
-from .onednn import open_engine
+from .native.extension import runner
+from .onednn.bindings import open_engine
 from .passes import plan_passes, shared_passes
 from .precision import (
     PRECISIONS,

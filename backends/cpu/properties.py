@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...runtime.properties import Property
-from ...runtime.property_parsers import parse_boolean, parse_choice, parse_pass_names
+from ...runtime.properties.properties import Property
+from ...runtime.properties.property_parsers import parse_boolean, parse_choice, parse_pass_names
 
 __all__ = [
     "CPU_ADAPTIVE_TEAMS",

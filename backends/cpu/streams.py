@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...executors import CpuAllowance, StreamsConfig
-from ...runtime.properties import INFERENCE_NUM_THREADS, stream_count
+from ...runtime.properties.properties import INFERENCE_NUM_THREADS, stream_count
 from .properties import ENABLE_CPU_PINNING
 
 __all__ = ["streams_config"]

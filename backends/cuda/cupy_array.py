@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter_ns
 from typing import Any
 
-from ...runtime.accelerator.driver import AdoptedArray, DriverError, ErrorKind
+from ..accelerator.queues.driver import AdoptedArray, DriverError, ErrorKind
 from .cupy_device import CupyDevice
 from .cupy_event import CupyEvent, EventPool, Section
 from .cupy_memory import CupyMemory

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ...runtime.accelerator.driver import DriverError, ErrorKind
+from ..accelerator.queues.driver import DriverError, ErrorKind
 
 __all__ = ["NOT_READY", "SUCCESS", "CupyDevice"]
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from ...errors import DeviceError
 from ...executors import ProcessMark
-from ...runtime.accelerator.driver import (
+from ..accelerator.queues.driver import (
     AdoptedArray,
     Context,
     DeviceFacts,
@@ -36,7 +36,7 @@ from ...runtime.accelerator.driver import (
     Queue,
     Recording,
 )
-from ...runtime.accelerator.library_operation import LibraryOperation
+from ..accelerator.queues.library_operation import LibraryOperation
 from .cupy_array import adopt_array
 from .cupy_device import CupyDevice
 from .cupy_event import EventPool

@@ -28,7 +28,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from ...executors import DeviceClock
-from ...runtime.accelerator.driver import DriverError, ErrorKind
+from ..accelerator.queues.driver import DriverError, ErrorKind
 from .cupy_device import NOT_READY, SUCCESS, CupyDevice
 
 __all__ = ["CupyEvent", "EventPool", "Moment", "Section"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import DeviceError
-from ...runtime.accelerator.driver import DeviceFacts
+from ..accelerator.queues.driver import DeviceFacts
 
 __all__ = ["count_devices", "facts_of", "refuse_without_driver"]
 

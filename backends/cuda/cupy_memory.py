@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.accelerator.driver import Bytes, DriverError, ErrorKind
+from ..accelerator.queues.driver import Bytes, DriverError, ErrorKind
 from .cupy_device import CupyDevice
 
 __all__ = ["CupyHostMemory", "CupyMemory"]

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...runtime.accelerator.driver import (
+from ..accelerator.queues.driver import (
     Argument,
     Bytes,
     DriverError,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...runtime.accelerator.library_operation import LibraryOperation
+from ..accelerator.queues.library_operation import LibraryOperation
 
 __all__ = ["ColumnProduct", "StoredMatrix", "column_product", "stored_transposed"]
 

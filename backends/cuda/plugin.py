@@ -6,14 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 from ...errors import PropertyError
-from ...runtime.accelerator.compiler import CompileRules
-from ...runtime.accelerator.driver import DeviceFacts, Driver
-from ...runtime.accelerator.passes import plan_passes
-from ...runtime.accelerator.plan_builder import PlanBuilder
-from ...runtime.accelerator.plugin import AcceleratorPlugin
-from ...runtime.kernel_registry import KernelRegistry
-from ...runtime.plugin import CoreHandle
-from ...runtime.properties import (
+from ...runtime.devices.plugin import CoreHandle
+from ...runtime.lowering.kernel_registry import KernelRegistry
+from ...runtime.properties.properties import (
     DEVICE_ID,
     PERF_COUNT,
     PERFORMANCE_HINT,
@@ -21,6 +16,11 @@ from ...runtime.properties import (
     Metric,
     Property,
 )
+from ..accelerator.compiler import CompileRules
+from ..accelerator.passes import plan_passes
+from ..accelerator.plan_builder import PlanBuilder
+from ..accelerator.plugin import AcceleratorPlugin
+from ..accelerator.queues.driver import DeviceFacts, Driver
 from .kernels.registry import KERNELS
 from .passes import cuda_plan_passes
 from .properties import CUDA_DISABLED_PASSES, CUDA_GRAPHS, CUDA_PROPERTIES

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...runtime.accelerator.properties import BATCH_BUCKETS, BUCKETS_TO_256
-from ...runtime.properties import Property
-from ...runtime.property_parsers import parse_boolean, parse_pass_names
+from ...runtime.properties.properties import Property
+from ...runtime.properties.property_parsers import parse_boolean, parse_pass_names
+from ..accelerator.properties import BATCH_BUCKETS, BUCKETS_TO_256
 
 __all__ = ["CUDA_DISABLED_PASSES", "CUDA_GRAPHS", "CUDA_PROPERTIES"]
 
 
 def _pass_names() -> tuple[str, ...]:
-    from ...runtime.accelerator.passes import plan_passes
     from ...runtime.passes.model_passes import model_passes
+    from ..accelerator.passes import plan_passes
     from .passes import PASS_NAMES
 
     shared = (item.name for item in (*model_passes(), *plan_passes()))

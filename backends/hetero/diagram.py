@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from .colors import DeviceColor, device_colors
+from .device_colors import DeviceColor, device_colors
 from .explain import size_text, type_text
 from .partition import Partition, PartitionSubgraph, PlacedNode
 from .svg import Arrow, Box, draw, note, shortened

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .colors import device_colors
+from .device_colors import device_colors
 from .explain import size_text
 from .partition import NodeEdge, Partition, PartitionSubgraph, PlacedNode
 

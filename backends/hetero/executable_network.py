@@ -20,17 +20,17 @@ from ...executors import (
     Then,
     shortage_as_error,
 )
-from ...runtime.executable_network import ExecutableNetwork, Slot
+from ...runtime.devices.plugin import CoreHandle
+from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES
 from ...runtime.graph import Graph, Model, copy_graph
 from ...runtime.graph.stand_ins import release_constants
-from ...runtime.graph_run import GraphRun, StageGraph
-from ...runtime.pipeline import Stage, Stop
-from ...runtime.plugin import CoreHandle
-from ...runtime.properties import Configuration, Metric
-from ...runtime.tensor import Port, ports_of
-from ...runtime.timeline import Trace
-from ...runtime.tracing import SpanRecorder, StageTally
-from ...runtime.virtual_plugin import DEVICE_PROPERTIES
+from ...runtime.network.executable_network import ExecutableNetwork, Slot
+from ...runtime.properties.properties import Configuration, Metric
+from ...runtime.runs.graph_run import GraphRun, StageGraph
+from ...runtime.runs.stage import Stage, Stop
+from ...runtime.tensors.tensor import Port, ports_of
+from ...runtime.tracing.recorder import SpanRecorder, StageTally
+from ...runtime.tracing.timeline import Trace
 from .crossing import Crossing
 from .cutting import CutModel
 from .diagram import affinity_svg

@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ...errors import DeviceError, NotSupportedError, PropertyError, UnsupportedOpError
-from ...runtime.executable_network import ExecutableNetwork
+from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
 from ...runtime.graph import Model
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.graph.traversal import all_nodes
+from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.passes import (
     Support,
     SupportMap,
@@ -19,7 +20,7 @@ from ...runtime.passes import (
     specialize,
     specialize_with_report,
 )
-from ...runtime.properties import (
+from ...runtime.properties.properties import (
     INPUT_SHAPES,
     REQUEST_PROPERTIES,
     Configuration,
@@ -27,7 +28,6 @@ from ...runtime.properties import (
     parse_text,
 )
 from ...runtime.type_inference import open_untold_lengths
-from ...runtime.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
 from .affinity import NodeOrigin, Placement, place_nodes, refuse, wishes_of
 from .cutting import cut_model, node_edges
 from .division import Division

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...executors import NO_LANE, NOW, Lane, Ready, TaskExecutor, Then
-from ...runtime.bindings import Bindings
-from ...runtime.executable_network import ExecutableNetwork
-from ...runtime.pipeline import Stage, Stop
+from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.runs.bindings import Bindings
+from ...runtime.runs.stage import Stage, Stop
 from .crossing import Crossing
 
 __all__ = ["LinkedRun", "SubNetwork", "SubRequestExecutor"]

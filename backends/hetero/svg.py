@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from .colors import DeviceColor
+from .device_colors import DeviceColor
 from .layered_layout import Point, layered_layout
 
 __all__ = ["Arrow", "Box", "draw", "note"]

@@ -6,16 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...errors import PropertyError
-from ...runtime.accelerator.compiler import CompileRules
-from ...runtime.accelerator.driver import DeviceFacts, Driver
-from ...runtime.accelerator.kernels.registry import FLOATS, KERNELS
-from ...runtime.accelerator.passes import plan_passes
-from ...runtime.accelerator.plan_builder import PlanBuilder
-from ...runtime.accelerator.plugin import AcceleratorPlugin
-from ...runtime.accelerator.properties import BATCH_BUCKETS
-from ...runtime.kernel_registry import KernelRegistry
-from ...runtime.plugin import CoreHandle
-from ...runtime.properties import DEVICE_ID, Configuration, Metric, Property, property_keys
+from ...runtime.devices.plugin import CoreHandle
+from ...runtime.lowering.kernel_registry import KernelRegistry
+from ...runtime.properties.properties import (
+    DEVICE_ID,
+    Configuration,
+    Metric,
+    Property,
+    property_keys,
+)
+from ..accelerator.compiler import CompileRules
+from ..accelerator.kernels.registry import FLOATS, KERNELS
+from ..accelerator.passes import plan_passes
+from ..accelerator.plan_builder import PlanBuilder
+from ..accelerator.plugin import AcceleratorPlugin
+from ..accelerator.properties import BATCH_BUCKETS
+from ..accelerator.queues.driver import DeviceFacts, Driver
 from .properties import OPENCL_PLATFORM
 from .pyopencl_driver import PyOpenClDriver
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...runtime.properties import Property
-from ...runtime.property_parsers import parse_text
+from ...runtime.properties.properties import Property
+from ...runtime.properties.property_parsers import parse_text
 
 __all__ = ["OPENCL_PLATFORM"]
 

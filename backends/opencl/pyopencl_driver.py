@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import DeviceError
 from ...executors import ProcessMark
-from ...runtime.accelerator.driver import (
+from ..accelerator.queues.driver import (
     AdoptedArray,
     Argument,
     Bytes,
@@ -26,7 +26,7 @@ from ...runtime.accelerator.driver import (
     Queue,
     Recording,
 )
-from ...runtime.accelerator.library_operation import LibraryOperation
+from ..accelerator.queues.library_operation import LibraryOperation
 from .pyopencl_event import PyOpenClEvent, as_driver_error
 
 __all__ = ["PyOpenClDriver"]

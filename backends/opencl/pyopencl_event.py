@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...runtime.accelerator.driver import DriverError, ErrorKind
+from ..accelerator.queues.driver import DriverError, ErrorKind
 
 __all__ = ["PyOpenClEvent", "as_driver_error"]
 

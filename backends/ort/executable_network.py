@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...executors import NOW, Lane, Ready, StreamsConfig
-from ...runtime.executable_network import ExecutableNetwork, Slot
+from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph
 from ...runtime.graph.stand_ins import release_constants
-from ...runtime.pipeline import Stage
-from ...runtime.plugin import CoreHandle
-from ...runtime.properties import Configuration, slot_count
-from ...runtime.tensor import ports_of
+from ...runtime.network.executable_network import ExecutableNetwork, Slot
+from ...runtime.properties.properties import Configuration, slot_count
+from ...runtime.runs.stage import Stage
+from ...runtime.tensors.tensor import ports_of
 from .failure import explain_run, original_names
 from .session import Session, Terminator
 

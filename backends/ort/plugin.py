@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 from ...errors import NotSupportedError, PropertyError, UnsupportedOpError
 from ...executors import StreamsConfig, allowed_cpus
-from ...runtime.executable_network import ExecutableNetwork
+from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import DType, Model
+from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.passes import PassReport, symbol_bindings
-from ...runtime.plugin import CoreHandle, Plugin
-from ...runtime.properties import (
+from ...runtime.properties.properties import (
     INPUT_SHAPES,
     NUM_STREAMS,
     Configuration,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from ...runtime.properties import Configuration, Property, parse_choice, parse_text
+from ...runtime.properties.properties import Configuration, Property, parse_choice, parse_text
 
 __all__ = [
     "ORT_EXECUTION_MODE",

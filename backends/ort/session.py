@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import DeviceError
 from ...executors import find_shortage
 from ...runtime.graph import DType, Model, TensorType, Value
-from .carriers import cast_of, is_native, memory_of, text_of
+from .element_types import cast_of, is_native, memory_of, text_of
 from .properties import SessionSettings
 
 __all__ = ["CPU_PROVIDER", "Session", "Terminator", "available_providers", "library_version"]

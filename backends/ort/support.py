@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from ...runtime.graph import Graph, Model, Node, Value, copy_node
-from .carriers import find_uncarried
+from .element_types import find_uncarried
 from .properties import SessionSettings
 
 __all__ = ["NodeSupport", "TrySession", "model_of_node", "onnxruntime_text"]

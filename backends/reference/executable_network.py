@@ -10,20 +10,26 @@ from typing import Any
 
 from ...errors import AioInferError
 from ...executors import NOW, Lane, Ready, StreamsConfig, allowed_cpus
-from ...runtime.bindings import NodeProfile
-from ...runtime.capacity import refuse_what_cannot_fit
-from ...runtime.executable_network import ExecutableNetwork, Slot
-from ...runtime.extension import Extension, infer_extension_types
+from ...runtime.devices.extension import Extension, infer_extension_types
+from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph
+from ...runtime.graph.node_failure import run_failure
 from ...runtime.graph.stand_ins import release_constants
-from ...runtime.node_failure import run_failure
+from ...runtime.network.executable_network import ExecutableNetwork, Slot
 from ...runtime.passes import Pass, default_passes, specialize
-from ...runtime.pipeline import Again, Stage
-from ...runtime.plan_cache import PendingPlan
-from ...runtime.plugin import CoreHandle
-from ...runtime.properties import INPUT_SHAPES, NUM_STREAMS, Configuration, slot_count, stream_count
-from ...runtime.shape_plans import ShapePlans
-from ...runtime.tensor import ports_of
+from ...runtime.plans.capacity import refuse_what_cannot_fit
+from ...runtime.plans.plan_cache import PendingPlan
+from ...runtime.plans.shape_plans import ShapePlans
+from ...runtime.properties.properties import (
+    INPUT_SHAPES,
+    NUM_STREAMS,
+    Configuration,
+    slot_count,
+    stream_count,
+)
+from ...runtime.runs.bindings import NodeProfile
+from ...runtime.runs.stage import Again, Stage
+from ...runtime.tensors.tensor import ports_of
 from .execution import Steps, compile_steps
 from .finder import KernelFinder
 

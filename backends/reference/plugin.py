@@ -9,12 +9,12 @@ import threading
 
 from ...errors import DeviceError, PropertyError, UnsupportedOpError
 from ...executors import allowed_cpus
-from ...runtime.executable_network import ExecutableNetwork
-from ...runtime.extension import Extension, infer_extension_types
+from ...runtime.devices.extension import Extension, infer_extension_types
+from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import Model
+from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.passes import PassReport, run_passes
-from ...runtime.plugin import CoreHandle, Plugin
-from ...runtime.properties import NUMA, Configuration
+from ...runtime.properties.properties import NUMA, Configuration
 from .executable_network import ReferenceNetwork, passes_with
 from .finder import KernelFinder
 

@@ -28,7 +28,7 @@ from rich.console import Console  # noqa: E402
 
 import aioinfer  # noqa: E402
 from aioinfer.errors import AioInferError, DeviceError  # noqa: E402
-from aioinfer.runtime.device_name import parse_device  # noqa: E402
+from aioinfer.runtime.devices.device_name import parse_device  # noqa: E402
 
 __all__ = [
     "FindReason",

@@ -19,7 +19,7 @@ from measuring import Settings, interleaved, rotated, run_benchmark, set_count
 from predictions import BATCHES, BERT_BASE, RESNET50
 from reporting import Report
 
-from aioinfer.runtime.device_name import parse_device
+from aioinfer.runtime.devices.device_name import parse_device
 
 EAGER, COMPILED, AUTOTUNED = "eager", "compile", "compile max-autotune"
 COMPILE_S = 90.0

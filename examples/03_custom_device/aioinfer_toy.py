@@ -11,12 +11,12 @@ import numpy as np
 from aioinfer import ExecutableNetwork, Plugin
 from aioinfer.errors import PropertyError, TensorError, UnsupportedOpError
 from aioinfer.executors import NOW, StreamsConfig
-from aioinfer.runtime.bindings import NodeProfile
-from aioinfer.runtime.executable_network import Slot
 from aioinfer.runtime.graph import DType, TensorType, copy_graph
-from aioinfer.runtime.pipeline import Stage
-from aioinfer.runtime.properties import Property, parse_boolean, stream_count
-from aioinfer.runtime.tensor import ports_of
+from aioinfer.runtime.network.executable_network import Slot
+from aioinfer.runtime.properties.properties import Property, parse_boolean, stream_count
+from aioinfer.runtime.runs.bindings import NodeProfile
+from aioinfer.runtime.runs.stage import Stage
+from aioinfer.runtime.tensors.tensor import ports_of
 
 KERNELS = {
     "Add": np.add,

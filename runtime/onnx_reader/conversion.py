@@ -7,9 +7,9 @@ import onnx.defs
 import onnx.helper
 
 from ...errors import ModelError
-from ..onnx_writer.guessed_types import has_guessed_types
-from ..onnx_writer.inference import drop_new_symbols, known_symbols, with_inferred_types
-from ..onnx_writer.native import convert_version
+from ..onnx_native.calls import convert_version
+from ..onnx_native.guessed_types import has_guessed_types
+from ..onnx_native.inference import drop_new_symbols, known_symbols, with_inferred_types
 from .batched_scan import (
     BATCHED_OPSET,
     find_batched_scans,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import onnx
 
 from ..graph import OptionalType, SequenceType, TensorType, ValueType
-from ..onnx_writer.inference import with_inferred_types
+from ..onnx_native.inference import with_inferred_types
 from ..onnx_writer.types import fill_type, type_from_proto
 from ..type_inference.promised_types import promise
 from ..type_inference.rules import STANDARD_DOMAINS

@@ -15,7 +15,7 @@ import onnx
 import onnx.defs
 
 from ...errors import ModelError
-from ..onnx_writer import native
+from ..onnx_native import calls as native
 from .conversion import convert, read_opsets
 from .naming import Snapshot, name_nodes, restore_names
 from .origins import Origins

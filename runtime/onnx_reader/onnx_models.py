@@ -8,7 +8,7 @@ import onnx.helper
 from ...errors import ModelError
 from ...executors import find_shortage
 from ..graph import Model, check_graph
-from ..onnx_writer.native import start_helper
+from ..onnx_native.calls import start_helper
 from ..type_inference import correct_graph_types, infer_graph_types
 from ..type_inference.promised_types import promise
 from .builder import build_graph

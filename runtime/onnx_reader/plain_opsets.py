@@ -51,6 +51,7 @@ _FROM: Mapping[str, int] = {
     "RegexFullMatch": 20,
     "RoiAlign": 16,
     "RotaryEmbedding": 23,
+    "STFT": 17,
     "StringConcat": 20,
     "Swish": 24,
     "TensorScatter": 24,

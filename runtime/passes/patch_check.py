@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from ...errors import GraphError
 from ..graph import Graph, Node, Value
 from ..graph.traversal import all_nodes
 
-if TYPE_CHECKING:
-    from .graph_patch import GraphPatch
+__all__ = ["Patch", "check_patch", "have_one_affinity"]
 
-__all__ = ["check_patch", "have_one_affinity"]
+
+class NewNode(Protocol):
+    """A node to add, its place, and the nodes that it stands for."""
+
+    @property
+    def node(self) -> Node: ...
+    @property
+    def before(self) -> Node | None: ...
+    @property
+    def stands_for(self) -> Sequence[Node] | None: ...
+
+
+class Patch(Protocol):
+    """What a patch is going to do; see ``GraphPatch``."""
+
+    @property
+    def additions(self) -> Sequence[NewNode]: ...
+    @property
+    def replaced(self) -> Mapping[Value, Value]: ...
+    @property
+    def removed(self) -> Mapping[Node, Node | None]: ...
+    @property
+    def constants(self) -> Sequence[Value]: ...
+    @property
+    def dropped(self) -> Sequence[Value]: ...
 
 
 def have_one_affinity(nodes: Iterable[Node]) -> bool:
@@ -20,7 +43,7 @@ def have_one_affinity(nodes: Iterable[Node]) -> bool:
     return len({node.affinity for node in nodes}) <= 1
 
 
-def check_patch(patch: GraphPatch, graph: Graph, outer: Sequence[Graph] = ()) -> None:
+def check_patch(patch: Patch, graph: Graph, outer: Sequence[Graph] = ()) -> None:
     """Raise GraphError if the patch does not fit the graph. O(size of the patch).
 
     Checked: nodes and values belong to the graph (values also to the graphs around it); nothing
@@ -50,7 +73,7 @@ def check_patch(patch: GraphPatch, graph: Graph, outer: Sequence[Graph] = ()) ->
     _check_affinity(patch)
 
 
-def _check_nodes(patch: GraphPatch, graph: Graph) -> None:
+def _check_nodes(patch: Patch, graph: Graph) -> None:
     for node in patch.removed:
         if node.graph is not graph:
             raise GraphError(f"node {node.name!r} is to be removed and is not in {graph.name!r}")
@@ -70,7 +93,7 @@ def _check_nodes(patch: GraphPatch, graph: Graph) -> None:
             raise GraphError(f"new constant {value.name!r} has no content, or a node makes it")
 
 
-def _check_nothing_is_missed(patch: GraphPatch, gone: set[Value]) -> None:
+def _check_nothing_is_missed(patch: Patch, gone: set[Value]) -> None:
     inside = {
         found for node in patch.removed for body in node.bodies() for found in all_nodes(body)
     }
@@ -86,7 +109,7 @@ def _check_nothing_is_missed(patch: GraphPatch, gone: set[Value]) -> None:
                 )
 
 
-def _check_public_names(patch: GraphPatch, graph: Graph, made: set[Value]) -> None:
+def _check_public_names(patch: Patch, graph: Graph, made: set[Value]) -> None:
     if not any(old.is_graph_output for old in patch.replaced):
         return
     outputs = set(graph.outputs)
@@ -106,7 +129,7 @@ def _check_public_names(patch: GraphPatch, graph: Graph, made: set[Value]) -> No
         heirs.add(new)
 
 
-def _check_affinity(patch: GraphPatch) -> None:
+def _check_affinity(patch: Patch) -> None:
     for addition in patch.additions:
         origins = patch.removed if addition.stands_for is None else addition.stands_for
         wanted = {node.affinity for node in origins}

@@ -87,7 +87,7 @@ def specialize_with_report(
 def _infer(model: Model) -> None:
     if infer_graph_types(model.graph):
         return
-    from ..onnx_writer import infer_types
+    from ..onnx_native import infer_types
 
     infer_types(model)
     correct_graph_types(model.graph)

@@ -16,8 +16,8 @@ import numpy as np
 from .conformance_models import SampleModel
 
 if TYPE_CHECKING:
-    from ..core import Core
-    from ..executable_network import ExecutableNetwork
+    from ..devices.core import Core
+    from ..network.executable_network import ExecutableNetwork
 
 __all__ = [
     "WAIT_S",

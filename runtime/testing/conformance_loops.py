@@ -15,8 +15,8 @@ from .conformance_case import behaviour, expect, expect_equal, expect_error, loa
 from .conformance_models import sample_named
 
 if TYPE_CHECKING:
-    from ..core import Core
-    from ..executable_network import ExecutableNetwork
+    from ..devices.core import Core
+    from ..network.executable_network import ExecutableNetwork
 
 DOUBLED = sample_named("doubled")
 TASK_COUNT = 300

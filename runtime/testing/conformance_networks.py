@@ -13,12 +13,12 @@ from weakref import ref
 import numpy as np
 
 from ...errors import DeviceError, PropertyError
-from ..device_name import parse_device
+from ..devices.device_name import parse_device
 from .conformance_case import behaviour, expect, expect_equal, expect_error, load
 from .conformance_models import SAMPLES, SampleModel, sample_named
 
 if TYPE_CHECKING:
-    from ..core import Core
+    from ..devices.core import Core
 
 DOUBLED = sample_named("doubled")
 X = np.array([[-1, 2, 3]], np.float32)
@@ -204,7 +204,7 @@ def _nodes_with_a_yes_compile_in_any_cut(core: Core, device: str) -> None:
 
 def _core_like(core: Core) -> Core:
     """Make another Core that knows the same plugins."""
-    from ..core import Core
+    from ..devices.core import Core
 
     made = Core()
     for name in set(core.plugin_names) - set(made.plugin_names):

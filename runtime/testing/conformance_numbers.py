@@ -10,7 +10,7 @@ from .conformance_models import SAMPLES, SampleModel
 from .conformance_special import SPECIAL_SAMPLES
 
 if TYPE_CHECKING:
-    from ..core import Core
+    from ..devices.core import Core
 
 __all__ = ["numeric_cases"]
 

@@ -19,8 +19,8 @@ from .conformance_case import WAIT_S, behaviour, expect, expect_equal, expect_er
 from .conformance_models import sample_named
 
 if TYPE_CHECKING:
-    from ..core import Core
-    from ..infer_request import InferRequest
+    from ..devices.core import Core
+    from ..network.infer_request import InferRequest
 
 DOUBLED = sample_named("doubled")
 X = np.array([[-1, 2, 3], [4, -5, 6]], np.float32)

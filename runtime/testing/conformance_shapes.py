@@ -11,7 +11,7 @@ from .conformance_case import behaviour, expect, expect_equal, expect_error, loa
 from .conformance_models import F32, I64, SampleModel, sample_node
 
 if TYPE_CHECKING:
-    from ..core import Core
+    from ..devices.core import Core
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import TensorError
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 from .conformance_case import behaviour, expect, expect_equal, expect_error, load
 from .conformance_models import sample_named
 
 if TYPE_CHECKING:
-    from ..core import Core
+    from ..devices.core import Core
 
 DOUBLED = sample_named("doubled")
 X = np.array([[-1, 2, 3], [4, -5, 6]], np.float32)

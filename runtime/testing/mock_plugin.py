@@ -25,13 +25,13 @@ from ...executors import (
     Ready,
     TaskExecutor,
 )
-from ..executable_network import ExecutableNetwork, Slot
+from ..devices.plugin import CoreHandle, Plugin
 from ..graph import Graph, Model, Node, Value, copy_graph
+from ..network.executable_network import ExecutableNetwork, Slot
 from ..operators import Operator, find_unsupported, make_operator
-from ..pipeline import Stage
-from ..plugin import CoreHandle, Plugin
-from ..properties import Configuration
-from ..tensor import ports_of
+from ..properties.properties import Configuration
+from ..runs.stage import Stage
+from ..tensors.tensor import ports_of
 
 __all__ = ["Fault", "MockDevice", "MockDevices", "MockPlugin"]
 

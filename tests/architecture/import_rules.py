@@ -13,18 +13,25 @@ from dataclasses import dataclass
 PACKAGE = "aioinfer"
 PART_NAMES = ("backends", "executors", "runtime", "serving")
 BEYOND = "<beyond the package>"
+SHARED = "aioinfer.backends.accelerator"  # what devices with queues of their own share
 
 # A room may import itself and what stands on an earlier line; rooms on one line are strangers.
 ORDER: tuple[tuple[str, ...], ...] = (
     ("aioinfer.errors",),
     ("aioinfer.executors",),
-    ("aioinfer.runtime.graph",),
-    ("aioinfer.runtime.type_inference",),
+    ("aioinfer.runtime.graph", "aioinfer.runtime.properties", "aioinfer.runtime.loops"),
+    ("aioinfer.runtime.tensors", "aioinfer.runtime.type_inference"),
     ("aioinfer.runtime.onnx_writer",),
+    ("aioinfer.runtime.onnx_native",),
     ("aioinfer.runtime.operators",),
     ("aioinfer.runtime.passes", "aioinfer.runtime.onnx_reader"),
-    ("aioinfer.runtime",),
-    ("aioinfer.runtime.accelerator",),
+    ("aioinfer.runtime.tracing",),
+    ("aioinfer.runtime.runs",),
+    ("aioinfer.runtime.plans",),
+    ("aioinfer.runtime.network", "aioinfer.runtime.lowering"),
+    ("aioinfer.runtime.devices",),
+    ("aioinfer.runtime.testing", "aioinfer.runtime"),
+    (SHARED,),
     ("aioinfer.backends", "aioinfer.backends.*", "aioinfer.serving", "aioinfer.cli"),
     ("aioinfer",),
 )
@@ -70,7 +77,8 @@ def room_of(module: str) -> str:
 
 def rank_of(room: str) -> int:
     """Give the line of ORDER on which a room stands."""
-    pattern = "aioinfer.backends.*" if room.startswith("aioinfer.backends.") else room
+    is_device = room.startswith("aioinfer.backends.") and room != SHARED
+    pattern = "aioinfer.backends.*" if is_device else room
     return next(rank for rank, line in enumerate(ORDER) if pattern in line)
 
 
@@ -81,7 +89,9 @@ def refusal(importer: str, imported: str) -> str | None:
         return None
     if importer == PROGRAM and other == "aioinfer.cli":
         return None
-    if other.startswith("aioinfer.backends"):
+    if other == SHARED and not own.startswith("aioinfer.backends."):
+        return f"only backends import {SHARED}: reach a device through the Core handle"
+    if other.startswith("aioinfer.backends") and other != SHARED:
         return "nothing imports a backend: reach a device through the Core handle"
     if rank_of(other) < min(rank_of(own), TOP - 1):
         return None
@@ -157,6 +167,64 @@ def broken_order(sources: Mapping[str, Source]) -> list[str]:
             if why:
                 found.append(f"{path}:{item.line}: {source.module} imports {item.module}: {why}")
     return found
+
+
+def circles(sources: Mapping[str, Source]) -> list[str]:
+    """List the modules that import each other in a circle, one line for each such group.
+
+    Imports for types only and inside functions count: a reader meets them all the same. A package
+    and what it gathers from the modules inside it are no circle.
+    """
+    known = frozenset(source.module for source in sources.values())
+    follows: dict[str, set[str]] = {}
+    for source in sources.values():
+        targets = {item.module for item in imports_of(source, known)} & known
+        follows[source.module] = {
+            target for target in targets if not source.module.startswith(f"{target}.")
+        }
+    groups = _strongly_connected(follows)
+    return [" <-> ".join(sorted(group)) for group in groups if len(group) > 1]
+
+
+def _strongly_connected(follows: Mapping[str, set[str]]) -> list[set[str]]:
+    """Group what reaches each other (Kosaraju's two walks)."""
+    order: list[str] = []
+    _walk_all(sorted(follows), follows, order)
+    back: dict[str, set[str]] = {name: set() for name in follows}
+    for name, targets in follows.items():
+        for target in targets:
+            back[target].add(name)
+    groups, seen = [], set[str]()
+    for name in reversed(order):
+        if name not in seen:
+            group: list[str] = []
+            _walk_from(name, back, seen, group)
+            groups.append(set(group))
+    return groups
+
+
+def _walk_all(names: list[str], follows: Mapping[str, set[str]], order: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name not in seen:
+            _walk_from(name, follows, seen, order)
+
+
+def _walk_from(
+    start: str, follows: Mapping[str, set[str]], seen: set[str], order: list[str]
+) -> None:
+    """Walk in depth; ``order`` gets each name when all that follows it has been walked."""
+    seen.add(start)
+    stack = [(start, iter(sorted(follows[start])))]
+    while stack:
+        name, left = stack[-1]
+        following = next((item for item in left if item not in seen), None)
+        if following is None:
+            order.append(name)
+            stack.pop()
+        else:
+            seen.add(following)
+            stack.append((following, iter(sorted(follows[following]))))
 
 
 def is_heavy(module: str) -> bool:

@@ -64,5 +64,7 @@ def test_importing_the_package_leaves_the_rest_alone(environment: dict[str, str]
     _, modules = import_once("aioinfer", environment)
     assert sorted(HEAVY & modules) == []
     assert sorted(name for name in modules if name.startswith("aioinfer.backends.")) == []
-    writers = {f"aioinfer.runtime.timeline.{name}" for name in ("chrome", "page", "stage_table")}
+    writers = {
+        f"aioinfer.runtime.tracing.timeline.{name}" for name in ("chrome", "page", "stage_table")
+    }
     assert sorted(writers & modules) == []

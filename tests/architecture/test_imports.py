@@ -6,6 +6,7 @@ from architecture.import_rules import (
     PART_NAMES,
     Source,
     broken_order,
+    circles,
     eager_heavy,
     imports_of,
     refusal,
@@ -41,6 +42,24 @@ def assert_none(breaches: list[str]) -> None:
 
 def test_the_parts_import_only_what_stands_before_them() -> None:
     assert_none(broken_order(tree_sources()))
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert_none(circles(tree_sources()))
+
+
+def test_a_circle_is_found_even_if_one_of_its_imports_is_for_types_only() -> None:
+    sources = invented(
+        aioinfer__executors__init="from .base import NOW",
+        aioinfer__executors__base="if TYPE_CHECKING:\n    from .timer import Timer",
+        aioinfer__executors__timer="from .threads import start\nfrom ..errors import Closed",
+        aioinfer__executors__threads="def late():\n    from . import base",
+        aioinfer__errors="",
+    )
+    names = ("base", "threads", "timer")
+    assert circles(sources) == [" <-> ".join(f"aioinfer.executors.{name}" for name in names)]
+    del sources["aioinfer.executors.threads"]
+    assert circles(sources) == []
 
 
 def test_loading_the_front_door_loads_no_heavy_third_party() -> None:
@@ -85,14 +104,18 @@ def test_every_part_starts_with_an_import_from_errors() -> None:
         ("aioinfer.runtime.operators.operator", "aioinfer.runtime.onnx_writer"),
         ("aioinfer.runtime.passes.fold", "aioinfer.runtime.operators"),
         ("aioinfer.runtime.onnx_reader.tensors", "aioinfer.runtime.onnx_writer.types"),
-        ("aioinfer.runtime.core", "aioinfer.runtime.onnx_reader.reader"),
-        ("aioinfer.runtime.testing.mock", "aioinfer.runtime.plugin"),
+        ("aioinfer.runtime.devices.core", "aioinfer.runtime.onnx_reader.reader"),
+        ("aioinfer.runtime.devices.core", "aioinfer.runtime.network.infer_request"),
+        ("aioinfer.runtime.runs.slot", "aioinfer.runtime.tracing.recorder"),
+        ("aioinfer.backends.cuda.plugin", "aioinfer.backends.accelerator.plugin"),
+        ("aioinfer.backends.accelerator.plugin", "aioinfer.runtime.devices.plugin"),
+        ("aioinfer.runtime.testing.mock", "aioinfer.runtime.devices.plugin"),
         ("aioinfer.backends.hetero.partition", "aioinfer.runtime.graph"),
         ("aioinfer.backends.hetero.plugin", "aioinfer.backends.hetero.partition"),
-        ("aioinfer.cli.run", "aioinfer.runtime.core"),
+        ("aioinfer.cli.run", "aioinfer.runtime.devices.core"),
         ("aioinfer.cli.run", "aioinfer"),
         ("aioinfer.serving.http", "aioinfer"),
-        ("aioinfer", "aioinfer.runtime.core"),
+        ("aioinfer", "aioinfer.runtime.devices.core"),
         ("aioinfer.testing", "aioinfer.runtime.testing"),
         ("aioinfer.__main__", "aioinfer.cli"),
     ],
@@ -106,15 +129,20 @@ def test_an_import_down_the_order_is_allowed(importer: str, imported: str) -> No
     [
         ("aioinfer.errors", "aioinfer.executors.base"),
         ("aioinfer.executors.base", "aioinfer.runtime.graph"),
-        ("aioinfer.executors.base", "aioinfer.runtime.infer_request"),
+        ("aioinfer.executors.base", "aioinfer.runtime.network.infer_request"),
+        ("aioinfer.runtime.network.infer_request", "aioinfer.runtime.devices.core"),
+        ("aioinfer.runtime.tracing.recorder", "aioinfer.runtime.runs.slot"),
+        ("aioinfer.runtime.devices.core", "aioinfer.backends.accelerator.plugin"),
+        ("aioinfer.backends.accelerator.plugin", "aioinfer.backends.cuda.plugin"),
+        ("aioinfer.cli.run", "aioinfer.backends.accelerator.plugin"),
         ("aioinfer.runtime.graph.model", "aioinfer.runtime.passes"),
         ("aioinfer.runtime.graph.model", "aioinfer.runtime"),
         ("aioinfer.runtime.graph.model", "aioinfer.runtime.operators"),
         ("aioinfer.runtime.onnx_writer.types", "aioinfer.runtime.operators"),
         ("aioinfer.runtime.passes.fold", "aioinfer.runtime.onnx_reader"),
         ("aioinfer.runtime.onnx_reader.reader", "aioinfer.runtime.passes"),
-        ("aioinfer.runtime.core", "aioinfer.backends.reference.plugin"),
-        ("aioinfer.runtime.core", "aioinfer"),
+        ("aioinfer.runtime.devices.core", "aioinfer.backends.reference.plugin"),
+        ("aioinfer.runtime.devices.core", "aioinfer"),
         ("aioinfer.backends.auto.plugin", "aioinfer.backends.hetero.plugin"),
         ("aioinfer.backends.auto.plugin", "aioinfer.cli"),
         ("aioinfer.backends.auto.plugin", "aioinfer"),

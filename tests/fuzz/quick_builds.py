@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 
+from aioinfer.backends.accelerator.queues.driver import Context, DeviceFacts, DriverError, Program
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
-from aioinfer.runtime.accelerator.driver import Context, DeviceFacts, DriverError, Program
-from aioinfer.runtime.plugin import CoreHandle
+from aioinfer.runtime.devices.plugin import CoreHandle
 
 __all__ = ["quick_opencl"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aioinfer import Core
-from aioinfer.runtime.accelerator.driver import DeviceFacts
-from aioinfer.runtime.device_name import parse_device
+from aioinfer.backends.accelerator.queues.driver import DeviceFacts
+from aioinfer.runtime.devices.device_name import parse_device
 from gpu.device import DEVICE
 from gpu.oracle import drawn, relative_error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from aioinfer.runtime.admission import MOST_OVERTAKINGS, AdmissionQueue, Ticket
+from aioinfer.runtime.runs.admission import MOST_OVERTAKINGS, AdmissionQueue, Ticket
 
 arrivals = st.tuples(st.just("come"), st.integers(-3, 3))
 steps = st.lists(

@@ -13,7 +13,7 @@ import pytest
 
 import aioinfer
 from aioinfer.errors import AioInferError, DeviceError, ModelError, UnsupportedOpError
-from aioinfer.runtime.tensor import Port
+from aioinfer.runtime.tensors.tensor import Port
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"
 WAIT_S = 5.0  # a flipped bit may ask for 2^60 iterations; what runs so long is stopped

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
-from aioinfer.runtime.batch_axis import BatchAxis, find_batch_axis
-from unit.runtime.batch_axis.padded_rows import assert_padding_changes_nothing
+from aioinfer.runtime.plans.batch_axis import BatchAxis, find_batch_axis
+from unit.runtime.plans.batch_axis.padded_rows import assert_padding_changes_nothing
 
 EXAMPLES = settings(
     max_examples=250,

@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aioinfer.runtime.memory_plan import ArenaPlan, Lifetime, plan_arena
+from aioinfer.runtime.plans.memory_plan import ArenaPlan, Lifetime, plan_arena
 
 EXAMPLES = settings(max_examples=150, deadline=None)
 STEP_COUNT = 12

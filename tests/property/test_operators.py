@@ -27,7 +27,7 @@ from unit.backends.comparing import assert_close, is_float, run
 
 DEVICES = {
     "CPU": "aioinfer.backends.cpu.kernels.registry",
-    "OPENCL": "aioinfer.runtime.accelerator.kernels.registry",
+    "OPENCL": "aioinfer.backends.accelerator.kernels.registry",
     "CUDA": "aioinfer.backends.cuda.kernels.registry",
 }
 """By device, the module that knows its kernels."""

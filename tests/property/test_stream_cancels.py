@@ -16,8 +16,8 @@ import trio
 
 import aioinfer
 from aioinfer.errors import DeadlineExceededError, OverloadedError, TensorError
-from aioinfer.runtime import side_task
-from aioinfer.runtime.completion import let_loop_turn
+from aioinfer.runtime.loops import side_task
+from aioinfer.runtime.loops.completion import let_loop_turn
 from unit.runtime.models import expected, tiny_model
 
 STREAM_COUNT = 60

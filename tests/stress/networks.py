@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 import aioinfer
 from aioinfer.errors import DeviceError
 from aioinfer.executors import Lane, StreamsConfig, StreamsExecutor
-from aioinfer.runtime.executable_network import Slot
+from aioinfer.runtime.network.executable_network import Slot
 from aioinfer.testing import DeviceThread, MockDevices
 from presence import IS_REQUIRED
 from stress.faults import AbruptError, PlantedDeviceError, RandomFault, StageError

@@ -27,15 +27,16 @@ import anyio
 import pytest
 
 from aioinfer.backends.hetero.executable_network import HeteroNetwork
-from aioinfer.runtime import run_admission, side_task
-from aioinfer.runtime.core import Core
-from aioinfer.runtime.infer_request import InferRequest
-from aioinfer.runtime.onnx_writer import native
-from aioinfer.runtime.pipeline import Stop
-from aioinfer.runtime.result_stream import ResultStream
-from aioinfer.runtime.run import Run
+from aioinfer.runtime.devices.core import Core
+from aioinfer.runtime.loops import side_task
+from aioinfer.runtime.network.infer_request import InferRequest
+from aioinfer.runtime.network.result_stream import ResultStream
+from aioinfer.runtime.onnx_native import calls as native
+from aioinfer.runtime.runs import run_admission
+from aioinfer.runtime.runs.run import Run
+from aioinfer.runtime.runs.stage import Stop
 from aioinfer.runtime.testing.mock_plugin import MockNetwork
-from aioinfer.runtime.tracing import SpanRecorder
+from aioinfer.runtime.tracing.recorder import SpanRecorder
 from stress.client import Client
 from stress.clients import CallbackClient, LoopClient, SyncClient, WaitingClient
 from stress.closing_client import ClosingClient

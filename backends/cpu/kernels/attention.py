@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node, TensorType, Value
-from ..native import double_bits
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
-from ..post_ops import CPU_DOMAIN
+from ..native.extension import double_bits
+from ..onednn.post_ops import CPU_DOMAIN
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 from .epilogue import repeated
 from .matmul import product
 from .movement import broadcast

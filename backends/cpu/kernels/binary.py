@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ....runtime.graph import DType, Node, TensorType, Value
-from ..operand import Layout
-from ..plan_builder import PlanBuilder
-from ..post_ops import PostOp
+from ..onednn.post_ops import PostOp
+from ..plans.operand import Layout
+from ..plans.plan_builder import PlanBuilder
 from .chains import lower_chain
 from .registry import FLOATS, INTEGERS, kernel
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node, TensorType
-from ..operand import Layout
-from ..plan_builder import PlanBuilder
+from ..plans.operand import Layout
+from ..plans.plan_builder import PlanBuilder
 from .chains import lower_chain
 from .registry import INTEGERS, kernel
 

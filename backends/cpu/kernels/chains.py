@@ -11,10 +11,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ....runtime.graph import DType, Value
-from ..elementwise_chain import chain_axes, chain_parameters, check_broadcast, where_parameters
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
-from ..post_ops import PostOp
+from ..onednn.post_ops import PostOp
+from ..plans.elementwise_chain import (
+    chain_axes,
+    chain_parameters,
+    check_broadcast,
+    where_parameters,
+)
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 
 __all__ = ["chain_into", "lower_chain", "lower_where", "result_dtype", "result_layout"]
 

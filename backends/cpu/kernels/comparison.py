@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ....runtime.graph import DType, Node, TensorType
-from ..plan_builder import PlanBuilder
-from ..post_ops import PostOp
+from ..onednn.post_ops import PostOp
+from ..plans.plan_builder import PlanBuilder
 from .chains import lower_chain, lower_where
 from .registry import FLOATS, INTEGERS, kernel
 

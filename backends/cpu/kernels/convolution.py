@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node, Value
-from ....runtime.window_node import Window, transposed_window, window_of
-from ..onednn import ARG, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
-from ..post_ops import CPU_DOMAIN
+from ....runtime.lowering.window import Window, transposed_window, window_of
+from ..onednn.bindings import ARG, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
+from ..onednn.post_ops import CPU_DOMAIN
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 from .convolution_choice import (
     ConvolutionShape,
     has_split_vectors,

@@ -8,11 +8,11 @@ from ctypes import c_float, c_int
 import numpy as np
 
 from ....runtime.graph import Node, Value
-from ..elementwise_chain import chain_axes
-from ..onednn import ARG, ELTWISE, FORWARD_INFERENCE, Attributes
-from ..operand import Operand
-from ..plan_builder import PlanBuilder
-from ..post_ops import CPU_DOMAIN, UNARY, PostOp, loses_nan, parse_post_ops
+from ..onednn.bindings import ARG, ELTWISE, FORWARD_INFERENCE, Attributes
+from ..onednn.post_ops import CPU_DOMAIN, UNARY, PostOp, loses_nan, parse_post_ops
+from ..plans.elementwise_chain import chain_axes
+from ..plans.operand import Operand
+from ..plans.plan_builder import PlanBuilder
 from .chains import lower_chain, result_dtype
 from .registry import FLOATS, INTEGERS, kernel
 

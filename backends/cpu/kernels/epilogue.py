@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....runtime.graph import Node, Value
-from ..elementwise_chain import check_broadcast
-from ..onednn import ARG, Attributes, Desc, PrimitiveDesc
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
-from ..post_ops import PostOp, parse_post_ops
-from ..strides import reshaped_strides
+from ..onednn.bindings import ARG, Attributes, Desc, PrimitiveDesc
+from ..onednn.post_ops import PostOp, parse_post_ops
+from ..plans.elementwise_chain import check_broadcast
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
+from ..plans.strides import reshaped_strides
 from .movement import broadcast
 
 __all__ = ["Epilogue", "repeated"]

@@ -9,12 +9,12 @@ from ctypes import c_int
 import numpy as np
 
 from ....runtime.graph import Node, Value
-from ....runtime.node_parameters import integers_of
-from ....runtime.space_depth_node import block_transpose
-from ..elementwise_chain import check_broadcast
-from ..onednn import ARG, Attributes, Descs, OneDnnError
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
+from ....runtime.lowering.node_parameters import integers_of
+from ....runtime.lowering.space_depth import block_transpose
+from ..onednn.bindings import ARG, Attributes, Descs, OneDnnError
+from ..plans.elementwise_chain import check_broadcast
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 from .registry import kernel
 from .views import permuted, sliced
 

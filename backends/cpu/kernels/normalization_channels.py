@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from ctypes import c_float, c_int, c_int64, c_uint
 
 from ....runtime.graph import DType, Node, Value
-from ....runtime.normalization_node import (
+from ....runtime.lowering.normalization import (
     find_low_rank,
     find_other_batch_normalization,
     find_other_parameters,
 )
-from ..onednn import ARG, BINARY_ALGORITHMS, FORWARD_INFERENCE, Attributes
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
-from ..post_ops import PostOp
+from ..onednn.bindings import ARG, BINARY_ALGORITHMS, FORWARD_INFERENCE, Attributes
+from ..onednn.post_ops import PostOp
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 from .registry import FLOATS, kernel
 
 __all__ = [

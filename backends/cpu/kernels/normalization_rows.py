@@ -8,12 +8,12 @@ from ctypes import c_float, c_int, c_uint
 from dataclasses import dataclass
 
 from ....runtime.graph import DType, Node, Value
-from ....runtime.normalization_node import find_other_precision
-from ..native import double_bits
-from ..onednn import ARG, ELTWISE, FORWARD_INFERENCE, Attributes
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
-from ..post_ops import CPU_DOMAIN, PostOp
+from ....runtime.lowering.normalization import find_other_precision
+from ..native.extension import double_bits
+from ..onednn.bindings import ARG, ELTWISE, FORWARD_INFERENCE, Attributes
+from ..onednn.post_ops import CPU_DOMAIN, PostOp
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 from .attention import ELEMENT_CODES
 from .epilogue import repeated
 from .registry import kernel

@@ -14,8 +14,8 @@ import numpy as np
 from ....runtime.graph import Node
 from ....runtime.operators import Operator, make_operator
 from ....runtime.operators import find_unsupported as find_missing
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 from .registry import kernel
 
 __all__ = ["lower_by_numpy"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node, Value
-from ....runtime.pad_node import (
+from ....runtime.lowering.pad import (
     AxisPad,
     find_unknown_mode,
     is_filling,
@@ -17,9 +17,9 @@ from ....runtime.pad_node import (
     pads_of,
     repeated_indices,
 )
-from ....runtime.strides import row_major
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
+from ....runtime.lowering.strides import row_major
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 from .registry import kernel
 from .shapes import word_of
 from .views import sliced

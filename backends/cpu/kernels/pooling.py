@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node, Value
-from ....runtime.window_node import Window, window_of
-from ..elementwise_chain import chain_axes, chain_parameters
-from ..onednn import ARG, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
-from ..post_ops import PostOp
+from ....runtime.lowering.window import Window, window_of
+from ..onednn.bindings import ARG, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
+from ..onednn.post_ops import PostOp
+from ..plans.elementwise_chain import chain_axes, chain_parameters
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 from .chains import result_dtype
 from .reductions import reduction_parameters
 from .registry import FLOATS, kernel

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....runtime.graph import DType, Node, TensorType, Value
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
-from ..post_ops import PostOp
+from ..onednn.post_ops import PostOp
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 from .chains import lower_chain
 from .numpy_operators import lower_by_numpy
 from .registry import FLOATS, kernel

@@ -16,9 +16,17 @@ import numpy as np
 
 from ....runtime.graph import DType, Node, Value
 from ....runtime.operators.recurrent_activations import activation_sets
-from ..onednn import ARG, ELTWISE, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
+from ..onednn.bindings import (
+    ARG,
+    ELTWISE,
+    FORWARD_INFERENCE,
+    Attributes,
+    Desc,
+    OneDnnError,
+    PrimitiveDesc,
+)
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 from .numpy_operators import lower_by_numpy
 from .registry import kernel
 from .shapes import word_of

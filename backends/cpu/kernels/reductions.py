@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ....runtime.graph import DType, Node, Value
-from ....runtime.reduction_node import reduced_axes
-from ..elementwise_chain import chain_axes
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
+from ....runtime.lowering.reduction import reduced_axes
+from ..plans.elementwise_chain import chain_axes
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 from .chains import result_dtype
 from .numpy_operators import lower_by_numpy
 from .registry import FLOATS, INTEGERS, kernel

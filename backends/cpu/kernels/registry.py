@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....runtime.graph import DType
-from ....runtime.kernel_registry import KernelRegistry
+from ....runtime.lowering.kernel_registry import KernelRegistry
 
 if TYPE_CHECKING:
-    from ..plan_builder import PlanBuilder
+    from ..plans.plan_builder import PlanBuilder
 
 __all__ = ["FAMILIES", "FLOATS", "INTEGERS", "KERNELS", "kernel"]
 

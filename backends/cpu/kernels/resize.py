@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node, Value
-from ....runtime.operators.resampling import Taps
-from ....runtime.passes.matching import dtype_of
-from ....runtime.resize_node import (
+from ....runtime.lowering.resize import (
     find_unknown_setting,
     indices_of,
     is_repeating,
     resamplings,
     taps_of,
 )
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
-from ..strides import memory_order
+from ....runtime.operators.resampling import Taps
+from ....runtime.passes.matching import dtype_of
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
+from ..plans.strides import memory_order
 from .registry import kernel
 from .views import permuted
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node
-from ....runtime.node_parameters import integers_of
-from ....runtime.shape_kernels import register_shape_kernels
-from ..operand import Layout
-from ..plan_builder import PlanBuilder
+from ....runtime.lowering.node_parameters import integers_of
+from ....runtime.lowering.shape_kernels import register_shape_kernels
+from ..plans.operand import Layout
+from ..plans.plan_builder import PlanBuilder
 from .registry import KERNELS, kernel
 
 register_shape_kernels(KERNELS)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Value
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
-from ..post_ops import PostOp
+from ..onednn.post_ops import PostOp
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
 
 __all__ = ["is_small", "lower_small_product"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from ....runtime.graph import DType, Node
-from ..operand import Layout
-from ..plan_builder import PlanBuilder
+from ..plans.operand import Layout
+from ..plans.plan_builder import PlanBuilder
 from .attention import ELEMENT_CODES
 from .registry import kernel
 

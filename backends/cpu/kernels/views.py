@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....runtime.graph import Node, Value
-from ....runtime.slice_node import slice_box
-from ..onednn import OneDnnError
-from ..operand import Layout, Operand
-from ..plan_builder import PlanBuilder
-from ..strides import reshaped_strides
+from ....runtime.lowering.slice import slice_box
+from ..onednn.bindings import OneDnnError
+from ..plans.operand import Layout, Operand
+from ..plans.plan_builder import PlanBuilder
+from ..plans.strides import reshaped_strides
 from .registry import kernel
 
 __all__ = ["sliced"]

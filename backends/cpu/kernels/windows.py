@@ -8,8 +8,8 @@ from itertools import chain, zip_longest
 
 from ....runtime.graph import Node, Value
 from ....runtime.passes.matching import rank_of, static_shape
-from ..onednn import OneDnnError
-from ..onednn_numbers import MAX_LENGTH
+from ..onednn.bindings import OneDnnError
+from ..onednn.numbers import MAX_LENGTH
 
 __all__ = ["MAX_SPATIAL_RANK", "dims_array", "find_bad_window", "spatial_rank_of"]
 

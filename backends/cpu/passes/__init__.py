@@ -10,7 +10,7 @@ from ....runtime.passes.constant_cache import ConstantCache
 from ....runtime.passes.flat_gemm_fusion import FlatGemmFusion
 from ....runtime.passes.layer_normalization_fusion import LayerNormalizationFusion
 from ....runtime.passes.model_passes import model_passes
-from ..post_ops import CPU_DOMAIN
+from ..onednn.post_ops import CPU_DOMAIN
 from . import fused_types as fused_types
 from .activation_fusion import ActivationFusion
 from .batch_normalization_scaling import BatchNormalizationScaling

@@ -19,7 +19,7 @@ from ....runtime.passes.matching import (
     rank_of,
 )
 from ....runtime.passes.products import product_of
-from ..post_ops import PostOp
+from ..onednn.post_ops import PostOp
 from .elementwise_steps import steps_of
 from .fusing import fuse
 

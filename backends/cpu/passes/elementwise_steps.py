@@ -14,7 +14,7 @@ import numpy as np
 
 from ....runtime.graph import Node, Value
 from ....runtime.passes.matching import are_float32, input_at, rank_of, scalar_of
-from ..post_ops import CPU_DOMAIN, PostOp, parse_post_ops
+from ..onednn.post_ops import CPU_DOMAIN, PostOp, parse_post_ops
 
 __all__ = ["MAX_POST_OPS", "Steps", "joined", "steps_of"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....runtime.graph import Node, Value
 from ....runtime.passes import GraphPatch, matching
-from ..post_ops import CPU_DOMAIN
+from ..onednn.post_ops import CPU_DOMAIN
 
 __all__ = ["fuse"]
 

@@ -14,7 +14,7 @@ from ....runtime.passes.joined_products import (
     may_join,
 )
 from ....runtime.passes.matching import is_standard
-from ..post_ops import CPU_DOMAIN
+from ..onednn.post_ops import CPU_DOMAIN
 
 __all__ = ["SharedInputFusion"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ....runtime.accelerator.chain import ACCELERATOR_DOMAIN
-from ....runtime.accelerator.kernels import attention as shared
-from ....runtime.accelerator.kernels.attention import HeadColumns, Heads
-from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan_builder import PlanBuilder
-from ....runtime.accelerator.strided_copy import strided_copy
 from ....runtime.graph import DType, Node
+from ...accelerator.elementwise.chain import ACCELERATOR_DOMAIN
+from ...accelerator.kernels import attention as shared
+from ...accelerator.kernels.attention import HeadColumns, Heads
+from ...accelerator.launching.strided_copy import strided_copy
+from ...accelerator.operand import Operand
+from ...accelerator.plan_builder import PlanBuilder
 from .library_call import call_library
 from .registry import kernel
 

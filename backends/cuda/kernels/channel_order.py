@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ....runtime.accelerator.c_types import C_TYPES
-from ....runtime.accelerator.chain import parse_steps
-from ....runtime.accelerator.chain_launch import line_groups
-from ....runtime.accelerator.chain_source import ChainCode, chain_code
-from ....runtime.accelerator.kernel_source import KernelSource
-from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan_builder import PlanBuilder
-from ....runtime.accelerator.reach import elements
 from ....runtime.graph import DType, Node
+from ...accelerator.elementwise.c_types import C_TYPES
+from ...accelerator.elementwise.chain import parse_steps
+from ...accelerator.elementwise.chain_launch import line_groups
+from ...accelerator.elementwise.chain_source import ChainCode, chain_code
+from ...accelerator.launching.kernel_source import KernelSource
+from ...accelerator.launching.reach import elements
+from ...accelerator.operand import Operand
+from ...accelerator.plan_builder import PlanBuilder
 from ..domain import CUDA_DOMAIN
 from .channel_words import channel_words
 from .registry import kernel

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....runtime.accelerator.c_types import C_TYPES, FLOATS
 from ....runtime.graph import DType
+from ...accelerator.elementwise.c_types import C_TYPES, FLOATS
 
 __all__ = ["ChannelWords", "channel_words"]
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ....runtime.accelerator.c_types import ELEMENT_WORDS
-from ....runtime.accelerator.chain_launch import line_groups
-from ....runtime.accelerator.kernel_source import KernelSource
-from ....runtime.accelerator.kernels import movement as shared
-from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan_builder import PlanBuilder
-from ....runtime.accelerator.reach import Reach
 from ....runtime.graph import Node
+from ...accelerator.elementwise.c_types import ELEMENT_WORDS
+from ...accelerator.elementwise.chain_launch import line_groups
+from ...accelerator.kernels import movement as shared
+from ...accelerator.launching.kernel_source import KernelSource
+from ...accelerator.launching.reach import Reach
+from ...accelerator.operand import Operand
+from ...accelerator.plan_builder import PlanBuilder
 from .registry import kernel
 
 _MOST_PARTS = 64

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ....runtime.accelerator.chain import ChainStep, steps_behind
+from ...accelerator.elementwise.chain import ChainStep, steps_behind
 from .library_call import FittedSteps
 
 __all__ = ["fit_epilogue"]

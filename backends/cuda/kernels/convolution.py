@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ....runtime.accelerator.chain import parse_steps
-from ....runtime.accelerator.kernels.epilogue import EPILOGUE_START, extra_operands
-from ....runtime.accelerator.kernels.window_code import transposed_loops, window_loops
-from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan_builder import PlanBuilder
-from ....runtime.accelerator.taking import table_operand
 from ....runtime.graph import Node, Value
+from ....runtime.lowering.window import Window, transposed_window, window_of
 from ....runtime.passes.matching import input_at, scalar_of
-from ....runtime.window_node import Window, transposed_window, window_of
+from ...accelerator.elementwise.chain import parse_steps
+from ...accelerator.kernels.epilogue import EPILOGUE_START, extra_operands
+from ...accelerator.kernels.window_code import transposed_loops, window_loops
+from ...accelerator.launching.gathering import table_operand
+from ...accelerator.operand import Operand
+from ...accelerator.plan_builder import PlanBuilder
 from ..domain import CUDA_DOMAIN
 from .conv_epilogue import fit_epilogue
 from .direct_convolution import DirectSum, launch_direct_sum

@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ....runtime.accelerator.c_types import C_TYPES, CType
-from ....runtime.accelerator.chain import parse_steps
-from ....runtime.accelerator.chain_source import chain_code
-from ....runtime.accelerator.kernels.epilogue import extra_operands
-from ....runtime.accelerator.kernels.window_code import check_windows, nested_index, weight_place
-from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan_builder import PlanBuilder
-from ....runtime.accelerator.reach import whole
 from ....runtime.graph import Node
+from ....runtime.lowering.window import Window
 from ....runtime.passes.matching import input_at
-from ....runtime.window_node import Window
+from ...accelerator.elementwise.c_types import C_TYPES, CType
+from ...accelerator.elementwise.chain import parse_steps
+from ...accelerator.elementwise.chain_source import chain_code
+from ...accelerator.kernels.epilogue import extra_operands
+from ...accelerator.kernels.window_code import check_windows, nested_index, weight_place
+from ...accelerator.launching.reach import whole
+from ...accelerator.operand import Operand
+from ...accelerator.plan_builder import PlanBuilder
 from .channel_words import ChannelWords, channel_words
 from .window_launch import WindowTexts, launch_windows
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan_builder import PlanBuilder
-from ....runtime.accelerator.strided_copy import strided_copy
 from ....runtime.graph import DType, Value
-from ....runtime.strides import row_major
+from ....runtime.lowering.strides import row_major
+from ...accelerator.launching.strided_copy import strided_copy
+from ...accelerator.operand import Operand
+from ...accelerator.plan_builder import PlanBuilder
 
 __all__ = ["filters_by_place", "filters_with_channels_last", "transposed_filters_by_place"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 
-from ....runtime.accelerator.c_types import C_TYPES
-from ....runtime.accelerator.kernel_source import KernelSource
-from ....runtime.accelerator.plan_builder import PlanBuilder
-from ....runtime.accelerator.reach import elements
 from ....runtime.graph import Node
+from ...accelerator.elementwise.c_types import C_TYPES
+from ...accelerator.launching.kernel_source import KernelSource
+from ...accelerator.launching.reach import elements
+from ...accelerator.plan_builder import PlanBuilder
 from ..domain import CUDA_DOMAIN
 from .channel_words import channel_words
 from .registry import kernel

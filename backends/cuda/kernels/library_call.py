@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....runtime.accelerator.chain import ChainStep
-from ....runtime.accelerator.chain_launch import chain_launch
-from ....runtime.accelerator.library_operation import LibraryOperation
-from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan import LaunchArgument
-from ....runtime.accelerator.plan_builder import PlanBuilder
 from ....runtime.graph import DType
+from ...accelerator.elementwise.chain import ChainStep
+from ...accelerator.elementwise.chain_launch import chain_launch
+from ...accelerator.operand import Operand
+from ...accelerator.plan import LaunchArgument
+from ...accelerator.plan_builder import PlanBuilder
+from ...accelerator.queues.library_operation import LibraryOperation
 
 __all__ = ["WORKSPACE_BYTES", "FittedSteps", "call_library", "has_tf32", "launch_rest"]
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....runtime.accelerator.c_types import extremes
-from ....runtime.accelerator.kernels.pooling import read_pool
-from ....runtime.accelerator.kernels.window_code import (
-    end_lengths,
-    nested_index,
-    padded_count,
-    window_loops,
-)
-from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan_builder import PlanBuilder
 from ....runtime.graph import Node
-from ....runtime.window_node import Window
+from ....runtime.lowering.window import Window
+from ...accelerator.elementwise.c_types import extremes
+from ...accelerator.kernels.pooling import read_pool
+from ...accelerator.kernels.window_code import end_lengths, nested_index, padded_count, window_loops
+from ...accelerator.operand import Operand
+from ...accelerator.plan_builder import PlanBuilder
 from ..domain import CUDA_DOMAIN
 from .channel_words import ChannelWords, channel_words
 from .registry import kernel

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ....runtime.accelerator.chain import ChainStep, steps_behind
-from ....runtime.accelerator.kernels.matmul import Product
-from ....runtime.accelerator.walk import plan_walk
+from ...accelerator.elementwise.chain import ChainStep, steps_behind
+from ...accelerator.elementwise.operand_walk import plan_walk
+from ...accelerator.kernels.matmul import Product
 from ..matrix_layout import stored_transposed
 from .library_call import FittedSteps
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
-from ....runtime.accelerator.chain import ACCELERATOR_DOMAIN, joined_steps, parse_steps
-from ....runtime.accelerator.kernels import matmul as shared
-from ....runtime.accelerator.kernels.epilogue import extra_operands
-from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan_builder import PlanBuilder
 from ....runtime.graph import Node, Value
+from ...accelerator.elementwise.chain import ACCELERATOR_DOMAIN, joined_steps, parse_steps
+from ...accelerator.kernels import matmul as shared
+from ...accelerator.kernels.epilogue import extra_operands
+from ...accelerator.operand import Operand
+from ...accelerator.plan_builder import PlanBuilder
 from .library_call import WORKSPACE_BYTES, FittedSteps, call_library, has_tf32, launch_rest
 from .product_call import MatmulShape, fit_steps, one_batch, should_turn
 from .registry import kernel

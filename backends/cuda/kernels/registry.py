@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....runtime.accelerator.kernels.registry import FLOATS
-from ....runtime.accelerator.kernels.registry import KERNELS as SHARED
-from ....runtime.kernel_registry import KernelRegistry
+from ....runtime.lowering.kernel_registry import KernelRegistry
+from ...accelerator.kernels.registry import FLOATS
+from ...accelerator.kernels.registry import KERNELS as SHARED
 
 if TYPE_CHECKING:
-    from ....runtime.accelerator.plan_builder import PlanBuilder
+    from ...accelerator.plan_builder import PlanBuilder
 
 __all__ = ["FAMILIES", "KERNELS", "kernel"]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ....runtime.accelerator.c_types import ELEMENT_WORDS
-from ....runtime.accelerator.kernel_source import KernelSource
-from ....runtime.accelerator.kernels.movement import lower_transpose as lower_by_strides
-from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan_builder import PlanBuilder
-from ....runtime.accelerator.reach import elements
 from ....runtime.graph import Node
+from ...accelerator.elementwise.c_types import ELEMENT_WORDS
+from ...accelerator.kernels.movement import lower_transpose as lower_by_strides
+from ...accelerator.launching.kernel_source import KernelSource
+from ...accelerator.launching.reach import elements
+from ...accelerator.operand import Operand
+from ...accelerator.plan_builder import PlanBuilder
 from .registry import kernel
 
 __all__ = ["has_room_for_tiles", "launch_transposition", "matrices_of"]

@@ -9,14 +9,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....runtime.accelerator.c_types import C_TYPES
-from ....runtime.accelerator.kernel_source import KernelSource
-from ....runtime.accelerator.kernels.window_code import lengths_of, parameters_of, place_lines
-from ....runtime.accelerator.operand import Operand
-from ....runtime.accelerator.plan import LaunchArgument
-from ....runtime.accelerator.plan_builder import PlanBuilder
-from ....runtime.accelerator.reach import Reach, whole
-from ....runtime.window_node import Window
+from ....runtime.lowering.window import Window
+from ...accelerator.elementwise.c_types import C_TYPES
+from ...accelerator.kernels.window_code import lengths_of, parameters_of, place_lines
+from ...accelerator.launching.kernel_source import KernelSource
+from ...accelerator.launching.reach import Reach, whole
+from ...accelerator.operand import Operand
+from ...accelerator.plan import LaunchArgument
+from ...accelerator.plan_builder import PlanBuilder
 from .channel_words import ChannelWords
 
 __all__ = ["WindowTexts", "launch_windows"]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....runtime.accelerator.driver import DriverError, ErrorKind
-from ....runtime.accelerator.library_operation import LibraryOperation
+from ...accelerator.queues.driver import DriverError, ErrorKind
+from ...accelerator.queues.library_operation import LibraryOperation
 from ..matrix_layout import column_product
 from .cublas_calls import CublasCalls, load_calls
 from .library_errors import translated

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.accelerator.driver import DriverError, ErrorKind
-from ....runtime.accelerator.library_operation import LibraryOperation
+from ...accelerator.queues.driver import DriverError, ErrorKind
+from ...accelerator.queues.library_operation import LibraryOperation
 from ..matrix_layout import StoredMatrix, column_product
 from .library_errors import translated
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import threading
 
-from ....runtime.accelerator.driver import DriverError, ErrorKind
-from ....runtime.accelerator.library_operation import LibraryOperation
+from ...accelerator.queues.driver import DriverError, ErrorKind
+from ...accelerator.queues.library_operation import LibraryOperation
 from ..autotune import UselessError
 from ..matrix_layout import StoredMatrix, column_product
 from ..plan_files import PlanFiles, StoredPlan, own_cache_folder

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ....runtime.accelerator.driver import DriverError, ErrorKind
-from ....runtime.accelerator.library_operation import LibraryOperation
+from ...accelerator.queues.driver import DriverError, ErrorKind
+from ...accelerator.queues.library_operation import LibraryOperation
 from .cudnn_device import find_missing, plan_on_device
 from .cudnn_graph import GraphDescription, StepDescription, TensorDescription
 from .planned import Planned

@@ -7,8 +7,8 @@ least of relu and 6, because the frontend's clipped relu is left to the slowest 
 
 from __future__ import annotations
 
-from ....runtime.accelerator.driver import DriverError, ErrorKind
-from ....runtime.accelerator.library_operation import LibraryOperation
+from ...accelerator.queues.driver import DriverError, ErrorKind
+from ...accelerator.queues.library_operation import LibraryOperation
 from .cudnn_device import find_missing, plan_on
 from .cudnn_graph import GraphDescription, StepDescription, TensorDescription, channels_last
 from .planned import Planned

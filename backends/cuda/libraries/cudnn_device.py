@@ -10,7 +10,7 @@ import importlib
 import json
 import threading
 
-from ....runtime.accelerator.driver import DriverError, ErrorKind
+from ...accelerator.queues.driver import DriverError, ErrorKind
 from ..plan_files import PlanFiles, own_cache_folder
 from ..plan_workers import PlanWorkers
 from .cudnn_builder import find_frontend, versions

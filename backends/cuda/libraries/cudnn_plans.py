@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from ....runtime.accelerator.driver import DriverError, ErrorKind
+from ...accelerator.queues.driver import DriverError, ErrorKind
 from ..autotune import Choice, UselessError
 from ..plan_files import PlanFiles, StoredPlan
 from ..plan_workers import PlanWorkers, WorkerError

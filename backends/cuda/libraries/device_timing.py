@@ -20,7 +20,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ....runtime.accelerator.driver import DriverError
+from ...accelerator.queues.driver import DriverError
 from ..autotune import Timing
 from .plan_tuning import OperationBuffers
 from .planned import Planned

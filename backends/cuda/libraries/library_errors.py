@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ....runtime.accelerator.driver import DriverError, ErrorKind
-from ....runtime.accelerator.library_operation import LibraryOperation
+from ...accelerator.queues.driver import DriverError, ErrorKind
+from ...accelerator.queues.library_operation import LibraryOperation
 
 __all__ = ["translated"]
 

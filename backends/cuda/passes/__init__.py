@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ....runtime.accelerator.passes.chain_fusion import ChainFusion
 from ....runtime.passes import Pass
+from ...accelerator.passes.chain_fusion import ChainFusion
 from .batch_normalization_steps import BatchNormalizationSteps
 from .channels_last import ChannelsLast
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ....runtime.accelerator.c_types import FLOATS
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass
 from ....runtime.passes.batch_normalization_folding import affine_of, is_inference
 from ....runtime.passes.matching import dtype_of, input_at, static_shape
+from ...accelerator.elementwise.c_types import FLOATS
 
 __all__ = ["BatchNormalizationSteps"]
 

@@ -14,11 +14,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ....runtime.accelerator.chain import CHAIN, ChainStep, parse_steps, step_of
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass
 from ....runtime.passes.matching import rank_of, static_shape
+from ...accelerator.elementwise.chain import CHAIN, ChainStep, parse_steps, step_of
 from ..domain import CUDA_DOMAIN
+from .channels_last_rules import TurnedNode, is_chain, rank_read
 from .layout_choice import choose_channels_last
 from .layouts import (
     is_free,
@@ -28,7 +29,6 @@ from .layouts import (
     turned_array,
     turned_type,
 )
-from .turned_nodes import TurnedNode, is_chain, rank_read
 
 __all__ = ["TO_CHANNELS_LAST", "ChannelsLast"]
 

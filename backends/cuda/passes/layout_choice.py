@@ -15,9 +15,9 @@ from collections.abc import Hashable, Iterable, Mapping
 
 from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes.matching import rank_of
+from .channels_last_rules import TurnedNode, is_chain, rank_read, turn
 from .layouts import is_map, order_of, reorder_cost, to_first, to_last
 from .minimum_cut import MinimumCut
-from .turned_nodes import TurnedNode, is_chain, rank_read, turn
 
 __all__ = ["choose_channels_last"]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
-from aioinfer.runtime.batch_axis import BatchAxis, find_batch_axis
+from aioinfer.runtime.plans.batch_axis import BatchAxis, find_batch_axis
 from exhaustive import all_but
 from unit.benchmarks.small_networks import MODELS, SMALL, inputs_of
-from unit.runtime.batch_axis.padded_rows import assert_padding_changes_nothing
+from unit.runtime.plans.batch_axis.padded_rows import assert_padding_changes_nothing
 
 BOUND = 1e-5
 """Libraries sum products in another order for other shapes."""

@@ -7,7 +7,7 @@ from aioinfer.cli.arguments import OptionError
 from aioinfer.cli.input_files import GivenFiles, find_files, load_arrays, load_shaped
 from aioinfer.errors import TensorError
 from aioinfer.runtime.graph import DType, TensorType
-from aioinfer.runtime.tensor import Port
+from aioinfer.runtime.tensors.tensor import Port
 
 IMAGE = Port("image", TensorType(DType.FLOAT32, ("batch", 2)))
 MASK = Port("mask:0", TensorType(DType.INT64, ("batch",)))

@@ -4,7 +4,7 @@ import pytest
 from aioinfer.cli.arguments import OptionError
 from aioinfer.cli.inputs import InputSets, random_inputs
 from aioinfer.runtime.graph import DType, OptionalType, SequenceType, TensorType
-from aioinfer.runtime.tensor import Port, check_inputs
+from aioinfer.runtime.tensors.tensor import Port, check_inputs
 
 
 def tensor(name: str, dtype: DType) -> Port:

@@ -1,5 +1,5 @@
 from aioinfer.cli.node_times import mean_node_times
-from aioinfer.runtime.bindings import NodeProfile
+from aioinfer.runtime.runs.bindings import NodeProfile
 
 
 def entry(name: str, milliseconds: int) -> NodeProfile:

@@ -4,8 +4,8 @@ import pytest
 
 from aioinfer.cli.arguments import OptionError
 from aioinfer.cli.percentiles import percentile, summarize, throughput_per_s, window_between
-from aioinfer.runtime.durations import Durations
-from aioinfer.runtime.statistics import NetworkStatistics, StageStatistics
+from aioinfer.runtime.tracing.durations import Durations
+from aioinfer.runtime.tracing.statistics import NetworkStatistics, StageStatistics
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 99, 100, 101])

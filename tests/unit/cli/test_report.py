@@ -8,7 +8,7 @@ from aioinfer.cli.percentiles import Window, summarize
 from aioinfer.cli.report import BenchmarkReport, json_value
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import DType, TensorType
-from aioinfer.runtime.statistics import StageStatistics
+from aioinfer.runtime.tracing.statistics import StageStatistics
 
 
 def test_a_report_of_a_benchmark_that_reached_nothing_is_complete(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from aioinfer.cli.arguments import OptionError
 from aioinfer.cli.shapes import choose_shapes, parse_shapes
 from aioinfer.runtime.graph import Dim, DType, SequenceType, TensorType
-from aioinfer.runtime.tensor import Port
+from aioinfer.runtime.tensors.tensor import Port
 
 
 def port(name: str, *shape: Dim) -> Port:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from aioinfer.executors import NOW, Lane, Ready, StreamsConfig
-from aioinfer.runtime.executable_network import ExecutableNetwork, Slot
+from aioinfer.runtime.devices.plugin import CoreHandle, Plugin
 from aioinfer.runtime.graph import Graph, Model, copy_graph
-from aioinfer.runtime.pipeline import Stage
-from aioinfer.runtime.plugin import CoreHandle, Plugin
-from aioinfer.runtime.properties import Configuration
-from aioinfer.runtime.tensor import ports_of
+from aioinfer.runtime.network.executable_network import ExecutableNetwork, Slot
+from aioinfer.runtime.properties.properties import Configuration
+from aioinfer.runtime.runs.stage import Stage
+from aioinfer.runtime.tensors.tensor import ports_of
 
 Compute = Callable[[Slot, Lane], None]
 

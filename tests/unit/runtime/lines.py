@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from aioinfer.errors import ClosedError
 from aioinfer.executors import NOW, Then
-from aioinfer.runtime.admission import Ticket
-from aioinfer.runtime.bindings import Bindings
-from aioinfer.runtime.pipeline import Stage, Stop
-from aioinfer.runtime.run import Run
-from aioinfer.runtime.run_admission import RunAdmission
-from aioinfer.runtime.slot import Slot
-from aioinfer.runtime.tracing import SpanRecorder
+from aioinfer.runtime.runs.admission import Ticket
+from aioinfer.runtime.runs.bindings import Bindings
+from aioinfer.runtime.runs.run import Run
+from aioinfer.runtime.runs.run_admission import RunAdmission
+from aioinfer.runtime.runs.slot import Slot
+from aioinfer.runtime.runs.stage import Stage, Stop
+from aioinfer.runtime.tracing.recorder import SpanRecorder
 
 __all__ = ["start_line"]
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from aioinfer.errors import PropertyError
 from aioinfer.executors import ImmediateExecutor
-from aioinfer.runtime.plugin import CoreHandle
-from aioinfer.runtime.properties import Configuration, Metric, Property, parse_integer
+from aioinfer.runtime.devices.plugin import CoreHandle
+from aioinfer.runtime.properties.properties import Configuration, Metric, Property, parse_integer
 from aioinfer.testing import MockDevices, MockPlugin
 
 SPEED = Property("SPEED", parse_integer(0), 7, "How fast it goes.")

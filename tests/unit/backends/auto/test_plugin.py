@@ -9,10 +9,10 @@ import pytest
 import aioinfer
 from aioinfer.backends.auto.plugin import DEFAULT_ORDER, default_turns
 from aioinfer.errors import DeviceError, NotSupportedError, PropertyError
-from aioinfer.runtime.executable_network import ExecutableNetwork
+from aioinfer.runtime.devices.plugin import CoreHandle, Plugin
 from aioinfer.runtime.graph import Model
-from aioinfer.runtime.plugin import CoreHandle, Plugin
-from aioinfer.runtime.properties import Configuration, Metric
+from aioinfer.runtime.network.executable_network import ExecutableNetwork
+from aioinfer.runtime.properties.properties import Configuration, Metric
 from aioinfer.testing import MockDevices, MockPlugin
 from unit.backends.hetero.small_graphs import graph
 

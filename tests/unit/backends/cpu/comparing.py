@@ -25,7 +25,7 @@ assert_same_as_reference = partial(assert_same_on, "CPU")
 
 def missing_reason() -> str | None:
     """Say why there is no CPU device here, or None."""
-    from aioinfer.backends.cpu.onednn import open_engine
+    from aioinfer.backends.cpu.onednn.bindings import open_engine
 
     try:
         open_engine()

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aioinfer.backends.cpu.native import KIND_END, runner
-from aioinfer.backends.cpu.onednn import open_engine
+from aioinfer.backends.cpu.native.extension import KIND_END, runner
+from aioinfer.backends.cpu.onednn.bindings import open_engine
 
 
 def run_native(

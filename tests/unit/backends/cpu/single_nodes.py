@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from aioinfer.backends.cpu.kernels.registry import KERNELS
-from aioinfer.backends.cpu.lane_programs import LanePrograms
-from aioinfer.backends.cpu.native import runner
-from aioinfer.backends.cpu.onednn import open_engine
-from aioinfer.backends.cpu.packed_weights import WeightStore
-from aioinfer.backends.cpu.plan import Plan
-from aioinfer.backends.cpu.plan_builder import PlanBuilder
-from aioinfer.backends.cpu.post_ops import CPU_DOMAIN
+from aioinfer.backends.cpu.native.extension import runner
+from aioinfer.backends.cpu.onednn.bindings import open_engine
+from aioinfer.backends.cpu.onednn.post_ops import CPU_DOMAIN
+from aioinfer.backends.cpu.plans.packed_weights import WeightStore
+from aioinfer.backends.cpu.plans.plan import Plan
+from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
+from aioinfer.backends.cpu.programs.lane_programs import LanePrograms
 from aioinfer.executors import Lane
 from aioinfer.runtime.graph import DType, Graph, Model, Node, TensorType, Value
 

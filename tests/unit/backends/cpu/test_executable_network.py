@@ -21,11 +21,11 @@ from aioinfer import Core
 from aioinfer.backends.cpu import executable_network
 from aioinfer.backends.cpu.compiler import Compiler
 from aioinfer.backends.cpu.executable_network import CpuNetwork
-from aioinfer.backends.cpu.node_facts import NodeFacts
-from aioinfer.backends.cpu.onednn import open_engine
-from aioinfer.backends.cpu.plan import Plan
+from aioinfer.backends.cpu.onednn.bindings import open_engine
+from aioinfer.backends.cpu.plans.node_facts import NodeFacts
+from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.precision import precisions_of
-from aioinfer.backends.cpu.program import Program
+from aioinfer.backends.cpu.programs.program import Program
 from aioinfer.errors import (
     ClosedError,
     DeviceError,
@@ -35,7 +35,7 @@ from aioinfer.errors import (
 )
 from aioinfer.executors import StreamsConfig
 from aioinfer.executors.manual import ManualExecutor
-from aioinfer.runtime.plan_cache import PLAN_COUNT
+from aioinfer.runtime.plans.plan_cache import PLAN_COUNT
 from unit.backends.cpu.comparing import missing_reason, model_of, run
 
 node = helper.make_node

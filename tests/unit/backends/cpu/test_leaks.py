@@ -143,7 +143,7 @@ EXIT = """
 import sys, threading
 import numpy as np, aioinfer
 from unit.backends.cpu import test_leaks
-from aioinfer.backends.cpu.program import Program
+from aioinfer.backends.cpu.programs.program import Program
 
 entered = threading.Event()
 real = Program.run

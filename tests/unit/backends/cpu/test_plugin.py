@@ -10,12 +10,12 @@ import pytest
 from onnx import helper
 
 from aioinfer import Core
-from aioinfer.backends.cpu.onednn import open_engine
+from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.passes import PASS_NAMES
 from aioinfer.backends.cpu.precision import precisions_of
 from aioinfer.errors import DeviceError, PropertyError, UnsupportedOpError
 from aioinfer.executors import allowed_cpus
-from aioinfer.runtime.properties import INPUT_SHAPES, STANDARD_PROPERTIES
+from aioinfer.runtime.properties.properties import INPUT_SHAPES, STANDARD_PROPERTIES
 from unit.backends.cpu.comparing import missing_reason, model_of
 
 X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)

@@ -15,7 +15,7 @@ from onnx import helper
 
 from aioinfer import Core
 from unit.backends.cpu.comparing import assert_same_as_reference, model_of
-from unit.backends.cpu.plans import BoundPlan, plan_of
+from unit.backends.cpu.compiled_plans import BoundPlan, plan_of
 
 UNARY = ["Relu", "Tanh", "Sigmoid", "Neg", "Identity", "Abs"]
 BINARY = ["Add", "Sub", "Mul", "Max"]

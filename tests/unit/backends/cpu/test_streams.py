@@ -9,7 +9,7 @@ import pytest
 from aioinfer.backends.cpu.properties import PROPERTIES
 from aioinfer.backends.cpu.streams import streams_config
 from aioinfer.executors import CpuAllowance
-from aioinfer.runtime.properties import STANDARD_PROPERTIES, Configuration
+from aioinfer.runtime.properties.properties import STANDARD_PROPERTIES, Configuration
 
 pytestmark = pytest.mark.needs_no_library
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from aioinfer.backends.accelerator.launching.kernel_source import KernelSource, program_text
 from aioinfer.backends.cuda.kernel_header import BUILD_OPTIONS, cuda_text
-from aioinfer.runtime.accelerator.kernel_source import KernelSource, program_text
 
 ARCHITECTURES = ("sm_80", "sm_90")
 ADDED_BY_CUPY = ("-ftz=true",)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from hypothesis import given
 
+from aioinfer.backends.accelerator.launching.kernel_source import KernelSource
+from aioinfer.backends.accelerator.plugin import PRECISIONS
 from aioinfer.backends.cuda.kernels.registry import KERNELS
-from aioinfer.runtime.accelerator.kernel_source import KernelSource
-from aioinfer.runtime.accelerator.plugin import PRECISIONS
 from aioinfer.runtime.onnx_reader import read_model
 from property.operators.cases import FUSED, GENERATORS, Case
 from property.test_operators import EXAMPLES, element_types, model_of, several_cases

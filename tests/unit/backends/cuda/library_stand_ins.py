@@ -16,8 +16,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from aioinfer.runtime.accelerator.driver import Bytes, DriverError, ErrorKind
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
+from aioinfer.backends.accelerator.queues.driver import Bytes, DriverError, ErrorKind
+from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 
 __all__ = ["ACTIVATIONS", "STAND_INS", "TYPES", "StandIn", "activated", "refuse", "stand_in"]
 

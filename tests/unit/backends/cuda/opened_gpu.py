@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from aioinfer.backends.accelerator.launching.kernel_source import KernelSource, program_text
+from aioinfer.backends.accelerator.queues.driver import Context, Kernel, Memory
 from aioinfer.backends.cuda.cupy_driver import CupyDriver
-from aioinfer.runtime.accelerator.driver import Context, Kernel, Memory
-from aioinfer.runtime.accelerator.kernel_source import KernelSource, program_text
 from unit.backends.cuda.fake_cupy import FakeCupy
 from unit.backends.cuda.fake_gpu import FakeGpu, StickyError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aioinfer import Core
+from aioinfer.backends.accelerator.queues.driver import Context, DeviceFacts, Driver
 from aioinfer.backends.cuda.plugin import CudaPlugin
 from aioinfer.errors import DeviceError
-from aioinfer.runtime.accelerator.driver import Context, DeviceFacts, Driver
-from unit.runtime.accelerator.fake_driver import FACTS
+from unit.backends.accelerator.fake_driver import FACTS
 
 __all__ = ["GPU", "MISSING", "MissingDriver", "cuda_core"]
 

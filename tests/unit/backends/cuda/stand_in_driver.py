@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
-from aioinfer.runtime.accelerator.driver import (
+from aioinfer.backends.accelerator.queues.driver import (
     AdoptedArray,
     Argument,
     Bytes,
@@ -32,7 +31,8 @@ from aioinfer.runtime.accelerator.driver import (
     Queue,
     Recording,
 )
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
+from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
+from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
 from unit.backends.cuda.library_stand_ins import STAND_INS, StandIn
 
 __all__ = ["LIBRARIES", "StandInDriver"]

@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from aioinfer.runtime.accelerator.driver import AdoptedArray, DriverError, ErrorKind
+from aioinfer.backends.accelerator.queues.driver import AdoptedArray, DriverError, ErrorKind
 from unit.backends.cuda.fake_cupy import FakeOwner
 from unit.backends.cuda.fake_gpu import FakeGpu
 from unit.backends.cuda.opened_gpu import OpenedGpu

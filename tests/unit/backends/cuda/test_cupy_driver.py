@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aioinfer.backends.accelerator.launching.kernel_source import program_text
+from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind, Queue
 from aioinfer.backends.cuda import cupy_driver
 from aioinfer.backends.cuda.cupy_driver import CupyDriver
 from aioinfer.backends.cuda.cupy_facts import refuse_without_driver
 from aioinfer.errors import DeviceError
-from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind, Queue
-from aioinfer.runtime.accelerator.kernel_source import program_text
 from unit.backends.cuda.fake_cupy import FakeCupy
 from unit.backends.cuda.fake_gpu import SPOILT, FakeGpu
 from unit.backends.cuda.opened_gpu import BREAK, ONE, OpenedGpu

@@ -11,10 +11,10 @@ from time import perf_counter_ns
 import numpy as np
 import pytest
 
+from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind, Event, Queue
+from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
+from aioinfer.backends.accelerator.queues.queue_section import StageWork
 from aioinfer.executors import DeviceClock
-from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind, Event, Queue
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
-from aioinfer.runtime.accelerator.queue_section import StageWork
 from unit.backends.cuda.fake_gpu import TOOK_NS, FakeGpu
 from unit.backends.cuda.opened_gpu import BREAK, ONE, OpenedGpu
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioinfer.runtime.accelerator.kernel_source import KernelSource
+from aioinfer.backends.accelerator.launching.kernel_source import KernelSource
 from exhaustive import all_but
 from unit.backends.cuda.compiling import ARCHITECTURES, find_refused, nvrtc_or_skip
 from unit.backends.cuda.drawn_kernels import draw_kernels, operators

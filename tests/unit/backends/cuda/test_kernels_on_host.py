@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.accelerator.launching.kernel_source import KernelSource, program_text
 from aioinfer.backends.cuda.cupy_driver import CupyDriver
 from aioinfer.backends.cuda.plugin import CudaPlugin
-from aioinfer.runtime.accelerator.kernel_source import KernelSource, program_text
 from exhaustive import all_but
 from unit.backends.comparing import assert_same_on, model_of, operator
 from unit.backends.cuda.host_cuda import host_cupy_or_skip

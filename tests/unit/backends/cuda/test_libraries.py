@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from aioinfer.backends.accelerator.queues.driver import DriverError
+from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 from aioinfer.backends.cuda import libraries
 from aioinfer.backends.cuda.libraries import OPERATIONS, find_libraries, plan_operation
-from aioinfer.runtime.accelerator.driver import DriverError
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
 
 NAMES = [f"{library}_{label}" for library, labels in OPERATIONS.items() for label in labels]
 

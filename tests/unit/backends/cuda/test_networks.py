@@ -11,7 +11,7 @@ import pytest
 from models import images
 
 from aioinfer import Core
-from aioinfer.runtime.accelerator.executable_network import AcceleratorNetwork
+from aioinfer.backends.accelerator.executable_network import AcceleratorNetwork
 from exhaustive import all_but
 from unit.backends.comparing import assert_close, run
 from unit.benchmarks.small_networks import BATCH, SMALL, inputs_of

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.accelerator.kernels.registry import KERNELS as SHARED
 from aioinfer.backends.cuda import cupy_driver
 from aioinfer.backends.cuda.kernels.registry import KERNELS
 from aioinfer.backends.cuda.plugin import CudaPlugin
 from aioinfer.cli.devices import find_devices
 from aioinfer.errors import DeviceError, NotSupportedError
-from aioinfer.runtime.accelerator.kernels.registry import KERNELS as SHARED
 from architecture.tree import ROOT, pyproject
+from unit.backends.accelerator.fake_driver import FakeDriver
 from unit.backends.comparing import model_of, operator
 from unit.backends.cuda.planning import GPU, MISSING, cuda_core
-from unit.runtime.accelerator.fake_driver import FakeDriver
 
 _COMMON_FACTS = {
     "AVAILABLE_DEVICES",

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.accelerator.passes import plan_passes
+from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.backends.cuda.plugin import compile_rules
 from aioinfer.backends.hetero.executable_network import HeteroNetwork
 from aioinfer.errors import DeviceError, NotSupportedError, PropertyError
-from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
-from aioinfer.runtime.accelerator.passes import plan_passes
 from architecture.tree import pyproject
+from unit.backends.accelerator.fake_driver import FakeDriver
+from unit.backends.accelerator.serving import draining, negate
 from unit.backends.comparing import model_of, operator
 from unit.backends.cuda.planning import GPU, cuda_core
-from unit.runtime.accelerator.fake_driver import FakeDriver
-from unit.runtime.accelerator.serving import draining, negate
 
 X = np.arange(1000, dtype=np.float32)
 WAIT_S = 20.0

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
-from aioinfer.errors import DeviceError
-from aioinfer.runtime.accelerator.driver import (
+from aioinfer.backends.accelerator.queues.driver import (
     Context,
     DeviceFacts,
     DriverError,
     ErrorKind,
     Program,
 )
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
+from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
+from aioinfer.errors import DeviceError
 from opencl_device import missing_reason
 from unit.backends.comparing import assert_close, run
 from unit.backends.cuda.planning import cuda_core

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aioinfer.runtime.accelerator.driver import Context, DriverError, Memory, Queue
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
+from aioinfer.backends.accelerator.queues.driver import Context, DriverError, Memory, Queue
+from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 from opencl_device import missing_reason
 from unit.backends.cuda.library_stand_ins import ACTIVATIONS, TYPES
 from unit.backends.cuda.stand_in_driver import StandInDriver

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from models import sentences
 
-from aioinfer.runtime.accelerator.precision import F32, Precision
+from aioinfer.backends.accelerator.precision import F32, Precision
 from aioinfer.runtime.graph import DType
 from unit.backends.cuda.kernels.plans import labels_of, plan_of
 

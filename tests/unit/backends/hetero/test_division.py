@@ -11,7 +11,7 @@ import aioinfer
 from aioinfer.backends.hetero.executable_network import HeteroNetwork
 from aioinfer.errors import AioInferError, UnsupportedOpError
 from aioinfer.runtime.graph import Model
-from aioinfer.runtime.properties import Configuration
+from aioinfer.runtime.properties.properties import Configuration
 from aioinfer.testing import MockPlugin
 from unit.backends.hetero.small_graphs import affinity, graph
 

@@ -17,7 +17,7 @@ SCRIPT = """
     from aioinfer.errors import DeviceError
 
     if "without a device" in sys.argv:
-        from unit.runtime.accelerator.test_errors import Library
+        from unit.backends.accelerator.test_errors import Library
         pyopencl_driver._library = lambda: Library([])
 
     def is_there():

@@ -14,8 +14,8 @@ from models import Inputs, images, sentences
 from aioinfer import Core
 from aioinfer.errors import DeviceError
 from exhaustive import all_but
+from unit.backends.accelerator.comparing import assert_close, assert_same_as_reference, run
 from unit.benchmarks.small_networks import BATCH, MODELS, SMALL, TOKENS, inputs_of
-from unit.runtime.accelerator.comparing import assert_close, assert_same_as_reference, run
 
 BOUND = 1e-3
 WHOLE = ("resnet50", "mobilenet_v2", "minilm_l6", "yolo")

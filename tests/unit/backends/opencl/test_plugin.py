@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.accelerator.queues.driver import DeviceFacts
 from aioinfer.backends.hetero.executable_network import HeteroNetwork
 from aioinfer.backends.opencl import pyopencl_driver
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.errors import DeviceError, PropertyError
-from aioinfer.runtime.accelerator.driver import DeviceFacts
 from opencl_device import choose_device
-from unit.runtime.accelerator.comparing import model_of, operator
-from unit.runtime.accelerator.fake_driver import FACTS, FakeDriver
+from unit.backends.accelerator.comparing import model_of, operator
+from unit.backends.accelerator.fake_driver import FACTS, FakeDriver
 
 X = {"x": np.zeros(4, np.float32)}
 

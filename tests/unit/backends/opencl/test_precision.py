@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.accelerator.queues.driver import DeviceFacts
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
-from aioinfer.runtime.accelerator.driver import DeviceFacts
 from aioinfer.runtime.graph import DType
 from exhaustive import all_but
 from opencl_device import choose_device
-from unit.benchmarks.small_networks import BATCH, inputs_of
-from unit.benchmarks.small_networks import SMALL as NETWORKS
-from unit.runtime.accelerator.comparing import (
+from unit.backends.accelerator.comparing import (
     BF16_BOUND,
     F16_BOUND,
     assert_close,
@@ -26,6 +24,8 @@ from unit.runtime.accelerator.comparing import (
     operator,
     run,
 )
+from unit.benchmarks.small_networks import BATCH, inputs_of
+from unit.benchmarks.small_networks import SMALL as NETWORKS
 
 SMALL = [("f16", F16_BOUND), ("bf16", BF16_BOUND)]
 TRANSFORMERS = ["bert_base", "minilm_l6", "vit_small", "gpt2_like"]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.backends.opencl import pyopencl_driver
 from aioinfer.backends.opencl.pyopencl_event import PyOpenClEvent
-from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
 
 
 class LibraryError(Exception):

@@ -6,7 +6,7 @@ import pytest
 
 from aioinfer.backends.opencl import pyopencl_driver
 from opencl_device import missing_reason
-from unit.runtime.accelerator.test_errors import Library
+from unit.backends.accelerator.test_errors import Library
 
 MAKEFILE = Path(__file__).resolve().parents[4] / "Makefile"
 

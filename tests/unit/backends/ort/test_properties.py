@@ -4,7 +4,7 @@ import pytest
 
 from aioinfer.backends.ort.properties import PROPERTIES, SessionSettings, settings_of
 from aioinfer.errors import PropertyError
-from aioinfer.runtime.properties import STANDARD_PROPERTIES, Configuration
+from aioinfer.runtime.properties.properties import STANDARD_PROPERTIES, Configuration
 
 
 def config_of(**values: Any) -> Configuration:

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import aioinfer
 from aioinfer.errors import DeviceError, PropertyError
 from aioinfer.executors import allowed_cpus
-from aioinfer.runtime.properties import INPUT_SHAPES, STANDARD_PROPERTIES
+from aioinfer.runtime.properties.properties import INPUT_SHAPES, STANDARD_PROPERTIES
 from unit.runtime.models import expected, tiny_model, two_input_model
 
 X = np.array([[-1, 2, 3]], np.float32)

@@ -11,7 +11,7 @@ from aioinfer.errors import ModelError
 from aioinfer.runtime.graph.mapped_file import is_mapped
 from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.onnx_reader.file_structure import LARGE_BYTES
-from unit.runtime.onnx_writer.same_models import same_arrays
+from unit.runtime.onnx_native.same_models import same_arrays
 
 WEIGHT = np.arange(1000, dtype=np.float32)
 

@@ -8,7 +8,7 @@ import pytest
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import DType, Graph, Model
 from aioinfer.runtime.onnx_reader import read_model
-from unit.runtime.onnx_writer.same_models import same_arrays
+from unit.runtime.onnx_native.same_models import same_arrays
 
 BIG = np.arange(600, dtype=np.float32)
 SMALL = np.arange(4, dtype=np.float32)

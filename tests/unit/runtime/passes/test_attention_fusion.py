@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from aioinfer.backends.cpu.post_ops import CPU_DOMAIN
+from aioinfer.backends.cpu.onednn.post_ops import CPU_DOMAIN
 from aioinfer.runtime.graph import DType, Model, TensorType
 from aioinfer.runtime.passes import run_passes
 from aioinfer.runtime.passes.attention_fusion import AttentionFusion

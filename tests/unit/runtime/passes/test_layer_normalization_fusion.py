@@ -1,6 +1,6 @@
 import pytest
 
-from aioinfer.backends.cpu.post_ops import CPU_DOMAIN
+from aioinfer.backends.cpu.onednn.post_ops import CPU_DOMAIN
 from aioinfer.runtime.graph import DType, Model
 from aioinfer.runtime.passes import run_passes
 from aioinfer.runtime.passes.constant_cache import ConstantCache

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioinfer.runtime.graph import DType, Graph, Model, Node, TensorType, Value, check_graph
-from aioinfer.runtime.onnx_writer import infer_types
+from aioinfer.runtime.onnx_native import infer_types
 from aioinfer.runtime.passes import run_passes
 from aioinfer.runtime.passes.transpose_elimination import TransposeElimination
 from unit.runtime.passes.transformer_models import assert_same, fused, lines, ops, typed

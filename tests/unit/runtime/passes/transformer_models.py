@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from aioinfer.backends.cpu.post_ops import CPU_DOMAIN
+from aioinfer.backends.cpu.onednn.post_ops import CPU_DOMAIN
 from aioinfer.backends.reference.finder import ExtensionKernel, KernelFinder
 from aioinfer.runtime.graph import Model, TensorType, Value
-from aioinfer.runtime.onnx_writer import infer_types
+from aioinfer.runtime.onnx_native import infer_types
 from aioinfer.runtime.passes import (
     ConstantFolding,
     DeadCode,

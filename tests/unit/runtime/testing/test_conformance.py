@@ -11,8 +11,8 @@ import pytest
 
 import aioinfer
 from aioinfer.executors import NOW, Lane, Ready, StreamsConfig, StreamsExecutor
-from aioinfer.runtime.executable_network import Slot
-from aioinfer.runtime.pipeline import Stage
+from aioinfer.runtime.network.executable_network import Slot
+from aioinfer.runtime.runs.stage import Stage
 from aioinfer.runtime.testing.mock_plugin import MockNetwork
 from aioinfer.testing import ConformanceCase, MockDevices, MockPlugin, conformance_cases
 

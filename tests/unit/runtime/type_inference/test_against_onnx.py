@@ -13,13 +13,13 @@ import onnx
 import onnx.backend.test
 import pytest
 
+from aioinfer.backends.accelerator.kernels.registry import KERNELS as ACCELERATOR_KERNELS
 from aioinfer.backends.cpu.kernels.registry import KERNELS as CPU_KERNELS
 from aioinfer.backends.cuda.kernels.registry import KERNELS as CUDA_KERNELS
-from aioinfer.runtime.accelerator.kernels.registry import KERNELS as ACCELERATOR_KERNELS
 from aioinfer.runtime.graph import Graph, Model, Node, TensorType, Value, is_static
-from aioinfer.runtime.kernel_registry import KernelRegistry
+from aioinfer.runtime.lowering.kernel_registry import KernelRegistry
+from aioinfer.runtime.onnx_native import infer_types
 from aioinfer.runtime.onnx_reader import read_model
-from aioinfer.runtime.onnx_writer import infer_types
 from aioinfer.runtime.passes import specialize
 from aioinfer.runtime.type_inference import find_rule, infer_graph_types
 from exhaustive import all_but

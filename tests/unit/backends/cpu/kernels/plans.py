@@ -9,7 +9,7 @@ import pytest
 
 from aioinfer import Core
 from aioinfer.backends.cpu.compiler import Compiler
-from aioinfer.backends.cpu.onednn import open_engine
+from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.passes import plan_passes
 from aioinfer.backends.cpu.precision import precisions_of
 from aioinfer.runtime.graph import DType

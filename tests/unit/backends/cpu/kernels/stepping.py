@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from aioinfer import Core
-from aioinfer.backends.cpu.native import KIND_END, runner
-from aioinfer.backends.cpu.onednn import Engine
+from aioinfer.backends.cpu.native.extension import KIND_END, runner
+from aioinfer.backends.cpu.onednn.bindings import Engine
 
 Array = np.ndarray[Any, Any]
 

@@ -7,11 +7,11 @@ from ctypes import byref, c_int, c_int64, c_void_p
 import numpy as np
 import pytest
 
-from aioinfer.backends.cpu.elementwise_chain import chain_axes, chain_parameters
 from aioinfer.backends.cpu.kernels.reductions import reduction_parameters
-from aioinfer.backends.cpu.onednn import Desc, open_engine
-from aioinfer.backends.cpu.operand import Layout
-from aioinfer.backends.cpu.post_ops import PostOp
+from aioinfer.backends.cpu.onednn.bindings import Desc, open_engine
+from aioinfer.backends.cpu.onednn.post_ops import PostOp
+from aioinfer.backends.cpu.plans.elementwise_chain import chain_axes, chain_parameters
+from aioinfer.backends.cpu.plans.operand import Layout
 from aioinfer.runtime.graph import DType
 from unit.backends.cpu.native_calls import run_native
 

@@ -11,7 +11,7 @@ from onnx import helper
 from aioinfer.backends.cpu.kernels.convolution_choice import is_slow
 from aioinfer.runtime.graph import DType
 from unit.backends.cpu.comparing import BF16_BOUND, F32_BOUND, assert_same_as_reference, model_of
-from unit.backends.cpu.plans import BoundPlan, plan_of
+from unit.backends.cpu.compiled_plans import BoundPlan, plan_of
 from unit.backends.cpu.single_nodes import largest_error, run_fused
 
 EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)

@@ -8,7 +8,7 @@ from onnx import helper
 
 from aioinfer.runtime.graph import DType, Node, TensorType, Value
 from unit.backends.cpu.comparing import BF16_BOUND, F32_BOUND, assert_same_as_reference, model_of
-from unit.backends.cpu.plans import plan_of
+from unit.backends.cpu.compiled_plans import plan_of
 from unit.backends.cpu.single_nodes import largest_error, model_of_nodes, run_plan, value_of
 from unit.backends.cpu.single_nodes import plan_of as single_plan_of
 

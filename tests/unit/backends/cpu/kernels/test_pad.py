@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from aioinfer import Core
-from aioinfer.errors import UnsupportedOpError
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.stepping import implementations
 
@@ -132,12 +131,6 @@ def test_no_step_is_a_call_of_numpy(core: Core) -> None:
     for mode in MODES:
         steps = implementations(core, pad(x, (0, 0, 1, 1, 0, 0, 1, 1), mode=mode), {"x": x})
         assert all(name.startswith("native:") for _, name in steps), steps
-
-
-def test_an_unknown_mode_is_refused(core: Core) -> None:
-    x = numbers(2, 2)
-    with pytest.raises(UnsupportedOpError, match="'mirror'"):
-        core.load_network(pad(x, (1, 1, 1, 1), mode="mirror"), "CPU")
 
 
 @given(data=st.data())

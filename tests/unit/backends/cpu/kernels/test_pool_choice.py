@@ -6,7 +6,7 @@ from onnx import helper
 
 from aioinfer.errors import UnsupportedOpError
 from unit.backends.cpu.comparing import assert_same_as_reference, model_of, run
-from unit.backends.cpu.plans import plan_of
+from unit.backends.cpu.compiled_plans import plan_of
 
 CEIL = {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}
 STEM = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}

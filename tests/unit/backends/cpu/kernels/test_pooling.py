@@ -14,7 +14,7 @@ from unit.backends.cpu.comparing import (
     model_of,
     run,
 )
-from unit.backends.cpu.plans import plan_of
+from unit.backends.cpu.compiled_plans import plan_of
 
 EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
 OPS = ["MaxPool", "AveragePool", "LpPool"]

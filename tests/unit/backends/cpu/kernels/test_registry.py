@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 
 from aioinfer import Core
 from aioinfer.backends.cpu.kernels.registry import FAMILIES, KERNELS
+from aioinfer.backends.cpu.onednn.post_ops import CPU_DOMAIN
 from aioinfer.backends.cpu.passes import plan_passes
-from aioinfer.backends.cpu.post_ops import CPU_DOMAIN
 from aioinfer.runtime.graph import Node
 from aioinfer.runtime.passes import run_passes
 from unit.backends.cpu.comparing import model_of

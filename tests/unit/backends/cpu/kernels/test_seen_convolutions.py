@@ -6,7 +6,7 @@ from onnx import helper
 
 from aioinfer.backends.cpu.kernels.convolution_choice import is_slow
 from unit.backends.cpu.comparing import BF16_BOUND, F32_BOUND, assert_same_as_reference, model_of
-from unit.backends.cpu.plans import plan_of
+from unit.backends.cpu.compiled_plans import plan_of
 
 # op, input, weights, attributes, result
 SEEN = {

@@ -10,7 +10,7 @@ from onnx import helper
 
 from aioinfer import Core
 from aioinfer.backends.cpu.kernels.small_product import MOST_MULTIPLICATIONS, is_small
-from aioinfer.backends.cpu.post_ops import PostOp
+from aioinfer.backends.cpu.onednn.post_ops import PostOp
 from aioinfer.runtime.graph import DType
 from unit.backends.cpu.comparing import model_of, run
 from unit.backends.cpu.kernels.plans import implementations

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from aioinfer.backends.cpu.post_ops import CPU_DOMAIN, PostOp, parse_post_ops
+from aioinfer.backends.cpu.onednn.post_ops import CPU_DOMAIN, PostOp, parse_post_ops
 from aioinfer.backends.reference.finder import KernelFinder
 from aioinfer.runtime.graph import Model, Node, Value
-from aioinfer.runtime.onnx_writer import infer_types
+from aioinfer.runtime.onnx_native import infer_types
 from aioinfer.runtime.passes import ConstantFolding, DeadCode, Pass, run_passes
 from onnx_text import parse
 

@@ -1,7 +1,7 @@
 import pytest
 
+from aioinfer.backends.cpu.onednn.post_ops import PostOp
 from aioinfer.backends.cpu.passes.elementwise_steps import Steps, steps_of
-from aioinfer.backends.cpu.post_ops import PostOp
 from unit.backends.cpu.passes.fused_models import parse_typed
 from unit.runtime.passes.small_models import value_of
 

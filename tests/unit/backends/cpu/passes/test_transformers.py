@@ -7,8 +7,8 @@ import numpy as np
 import onnx
 import pytest
 
+from aioinfer.backends.cpu.onednn.post_ops import CPU_DOMAIN
 from aioinfer.backends.cpu.passes.shared_input_fusion import SharedInputFusion
-from aioinfer.backends.cpu.post_ops import CPU_DOMAIN
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.passes import Pass, default_passes, run_passes, specialize

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from aioinfer.backends.accelerator.compiler import Compiler
+from aioinfer.backends.accelerator.plan import Plan
+from aioinfer.backends.accelerator.precision import F32, Precision
+from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
+from aioinfer.backends.accelerator.queues.opened_device import OpenedDevice
 from aioinfer.backends.cuda.plugin import compile_rules
-from aioinfer.runtime.accelerator.compiler import Compiler
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
-from aioinfer.runtime.accelerator.opened_device import OpenedDevice
-from aioinfer.runtime.accelerator.plan import Plan
-from aioinfer.runtime.accelerator.precision import F32, Precision
 from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.passes import DeadCode, default_passes, run_passes
 from aioinfer.runtime.passes.model_passes import model_passes
+from unit.backends.accelerator.fake_driver import FACTS, FakeDriver
 from unit.backends.comparing import Arrays
-from unit.runtime.accelerator.fake_driver import FACTS, FakeDriver
 
 __all__ = ["CUDNN", "labels_of", "operations_of", "plan_of"]
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.accelerator.precision import F32, Precision
 from aioinfer.backends.cuda.kernels.library_call import WORKSPACE_BYTES
-from aioinfer.runtime.accelerator.precision import F32, Precision
 from aioinfer.runtime.graph import DType
 from exhaustive import all_but
+from unit.backends.accelerator.kernels.test_attention import attention
 from unit.backends.comparing import assert_same_on, model_of, operator
 from unit.backends.cuda.kernels.plans import CUDNN, labels_of, operations_of, plan_of
-from unit.runtime.accelerator.kernels.test_attention import attention
 
 HALF = Precision(DType.FLOAT16)
 GENERATED = ["product", "softmax", "product", "copy"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from aioinfer.backends.accelerator.elementwise.chain import ChainStep
 from aioinfer.backends.cuda.kernels.conv_epilogue import fit_epilogue
 from aioinfer.backends.cuda.kernels.library_call import FittedSteps
-from aioinfer.runtime.accelerator.chain import ChainStep
 from aioinfer.runtime.graph import DType
 
 NUMBERS = {"zero": 0.0, "half": 0.5, "one": 1.0, "three": 3.0, "six": 6.0, "root": 1.41421}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.accelerator.plan import Plan
+from aioinfer.backends.accelerator.precision import F32, Precision
 from aioinfer.backends.cuda.kernels.library_call import WORKSPACE_BYTES
-from aioinfer.runtime.accelerator.plan import Plan
-from aioinfer.runtime.accelerator.precision import F32, Precision
 from aioinfer.runtime.graph import DType
 from unit.backends.comparing import Arrays, assert_same_on, model_of, operator
 from unit.backends.cuda.kernels.plans import labels_of, operations_of, plan_of

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.accelerator.launching.kernel_source import KernelSource
+from aioinfer.backends.accelerator.plugin import PRECISIONS
 from aioinfer.backends.cuda.kernels.global_pooling import group_shape
-from aioinfer.runtime.accelerator.kernel_source import KernelSource
-from aioinfer.runtime.accelerator.plugin import PRECISIONS
 from exhaustive import all_but
 from unit.backends.comparing import assert_same_on, model_of, operator
 from unit.backends.cuda.compiling import ARCHITECTURES, find_refused, nvrtc_or_skip

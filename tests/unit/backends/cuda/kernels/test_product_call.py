@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aioinfer.backends.accelerator.elementwise.chain import ChainStep
+from aioinfer.backends.accelerator.elementwise.operand_walk import broadcast_strides
+from aioinfer.backends.accelerator.kernels.matmul import Factor, Product
 from aioinfer.backends.cuda.kernels.library_call import FittedSteps
 from aioinfer.backends.cuda.kernels.product_call import (
     MatmulShape,
@@ -14,9 +17,6 @@ from aioinfer.backends.cuda.kernels.product_call import (
     one_batch,
     should_turn,
 )
-from aioinfer.runtime.accelerator.chain import ChainStep
-from aioinfer.runtime.accelerator.kernels.matmul import Factor, Product
-from aioinfer.runtime.accelerator.walk import broadcast_strides
 from aioinfer.runtime.graph import DType, Value
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.accelerator.precision import F32, Precision
 from aioinfer.backends.cuda.kernels.library_call import WORKSPACE_BYTES
-from aioinfer.runtime.accelerator.precision import F32, Precision
 from aioinfer.runtime.graph import DType
 from exhaustive import all_but
 from opencl_device import missing_reason

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.accelerator.launching.kernel_source import KernelSource
 from aioinfer.backends.cuda.kernels.transposition import matrices_of
-from aioinfer.runtime.accelerator.kernel_source import KernelSource
 from unit.backends.comparing import assert_same_on, model_of, operator
 from unit.backends.cuda.compiling import ARCHITECTURES, find_refused, nvrtc_or_skip
 from unit.backends.cuda.kernels.plans import labels_of, plan_of

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
+from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 
 __all__ = ["CUDA_TYPES", "Array", "column_major", "laid_out", "matmul_operation", "number_at"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
+from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 
 __all__ = ["attention_operation", "conv_operation"]
 

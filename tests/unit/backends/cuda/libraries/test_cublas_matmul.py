@@ -7,9 +7,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.backends.cuda.libraries.cublas_calls import CublasCalls, CublasError, load_calls
 from aioinfer.backends.cuda.libraries.cublas_matmul import Cublas
-from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
 from unit.backends.cuda.libraries.column_memory import (
     column_major,
     laid_out,

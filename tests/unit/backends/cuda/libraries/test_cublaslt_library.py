@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
+from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 from aioinfer.backends.cuda.libraries.cublaslt_library import CublasLt
-from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
 from unit.backends.cuda.libraries.column_memory import Array, laid_out, matmul_operation
 from unit.backends.cuda.libraries.fake_cublaslt import FakeCublas, FakeCublasLt, LtError
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aioinfer.backends.accelerator.queues.driver import DriverError
 from aioinfer.backends.cuda.libraries import cublaslt_matmul
 from aioinfer.backends.cuda.libraries.cublaslt_library import MatmulPlan
 from aioinfer.backends.cuda.plan_files import PlanFiles, StoredPlan
-from aioinfer.runtime.accelerator.driver import DriverError
 from unit.backends.cuda.libraries.column_memory import matmul_operation
 from unit.backends.cuda.libraries.timed_cublaslt import Machine, algorithm_of
 

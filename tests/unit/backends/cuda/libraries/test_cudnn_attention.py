@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from aioinfer.backends.accelerator.queues.driver import DriverError
 from aioinfer.backends.cuda.libraries.cudnn_attention import describe_attention
 from aioinfer.backends.cuda.libraries.cudnn_builder import make_graph
-from aioinfer.runtime.accelerator.driver import DriverError
 from unit.backends.cuda.libraries.conv_operation import attention_operation
 from unit.backends.cuda.libraries.fake_cudnn import FakeFrontend
 

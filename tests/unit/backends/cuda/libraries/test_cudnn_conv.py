@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aioinfer.backends.accelerator.queues.driver import DriverError
 from aioinfer.backends.cuda.libraries.cudnn_builder import make_graph
 from aioinfer.backends.cuda.libraries.cudnn_conv import (
     ACTIVATIONS,
@@ -17,7 +18,6 @@ from aioinfer.backends.cuda.libraries.cudnn_conv import (
     find_refusal,
 )
 from aioinfer.backends.cuda.libraries.cudnn_graph import GraphDescription
-from aioinfer.runtime.accelerator.driver import DriverError
 from unit.backends.cuda.libraries.conv_operation import conv_operation
 from unit.backends.cuda.libraries.fake_cudnn import FakeFrontend
 

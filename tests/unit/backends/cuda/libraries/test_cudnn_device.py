@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from aioinfer.backends.accelerator.queues.driver import DriverError
 from aioinfer.backends.cuda.libraries import cudnn_attention, cudnn_conv, cudnn_device
 from aioinfer.backends.cuda.libraries.cudnn_graph import PlanCandidate
 from aioinfer.backends.cuda.plan_workers import PlanWorkers
-from aioinfer.runtime.accelerator.driver import DriverError
 from unit.backends.cuda.libraries.conv_operation import attention_operation, conv_operation
 from unit.backends.cuda.libraries.fake_cudnn import FakeFrontend
 

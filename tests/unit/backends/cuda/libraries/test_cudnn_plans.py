@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.backends.cuda.autotune import Timing
 from aioinfer.backends.cuda.libraries.cudnn_attention import describe_attention
 from aioinfer.backends.cuda.libraries.cudnn_conv import describe_conv
@@ -18,7 +19,6 @@ from aioinfer.backends.cuda.libraries.cudnn_plans import CudnnPlanned, CudnnPlan
 from aioinfer.backends.cuda.plan_files import PlanFiles
 from aioinfer.backends.cuda.plan_workers import PlanWorkers, WorkerError
 from aioinfer.errors import ClosedError
-from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
 from unit.backends.cuda.libraries.conv_operation import attention_operation, conv_operation
 from unit.backends.cuda.libraries.fake_cudnn import FakeFrontend
 

@@ -11,10 +11,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.backends.cuda.autotune import Timing
 from aioinfer.backends.cuda.libraries.device_timing import BufferLayout, DeviceTimers, is_finite
 from aioinfer.backends.cuda.libraries.plan_tuning import OperationBuffers
-from aioinfer.runtime.accelerator.driver import DriverError, ErrorKind
 from unit.backends.cuda.libraries.timed_cupy import TimedCupy
 
 CONV = OperationBuffers(

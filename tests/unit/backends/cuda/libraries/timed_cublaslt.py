@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 from aioinfer.backends.cuda.libraries import cublaslt_matmul
 from aioinfer.backends.cuda.libraries.cublaslt_library import CublasLt, MatmulPlan
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
 from unit.backends.cuda.libraries.column_memory import matmul_operation, number_at
 from unit.backends.cuda.libraries.fake_cublaslt import FakeCublas, FakeCublasLt
 from unit.backends.cuda.libraries.timed_cupy import TimedCupy

@@ -7,7 +7,7 @@ import numpy as np
 from aioinfer.backends.cuda.passes import cuda_plan_passes
 from aioinfer.backends.cuda.passes.batch_normalization_steps import BatchNormalizationSteps
 from aioinfer.runtime.graph import Model
-from aioinfer.runtime.onnx_writer import infer_types
+from aioinfer.runtime.onnx_native import infer_types
 from aioinfer.runtime.passes import DeadCode, run_passes
 from onnx_text import parse
 from unit.runtime.passes.small_models import evaluate, node_lines

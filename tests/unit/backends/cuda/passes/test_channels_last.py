@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from aioinfer.backends.accelerator.passes import plan_passes
 from aioinfer.backends.cuda.passes import cuda_plan_passes
 from aioinfer.backends.cuda.passes.channels_last import ChannelsLast
-from aioinfer.runtime.accelerator.passes import plan_passes
 from aioinfer.runtime.graph import Model, Node, check_graph
-from aioinfer.runtime.onnx_writer import infer_types
+from aioinfer.runtime.onnx_native import infer_types
 from aioinfer.runtime.passes import ConstantFolding, DeadCode, run_passes
 from onnx_text import parse
 

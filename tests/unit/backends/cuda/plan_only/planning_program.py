@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 from aioinfer.backends.cuda.libraries.cudnn_builder import find_frontend, versions
 from aioinfer.backends.cuda.libraries.cudnn_conv import describe_conv
 from aioinfer.backends.cuda.libraries.cudnn_plans import CudnnPlans
 from aioinfer.backends.cuda.plan_files import PlanFiles
 from aioinfer.backends.cuda.plan_workers import PlanWorkers
-from aioinfer.runtime.accelerator.library_operation import LibraryOperation
 
 
 def operation_of(parameters: dict[str, Any]) -> LibraryOperation:

@@ -1,0 +1,303 @@
+"""One run's place on an accelerator: its stages, from the host's arrays to the device and back.
+
+Theory of operation. The host copies a run's inputs into memory that the device reads at full speed;
+then upload, the plan's launches, and download are enqueued one after the other, each on a queue of
+its own and each behind the event of the one before. The host waits for none of them. What the
+device does for several slots overlaps. What takes memory, binds or copies much is done on the
+executor of copies, which never compiles.
+
+A run of fewer rows than its plan has is padded on the host, and of the outputs only its own rows
+are read back.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...errors import AioInferError
+from ...executors import (
+    NOW,
+    DeviceLane,
+    DeviceStreamExecutor,
+    HostReady,
+    ImmediateExecutor,
+    Lane,
+    Ready,
+    StreamsExecutor,
+)
+from ...runtime.graph.node_failure import run_failure
+from ...runtime.network.executable_network import Slot
+from ...runtime.plans.batch_buckets import BatchBuckets, Padding
+from ...runtime.plans.plan_cache import PendingPlan
+from ...runtime.plans.shape_plans import ShapePlans
+from ...runtime.runs.stage import Stage
+from ...runtime.tensors.output_pool import OutputPool
+from ...runtime.tensors.tensor import Port
+from .launching.launch_times import LaunchTimes
+from .memory.host_arrays import check_bound_shape, output_array, refuse_on_device, stage_input
+from .memory.slot_memory import BoundInput, BoundOutput, BoundPlan, SlotMemory, stages_outputs
+from .memory.weight_store import bytes_of
+from .plan import Plan
+from .queues.chosen_executor import ChosenExecutor
+from .queues.driver import AdoptedArray, Event
+from .queues.opened_device import OpenedDevice
+from .queues.queue_stream import QueueStream
+
+__all__ = ["AcceleratorSlot"]
+
+_LIGHT_BYTES = 64 << 10
+"""Copies up to this many are made on the calling thread, which may turn an event loop."""
+
+
+class SlotNetwork(Protocol):
+    """What a slot asks of its network."""
+
+    name: str
+    device: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    opened: OpenedDevice
+    inline: ImmediateExecutor
+    copy_executor: StreamsExecutor
+    content_inputs: list[str]
+    buckets: BatchBuckets | None
+    pool: OutputPool
+    only_plan: Plan | None
+
+    @property
+    def shape_plans(self) -> ShapePlans[Plan]:
+        """The plans by shape signature."""
+
+
+def _host_errors_named(stage: Callable[..., Ready]) -> Callable[..., Ready]:
+    """Let a stage that takes memory of the host raise errors of ours."""
+
+    @functools.wraps(stage)
+    def named(slot: AcceleratorSlot, *arguments: Any) -> Ready:
+        try:
+            return stage(slot, *arguments)
+        except AioInferError:
+            raise
+        except Exception as error:
+            network = slot._network
+            raise run_failure(error, f"{network.name!r} on {network.device}") from error
+
+    return named
+
+
+class AcceleratorSlot(Slot):
+    """One run: plan, bind, copy on the host; upload, compute, download on the device; deliver."""
+
+    def __init__(
+        self, network: SlotNetwork, memory: SlotMemory, compute: DeviceStreamExecutor
+    ) -> None:
+        self._network, self._memory = network, memory
+        self._pending: PendingPlan[Plan] | None = None
+        self._bound: BoundPlan | None = None
+        self._times: LaunchTimes | None = None
+        self._padding: Padding | None = None
+        device, inline = network.opened, network.inline
+        copies = network.copy_executor
+        fill = ChosenExecutor("copies", self._has_much_to_fill, inline, copies)
+        self.stages = (
+            Stage("bind", inline, self._bind),
+            Stage("fill", fill, self._fill),
+            Stage("upload", device.upload, self._upload),
+            Stage("compute", compute, self._compute),
+        )
+        if network.only_plan is None:
+            self.stages = (Stage("plan", inline, self._find_plan), *self.stages)
+        if stages_outputs(device.facts):
+            deliver = ChosenExecutor("copies", self._has_much_to_deliver, inline, copies)
+            download = Stage("download", device.download, self._download_staged)
+            self.stages = (*self.stages, download, Stage("deliver", deliver, self._deliver))
+        else:
+            self.stages = (*self.stages, Stage("download", device.download, self._download))
+
+    def _find_plan(self, _lane: Lane) -> Ready:
+        network, given = self._network, self.bindings.inputs
+        for name in network.content_inputs:
+            refuse_on_device(name, given[name])
+        self._padding = None if network.buckets is None else network.buckets.padding_of(given)
+        self._pending = network.shape_plans.request(given)
+        return self._pending
+
+    def _bind(self, _lane: Lane) -> Ready:
+        """Bind the slot to the run's plan; what allocates is done on the executor of copies."""
+        network = self._network
+        network.opened.health.refuse_if_lost()
+        plan = network.only_plan if self._pending is None else self._pending.plan
+        assert plan is not None
+        self._bound = self._memory.find(plan)
+        if self._bound is not None:
+            return NOW
+        ended = HostReady()
+        network.copy_executor.run(
+            partial(self._bind_now, plan), NOW, lambda _ready, error: ended.fire(error)
+        )
+        return ended
+
+    @_host_errors_named
+    def _bind_now(self, plan: Plan, _lane: Lane) -> Ready:
+        self._bound = self._memory.bind(plan)
+        return NOW
+
+    def _has_much_to_fill(self) -> bool:
+        given, padding = self.bindings.inputs.values(), self._padding
+        total_bytes = sum(int(getattr(array, "nbytes", 0)) for array in given)
+        if padding is not None:
+            total_bytes = total_bytes * padding.bucket // padding.rows
+        return total_bytes > _LIGHT_BYTES
+
+    @_host_errors_named
+    def _fill(self, _lane: Lane) -> Ready:
+        bound = self._plan()
+        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
+            given, staged = self.bindings.inputs[port.name], place.staged.array
+            if not isinstance(given, AdoptedArray):
+                stage_input(port.name, given, staged, self._given_rows(port.name))
+        return NOW
+
+    def _given_rows(self, name: str) -> int | None:
+        """Say how many rows of an input are given; None: all that its plan has."""
+        padding, buckets = self._padding, self._network.buckets
+        if padding is None or buckets is None or name not in buckets.inputs:
+            return None
+        return padding.rows
+
+    def _upload(self, lane: Lane) -> Ready:
+        stream = _stream(lane)
+        for port, place in zip(self._network.inputs, self._plan().inputs, strict=True):
+            given = self.bindings.inputs[port.name]
+            if isinstance(given, AdoptedArray):
+                self._copy_on_device(stream, given, place)
+            elif place.staged.data.size:
+                stream.write(place.memory, place.staged.data)
+        return NOW
+
+    def _copy_on_device(self, stream: QueueStream, given: AdoptedArray, place: BoundInput) -> None:
+        """Copy an array of the device, again and again until its rows fill the input."""
+        size_bytes, whole_bytes = given.size_bytes, place.operand.size_bytes
+        for offset_bytes in range(0, whole_bytes if size_bytes else 0, size_bytes or 1):
+            part_bytes = min(size_bytes, whole_bytes - offset_bytes)
+            stream.copy_from(given, place.memory, part_bytes, offset_bytes)
+
+    def _compute(self, lane: Lane) -> Ready:
+        stream, bound = _stream(lane), self._plan()
+        if bound.recording is not None and self.bindings.profile is None:
+            stream.replay(bound.recording)
+            return NOW
+        events: list[Event] = []
+        for item in bound.launches:
+            launch = item.launch
+            events.append(stream.launch(item.kernel, launch.global_size, launch.local_size))
+        if self.bindings.profile is not None:
+            self._times = LaunchTimes(bound.plan, events, stream.stage_work)
+        return NOW
+
+    def _download_staged(self, lane: Lane) -> Ready:
+        stream = _stream(lane)
+        for port, place in zip(self._network.outputs, self._plan().outputs, strict=True):
+            assert place.staged is not None
+            if self._keep_on_device(stream, port.name, place):
+                continue
+            own = self._own_part(port.name, place.staged.array)
+            data = place.staged.data if own is place.staged.array else bytes_of(own)
+            if data.size:
+                stream.read(data, place.memory)
+        return NOW
+
+    def _keep_on_device(self, stream: QueueStream, name: str, place: BoundOutput) -> bool:
+        """Copy an output to memory of the device that the caller has bound to it, if so."""
+        bound = self.bindings.bound.get(name)
+        if not isinstance(bound, AdoptedArray):
+            return False
+        check_bound_shape(name, bound.shape, self._own_shape(name, place.operand.shape))
+        if bound.size_bytes:
+            stream.copy_to(bound, place.memory)
+        self.bindings.results[name] = bound.given
+        return True
+
+    def _own_part(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Take what the run's own rows make of an output, which comes before the padding's."""
+        shape = self._own_shape(name, array.shape)
+        return array if shape == array.shape else array[: shape[0]]
+
+    def _own_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        padding, buckets = self._padding, self._network.buckets
+        if padding is None or buckets is None or name not in buckets.outputs:
+            return shape
+        return padding.visible_shape(shape)
+
+    def _has_much_to_deliver(self) -> bool:
+        assert self._bound is not None
+        return sum(operand.size_bytes for operand in self._bound.plan.outputs) > _LIGHT_BYTES
+
+    @_host_errors_named
+    def _deliver(self, _lane: Lane) -> Ready:
+        """Copy results to where they belong: memory that the caller has bound, or a new array."""
+        bindings = self.bindings
+        for port, place in zip(self._network.outputs, self._plan().outputs, strict=True):
+            if port.name in bindings.results:
+                continue
+            assert place.staged is not None
+            array = staged = self._own_part(port.name, place.staged.array)
+            if port.name not in bindings.bound:
+                array = self._network.pool.empty(staged.shape, staged.dtype)
+                np.copyto(array, staged)
+            bindings.deliver(port.name, array)
+        return NOW
+
+    @_host_errors_named
+    def _download(self, lane: Lane) -> Ready:
+        """Let the device write results straight to where they belong, if it can."""
+        stream, bindings = _stream(lane), self.bindings
+        late: list[tuple[str, np.ndarray[Any, Any]]] = []
+        for port, place in zip(self._network.outputs, self._plan().outputs, strict=True):
+            if self._keep_on_device(stream, port.name, place):
+                continue
+            operand, given = place.operand, bindings.bound.get(port.name)
+            form = self._own_shape(port.name, operand.shape), operand.dtype.numpy
+            array = output_array(port.name, given, *form, self._network.pool.empty)
+            if array.nbytes:
+                stream.read(bytes_of(array), place.memory)
+            if given is None or given is array:
+                bindings.results[port.name] = array
+            else:
+                late.append((port.name, array))
+        if not late:
+            return NOW
+        return self._delivered_later(stream.record_event(), late)
+
+    def _delivered_later(self, ready: Ready, late: list[tuple[str, np.ndarray[Any, Any]]]) -> Ready:
+        """Copy to bound memory that the device cannot write, once the device is done."""
+        bindings, ended = self.bindings, HostReady()
+
+        def deliver(_lane: Lane) -> Ready:
+            for name, array in late:
+                bindings.deliver(name, array)
+            return NOW
+
+        self._network.copy_executor.run(deliver, ready, lambda _ready, error: ended.fire(error))
+        return ended
+
+    def _plan(self) -> BoundPlan:
+        assert self._bound is not None
+        self.stop.raise_if_set()
+        return self._bound
+
+    def release(self) -> None:
+        if self._times is not None and self.bindings.profile is not None:
+            self.bindings.profile.extend(self._times.profiles())
+        self._pending = self._bound = self._times = self._padding = None
+
+
+def _stream(lane: Lane) -> QueueStream:
+    assert isinstance(lane, DeviceLane)
+    assert isinstance(lane.stream, QueueStream)
+    return lane.stream

@@ -1,0 +1,1 @@
+"""Fused elementwise groups as expressions of kernel C."""

@@ -1,0 +1,234 @@
+"""Elementwise operators as expressions of kernel C.
+
+Each rule gets the operands as C expressions, the step and the type of its first operand, and gives
+the expression of the result. NaN goes where numpy lets it go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ....runtime.graph import DType
+from .c_types import C_TYPES, FLOATS, INTEGERS, literal
+from .chain import NO_OPERAND, ChainStep
+
+__all__ = ["CHAIN_OPERATORS", "ONNX_OPERATORS", "ChainOperator", "expression"]
+
+Emit = Callable[[Sequence[str], ChainStep, DType], str]
+
+_NUMBERS = FLOATS | INTEGERS
+_ALL = frozenset(C_TYPES)
+_BOOLEANS = frozenset({DType.BOOL})
+
+
+@dataclass(frozen=True)
+class ChainOperator:
+    """``dtypes`` are what its first operand may be; ``result`` what it may give, None: the same."""
+
+    emit: Emit
+    dtypes: Collection[DType]
+    result: Collection[DType] | None = None
+
+
+def expression(step: ChainStep, operands: Sequence[str], dtype: DType) -> str:
+    """Write the result of a step; ``dtype`` is the type of its first operand."""
+    return CHAIN_OPERATORS[step.op].emit(operands, step, dtype)
+
+
+def _unary(pattern: str) -> Emit:
+    """``{x}`` is the operand, ``{0}`` and ``{1}`` the step's numbers."""
+    return lambda x, step, dtype: pattern.format(*map(literal, step.numbers), x=x[0])
+
+
+def _binary(pattern: str) -> Emit:
+    return lambda x, step, dtype: pattern.format(a=x[0], b=x[1])
+
+
+def _fold(pattern: str, finish: Callable[[str, int], str] = lambda text, count: text) -> Emit:
+    """Join any number of operands from the left."""
+
+    def emit(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+        text = x[0]
+        for other in x[1:]:
+            text = pattern.format(a=text, b=other)
+        return finish(text, len(x))
+
+    return emit
+
+
+def _extreme(of_floats: str, of_integers: str) -> Emit:
+    """Max or Min of any number of operands; NaN wins."""
+
+    def emit(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+        function = of_floats if dtype in FLOATS else of_integers
+        text = x[0]
+        for other in x[1:]:
+            text = f"{function}({text}, {other})"
+        return text
+
+    return emit
+
+
+def _clip(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    text = x[0]
+    for bound, sign in zip(x[1:], "><", strict=False):
+        if bound != NO_OPERAND:
+            text = f"(({bound}) {sign} ({text}) ? ({bound}) : ({text}))"
+    return text
+
+
+def _div(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    a, b = x
+    if dtype in FLOATS:
+        return f"({a} / {b})"
+    minus = "" if dtype.name.startswith("U") else f"{b} == -1 ? -{a} : "
+    return f"({b} == 0 ? 0 : {minus}{a} / {b})"  # both trap on CPUs
+
+
+def _mod(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    a, b = x
+    is_fmod = bool(step.numbers[0])
+    if dtype in FLOATS:
+        return f"fmod({a}, {b})" if is_fmod else f"({a} - floor({a} / {b}) * {b})"
+    if dtype.name.startswith("U"):
+        return f"({b} == 0 ? 0 : {a} % {b})"
+    rest = f"({b} == 0 || {b} == -1 ? 0 : {a} % {b})"
+    if is_fmod:
+        return rest
+    return f"({rest} != 0 && ({rest} < 0) != ({b} < 0) ? {rest} + {b} : {rest})"
+
+
+def _abs(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    if dtype in FLOATS:
+        return f"fabs({x[0]})"
+    return x[0] if dtype.name.startswith("U") else f"({x[0]} < 0 ? -{x[0]} : {x[0]})"
+
+
+def _sign(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    below = "0" if dtype.name.startswith("U") else f"({x[0]} < 0)"
+    text = f"(({x[0]} > 0) - {below})"
+    return f"(isnan({x[0]}) ? {x[0]} : (float){text})" if dtype in FLOATS else text
+
+
+def _gelu(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    (v,) = x
+    if not step.numbers[0]:
+        return f"(0.5f * {v} * (1.0f + erf({v} * {literal(math.sqrt(0.5))})))"
+    inner = f"{literal(math.sqrt(2 / math.pi))} * ({v} + 0.044715f * {v} * {v} * {v})"
+    return f"(0.5f * {v} * (1.0f + tanh({inner})))"
+
+
+def _is_inf(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    signs = [sign for sign, wanted in zip("<>", step.numbers, strict=True) if wanted]
+    found = " || ".join(f"{x[0]} {sign} 0.0f" for sign in signs) or "0"
+    return f"(isinf({x[0]}) && ({found}))"
+
+
+def _shift(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    bits = dtype.item_bytes * 8
+    sign = "<<" if step.numbers[0] else ">>"
+    return f"({x[1]} >= {bits} ? 0 : {x[0]} {sign} {x[1]})"
+
+
+def _cast(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    if step.dtype is DType.BOOL:
+        return f"({x[0]} != 0)"
+    return f"(({C_TYPES[step.dtype].register}){x[0]})"
+
+
+def _pow(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    return f"pow({x[0]}, (float)({x[1]}))"
+
+
+def _mean(text: str, count: int) -> str:
+    return f"(({text}) / {literal(count)})"
+
+
+def _where(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    return f"({x[0]} ? {x[1]} : {x[2]})"
+
+
+_SIGMOID = "(1.0f / (1.0f + exp(-({x}))))"
+_SOFTPLUS = "(fmax({x}, 0.0f) + log1p(exp(-fabs({x}))))"
+
+_FLOAT_UNARY: Mapping[str, str] = {
+    "Acos": "acos({x})",
+    "Acosh": "acosh({x})",
+    "Asin": "asin({x})",
+    "Asinh": "asinh({x})",
+    "Atan": "atan({x})",
+    "Atanh": "atanh({x})",
+    "Ceil": "ceil({x})",
+    "Celu": "({x} > 0.0f ? {x} : {0} * expm1({x} / {0}))",
+    "Cos": "cos({x})",
+    "Cosh": "cosh({x})",
+    "Elu": "({x} > 0.0f ? {x} : {0} * expm1({x}))",
+    "Erf": "erf({x})",
+    "Exp": "exp({x})",
+    "Floor": "floor({x})",
+    "HardSigmoid": "least(greatest({0} * {x} + {1}, 0.0f), 1.0f)",
+    "HardSwish": "({x} * least(greatest({x} / 6.0f + 0.5f, 0.0f), 1.0f))",
+    "LeakyRelu": "({x} < 0.0f ? {0} * {x} : {x})",
+    "Log": "log({x})",
+    "Mish": "({x} * tanh(" + _SOFTPLUS + "))",
+    "Reciprocal": "(1.0f / {x})",
+    "Round": "rint({x})",
+    "Selu": "({1} * ({x} > 0.0f ? {x} : {0} * expm1({x})))",
+    "Shrink": "({x} < -{0} ? {x} + {1} : ({x} > {0} ? {x} - {1} : 0.0f))",
+    "Sigmoid": _SIGMOID,
+    "Sin": "sin({x})",
+    "Sinh": "sinh({x})",
+    "Softplus": _SOFTPLUS,
+    "Softsign": "({x} / (1.0f + fabs({x})))",
+    "Sqrt": "sqrt({x})",
+    "Swish": "({x} / (1.0f + exp(-{0} * {x})))",
+    "Tan": "tan({x})",
+    "Tanh": "tanh({x})",
+    "ThresholdedRelu": "({x} > {0} ? {x} : 0.0f)",
+}
+
+CHAIN_OPERATORS: Mapping[str, ChainOperator] = {
+    **{op: ChainOperator(_unary(pattern), FLOATS) for op, pattern in _FLOAT_UNARY.items()},
+    "Abs": ChainOperator(_abs, _NUMBERS),
+    "Add": ChainOperator(_binary("({a} + {b})"), _NUMBERS),
+    "And": ChainOperator(_binary("({a} && {b})"), _BOOLEANS),
+    "BitShift": ChainOperator(_shift, INTEGERS),
+    "BitwiseAnd": ChainOperator(_binary("({a} & {b})"), INTEGERS),
+    "BitwiseNot": ChainOperator(_unary("(~{x})"), INTEGERS),
+    "BitwiseOr": ChainOperator(_binary("({a} | {b})"), INTEGERS),
+    "BitwiseXor": ChainOperator(_binary("({a} ^ {b})"), INTEGERS),
+    "Cast": ChainOperator(_cast, _ALL, _ALL),
+    "Clip": ChainOperator(_clip, _NUMBERS),
+    "Div": ChainOperator(_div, _NUMBERS),
+    "Equal": ChainOperator(_binary("({a} == {b})"), _ALL, _BOOLEANS),
+    "Gelu": ChainOperator(_gelu, FLOATS),
+    "Greater": ChainOperator(_binary("({a} > {b})"), _NUMBERS, _BOOLEANS),
+    "GreaterOrEqual": ChainOperator(_binary("({a} >= {b})"), _NUMBERS, _BOOLEANS),
+    "IsInf": ChainOperator(_is_inf, FLOATS, _BOOLEANS),
+    "IsNaN": ChainOperator(_unary("(isnan({x}) != 0)"), FLOATS, _BOOLEANS),
+    "Less": ChainOperator(_binary("({a} < {b})"), _NUMBERS, _BOOLEANS),
+    "LessOrEqual": ChainOperator(_binary("({a} <= {b})"), _NUMBERS, _BOOLEANS),
+    "Max": ChainOperator(_extreme("greatest", "max"), _NUMBERS),
+    "Mean": ChainOperator(_fold("({a} + {b})", _mean), FLOATS),
+    "Min": ChainOperator(_extreme("least", "min"), _NUMBERS),
+    "Mod": ChainOperator(_mod, _NUMBERS),
+    "Mul": ChainOperator(_binary("({a} * {b})"), _NUMBERS),
+    "Neg": ChainOperator(_unary("(-{x})"), _NUMBERS),
+    "Not": ChainOperator(_unary("(!{x})"), _BOOLEANS),
+    "Or": ChainOperator(_binary("({a} || {b})"), _BOOLEANS),
+    "PRelu": ChainOperator(_binary("({a} < 0 ? {a} * {b} : {a})"), _NUMBERS),
+    "Pow": ChainOperator(_pow, FLOATS),
+    "Relu": ChainOperator(_unary("({x} < 0 ? 0 : {x})"), _NUMBERS),
+    "Scale": ChainOperator(_unary("({x} * {0})"), FLOATS),
+    "Sign": ChainOperator(_sign, _NUMBERS),
+    "Sub": ChainOperator(_binary("({a} - {b})"), _NUMBERS),
+    "Sum": ChainOperator(_fold("({a} + {b})"), FLOATS),
+    "Where": ChainOperator(_where, _BOOLEANS, _ALL),
+    "Xor": ChainOperator(_binary("({a} != {b})"), _BOOLEANS),
+}
+"""By operator of ONNX; ``Scale``, a product with a number, is our own."""
+
+ONNX_OPERATORS = frozenset(CHAIN_OPERATORS) - {"Scale"}
+"""Those that a model's nodes may be."""

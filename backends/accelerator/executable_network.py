@@ -1,0 +1,187 @@
+"""A model on an accelerator: a plan per shape signature, run in slots through the device's queues.
+
+Where rows of a batch keep apart, a run of any number of them takes the plan of the next bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...executors import ImmediateExecutor, StreamsConfig
+from ...runtime.devices.plugin import CoreHandle
+from ...runtime.graph import Graph, Model, copy_graph, is_static
+from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.plans.batch_buckets import choose_buckets
+from ...runtime.plans.shape_plans import ShapePlans
+from ...runtime.properties.properties import INPUT_SHAPES, Configuration, Metric, slot_count
+from ...runtime.tensors.output_pool import OutputPool
+from ...runtime.tensors.tensor import ports_of
+from .compiler import Compiler, CompileRules
+from .device_slot import AcceleratorSlot
+from .launching.launch_recorder import LaunchRecorder
+from .memory.slot_memory import SlotMemory
+from .plan import Plan
+from .precision import Precision
+from .properties import BATCH_BUCKETS
+from .queues.opened_device import OpenedDevice
+
+__all__ = ["AcceleratorNetwork", "useful_slot_count"]
+
+
+def useful_slot_count(stream_count: int, *, is_for_latency: bool) -> int:
+    """Say how many runs keep so many compute streams busy. Pure.
+
+    Each stream computes one run; one more is there when one of them ends. For throughput another
+    one is on its way to each stream, and one on its way back.
+    """
+    return stream_count + 1 if is_for_latency else 2 * stream_count + 1
+
+
+class AcceleratorNetwork(ExecutableNetwork):
+    """A model compiled for an accelerator.
+
+    Its slots share ``stream_count`` compute queues. ``records``: where the device can, a run
+    replays its launches as one command.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        device: OpenedDevice,
+        precision: Precision,
+        rules: CompileRules,
+        config: Configuration,
+        core: CoreHandle,
+        *,
+        stream_count: int = 1,
+        records: bool = False,
+    ) -> None:
+        super().__init__(
+            name=model.name,
+            device=device.name,
+            inputs=ports_of(model.inputs),
+            outputs=ports_of(model.outputs),
+            config=config,
+            core=core,
+            adopt_array=device.adopt if device.facts.can_adopt else None,
+        )
+        self._model, self.opened = model, device
+        self._compiler = Compiler(model, device, precision, rules)
+        self.compile_executor = core.executors.acquire(StreamsConfig("compile"))
+        self.copy_executor = core.executors.acquire(StreamsConfig(f"{device.name} copies"))
+        self.inline = ImmediateExecutor("inline")
+        contents = self.content_inputs = self._compiler.content_inputs
+        """Inputs whose content plans depend on."""
+        sizes: tuple[int, ...] = config.value_or_default(BATCH_BUCKETS)
+        self.buckets, self._bucket_refusal = choose_buckets(model, self.inputs, sizes, contents)
+        self._plans = ShapePlans(
+            model,
+            self.inputs,
+            self.device,
+            self._build,
+            self.compile_executor,
+            contents,
+            None if self.buckets is None else self.buckets.signature_of_plan,
+        )
+        is_for_latency = config["PERFORMANCE_HINT"] == "LATENCY"
+        count = slot_count(config, useful_slot_count(stream_count, is_for_latency=is_for_latency))
+        is_recording = records and device.facts.can_record
+        self._recorder = LaunchRecorder(device, model.name) if is_recording else None
+        self._memories = [
+            SlotMemory(device, self._compiler.weights, model.name, self._recorder)
+            for _ in range(count)
+        ]
+        self.pool = OutputPool(most_free=count * max(1, len(self.outputs)))
+        try:
+            self.only_plan = self._compile_ahead()
+        except BaseException:
+            self._abandon()
+            raise
+        self._provide_slots(
+            [
+                AcceleratorSlot(self, memory, device.compute(number % stream_count))
+                for number, memory in enumerate(self._memories)
+            ]
+        )
+
+    @property
+    def shape_plans(self) -> ShapePlans[Plan]:
+        """The plans by shape signature."""
+        assert self._plans is not None
+        return self._plans
+
+    def _build(
+        self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, np.ndarray[Any, Any]]
+    ) -> Plan:
+        """Build a plan, once the slots have let go of plans that are not kept any more."""
+        kept = frozenset(self.shape_plans.plans())
+        for memory in self._memories:
+            memory.keep_only(kept)
+        return self._compiler.compile(shapes, contents)
+
+    def _compile_ahead(self) -> Plan | None:
+        """Build plans, and bind the slots to the only one where all inputs are static."""
+        plans = self.shape_plans.compile_ahead(self.config[INPUT_SHAPES])
+        if len(plans) != 1 or not all(is_static(port.shape) for port in self.inputs):
+            return None
+        (plan,) = plans
+        what = f"{len(self._memories)} slots of {self.name!r}"
+        self.opened.memory.check_room(what, [plan.arena_bytes] * len(self._memories))
+        for memory in self._memories:
+            memory.bind(plan)
+        self._compiler.release_weights()
+        return plan
+
+    def runtime_graph(self) -> Graph:
+        """Return a copy of the graph that is executed: of the latest plan, fused nodes and all."""
+        plan = self._compiler.latest
+        return copy_graph(self._model.graph if plan is None else plan.graph)
+
+    def _release_device(self) -> None:
+        self._core.executors.release(self.compile_executor)
+        self._core.executors.release(self.copy_executor)
+        for memory in self._memories:
+            memory.release()
+        self._compiler.release()
+
+    def _metrics(self) -> list[Metric]:
+        plan = self._compiler
+        recorded = [
+            Metric(
+                "RECORDED_PLAN_COUNT",
+                lambda _: sum(memory.recorded_count for memory in self._memories),
+                "Plans whose launches a slot replays as one command, over all slots.",
+            ),
+            Metric(
+                "EAGER_PLAN_COUNT",
+                lambda _: sum(memory.eager_count for memory in self._memories),
+                "Plans that the driver refused to record for a slot, over all slots; their "
+                "launches are enqueued one by one.",
+            ),
+        ]
+        return [
+            *(recorded if self._recorder is not None else ()),
+            Metric(
+                "PLAN_COUNT",
+                lambda _: len(self.shape_plans),
+                "Shape signatures whose plans are kept.",
+            ),
+            Metric(
+                "BATCH_BUCKETS_REFUSAL",
+                lambda _: self._bucket_refusal,
+                "Why each batch has a plan of its own; '' where batches are padded to buckets.",
+            ),
+            Metric(
+                "WEIGHTS_BYTES",
+                lambda _: plan.weights.uploaded_bytes,
+                "Device memory of the weights, shared by all slots and plans.",
+            ),
+            Metric(
+                "ARENA_BYTES",
+                lambda _: sum(memory.arena_bytes for memory in self._memories),
+                "Device memory of all slots.",
+            ),
+        ]

@@ -1,0 +1,1 @@
+"""Memory of an accelerator: what is taken of it, slots, and weights."""

@@ -1,0 +1,86 @@
+"""The host memory that a run reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....errors import TensorError
+from ....runtime.graph import shape_text
+from ..queues.driver import AdoptedArray
+
+__all__ = [
+    "check_bound_shape",
+    "is_writable_in_place",
+    "output_array",
+    "refuse_on_device",
+    "stage_input",
+]
+
+Array = np.ndarray[Any, Any]
+
+
+def stage_input(name: str, given: Any, staged: Array, rows: int | None = None) -> None:
+    """Copy what the caller gave, in whatever memory order, to where the device reads it.
+
+    ``rows``, at least 1: how many of the first dimension are given; the last one is repeated to
+    fill the others, because it is sure to be an input that the network can take.
+    """
+    if not isinstance(given, np.ndarray):
+        raise TensorError(
+            f"input {name!r} is a {type(given).__name__}, and this device takes arrays "
+            "only; give a numpy array"
+        )
+    target = staged if rows is None else staged[:rows]
+    if given.shape != target.shape or given.dtype != target.dtype:
+        raise TensorError(
+            f"input {name!r} is {given.dtype}{shape_text(given.shape)}, and its plan is "
+            f"for {target.dtype}{shape_text(target.shape)}"
+        )
+    np.copyto(target, given, casting="no")
+    if rows is None:
+        return
+    staged[rows:] = staged[rows - 1]
+
+
+def output_array(
+    name: str,
+    bound: Array | None,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty,
+) -> Array:
+    """Choose where the device writes an output: the caller's memory if it can, else a new array.
+
+    ``empty`` makes new arrays. Raises TensorError if memory that the caller has bound does not fit
+    the result.
+    """
+    if bound is None:
+        return empty(shape, dtype)
+    check_bound_shape(name, bound.shape, shape)
+    return bound if is_writable_in_place(bound) else empty(shape, dtype)
+
+
+def refuse_on_device(name: str, given: Any) -> None:
+    """Raise TensorError for an input that a plan depends on, and that the host cannot read."""
+    if isinstance(given, AdoptedArray):
+        raise TensorError(
+            f"the content of input {name!r} decides what is computed, and it lies in a device's "
+            f"memory; give a copy on the host, as .get() or .cpu() make"
+        )
+
+
+def check_bound_shape(name: str, bound: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Raise TensorError if memory of one shape is bound to an output of another."""
+    if bound != shape:
+        raise TensorError(
+            f"output {name!r} is {shape_text(shape)} in this run, and the tensor bound to it is "
+            f"{shape_text(bound)}; bind one that fits, or none"
+        )
+
+
+def is_writable_in_place(array: Array) -> bool:
+    """True for memory that a device can write from the first byte to the last."""
+    return bool(array.flags.c_contiguous and array.flags.writeable)

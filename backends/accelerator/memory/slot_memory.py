@@ -1,0 +1,247 @@
+"""What one slot has on the device: its arena, staging memory, and the plans bound to them.
+
+Theory of operation. Only the run that has the slot takes memory and binds plans here, so nothing is
+locked, and whatever is replaced is not in use by the device any more. The arena grows to the
+largest plan that the slot has run; then kernels are bound anew, because they hold addresses in it.
+A plan stays bound as long as the network keeps it: who builds plans takes the others out, which a
+run that still has one does not notice. In a steady state nothing is allocated.
+
+Where launches are recorded, that runs them once on what happens to lie in the arena. It writes the
+arena alone, which is free: the run that binds has uploaded nothing yet. Recordings hold addresses,
+too, so they are dropped before the memory behind those is given back.
+
+A driver may wait in a copy to memory that it has not allocated itself, and a queue's thread must
+not. So on other devices than the host's processor results come to staging memory first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..launching.launch_recorder import LaunchRecorder
+from ..operand import Operand
+from ..plan import Launch, LaunchArgument, Plan
+from ..queues.driver import (
+    Argument,
+    Bytes,
+    DeviceFacts,
+    DriverError,
+    HostMemory,
+    Kernel,
+    Memory,
+    Queue,
+    Recording,
+)
+from ..queues.opened_device import OpenedDevice
+from .weight_store import WeightStore
+
+__all__ = [
+    "BoundInput",
+    "BoundLaunch",
+    "BoundOutput",
+    "BoundPlan",
+    "SlotMemory",
+    "Staged",
+    "stages_outputs",
+]
+
+
+def stages_outputs(facts: DeviceFacts) -> bool:
+    """True if results come to staging memory, and not at once to where they belong."""
+    return facts.kind != "cpu"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Host memory that the device copies from or to: ``array`` and ``data`` are the same bytes."""
+
+    array: np.ndarray[Any, Any]
+    data: Bytes
+
+
+@dataclass(frozen=True)
+class BoundInput:
+    """An input's place, on the host and on the device."""
+
+    operand: Operand
+    memory: Memory
+    staged: Staged
+
+
+@dataclass(frozen=True)
+class BoundOutput:
+    """An output's place on the device; ``staged`` is None where it is not staged."""
+
+    operand: Operand
+    memory: Memory
+    staged: Staged | None
+
+
+@dataclass(frozen=True)
+class BoundLaunch:
+    """A kernel object with its arguments set."""
+
+    launch: Launch
+    kernel: Kernel
+
+
+@dataclass(frozen=True)
+class BoundPlan:
+    """A plan with addresses in one slot; ``recording`` replays all of its launches at once.
+
+    Without one, the launches are enqueued one by one.
+    """
+
+    plan: Plan
+    inputs: Sequence[BoundInput]
+    outputs: Sequence[BoundOutput]
+    launches: Sequence[BoundLaunch]
+    recording: Recording | None
+
+
+class SlotMemory:
+    """The memory of one slot; used by one run at a time. ``keep_only`` is for any thread.
+
+    With a ``recorder``, launches are recorded when a plan is bound.
+    """
+
+    def __init__(
+        self,
+        device: OpenedDevice,
+        weights: WeightStore,
+        network: str,
+        recorder: LaunchRecorder | None = None,
+    ) -> None:
+        self._device, self._weights, self._recorder = device, weights, recorder
+        self._what = f"a slot of {network!r}"
+        self._arena: Memory | None = None
+        self._staging: HostMemory | None = None
+        self._stages_outputs = stages_outputs(device.facts)
+        self._bound: dict[Plan, BoundPlan] = {}
+
+    @property
+    def arena_bytes(self) -> int:
+        """How much device memory the slot has."""
+        return 0 if self._arena is None else self._arena.size_bytes
+
+    @property
+    def recorded_count(self) -> int:
+        """How many plans are bound with a recording."""
+        return sum(bound.recording is not None for bound in tuple(self._bound.values()))
+
+    @property
+    def eager_count(self) -> int:
+        """How many plans are bound whose launches are enqueued one by one."""
+        bound = tuple(self._bound.values())
+        return sum(bool(item.launches) and item.recording is None for item in bound)
+
+    def find(self, plan: Plan) -> BoundPlan | None:
+        """Return the plan as it is bound here; None if it is not. Never blocks."""
+        return self._bound.get(plan)
+
+    def bind(self, plan: Plan) -> BoundPlan:
+        """Bind a plan, and take the memory that it needs. Blocks a little.
+
+        Raises DeviceError; then the slot has what it needs for plans that are still bound, and can
+        bind this one later.
+        """
+        found = self._bound.get(plan)
+        if found is not None:
+            return found
+        self._grow(plan)
+        try:
+            bound = self._bound[plan] = self._with_addresses(plan)
+        except DriverError as error:
+            raise self._device.health.translate(error, f"binding {self._what}") from error
+        return bound
+
+    def keep_only(self, plans: Container[Plan]) -> None:
+        """Let go of all other plans, and so of their kernel objects and parts of the arena."""
+        for plan in [plan for plan in tuple(self._bound) if plan not in plans]:
+            self._bound.pop(plan, None)
+
+    def release(self) -> None:
+        """Give all memory back, when the slot has no run."""
+        self._bound.clear()
+        if self._arena is not None:
+            self._device.memory.release(self._arena)
+        if self._staging is not None:
+            self._staging.release()
+        self._arena = self._staging = None
+
+    def _grow(self, plan: Plan) -> None:
+        if self._arena is None or self._arena.size_bytes < plan.arena_bytes:
+            if self._arena is not None:
+                self._bound.clear()
+                self._device.memory.release(self._arena)
+                self._arena = None
+            self._arena = self._device.memory.buffer(max(1, plan.arena_bytes), self._what)
+        needed = sum(_rounded(operand.size_bytes) for operand in self._staged_operands(plan))
+        if self._staging is None or self._staging.array.nbytes < needed:
+            if self._staging is not None:
+                self._bound.clear()
+                self._staging.release()
+                self._staging = None
+            self._staging = self._device.host_memory(max(1, needed))
+
+    def _with_addresses(self, plan: Plan) -> BoundPlan:
+        parts: dict[Operand, Memory] = {}
+
+        def memory_of(operand: Operand) -> Memory:
+            if operand not in parts:
+                parts[operand] = self._memory_of(operand, plan)
+            return parts[operand]
+
+        def argument_of(given: LaunchArgument) -> Argument:
+            return memory_of(given) if isinstance(given, Operand) else given
+
+        launches = []
+        for launch in plan.launches:
+            kernel = self._device.programs.kernel(launch.source)
+            kernel.set_arguments([argument_of(given) for given in launch.arguments])
+            launches.append(BoundLaunch(launch, kernel))
+        staged = self._places(self._staged_operands(plan))
+        inputs = [BoundInput(item, memory_of(item), next(staged)) for item in plan.inputs]
+        outputs = [BoundOutput(item, memory_of(item), next(staged, None)) for item in plan.outputs]
+        return BoundPlan(plan, inputs, outputs, launches, self._recorded(launches))
+
+    def _recorded(self, launches: Sequence[BoundLaunch]) -> Recording | None:
+        if self._recorder is None or not launches:
+            return None
+
+        def enqueue(queue: Queue) -> None:
+            for item in launches:
+                queue.launch(item.kernel, item.launch.global_size, item.launch.local_size)
+
+        return self._recorder.record(enqueue)
+
+    def _staged_operands(self, plan: Plan) -> list[Operand]:
+        return [*plan.inputs, *(plan.outputs if self._stages_outputs else ())]
+
+    def _places(self, operands: Sequence[Operand]) -> Iterator[Staged]:
+        assert self._staging is not None
+        start = 0
+        for operand in operands:
+            data = self._staging.array[start : start + operand.size_bytes]
+            yield Staged(data.view(operand.dtype.numpy).reshape(operand.shape), data)
+            start += _rounded(operand.size_bytes)
+
+    def _memory_of(self, operand: Operand, plan: Plan) -> Memory:
+        """Find where an operand begins, up to its buffer's end; never a part of a part."""
+        start = operand.offset_bytes
+        size = max(1, operand.buffer.size_bytes - start)
+        if operand.buffer.kind == "constant":
+            memory = self._weights.memory(operand.buffer)
+            return memory.part(start, size) if start else memory
+        assert self._arena is not None
+        offset = plan.offsets[operand.buffer] + start if operand.buffer.size_bytes else 0
+        return self._arena.part(offset, size)
+
+
+def _rounded(size_bytes: int) -> int:
+    """Let every array start where its elements are aligned."""
+    return -(-size_bytes // 64) * 64

@@ -1,0 +1,35 @@
+"""Rewrites for accelerators: what is fused, once a plan."""
+
+from __future__ import annotations
+
+from ....runtime.passes import Pass
+from ....runtime.passes.attention_fusion import AttentionFusion
+from ....runtime.passes.constant_cache import ConstantCache
+from ....runtime.passes.flat_gemm_fusion import FlatGemmFusion
+from ....runtime.passes.gelu_fusion import GeluFusion
+from ....runtime.passes.layer_normalization_fusion import LayerNormalizationFusion
+from ..elementwise.c_types import FLOATS
+from ..elementwise.chain import ACCELERATOR_DOMAIN
+from .attention_inputs import AttentionProductFusion, PackedAttention
+from .chain_fusion import ChainFusion
+from .epilogue_fusion import EpilogueFusion
+
+__all__ = ["plan_passes"]
+
+
+def plan_passes() -> tuple[Pass, ...]:
+    """List what runs on every specialised copy, with nodes of a domain of their own as a result.
+
+    First what exporters spell out gets its name, and then the rest is joined. The list is for one
+    network: the plans share constants that passes make, which live as long as the list.
+    """
+    return (
+        LayerNormalizationFusion(dtypes=FLOATS),
+        FlatGemmFusion(),
+        GeluFusion(FLOATS),
+        AttentionFusion(ACCELERATOR_DOMAIN, FLOATS),
+        AttentionProductFusion(ConstantCache()),
+        PackedAttention(),
+        ChainFusion(),
+        EpilogueFusion(),
+    )

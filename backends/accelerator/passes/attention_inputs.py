@@ -1,0 +1,130 @@
+"""What an attention reads: products of one value as one, whose columns it finds by their places.
+
+A device's product of one long row of columns costs one launch and reads its left side once. The
+heads need no copy of their part of it: they lie there with a longer way from row to row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....runtime.graph import Graph, Node, Value
+from ....runtime.passes import GraphPatch, Pass, have_one_affinity
+from ....runtime.passes.constant_cache import ConstantCache
+from ....runtime.passes.joined_products import (
+    JoinableProduct,
+    join_products,
+    match_product,
+    may_join,
+)
+from ....runtime.passes.matching import fuse, is_standard, made_by, only_user, static_shape
+from ..elementwise.chain import ACCELERATOR_DOMAIN
+
+__all__ = ["AttentionProductFusion", "PackedAttention"]
+
+_PARTS = 3
+"""Queries, keys and values."""
+
+
+class AttentionProductFusion(Pass):
+    """Join the products that make an attention's queries, keys and values, and split the result.
+
+    Those of one value with constant matrices, a bias after them included, that nothing else uses:
+    all three, or keys and values alone where the queries are made of another value. ``cache`` makes
+    the joined constants, so that all plans have the same arrays.
+    """
+
+    name = "attention product fusion"
+    requires = frozenset({"topological order"})
+    enters_bodies = False  # control flow runs on other devices, which know ONNX only
+
+    def __init__(self, cache: ConstantCache) -> None:
+        self._cache = cache
+
+    def find(self, graph: Graph) -> Iterator[GraphPatch]:
+        for node in list(graph.nodes):
+            if node.graph is graph and _is_attention(node):
+                for group in _groups(node):
+                    yield join_products(group, self._cache)
+
+
+class PackedAttention(Pass):
+    """Let an attention read what a Split gave it where that lies in the value that was split.
+
+    Only a Split of the last axis of (batch, rows, columns) whose parts nothing else uses. The node
+    then has the attribute ``columns``: the first column of queries, keys and values in the values
+    that it reads, which may be one.
+    """
+
+    name = "packed attention"
+    requires = frozenset({"topological order"})
+    enters_bodies = False
+
+    def find(self, graph: Graph) -> Iterator[GraphPatch]:
+        for node in list(graph.nodes):
+            if node.graph is not graph or not _is_attention(node) or "columns" in node.attributes:
+                continue
+            parts = [_part(value, node) for value in node.inputs[:_PARTS]]
+            splits = [part[2] for part in parts if part[2] is not None]
+            if splits:
+                inputs = [part[0] for part in parts] + list(node.inputs[_PARTS:])
+                attributes = {**node.attributes, "columns": [part[1] for part in parts]}
+                yield fuse(
+                    [*splits, node],
+                    node,
+                    node.op_type,
+                    inputs,
+                    attributes,
+                    domain=ACCELERATOR_DOMAIN,
+                )
+
+
+def _is_attention(node: Node) -> bool:
+    return node.domain == ACCELERATOR_DOMAIN and node.op_type == "Attention"
+
+
+def _groups(node: Node) -> list[list[JoinableProduct]]:
+    groups: dict[Value, list[JoinableProduct]] = {}
+    for value in node.inputs[:_PARTS]:
+        product = _product_behind(value, node)
+        x = None if product is None else product.node.inputs[0]
+        if product is None or x is None:
+            continue
+        group = groups.setdefault(x, [])
+        if not group or may_join(group[0], product):
+            group.append(product)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _product_behind(value: Value | None, user: Node) -> JoinableProduct | None:
+    """Give the product that makes a value for this user alone."""
+    if value is None or only_user(value) is not user or value.producer is None:
+        return None
+    maker = value.producer
+    makers = [maker]
+    if is_standard(maker, "Add"):
+        makers = [found for item in maker.inputs if (found := made_by(item, "MatMul")) is not None]
+    products = (match_product(found) for found in makers)
+    return next((item for item in products if item is not None and item.last is maker), None)
+
+
+def _part(value: Value | None, node: Node) -> tuple[Value | None, int, Node | None]:
+    """Give where one part lies, its first column there, and the Split that goes."""
+    split = made_by(value, "Split")
+    packed = None if split is None else split.inputs[0]
+    if split is None or packed is None or not have_one_affinity((split, node)):
+        return value, 0, None
+    axis = int(split.attributes.get("axis", 0))
+    has_rows = len(static_shape(packed) or ()) == _PARTS and axis in (-1, _PARTS - 1)
+    users = {user for made in split.outputs for user, _ in made.uses}
+    if not has_rows or users != {node} or any(made.is_graph_output for made in split.outputs):
+        return value, 0, None
+    column = 0
+    for made in split.outputs:
+        if made is value:
+            return packed, column, split
+        shape = static_shape(made)
+        if shape is None:
+            break
+        column += shape[-1]
+    return value, 0, None

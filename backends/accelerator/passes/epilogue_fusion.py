@@ -1,0 +1,86 @@
+"""A product or convolution with the elementwise work on its result, in one kernel.
+
+The node moves to where the work was, because that may read what is made later than the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....runtime.graph import Graph, Node, Value
+from ....runtime.passes import GraphPatch, Pass, have_one_affinity
+from ....runtime.passes.matching import dtype_of, fuse, static_shape
+from ..elementwise.c_types import FLOATS
+from ..elementwise.chain import ACCELERATOR_DOMAIN, CHAIN, ChainStep, parse_steps, step_of
+from ..kernels.epilogue import EPILOGUE_START
+from ..kernels.registry import KERNELS
+from .chain_fusion import is_elementwise
+
+__all__ = ["EpilogueFusion"]
+
+_BASES = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+class EpilogueFusion(Pass):
+    """Append a Chain, or one elementwise node, that alone uses a product's or convolution's result.
+
+    Floats only, and only what leaves shape and type as they are. Where two results meet, the later
+    node takes the work.
+    """
+
+    name = "epilogue fusion"
+    requires = frozenset({"topological order"})
+    enters_bodies = False  # control flow runs on other devices, which know ONNX only
+
+    def find(self, graph: Graph) -> Iterator[GraphPatch]:
+        for node in reversed(list(graph.nodes)):
+            if node.graph is not graph or node.domain or node.op_type not in _BASES:
+                continue
+            user = _user(node)
+            if user is not None and KERNELS.find_refusal(node) is None:
+                yield _patch(node, user)
+
+
+def _user(node: Node) -> Node | None:
+    """Give the one elementwise node that follows and can be taken in."""
+    (result,) = node.outputs
+    users = result.consumers
+    if len(users) != 1 or result.is_graph_output or users[0].graph is not node.graph:
+        return None
+    (user,) = users
+    is_chain = user.domain == ACCELERATOR_DOMAIN and user.op_type == CHAIN
+    if not (is_chain or is_elementwise(user)) or not have_one_affinity((node, user)):
+        return None
+    made = user.outputs[0]
+    is_alike = static_shape(made) is not None and static_shape(made) == static_shape(result)
+    is_float = dtype_of(result) in FLOATS and dtype_of(made) is dtype_of(result)
+    return user if is_alike and is_float else None
+
+
+def _patch(node: Node, user: Node) -> GraphPatch:
+    (result,) = node.outputs
+    extra: dict[Value, str] = {}
+
+    def name_of(value: Value) -> str:
+        if value is result:
+            return "acc"
+        return extra.setdefault(value, f"i{EPILOGUE_START + len(extra)}")
+
+    steps: tuple[ChainStep, ...]
+    if user.op_type == CHAIN:
+        names = {f"i{index}": name_of(value) for index, value in enumerate(user.inputs) if value}
+        steps = tuple(step.renamed(names) for step in parse_steps(user))
+    else:
+        steps = (step_of(user, name_of),)
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    inputs = (*node.inputs[:2], bias, *extra)
+    attributes = {**node.attributes, "steps": [str(step) for step in steps]}
+    return fuse(
+        (node, user),
+        user,
+        node.op_type,
+        inputs,
+        attributes,
+        domain=ACCELERATOR_DOMAIN,
+        name=node.name,
+    )

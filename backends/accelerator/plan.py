@@ -1,0 +1,56 @@
+"""A compiled plan: which kernels run, on what, and where that lies in the arena of a slot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...runtime.graph import Graph
+from ...runtime.lowering.node_operands import NodeOrigin
+from .launching.kernel_source import KernelSource
+from .operand import Buffer, Operand
+from .queues.library_operation import LibraryOperation
+
+__all__ = ["Launch", "LaunchArgument", "Plan"]
+
+LaunchArgument = Operand | int | float
+"""An operand is passed as a pointer, int as a C ``int``, float as ``float``."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel over a grid of work-items; sizes have one to three numbers, a library's none."""
+
+    origin: NodeOrigin
+    source: KernelSource | LibraryOperation
+    arguments: tuple[LaunchArgument, ...]
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+
+    @property
+    def operands(self) -> list[Operand]:
+        """All that it touches."""
+        return [item for item in self.arguments if isinstance(item, Operand)]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Everything that does not change from run to run; any number of slots may be bound to it.
+
+    ``inputs`` and ``outputs`` are in the order of the network's ports. Inputs are uploaded into the
+    arena, and outputs stay there until they are downloaded. ``offsets`` places the arena's buffers.
+    """
+
+    graph: Graph
+    launches: Sequence[Launch]
+    inputs: Sequence[Operand]
+    outputs: Sequence[Operand]
+    offsets: Mapping[Buffer, int]
+    arena_bytes: int
+    constants: Sequence[Buffer]
+
+    def __repr__(self) -> str:
+        return (
+            f"<Plan of {self.graph.name!r}: {len(self.launches)} launches, arena of "
+            f"{self.arena_bytes} bytes>"
+        )

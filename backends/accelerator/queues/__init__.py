@@ -1,0 +1,1 @@
+"""Drivers and their in-order queues, as executors see them."""

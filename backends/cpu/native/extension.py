@@ -1,0 +1,124 @@
+"""The native extension, which walks step tables."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....errors import DeviceError
+from ....executors import shortage_as_error
+from ..onednn.bindings import Engine
+
+__all__ = ["KIND_KERNEL", "KIND_PRIMITIVE", "Runner", "runner"]
+
+KIND_END = 0
+KIND_PRIMITIVE = 1
+KIND_KERNEL = 2
+
+STATUS_INDEX = 1001
+STATUS_TABLE = 1002
+STATUS_MEMORY = 1003
+STATUS_BUFFER = 1004
+STATUS_TEXTS = {
+    STATUS_INDEX: "an index in the data is out of range",
+    STATUS_TABLE: "the step table is damaged",
+    STATUS_MEMORY: "there is not enough memory",
+    STATUS_BUFFER: "an array is not as long as it should be",
+}
+
+Failure = tuple[int, int]
+Run = Callable[..., Failure | None]
+
+
+class Runner:
+    """Runs step tables; one call releases the GIL for all of their steps.
+
+    ``run(table, buffers, threads, times, spent)`` is as steps.c documents it.
+    """
+
+    def __init__(self, run: Run, kernel_names: Sequence[str]) -> None:
+        self.run = run
+        self.kinds = {name: KIND_KERNEL + index for index, name in enumerate(kernel_names)}
+
+    def kind(self, kernel: str) -> int:
+        """Give the number of a kernel in step tables; DeviceError if there is none."""
+        if kernel not in self.kinds:
+            raise DeviceError(f"CPU has no native kernel {kernel!r}: {mismatch_text()}")
+        return self.kinds[kernel]
+
+
+@functools.cache
+def runner(engine: Engine) -> Runner:
+    """Return the process's runner for an engine; DeviceError where the extension is missing."""
+    try:
+        with shortage_as_error("loading CPU's native extension"):
+            steps: Any = importlib.import_module("._steps", __package__)
+    except ImportError as error:
+        raise DeviceError(
+            f"CPU cannot be used without its native extension ({error}); install a C compiler and "
+            f"reinstall aioinfer, or load on ONNXRUNTIME or REFERENCE"
+        ) from error
+    library, openmp = engine.library, engine.openmp
+    addresses = (
+        _address(library.dnnl_primitive_execute),
+        _address(library.dnnl_memory_set_data_handle),
+        _address(openmp.omp_get_max_threads),
+        _address(openmp.omp_set_num_threads),
+        engine.stream,
+    )
+    try:
+        steps.configure(*addresses)
+    except TypeError as error:
+        raise DeviceError(f"CPU cannot be used ({error}): {mismatch_text()}") from error
+    return Runner(steps.run, steps.kernels)
+
+
+def failure_text(status: int) -> str:
+    """Say what a status of a run means."""
+    if status == STATUS_TABLE:
+        return f"{STATUS_TEXTS[status]}: {mismatch_text()}"
+    return STATUS_TEXTS.get(status, f"oneDNN's status {status}")
+
+
+def mismatch_text() -> str:
+    """Say that the extension and this package do not belong together, and how to build it anew.
+
+    An editable install has the C sources beside this file: those that are newer are named.
+    """
+    folder = Path(__file__).parent
+    built = min((file.stat().st_mtime for file in folder.glob("_steps*.so")), default=0.0)
+    sources = sorted([*folder.glob("*.c"), *folder.glob("*.h")])
+    newer = [file.name for file in sources if file.stat().st_mtime > built]
+    if newer:
+        return (
+            f"the native extension does not match its sources, of which {', '.join(newer)} changed "
+            f"after it was built; run 'pip install --no-deps -e .' in the folder of the sources"
+        )
+    return "the native extension was not built from this package's sources; reinstall aioinfer"
+
+
+def double_bits(number: float) -> int:
+    """Give a number as a parameter of a native kernel."""
+    return int(struct.unpack("<q", struct.pack("<d", number))[0])
+
+
+def view_at(address: int, size_bytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """See memory at an address as bytes; whoever owns it must live on."""
+    if not size_bytes:
+        return np.empty(0, np.uint8)
+    block = (ctypes.c_uint8 * size_bytes).from_address(address)
+    return np.ctypeslib.as_array(block)
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    if address is None:
+        raise DeviceError(f"{function} has no address")
+    return address

@@ -1,0 +1,162 @@
+"""Where oneDNN's shared library is, whether it is one we can drive, and which OpenMP it uses."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ....errors import DeviceError
+from ....executors import check_files, find_shortage, is_shortage
+
+__all__ = [
+    "LIBRARY_VARIABLE",
+    "Version",
+    "find_library",
+    "is_waiting_ours",
+    "open_library",
+    "open_openmp",
+]
+
+LIBRARY_VARIABLE = "AIOINFER_ONEDNN_LIBRARY"
+"""The environment variable that holds the path of a libdnnl.so to use instead of the wheel's."""
+
+WHEEL = "onednn-cpu-gomp"
+SYSTEM_NAME = "libdnnl.so.3"
+OPENMP_RUNTIME = 2  # dnnl_version's cpu_runtime: 1 sequential, 2 OpenMP, 4 TBB, 8 thread pool
+
+_SPIN = "GOMP_SPINCOUNT"
+_SPIN_COUNT = 30_000
+"""How often a thread looks whether the others of its team are there before it sleeps: 0.5 ms.
+libgomp's own 300,000 are longer than a time slice. Where another process has one of the CPUs, a
+thread then keeps the other from the very thread that it waits for."""
+
+Version = tuple[int, int, int]
+
+
+class _VersionStruct(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_int),
+        ("minor", ctypes.c_int),
+        ("patch", ctypes.c_int),
+        ("hash", ctypes.c_char_p),
+        ("cpu_runtime", ctypes.c_uint),
+        ("gpu_runtime", ctypes.c_uint),
+    ]
+
+
+def find_library() -> str:
+    """Name the library to open: the variable's, else the wheel's, else the system's.
+
+    Raises DeviceError where there can be none, with the reason and the way to get it.
+    """
+    given = os.environ.get(LIBRARY_VARIABLE)
+    if given:
+        if not Path(given).is_file():
+            raise DeviceError(f"{LIBRARY_VARIABLE}={given!r}: there is no such file")
+        return str(Path(given).resolve())  # a bare name would be looked for in the system's folders
+    machine = platform.machine().lower()
+    if sys.platform != "linux" or machine not in ("x86_64", "amd64"):
+        raise DeviceError(
+            f"CPU runs on Linux x86-64 (this is {sys.platform} on {machine}); load on ONNXRUNTIME "
+            f"or REFERENCE, or name your own build of oneDNN 3 in {LIBRARY_VARIABLE}"
+        )
+    return _library_of_wheel() or SYSTEM_NAME
+
+
+def _library_of_wheel() -> str | None:
+    check_files("looking for oneDNN")
+    try:
+        files = importlib.metadata.files(WHEEL) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if file.name == SYSTEM_NAME:
+            path = Path(str(file.locate())).resolve()
+            return str(path) if path.is_file() else None
+    return None
+
+
+def open_library(path: str) -> tuple[ctypes.CDLL, Version]:
+    """Load the library and check that it is oneDNN 3 on OpenMP; raises DeviceError."""
+    try:
+        with _short_spin():
+            library = ctypes.CDLL(path)
+    except OSError as error:
+        lacking = find_shortage(error, f"loading oneDNN from {path!r}")
+        if lacking is not None:
+            raise lacking from error
+        raise DeviceError(
+            f"oneDNN cannot be loaded ({error}); install it with 'pip install aioinfer[cpu]', and "
+            f"OpenMP's runtime with your system's package manager (libgomp1), or name a build of "
+            f"oneDNN 3 in {LIBRARY_VARIABLE}"
+        ) from error
+    try:
+        library.dnnl_version.restype = ctypes.POINTER(_VersionStruct)
+        found = library.dnnl_version().contents
+    except AttributeError as error:
+        raise DeviceError(f"{path!r} is no oneDNN library: it has no dnnl_version") from error
+    version = (found.major, found.minor, found.patch)
+    if found.major != 3:
+        raise DeviceError(
+            f"{path!r} is oneDNN {'.'.join(map(str, version))}; 3.x is needed: install it with "
+            f"'pip install aioinfer[cpu]', or name another build in {LIBRARY_VARIABLE}"
+        )
+    if found.cpu_runtime != OPENMP_RUNTIME:
+        raise DeviceError(
+            f"{path!r} is oneDNN {'.'.join(map(str, version))} without OpenMP, so its threads "
+            f"cannot be divided among streams; use the build in {WHEEL}"
+        )
+    return library, version
+
+
+def is_waiting_ours() -> bool:
+    """True unless the environment says how the threads of a team wait for each other."""
+    return _SPIN not in os.environ and "OMP_WAIT_POLICY" not in os.environ
+
+
+@contextmanager
+def _short_spin() -> Iterator[None]:
+    """Have libgomp, which reads its settings as it is loaded, wait briefly; users' settings win."""
+    if not is_waiting_ours():
+        yield
+        return
+    os.environ[_SPIN] = str(_SPIN_COUNT)
+    try:
+        yield
+    finally:
+        os.environ.pop(_SPIN, None)  # other programs that are started are not ours to set
+
+
+@functools.cache
+def open_openmp() -> ctypes.CDLL:
+    """Load the OpenMP runtime that the opened oneDNN uses; raises DeviceError."""
+    # The search runs other programs, so it comes second.
+    library = _openmp("libgomp.so.1") or _openmp(ctypes.util.find_library("gomp"))
+    if library is not None:
+        return library
+    raise DeviceError(
+        "OpenMP's runtime libgomp.so.1 cannot be loaded; install it with your system's package "
+        "manager (libgomp1 on Debian and Ubuntu, libgomp on Fedora)"
+    )
+
+
+def _openmp(name: str | None) -> ctypes.CDLL | None:
+    if name is None:
+        return None
+    try:
+        library = ctypes.CDLL(name)
+        library.omp_set_num_threads.argtypes = [ctypes.c_int]
+        library.omp_get_max_threads.restype = ctypes.c_int
+    except (OSError, AttributeError) as error:
+        if is_shortage(error):
+            raise
+        return None
+    return library

@@ -1,0 +1,1 @@
+"""Plans: values placed in buffers, steps and their bounds, packed weights."""

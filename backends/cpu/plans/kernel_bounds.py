@@ -1,0 +1,302 @@
+"""What each native kernel touches of its operands, told by its parameters alone. Pure.
+
+A step is emitted only if every byte that it will touch lies in its operand's buffer. Who lowers a
+node may be misled by shapes that contradict each other; the parameters are what is run. The rules
+follow native_*.c word by word: a kernel that gets another parameter gets another rule.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from ....runtime.graph import DType
+from .elementwise_chain import FLOAT_STEPS, INTEGER_STEPS
+
+__all__ = ["Reach", "reaches_of"]
+
+Reach = tuple[int, int, Collection[DType]]
+"""The first byte that is touched and the one after the last, counted from where the operand begins,
+and the element types that the kernel takes it for; none if it only moves bytes."""
+
+_MOST = 1 << 48
+"""No buffer has so many bytes; products of lengths below it do not overflow in C."""
+
+_MAX_RANK, _MAX_OPERANDS = 24, 32
+_NO_TYPES: frozenset[DType] = frozenset()
+_FLOAT32 = frozenset({DType.FLOAT32})
+_ROW_TYPES = (_FLOAT32, frozenset({DType.BFLOAT16}))
+_INDEX_TYPES = {4: frozenset({DType.INT32}), 8: frozenset({DType.INT64})}
+_INT32 = _INDEX_TYPES[4]
+_INTEGER_TYPES = frozenset(
+    {
+        DType.BOOL,
+        DType.UINT8,
+        DType.INT8,
+        DType.UINT16,
+        DType.INT16,
+        DType.UINT32,
+        DType.INT32,
+        DType.INT64,
+    }
+)
+_TYPES = _INTEGER_TYPES | {DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64}
+_NUMBERS = frozenset(dtype.value for dtype in _TYPES)
+_INTEGER_NUMBERS = frozenset(dtype.value for dtype in _INTEGER_TYPES)
+_FIRST_BINARY = {
+    "float_chain": FLOAT_STEPS.index("add"),
+    "integer_chain": INTEGER_STEPS.index("add"),
+}
+_STEP_COUNTS = {"float_chain": len(FLOAT_STEPS), "integer_chain": len(INTEGER_STEPS)}
+_REDUCTION_COUNT = 10
+
+
+@functools.lru_cache(maxsize=1024)
+def reaches_of(kernel: str, parameters: tuple[int, ...]) -> list[Reach]:
+    """Give the reach of each operand, in order; a network's layers ask the same again and again.
+
+    Raises ValueError for parameters that the kernel does not take, whatever its operands are.
+    """
+    if kernel not in _REACHES:
+        raise ValueError(f"there is no native kernel {kernel!r}")
+    if parameters and not -(1 << 63) <= min(parameters) <= max(parameters) < 1 << 63:
+        raise ValueError(f"{kernel!r} takes numbers of 64 bits")
+    return _REACHES[kernel](parameters)
+
+
+def _take(parameters: Sequence[int], count: int) -> Sequence[int]:
+    if len(parameters) != count:
+        raise ValueError(f"there are {len(parameters)} parameters, and {count} are needed")
+    return parameters
+
+
+def _product(*lengths: int) -> int:
+    """Multiply lengths, of which none is negative; a product that no memory has is refused."""
+    if min(lengths) < 0:
+        raise ValueError(f"a length is negative in {list(lengths)}")
+    product = math.prod(lengths)
+    if product >= _MOST:
+        raise ValueError(f"{list(lengths)} is more than there can be")
+    return product
+
+
+def _strided(lengths: Sequence[int], strides: Sequence[int], item: int) -> tuple[int, int]:
+    """Give the reach of elements of ``item`` bytes at these strides, which may be negative."""
+    low, high = 0, item
+    for length, stride in zip(lengths, strides, strict=True):
+        if stride > 0:
+            high += (length - 1) * stride
+        else:
+            low += (length - 1) * stride
+    return (low, high) if 0 not in lengths else (0, 0)
+
+
+def _item(number: int) -> int:
+    if number not in (1, 2, 4, 8):
+        raise ValueError(f"elements have 1, 2, 4 or 8 bytes, not {number}")
+    return number
+
+
+@functools.cache
+def _element(number: int) -> tuple[int, Collection[DType]]:
+    if number not in _NUMBERS:
+        raise ValueError(f"elements of type {number} are not known")
+    dtype = DType(number)
+    return dtype.item_bytes, frozenset({dtype})
+
+
+def _row_type(number: int) -> tuple[int, Collection[DType]]:
+    if number not in (0, 1):
+        raise ValueError(f"rows are of type 0 or 1, not {number}")
+    return (4, 2)[number], _ROW_TYPES[number]
+
+
+def _rank(number: int, least: int) -> int:
+    if not least <= number <= _MAX_RANK:
+        raise ValueError(f"there are {number} axes, and may be {least} to {_MAX_RANK}")
+    return number
+
+
+def _copy(parameters: Sequence[int]) -> list[Reach]:
+    item, rank, *axes = parameters
+    _item(item)
+    _take(axes, 3 * rank)
+    lengths = axes[0::3]
+    _product(item, *lengths)
+    source, target = axes[1::3], axes[2::3]
+    return [
+        (*_strided(lengths, source, item), _NO_TYPES),
+        (*_strided(lengths, target, item), _NO_TYPES),
+    ]
+
+
+def _fill(parameters: Sequence[int]) -> list[Reach]:
+    item, count, _ = _take(parameters, 3)
+    return [(0, _product(_item(item), count), _NO_TYPES)]
+
+
+def _gather(parameters: Sequence[int]) -> list[Reach]:
+    outer, length, count, part, index = _take(parameters, 5)
+    if index not in _INDEX_TYPES:
+        raise ValueError(f"indices have 4 or 8 bytes, not {index}")
+    return [
+        (0, _product(outer, length, part), _NO_TYPES),
+        (0, _product(count, index), _INDEX_TYPES[index]),
+        (0, _product(outer, count, part), _NO_TYPES),
+    ]
+
+
+def _sample_grid(parameters: Sequence[int]) -> list[Reach]:
+    outer, in_rows, in_columns, rows, columns, part = _take(parameters, 6)
+    return [
+        (0, _product(outer, in_rows, in_columns, part), _NO_TYPES),
+        (0, _product(rows, 4), _INT32),
+        (0, _product(columns, 4), _INT32),
+        (0, _product(outer, rows, columns, part), _NO_TYPES),
+    ]
+
+
+def _resample(parameters: Sequence[int]) -> list[Reach]:
+    outer, length, count, inner, taps = _take(parameters, 5)
+    return [
+        (0, _product(outer, length, inner, 4), _FLOAT32),
+        (0, _product(count, taps, 4), _INT32),
+        (0, _product(count, taps, 4), _FLOAT32),
+        (0, _product(count, 4), _FLOAT32),
+        (0, _product(outer, count, inner, 4), _FLOAT32),
+    ]
+
+
+def _chain(kernel: str, parameters: Sequence[int]) -> list[Reach]:
+    count, rank, steps, *words = parameters
+    if not 2 <= count <= _MAX_OPERANDS:
+        raise ValueError(f"a chain of {count} operands")
+    _rank(rank, 2)
+    _take(words, rank + count * (1 + rank) + 4 * _product(steps))
+    lengths = words[:rank]
+    _product(8, *lengths)
+    first, most = _FIRST_BINARY[kernel], _STEP_COUNTS[kernel]
+    behind = rank + count * (1 + rank)
+    for start in range(behind, len(words), 4):
+        number, operand = words[start], words[start + 1]
+        if not 0 <= number < most or not 0 <= operand < count - 1 or (number >= first) > operand:
+            raise ValueError(f"step {number} on operand {operand}")
+    found: list[Reach] = []
+    for start in range(rank, behind, 1 + rank):
+        is_read_whole = kernel == "integer_chain" and start + 1 + rank < behind
+        if is_read_whole and words[start] not in _INTEGER_NUMBERS:
+            raise ValueError(f"whole numbers of type {words[start]}")
+        item, dtypes = _element(words[start])
+        strides = words[start + 1 : start + 1 + rank]
+        found.append((*_strided(lengths, strides, item), dtypes))
+    return found
+
+
+def _where(parameters: Sequence[int]) -> list[Reach]:
+    item, rank, *words = parameters
+    _item(item)
+    _take(words, 5 * _rank(rank, 1))
+    lengths, strides = words[:rank], words[rank:]
+    _product(item, *lengths)
+    return [
+        (*_strided(lengths, strides[index::4], item if index else 1), _NO_TYPES)
+        for index in range(4)
+    ]
+
+
+def _reduce(parameters: Sequence[int]) -> list[Reach]:
+    kind, source, result, kept_count, reduced_count, length, from_step, to_step, *words = parameters
+    if not 0 <= kind < _REDUCTION_COUNT:
+        raise ValueError(f"there is no reduction {kind}")
+    behind = 3 * _rank(kept_count, 0)
+    _take(words, behind + 2 * _rank(reduced_count, 0))
+    kept, reduced = words[:behind], words[behind:]
+    kept_lengths, reduced_lengths = kept[0::3], reduced[0::2]
+    _product(8, length, *kept_lengths, *reduced_lengths)
+    read_item, read_types = _element(source)
+    made_item, made_types = _element(result)
+    lengths = (length, *kept_lengths, *reduced_lengths)
+    read = _strided(lengths, (from_step, *kept[1::3], *reduced[1::2]), read_item)
+    # Where the inner axis is reduced there is one result, even of no elements.
+    is_kept = length if to_step else 1
+    made = _strided((is_kept, *kept_lengths), (to_step, *kept[2::3]), made_item)
+    return [(*read, read_types), (*made, made_types)]
+
+
+def _softmax(parameters: Sequence[int]) -> list[Reach]:
+    element, outer, length, inner, _ = _take(parameters, 5)
+    item, dtypes = _row_type(element)
+    size = _product(outer, length, inner, item)
+    return [(0, size, dtypes), (0, size, dtypes)]
+
+
+def _attention_probabilities(parameters: Sequence[int]) -> list[Reach]:
+    element, batch, heads, rows, length, _, has_mask, *strides, _ = _take(parameters, 11)
+    item, dtypes = _row_type(element)
+    count = _product(batch, heads, rows, length)
+    found: list[Reach] = [(0, _product(count, 4), _FLOAT32), (0, _product(count, item), dtypes)]
+    if has_mask:
+        taken = [4 * stride for stride in (*strides, 1)]
+        found.append((*_strided((batch, heads, rows, length), taken, 4), _FLOAT32))
+    return found
+
+
+def _rms_norm(parameters: Sequence[int]) -> list[Reach]:
+    element, rows, length, _ = _take(parameters, 4)
+    item, dtypes = _row_type(element)
+    size = _product(rows, length, item)
+    return [(0, size, dtypes), (0, _product(length, 4), _FLOAT32), (0, size, dtypes)]
+
+
+def _small_product(parameters: Sequence[int]) -> list[Reach]:
+    rows, inner, columns, has_bias, _ = _take(parameters, 5)
+    sizes = [_product(rows, inner, 4), _product(inner, columns, 4)]
+    if has_bias:
+        sizes.append(_product(columns, 4))
+    return [(0, size, _FLOAT32) for size in (*sizes, _product(rows, columns, 4))]
+
+
+def _pool(parameters: Sequence[int]) -> list[Reach]:
+    kind, element, item, outer, inner, *words = _take(parameters, 23)
+    known, dtypes = _element(element)
+    if kind not in (0, 1) or known != item or inner < 1:
+        raise ValueError(f"a pool of kind {kind} over {inner} elements of {item} bytes")
+    axes = list(_pool_axes(words))
+    source = _product(outer, inner, item, *(length for length, _ in axes))
+    result = _product(outer, inner, item, *(count for _, count in axes))
+    reads: list[Reach] = [(0, source, dtypes)]
+    if kind:
+        reads.append((0, 4 * sum(count for _, count in axes), _FLOAT32))
+    return [*reads, (0, result, dtypes)]
+
+
+def _pool_axes(words: Sequence[int]) -> Iterator[tuple[int, int]]:
+    for start in range(0, len(words), 6):
+        length, count, size, stride, dilation, pad = words[start : start + 6]
+        if min(size, stride, dilation) < 1 or pad < 0:
+            raise ValueError(
+                f"a window of {size} elements, stride {stride}, dilation {dilation}, pad {pad}"
+            )
+        _product(count, stride)
+        _product(8, size, dilation)
+        _product(pad)
+        yield length, count
+
+
+_REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
+    "attention_probabilities": _attention_probabilities,
+    "copy": _copy,
+    "fill": _fill,
+    "float_chain": lambda parameters: _chain("float_chain", parameters),
+    "gather": _gather,
+    "integer_chain": lambda parameters: _chain("integer_chain", parameters),
+    "pool": _pool,
+    "reduce": _reduce,
+    "resample": _resample,
+    "rms_norm": _rms_norm,
+    "sample_grid": _sample_grid,
+    "small_product": _small_product,
+    "softmax": _softmax,
+    "where": _where,
+}

@@ -1,0 +1,185 @@
+"""Where a value lies while a plan runs: a layout in a buffer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ....runtime.graph import DType
+from ....runtime.lowering.strides import row_major
+from ..onednn.bindings import Desc, Engine, can_describe
+from ..onednn.tags import layout_tag
+
+__all__ = ["Buffer", "Layout", "Operand"]
+
+BufferKind = Literal["arena", "constant", "input", "output"]
+
+
+class Buffer:
+    """Memory of a plan: a part of the arena, a constant, or an array of the run.
+
+    ``index`` numbers the run's inputs and outputs. ``array`` holds a constant: bytes or the model's
+    own array; packed weights get theirs when they are packed, before the first run.
+    """
+
+    __slots__ = ("array", "index", "kind", "size_bytes")
+
+    def __init__(
+        self,
+        kind: BufferKind,
+        size_bytes: int,
+        *,
+        index: int = 0,
+        array: np.ndarray[Any, Any] | None = None,
+    ) -> None:
+        self.kind: BufferKind = kind
+        self.size_bytes = size_bytes
+        self.index = index
+        self.array = array
+
+    def __repr__(self) -> str:
+        return f"<Buffer {self.kind} {self.size_bytes} bytes>"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shape, element type and order in memory. ``strides`` (elements) is None for a blocked one.
+
+    ``offset`` is in elements from the operand's start. What oneDNN has no descriptor for (int64,
+    bool, more than 12 axes) is always strided.
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType
+    strides: tuple[int, ...] | None
+    _desc: Desc | None = None
+
+    @classmethod
+    def plain(
+        cls, shape: Sequence[int], dtype: DType, strides: Sequence[int] | None = None
+    ) -> Layout:
+        """Describe row-major memory, or memory with these strides."""
+        return cls(tuple(shape), dtype, tuple(row_major(shape) if strides is None else strides))
+
+    @classmethod
+    def of(cls, desc: Desc, shape: Sequence[int] | None = None) -> Layout:
+        """Take oneDNN's descriptor; ``shape`` is the value's own where oneDNN sees another one.
+
+        Only a plain row-major descriptor may have another shape.
+        """
+        strides = desc.strides
+        if shape is None or tuple(shape) == desc.dims:
+            return cls(desc.dims, desc.dtype, strides, desc)
+        if strides != row_major(desc.dims):
+            raise ValueError(f"{desc} cannot be seen as {list(shape)}")
+        return cls.plain(shape, desc.dtype)
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def is_row_major(self) -> bool:
+        """True for C order without gaps; strides of axes of length 1 do not matter."""
+        if self.strides is None:
+            return False
+        wanted = row_major(self.shape)
+        return all(
+            dim <= 1 or have == want
+            for dim, have, want in zip(self.shape, self.strides, wanted, strict=True)
+        )
+
+    @property
+    def blocked_strides(self) -> tuple[int, int, tuple[int, ...]] | None:
+        """The axis that is cut into blocks, their length, and the strides (there: of blocks).
+
+        None for a layout without blocks, with nested blocks, or with padding.
+        """
+        blocking = None if self._desc is None else self._desc.blocking
+        if self._desc is None or blocking is None or len(blocking[1]) != 1 or self._desc.offset:
+            return None
+        strides, ((axis, length),) = blocking
+        return None if self.shape[axis] % length else (axis, length, strides)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes from where it begins to behind the last element, padding of blocks included."""
+        reach = self.reach
+        if reach is None:
+            assert self._desc is not None
+            return self._desc.size_bytes
+        return reach[1]
+
+    @property
+    def reach(self) -> tuple[int, int] | None:
+        """The first byte of its elements and the one behind them, from where it begins.
+
+        The first one is negative where a stride is. None for a blocked layout.
+        """
+        if self.strides is None:
+            return None
+        if not self.count:
+            return 0, 0
+        steps = [(dim - 1) * step for dim, step in zip(self.shape, self.strides, strict=True)]
+        item = self.dtype.item_bytes
+        return sum(step for step in steps if step < 0) * item, (
+            sum(step for step in steps if step > 0) + 1
+        ) * item
+
+    @property
+    def has_desc(self) -> bool:
+        """True if oneDNN can describe it."""
+        if self._desc is not None:
+            return True
+        return self.strides is not None and can_describe(self.shape, self.dtype, self.strides)
+
+    def desc(self, engine: Engine) -> Desc:
+        """Describe it to oneDNN; a scalar has one axis."""
+        if self._desc is not None:
+            return self._desc
+        assert self.strides is not None
+        if not self.shape:
+            return engine.desc((1,), self.dtype)
+        return engine.desc(self.shape, self.dtype, self.strides)
+
+    @property
+    def tag(self) -> str:
+        """The order of the axes in memory, in oneDNN's notation: see ``layout_tag``."""
+        if self.strides is not None:
+            return layout_tag(self.shape, self.strides)
+        assert self._desc is not None
+        blocking = self._desc.blocking
+        return "opaque" if blocking is None else layout_tag(self.shape, *blocking)
+
+    def __str__(self) -> str:
+        order = "blocked" if self.strides is None else "plain" if self.is_row_major else "strided"
+        return f"{self.dtype.label}{list(self.shape)} {order}"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A layout at an offset of a buffer."""
+
+    buffer: Buffer
+    layout: Layout
+    offset_bytes: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the value."""
+        return self.layout.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type in memory, which may be smaller than the value's own."""
+        return self.layout.dtype
+
+    def viewed(self, layout: Layout, offset_elements: int = 0) -> Operand:
+        """See the same memory in another layout, from an element on."""
+        offset = self.offset_bytes + offset_elements * self.dtype.item_bytes
+        return Operand(self.buffer, layout, offset)

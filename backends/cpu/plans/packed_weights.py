@@ -1,0 +1,152 @@
+"""Weights in the layouts that primitives want: packed once, shared by all plans and streams."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ....errors import ClosedError
+from ....runtime.graph.mapped_file import Reading, forget_pages
+from ....runtime.graph.slabs import Slabs
+from ....runtime.passes.constant_cache import ConstantCache
+from ..onednn.bindings import ARG, Attributes, Desc, Engine, Memory, aligned_bytes
+from .operand import Buffer
+
+__all__ = ["PackedWeight", "WeightStore"]
+
+Array = np.ndarray[Any, Any]
+
+
+class PackedWeight:
+    """One constant in one layout; its buffer gets memory when it is packed.
+
+    ``source`` is held until then, and not longer. Thread-safe.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_lock",
+        "_origin",
+        "_slabs",
+        "buffer",
+        "desc",
+        "source",
+        "source_desc",
+    )
+
+    def __init__(
+        self, source: Array, source_desc: Desc, desc: Desc, slabs: Slabs | None = None
+    ) -> None:
+        self.source: Array | None = source
+        self.source_desc, self.desc = source_desc, desc
+        self.buffer = Buffer("constant", desc.size_bytes)
+        self._origin = weakref.ref(source)
+        self._slabs = Slabs() if slabs is None else slabs
+        self._lock = threading.Lock()
+
+    def is_of(self, source: Array) -> bool:
+        """True if this very array was, or will be, packed."""
+        return self._origin() is source
+
+    def pack(self, engine: Engine, reading: Reading | None = None) -> None:
+        """Reorder the constant, unless that was done; runs OpenMP on this thread.
+
+        ``reading`` has memory for constants that lie in their file, for one after the other. Raises
+        ClosedError after ``free``.
+        """
+        with self._lock:
+            if self.buffer.array is not None:
+                return
+            if self.source is None:
+                raise _closed()
+            source = (reading or Reading()).array(self.source)
+            packed = self._slabs.empty(self.desc.size_bytes)
+            reorder = engine.primitive_desc(
+                "reorder",
+                self.source_desc,
+                engine,
+                self.desc,
+                engine,
+                Attributes(engine),
+            )
+            scratch_desc = reorder.desc("scratchpad")
+            scratch = aligned_bytes(scratch_desc.size_bytes)
+            engine.execute(
+                reorder.create(),
+                (
+                    (ARG.SRC, Memory(engine, self.source_desc, source.ctypes.data)),
+                    (ARG.DST, Memory(engine, self.desc, packed.ctypes.data)),
+                    (ARG.SCRATCHPAD, Memory(engine, scratch_desc, scratch.ctypes.data)),
+                ),
+            )
+            self.buffer.array = packed
+            forget_pages(self.source)
+            self.source = None
+
+    def free(self) -> None:
+        """Let go of source and packing for good; waits for a thread that packs it."""
+        with self._lock:
+            self.source = self.buffer.array = None
+
+
+class WeightStore:
+    """The packed weights of one network, by constant and layout. Thread-safe.
+
+    Constants are known by their array's identity, so plans that see the same array share one
+    packing. It is held by the plans that use it, and goes with the last of them. ``derived`` gives
+    what kernels compute from constants, also once for all plans.
+    """
+
+    def __init__(self) -> None:
+        self.derived = ConstantCache()
+        self._slabs = Slabs()
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._known: weakref.WeakValueDictionary[tuple[int, Desc, Desc], PackedWeight] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def packed(self, source: Array, source_desc: Desc, desc: Desc) -> PackedWeight:
+        """Return the constant in this layout, packed or to be packed by ``Plan.pack``.
+
+        ``source_desc`` says how the array's row-major memory is to be seen. Raises ClosedError
+        after ``close``.
+        """
+        key = (id(source), source_desc, desc)
+        with self._lock:
+            if self._is_closed:
+                raise _closed()
+            weight = self._known.get(key)
+            if weight is None or not weight.is_of(source):  # the number was another array's once
+                weight = self._known[key] = PackedWeight(source, source_desc, desc, self._slabs)
+            return weight
+
+    def forget_sources(self) -> None:
+        """Let go of what was derived from constants; when no plan will be built any more."""
+        self.derived = ConstantCache()
+
+    def close(self) -> None:
+        """Free what was packed, and pack nothing more, whatever still holds the network's plans."""
+        with self._lock:
+            self._is_closed = True
+            weights = list(self._known.values())
+        for weight in weights:
+            weight.free()
+
+    @property
+    def is_closed(self) -> bool:
+        """True once nothing is packed any more."""
+        return self._is_closed
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of all weights that plans have packed, or will have before their first run."""
+        with self._lock:
+            return sum(weight.buffer.size_bytes for weight in list(self._known.values()))
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the network of these weights is closed; load the model again")

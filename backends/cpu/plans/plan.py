@@ -1,0 +1,156 @@
+"""A compiled plan: what is run, where it lies in memory, and which weights it needs packed."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ....runtime.graph import Graph
+from ....runtime.graph.mapped_file import Reading
+from ....runtime.lowering.node_operands import NodeOrigin, place_buffers
+from ....runtime.tensors.output_pool import POOLED_BYTES
+from ..onednn.bindings import Engine, Primitive, PrimitiveDesc
+from .operand import Buffer, Layout, Operand
+from .packed_weights import PackedWeight
+
+__all__ = ["Form", "NativeStep", "NumpyStep", "Plan", "PrimitiveStep", "Step", "place_steps"]
+
+Array = np.ndarray[Any, Any]
+
+Form = tuple[tuple[int, ...], np.dtype[Any]]
+"""The shape and the numpy type of an array."""
+
+
+@dataclass(frozen=True)
+class PrimitiveStep:
+    """Run a primitive of oneDNN; arguments by role. ``desc`` is what it was compiled from."""
+
+    origin: NodeOrigin
+    implementation: str
+    desc: PrimitiveDesc
+    primitive: Primitive
+    arguments: tuple[tuple[int, Operand], ...]
+    writes: tuple[Operand, ...]
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """All that it touches."""
+        return tuple(operand for _, operand in self.arguments)
+
+
+@dataclass(frozen=True)
+class NativeStep:
+    """Run a native kernel by name, on the operands in order."""
+
+    origin: NodeOrigin
+    kernel: str
+    operands: tuple[Operand, ...]
+    parameters: tuple[int, ...]
+
+    @property
+    def writes(self) -> tuple[Operand, ...]:
+        """What it fills: by convention the last of its operands."""
+        return self.operands[-1:]
+
+    @property
+    def implementation(self) -> str:
+        """What profiles show."""
+        return f"native:{self.kernel}"
+
+
+@dataclass(frozen=True)
+class NumpyStep:
+    """Call a function with arrays over the operands: the reads, then the writes to fill."""
+
+    origin: NodeOrigin
+    function: Callable[..., None]
+    operands: tuple[Operand, ...]
+
+    @property
+    def writes(self) -> tuple[Operand, ...]:
+        """What it fills: the last of its operands, and maybe some before."""
+        return self.operands[-1:]
+
+    @property
+    def implementation(self) -> str:
+        """What profiles show."""
+        return "numpy"
+
+
+Step = PrimitiveStep | NativeStep | NumpyStep
+
+
+def place_steps(steps: Iterable[Step]) -> tuple[dict[Buffer, int], int]:
+    """Give the offset in the arena of each buffer that these steps use there, and its bytes."""
+    return place_buffers([operand.buffer for operand in step.operands] for step in steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Everything that does not change from run to run. Any number of streams may run it.
+
+    ``offsets`` places the arena's buffers; ``inputs`` and ``outputs`` are the run's own arrays, in
+    the order of the network's ports, as (shape, dtype).
+    """
+
+    id: str
+    """What ``subgraph_id`` says of the graph and the types in memory: the same from run to run."""
+    engine: Engine
+    graph: Graph
+    steps: Sequence[Step]
+    inputs: Sequence[Operand]
+    outputs: Sequence[Operand]
+    output_names: Sequence[str]
+    offsets: Mapping[Buffer, int]
+    arena_bytes: int
+    thread_count: int
+    weights: Sequence[PackedWeight] = ()
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    """Value name -> the layout in which its producer leaves it."""
+    is_resized: bool = False
+    """True for what was made for a smaller team than the network's."""
+    resized: dict[int, Plan | None] = field(default_factory=dict)
+    """The same for smaller teams, by thread count: made when one is wanted, None where it cannot
+    be. Set by the compile thread, read by streams."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_packed: list[bool] = field(default_factory=list)
+
+    @functools.cached_property
+    def output_forms(self) -> tuple[Form, ...]:
+        """What each output's array is like, in order."""
+        return tuple((operand.shape, operand.dtype.numpy) for operand in self.outputs)
+
+    @functools.cached_property
+    def has_large_outputs(self) -> bool:
+        """True if it pays to take an output's memory from a pool."""
+        sizes = (math.prod(shape) * dtype.itemsize for shape, dtype in self.output_forms)
+        return any(size_bytes >= POOLED_BYTES for size_bytes in sizes)
+
+    @functools.cached_property
+    def can_shrink(self) -> bool:
+        """True if fewer threads could run it, or do already."""
+        return self.thread_count > 1 or self.is_resized
+
+    def pack(self) -> None:
+        """Pack the weights that no other plan has packed yet; on a stream's own thread."""
+        if self._is_packed:
+            return
+        with self._lock:
+            if not self._is_packed:
+                reading = Reading()
+                with self.engine.with_threads(self.thread_count):
+                    for weight in self.weights:
+                        weight.pack(self.engine, reading)
+                self._is_packed.append(True)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Plan {self.id} of {self.graph.name!r}: {len(self.steps)} steps, arena of "
+            f"{self.arena_bytes} bytes>"
+        )

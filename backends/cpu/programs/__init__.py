@@ -1,0 +1,1 @@
+"""Plans bound to streams: programs, teams of threads, arrays of a run."""

@@ -1,0 +1,144 @@
+"""Programs by stream: each stream binds a plan to its arena, and keeps what it has bound.
+
+Theory of operation. A stream computes one run at a time, so all networks whose runs it computes
+share one arena, as large as the largest of their plans needs. It is an attribute of the lane, held
+weakly there, and goes with the last network that uses it. When it grows it moves, and programs that
+point into the old one are bound anew by their next run.
+
+A stream of several threads has a team, which may be smaller for a while (lane_team.py). Runs take
+the plan for its size then, once that has been made.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....executors import Lane
+from ....runtime.plans.plan_cache import PLAN_COUNT
+from ..native.extension import Runner
+from ..onednn.bindings import aligned_bytes
+from ..onednn.headroom import check_threads
+from ..plans.plan import Plan
+from .lane_team import LaneTeam
+from .program import Program
+
+__all__ = ["LanePrograms"]
+
+Array = np.ndarray[Any, Any]
+
+
+class _Arena:
+    """The scratch memory of one stream, whatever runs there. Touched by its thread alone."""
+
+    __slots__ = ("__weakref__", "memory")
+
+    def __init__(self) -> None:
+        self.memory: Array = aligned_bytes(0)
+
+    @classmethod
+    def of_lane(cls, lane: Lane) -> _Arena:
+        """Return the lane's arena, made by the first network that computes there."""
+        known = lane.local.get(cls)
+        arena: _Arena | None = None if known is None else known()
+        if arena is None:
+            arena = cls()
+            lane.local[cls] = weakref.ref(arena)
+        return arena
+
+
+class _OfLane:
+    """What one network holds for one stream: a share in arena and team, and bound programs."""
+
+    __slots__ = ("arena", "programs", "team")
+
+    def __init__(self, arena: _Arena, team: LaneTeam | None) -> None:
+        self.arena, self.team = arena, team
+        self.programs: OrderedDict[Plan, Program] = OrderedDict()
+
+
+class LanePrograms:
+    """The programs of one network, the most recently used of each stream.
+
+    ``want_resized`` is asked to have ``plan.resized`` filled for a number of threads, and must not
+    block; without it teams keep their size. ``program`` is called on the stream's own thread, the
+    rest on any.
+    """
+
+    def __init__(
+        self, runner: Runner, want_resized: Callable[[Plan, int], None] | None = None
+    ) -> None:
+        self._runner = runner
+        self._want_resized = want_resized
+        self._capacity = PLAN_COUNT
+        self._lock = threading.Lock()
+        self._lanes: dict[Lane, _OfLane] = {}
+
+    def reserve(self, plan_count: int) -> None:
+        """Make room for so many plans, if there is less: as many as the network keeps."""
+        self._capacity = max(self._capacity, plan_count)
+
+    def program(self, plan: Plan, lane: Lane) -> Program:
+        """Return the plan bound to this stream, with its weights packed."""
+        held = self._lanes.get(lane)
+        if held is None:
+            held = self._hold(lane)
+        programs, arena, team = held.programs, held.arena, held.team
+        if team is not None and team.size < plan.thread_count:
+            plan = self._resized(plan, team.size)
+        program = programs.get(plan)
+        if program is not None and program.arena is arena.memory:
+            if len(programs) > 1:
+                programs.move_to_end(plan)
+            return program
+        check_threads(plan.thread_count)
+        plan.pack()
+        if plan.arena_bytes > arena.memory.nbytes:
+            arena.memory = aligned_bytes(plan.arena_bytes)
+        for other in [known for known in programs if programs[known].arena is not arena.memory]:
+            del programs[other]  # nothing may keep the old memory
+        told = team if plan.can_shrink else None
+        program = programs[plan] = Program(plan, self._runner, arena.memory, told)
+        while len(programs) > self._capacity:
+            programs.popitem(last=False)
+        return program
+
+    def _hold(self, lane: Lane) -> _OfLane:
+        is_resizable = self._want_resized is not None and lane.thread_count > 1
+        team = LaneTeam.of_lane(lane) if is_resizable else None
+        with self._lock:
+            held = self._lanes[lane] = _OfLane(_Arena.of_lane(lane), team)
+        return held
+
+    def _resized(self, plan: Plan, thread_count: int) -> Plan:
+        """Return the plan for a smaller team; the plan itself while there is none."""
+        if thread_count not in plan.resized:
+            assert self._want_resized is not None
+            self._want_resized(plan, thread_count)
+        return plan.resized.get(thread_count) or plan
+
+    @property
+    def team_sizes(self) -> dict[str, int]:
+        """How many threads each stream computes with now, by the stream's name."""
+        with self._lock:
+            lanes = dict(self._lanes)
+        return {
+            lane.name: lane.thread_count if held.team is None else held.team.size
+            for lane, held in lanes.items()
+        }
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arenas of all streams that this network has computed on."""
+        with self._lock:
+            return sum(held.arena.memory.nbytes for held in self._lanes.values())
+
+    def clear(self) -> None:
+        """Let go of everything; when no run is left."""
+        with self._lock:
+            self._lanes.clear()

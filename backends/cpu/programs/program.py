@@ -1,0 +1,300 @@
+"""A plan bound to one stream: addresses in place of operands, ready to be run by one native call.
+
+Theory of operation. A plan says that a step reads a buffer; a program says where that buffer is,
+for one stream and its arena. It holds oneDNN's memory objects and the step table (steps.c), and
+belongs to that stream's thread: two streams run two programs of the same plan side by side. A numpy
+step splits the table into segments.
+
+Whatever the plan says, no address is written here that does not lie in its memory: places in the
+arena and in constants are checked against what there is, and the arrays of a run against the bytes
+that the plan reads and writes, which stand at the head of each table.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....errors import DeviceError, GraphError, TensorError
+from ....runtime.lowering.node_operands import NodeOrigin
+from ..native.extension import (
+    KIND_END,
+    KIND_PRIMITIVE,
+    STATUS_BUFFER,
+    STATUS_INDEX,
+    Runner,
+    failure_text,
+    view_at,
+)
+from ..onednn.bindings import ExecArg, Memory
+from ..plans.operand import Buffer, Operand
+from ..plans.plan import NativeStep, NumpyStep, Plan, PrimitiveStep, Step
+from .lane_team import LaneTeam
+
+__all__ = ["Program"]
+
+Array = np.ndarray[Any, Any]
+Reference = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """A table for one native call."""
+
+    table: Array
+    first_step: int
+    step_count: int
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A numpy step: its arrays are views of the arena, or are looked up in the run's buffers."""
+
+    function: Callable[..., None]
+    operands: tuple[Operand, ...]
+    first_step: int
+
+
+class Program:
+    """Runs one plan on one stream; not thread-safe, and holds addresses into ``arena``.
+
+    ``team`` is told how long runs take, if it wants to know.
+    """
+
+    def __init__(
+        self, plan: Plan, runner: Runner, arena: Array, team: LaneTeam | None = None
+    ) -> None:
+        self.plan, self.arena = plan, arena
+        self._team = team
+        self._spent = None if team is None else np.zeros(2, np.int64)
+        self._runner = runner
+        self._base = arena.ctypes.data
+        self._memories: list[Memory] = []
+        self._known: dict[tuple[int, int, int], Memory] = {}
+        self._bindings: list[int] = []
+        self._binding_count = 0
+        self._arguments: list[Any] = []
+        self._places: dict[Buffer, Reference] = {}
+        ports = [*plan.inputs, *plan.outputs]
+        self._head = [len(ports), len(plan.inputs), *(port.buffer.size_bytes for port in ports)]
+        self._parts = self._split(plan.steps)
+        only = self._parts[0] if len(self._parts) == 1 else None
+        self._only_table = only.table if isinstance(only, _Segment) else None
+        self._run_table, self._thread_count = runner.run, plan.thread_count
+
+    def run(self, buffers: tuple[Array, ...], times: Array | None = None) -> None:
+        """Run all steps. Raises TensorError or DeviceError, which name the node.
+
+        TensorError is for an index in the data that is out of range, and for an array that is not
+        as the plan wants it; then nothing has been run.
+        ``buffers`` are the inputs, then the outputs, as C-contiguous arrays of plain types.
+        ``times`` (int64, one more than steps) receives clock readings in nanoseconds.
+        """
+        table = self._only_table
+        if self._team is not None:
+            self._run_by_team(self._team, buffers, times)
+        elif table is not None and times is None:
+            try:
+                failure = self._run_table(table, buffers, self._thread_count)
+            except (BufferError, TypeError, ValueError) as error:
+                raise self._unreadable(error) from error
+            if failure is not None:
+                raise self._error(*failure, 0, buffers)
+        else:
+            self._run_parts(buffers, times)
+
+    def _run_by_team(self, team: LaneTeam, buffers: tuple[Array, ...], times: Array | None) -> None:
+        assert self._spent is not None
+        self._spent.fill(0)
+        self._run_parts(buffers, times)
+        wall_ns, caller_ns = self._spent.tolist()
+        team.ran(self._thread_count, wall_ns, caller_ns)
+
+    def _run_parts(self, buffers: tuple[Array, ...], times: Array | None) -> None:
+        if isinstance(self._parts[0], _Call):
+            self._check(buffers)
+        for part in self._parts:
+            if isinstance(part, _Call):
+                self._call(part, buffers, times)
+                continue
+            readings = None
+            if times is not None:
+                readings = times[part.first_step : part.first_step + part.step_count + 1]
+            try:
+                failure = self._run_table(
+                    part.table, buffers, self._thread_count, readings, self._spent
+                )
+            except (BufferError, TypeError, ValueError) as error:
+                raise self._unreadable(error) from error
+            if failure is not None:
+                raise self._error(*failure, part.first_step, buffers)
+
+    def _check(self, buffers: Sequence[Array]) -> None:
+        """Ask of the arrays what a native call asks."""
+        count, _, *lengths = self._head
+        for index, (array, length) in enumerate(zip(buffers, lengths, strict=False)):
+            if array.nbytes != length:
+                raise self._wrong_array(index, buffers)
+            if not array.flags.c_contiguous:
+                raise self._unreadable(BufferError(f"array {index} is not contiguous"))
+        if len(buffers) != count:
+            raise self._wrong_array(min(len(buffers), count), buffers)
+
+    def _error(
+        self, status: int, index: int, first_step: int, buffers: Sequence[Array]
+    ) -> TensorError | DeviceError:
+        """Name the node whose step has failed, or the input or output whose array is wrong."""
+        if status == STATUS_BUFFER:
+            return self._wrong_array(index, buffers)
+        step = first_step + index
+        origin, text = self.plan.steps[step].origin, failure_text(status)
+        return _bad_index(origin, text) if status == STATUS_INDEX else _failed(origin, text)
+
+    def _wrong_array(self, index: int, buffers: Sequence[Array]) -> TensorError:
+        plan = self.plan
+        ports, inputs = [*plan.inputs, *plan.outputs], len(plan.inputs)
+        if len(buffers) != len(ports):
+            return TensorError(
+                f"CPU was given {len(buffers)} arrays for {inputs} inputs and "
+                f"{len(plan.outputs)} outputs of a plan"
+            )
+        kind = "input" if index < inputs else "output"
+        names = (*(value.name for value in plan.graph.inputs), *plan.output_names)
+        port, given = ports[index], buffers[index]
+        return TensorError(
+            f"CPU was given {given.nbytes} bytes ({given.dtype}{list(given.shape)}) for {kind} "
+            f"{names[index]!r}, which is {port.dtype.label}{list(port.shape)}, "
+            f"{port.buffer.size_bytes} bytes; give an array of that type and shape"
+        )
+
+    def _unreadable(self, error: Exception) -> TensorError:
+        return TensorError(
+            f"CPU cannot read or write an array of a run: {error}; give C-contiguous arrays of the "
+            f"types of the network's inputs and outputs"
+        )
+
+    def _call(self, part: _Call, buffers: Sequence[Array], times: Array | None) -> None:
+        origin = self.plan.steps[part.first_step].origin
+        arrays = [self._array(operand, buffers) for operand in part.operands]
+        if times is not None:
+            times[part.first_step] = time.perf_counter_ns()
+        try:
+            with np.errstate(all="ignore"):
+                part.function(*arrays)
+        except IndexError as error:
+            raise _bad_index(origin, str(error)) from error
+        except Exception as error:
+            raise _failed(origin, str(error)) from error
+        if times is not None:
+            times[part.first_step + 1] = time.perf_counter_ns()
+
+    def _array(self, operand: Operand, buffers: Sequence[Array]) -> Array:
+        base, place = self._reference(operand)
+        layout = operand.layout
+        assert layout.strides is not None
+        if base:
+            memory = buffers[base - 1].reshape(-1).view(np.uint8)[place:]
+        else:
+            memory = view_at(place, layout.size_bytes)
+        dtype = layout.dtype.numpy
+        strides = tuple(stride * dtype.itemsize for stride in layout.strides)
+        if not layout.count:
+            return np.empty(layout.shape, dtype)
+        return np.ndarray(layout.shape, dtype, memory, 0, strides)
+
+    def _split(self, steps: Sequence[Step]) -> list[_Segment | _Call]:
+        parts: list[_Segment | _Call] = []
+        words: list[int] = []
+        first = 0
+        for index, step in enumerate(steps):
+            if isinstance(step, NumpyStep):
+                if index > first:
+                    parts.append(self._segment(words, first, index - first))
+                parts.append(_Call(step.function, step.operands, index))
+                words, first = [], index + 1
+            else:
+                words += self._words(step)
+        if len(steps) > first or not parts:
+            parts.append(self._segment(words, first, len(steps) - first))
+        return parts
+
+    def _segment(self, words: list[int], first: int, count: int) -> _Segment:
+        table = [*self._head, self._binding_count, *self._bindings, *words, KIND_END, 2]
+        self._bindings, self._binding_count, self._known = (
+            [],
+            0,
+            {key: memory for key, memory in self._known.items() if key[0] == 0},
+        )
+        return _Segment(np.array(table, np.int64), first, count)
+
+    def _words(self, step: PrimitiveStep | NativeStep) -> list[int]:
+        if isinstance(step, PrimitiveStep):
+            arguments = (ExecArg * len(step.arguments))(
+                *(ExecArg(role, self._memory(operand)) for role, operand in step.arguments)
+            )
+            self._arguments.append(arguments)
+            address = ctypes.addressof(arguments)
+            return [KIND_PRIMITIVE, 5, step.primitive.handle, len(step.arguments), address]
+        references = [word for item in step.operands for word in self._reference(item)]
+        payload = [len(step.operands), *references, *step.parameters]
+        return [self._runner.kind(step.kernel), 2 + len(payload), *payload]
+
+    def _memory(self, operand: Operand) -> int:
+        """Make oneDNN's memory object; one on the run's own arrays is bound anew in each run."""
+        base, place = self._reference(operand)
+        desc = operand.layout.desc(self.plan.engine)
+        key = (base, place, id(operand.layout))
+        memory = self._known.get(key)
+        if memory is None:
+            if operand.offset_bytes + operand.layout.size_bytes > operand.buffer.size_bytes:
+                raise GraphError(f"{desc} does not fit into {operand.buffer}")
+            memory = Memory(self.plan.engine, desc, 0 if base else place)
+            self._known[key] = memory
+            self._memories.append(memory)
+            if base:
+                self._bindings += [memory.handle, base, place]
+                self._binding_count += 1
+        return memory.handle
+
+    def _reference(self, operand: Operand) -> Reference:
+        """Give an operand's place: (0, address), or (k, offset) in the run's k-th buffer."""
+        buffer = operand.buffer
+        found = self._places.get(buffer)
+        if found is None:
+            found = self._places[buffer] = self._place(buffer)
+        if not 0 <= operand.offset_bytes <= buffer.size_bytes:
+            raise GraphError(f"byte {operand.offset_bytes} is not in {buffer}")
+        base, place = found
+        return base, place + operand.offset_bytes
+
+    def _place(self, buffer: Buffer) -> Reference:
+        """Find the memory of a buffer; GraphError if there is less than it takes."""
+        if buffer.kind == "arena":
+            offset, there = self.plan.offsets[buffer], self.arena.nbytes
+            base, place = 0, self._base + offset
+        elif buffer.kind == "constant":
+            assert buffer.array is not None
+            offset, there = 0, buffer.array.nbytes
+            base, place = 0, buffer.array.ctypes.data
+        else:
+            index = buffer.index if buffer.kind == "input" else self._head[1] + buffer.index
+            offset, there = 0, self._head[2 + index]
+            base, place = index + 1, 0
+        if offset < 0 or offset + buffer.size_bytes > there:
+            raise GraphError(f"{buffer} does not lie in memory of {there} bytes")
+        return base, place
+
+
+def _failed(origin: NodeOrigin, text: str) -> DeviceError:
+    return DeviceError(f"CPU failed in {origin.op} (node {origin.name!r}): {text}")
+
+
+def _bad_index(origin: NodeOrigin, text: str) -> TensorError:
+    return TensorError(
+        f"CPU failed in {origin.op} (node {origin.name!r}): {text}; check its index inputs"
+    )

@@ -1,0 +1,458 @@
+"""Core: the entry object. Reads models, knows the devices, loads networks."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from weakref import WeakValueDictionary
+
+from ...errors import (
+    BlobError,
+    ClosedError,
+    DeviceError,
+    GraphError,
+    ModelError,
+    PropertyError,
+    nearest,
+)
+from ...executors import ExecutorManager, shortage_as_error
+from ...executors.base import refuse_own_thread
+from ...executors.fork import ProcessMark
+from ..graph import Model
+from ..graph.mapped_file import constants_held, read_constants
+from ..passes import SupportMap
+from ..properties.properties import (
+    DEVICE_ID,
+    ENABLE_MMAP,
+    STANDARD_PROPERTIES,
+    Configuration,
+    property_keys,
+)
+from ..type_inference import has_static_types
+from .blob import read_blob_device
+from .collection_pause import full_collections_held
+from .device_name import DeviceName, parse_device
+from .extension import Extension
+from .plugin import Division, Plugin
+from .plugin_registry import MakePlugin, PluginRegistry
+
+if TYPE_CHECKING:
+    import os
+
+    import onnx
+
+    from ..network.executable_network import ExecutableNetwork
+
+    ModelSource = str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto | Model
+
+__all__ = ["Core"]
+
+_log = logging.getLogger("aioinfer")
+
+_COMMON_PROPERTIES = tuple(
+    declared
+    for declared in STANDARD_PROPERTIES
+    if declared is not DEVICE_ID and not declared.only_at_load
+)
+
+DEVICE_PRIORITIES = "MULTI_DEVICE_PRIORITIES"
+"""The property that a virtual device's list is given in."""
+
+
+class Core:
+    """Finds devices, reads models and loads networks. Thread-safe; several may live side by side.
+
+    Close it, or use it in a ``with`` or ``async with`` block; that closes its networks, too.
+    """
+
+    def __init__(self) -> None:
+        self._process = ProcessMark()
+        self._lock = threading.Lock()
+        self._executors = ExecutorManager()
+        self._registry = PluginRegistry(self)
+        self._networks: WeakValueDictionary[int, ExecutableNetwork] = WeakValueDictionary()
+        self._network_numbers = itertools.count()
+        self._settings: dict[str, Any] = {}
+        self._is_closed = False
+
+    @property
+    def executors(self) -> ExecutorManager:
+        """The executors that all networks of this Core share; for plugins."""
+        return self._executors
+
+    def read_model(self, source: ModelSource) -> Model:
+        """Read an ONNX model from a path, bytes, a binary file object or a ModelProto.
+
+        Models of older operator sets are converted. Raises ModelError that says what is wrong.
+        """
+        self._refuse_if_closed()
+        return self._read(source, is_mapped=False)
+
+    @staticmethod
+    def _read(source: ModelSource, *, is_mapped: bool) -> Model:
+        if isinstance(source, Model):
+            return source
+        from ..onnx_reader import read_model
+
+        return read_model(source, is_mapped=is_mapped)
+
+    def load_network(
+        self,
+        model: ModelSource,
+        device: str = "AUTO",
+        config: Mapping[Any, Any] | None = None,
+    ) -> ExecutableNetwork:
+        """Compile a model for a device, such as ``CPU``, ``REFERENCE.1`` or ``HETERO:CUDA,CPU``.
+
+        Works on a copy of the model. Blocks; on an event loop use ``load_network_async``. Raises
+        ModelError, DeviceError (for want of memory, threads or files, too), PropertyError,
+        UnsupportedOpError.
+        """
+        plugin, config_of = self._plugin(device)
+        configuration = config_of(config)
+        with full_collections_held(), _failures_named(device):
+            may_map = plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
+            wanted = self._read(model, is_mapped=may_map)
+            if wanted is not model:
+                wanted.is_disposable = True
+            if wanted.is_mapped and (has_static_types(wanted.inputs) or not may_map):
+                wanted = _in_memory(wanted)  # once is enough
+            with constants_held(wanted.graph):
+                network = plugin.load_network(wanted, configuration)
+        return self._keep(network)
+
+    async def load_network_async(
+        self,
+        model: ModelSource,
+        device: str = "AUTO",
+        config: Mapping[Any, Any] | None = None,
+    ) -> ExecutableNetwork:
+        """Load a network on a thread, so that the event loop goes on.
+
+        If the task is cancelled, the network is closed as soon as the compiler is done with it.
+        """
+        from anyio import lowlevel, to_thread
+
+        lock = threading.Lock()
+        loaded: list[ExecutableNetwork] = []
+        is_wanted = True
+
+        def load() -> None:
+            network = self.load_network(model, device, config)
+            with lock:
+                if is_wanted:
+                    loaded.append(network)
+                    return
+            network.close()
+
+        try:
+            await to_thread.run_sync(load)
+            await lowlevel.checkpoint_if_cancelled()
+        except BaseException:  # a task of asyncio is cancelled at once, others after the thread
+            with lock:
+                is_wanted = False
+            for network in loaded:
+                await network.aclose()
+            raise
+        return loaded[0]
+
+    def query_network(
+        self, model: ModelSource, device: str, config: Mapping[Any, Any] | None = None
+    ) -> SupportMap:
+        """Ask which nodes of a model a device can run: node name -> Support, with the reason."""
+        plugin, config_of = self._plugin(device)
+        with _failures_named(device):
+            return plugin.query_network(self._read(model, is_mapped=True), config_of(config))
+
+    def divide_network(
+        self, model: ModelSource, device: str, config: Mapping[Any, Any] | None = None
+    ) -> Division:
+        """Cut a model as a device such as ``HETERO:CUDA,CPU`` would load it; compile nothing.
+
+        So a partition can be planned where its devices are not, if they answer queries. Raises
+        UnsupportedOpError for a node that none takes, NotSupportedError for a device that runs a
+        model whole.
+        """
+        plugin, config_of = self._plugin(device)
+        with _failures_named(device):
+            return plugin.divide_network(self._read(model, is_mapped=True), config_of(config))
+
+    def import_network(
+        self,
+        source: str | os.PathLike[str] | bytes | BinaryIO,
+        device: str | None = None,
+        config: Mapping[Any, Any] | None = None,
+    ) -> ExecutableNetwork:
+        """Load what ``network.export`` wrote; the blob names its device unless one is given.
+
+        Raises BlobError for damaged or foreign bytes, NotSupportedError if the device imports none.
+        """
+        self._refuse_if_closed()
+        blob, written_for = read_blob_device(source)
+        if device is not None and parse_device(device).name != parse_device(written_for).name:
+            raise BlobError(
+                f"the blob was exported by {written_for!r} and cannot be imported on {device!r}"
+            )
+        plugin, config_of = self._plugin(device or written_for)
+        configuration = config_of(config)
+        with full_collections_held():
+            network = plugin.import_network(blob, configuration)
+        return self._keep(network)
+
+    def set_config(self, device: str | None, values: Mapping[Any, Any]) -> None:
+        """Set properties of a device, or with None of all devices that know the key.
+
+        For networks that are loaded from now on. Unknown keys and bad values are refused at once,
+        and then nothing is set. With None, a device that cannot honour a value keeps its own;
+        ``get_config`` tells.
+        """
+        if device is None:
+            self._set_for_all(property_keys(values, "Core"))
+            return
+        name = self._physical_or_bare(device)
+        self._registry.get(name.name).set_config(values, name.id)
+
+    def get_config(self, device: str, key: str) -> Any:
+        """Return the value that a network loaded on the device now would get."""
+        name = self._physical_or_bare(device)
+        return self._started(name.name).get_config(_key(key), name.id)
+
+    def get_metric(self, device: str, key: str, **options: Any) -> Any:
+        """Return a fact about a device, such as FULL_DEVICE_NAME; DEVICE_ID="1" is an option."""
+        name = self._physical_or_bare(device)
+        if "DEVICE_ID" in options:
+            options["DEVICE_ID"] = str(options["DEVICE_ID"])
+        if name.id is not None and options.setdefault("DEVICE_ID", name.id) != name.id:
+            raise PropertyError(
+                f"device {device!r} and DEVICE_ID={options['DEVICE_ID']!r} disagree; give one",
+                "DEVICE_ID",
+                device,
+            )
+        return self._started(name.name).get_metric(_key(key), options)
+
+    def add_extension(self, extension: Extension, device: str = "REFERENCE") -> None:
+        """Give the devices of a kind a user's kernel; networks loaded from now on use it.
+
+        Raises NotSupportedError if the device takes none, GraphError if it is no Extension.
+        """
+        if not isinstance(extension, Extension):
+            raise GraphError(
+                f"add_extension wants an aioinfer.Extension, not {type(extension).__name__}"
+            )
+        self._started(self._physical_or_bare(device).name).add_extension(extension)
+
+    def register_plugin(self, name: str, make: MakePlugin) -> None:
+        """Add a device under a name: a Plugin class, or ``make(core_handle, name) -> Plugin``."""
+        self._refuse_if_closed()
+        self._registry.register(name, make)
+
+    def unregister_plugin(self, name: str) -> None:
+        """Forget a plugin; its networks go on, and it is closed when the Core is."""
+        self._refuse_if_closed()
+        self._registry.unregister(name)
+
+    @property
+    def plugin_names(self) -> list[str]:
+        """The registered plugins, also those that cannot start."""
+        return self._registry.names
+
+    def why_missing(self, name: str) -> str | None:
+        """Say why a plugin, or its search for devices, fails; None if it does not."""
+        try:
+            plugin = self._started(name)
+            self._ids_of(plugin)
+        except DeviceError as error:
+            return str(error)
+        return plugin.why_no_device()
+
+    @property
+    def available_devices(self) -> list[str]:
+        """The devices that are there: ``NAME``, or ``NAME.ID`` each if a plugin has several."""
+        self._refuse_if_closed()
+        devices = []
+        for name in self._registry.names:
+            try:
+                ids = self._ids_of(self._started(name))
+            except DeviceError as error:
+                _log.info("%s", error)
+                continue
+            devices += [name] if len(ids) == 1 else [f"{name}.{device_id}" for device_id in ids]
+        return devices
+
+    def resolve_device(self, device: str) -> str:
+        """Check that one device is there and return its full name; for plugins.
+
+        Raises DeviceError, for a device that only answers queries as well.
+        """
+        name = parse_device(device)
+        plugin = self._started(name.name)
+        plugin.check_device_id(name.id or "")
+        reason = plugin.why_no_device()
+        if reason is not None:
+            raise DeviceError(reason)
+        return str(name)
+
+    def device_configuration(self, device: str) -> Configuration:
+        """Return the properties that a network loaded now would get; for plugins."""
+        name = parse_device(device)
+        return self._started(name.name).configuration(name.id)
+
+    @staticmethod
+    def _ids_of(plugin: Plugin) -> list[str]:
+        try:
+            return plugin.device_ids()
+        except Exception as error:  # a plugin's own mistake must not hide the other devices
+            raise DeviceError(f"{plugin.name} cannot list its devices: {error!r}") from error
+
+    def _plugin(
+        self, device: str
+    ) -> tuple[Plugin, Callable[[Mapping[Any, Any] | None], Configuration]]:
+        name = parse_device(device)
+        plugin = self._started(name.name)
+
+        def config_of(given: Mapping[Any, Any] | None) -> Configuration:
+            values = property_keys(given, str(name))
+            if name.entries:
+                self._check_takes_list(plugin, name)
+                text = str(name).partition(":")[2]
+                if values.setdefault(DEVICE_PRIORITIES, text) != text:
+                    raise PropertyError(
+                        f"device {device!r} and {DEVICE_PRIORITIES}="
+                        f"{values[DEVICE_PRIORITIES]!r} disagree; give one of them",
+                        DEVICE_PRIORITIES,
+                        device,
+                    )
+            configuration = plugin.configuration(name.id, values)
+            given = {key: configuration[key] for key in configuration.given}
+            plugin.honour_log_level(configuration.device, given)
+            return configuration
+
+        return plugin, config_of
+
+    @staticmethod
+    def _check_takes_list(plugin: Plugin, name: DeviceName) -> None:
+        if not any(declared.key == DEVICE_PRIORITIES for declared in plugin.properties):
+            raise DeviceError(
+                f"{name.name} takes no list of devices; {str(name)!r} would need a virtual device "
+                f"such as HETERO before the colon"
+            )
+
+    def _started(self, name: str) -> Plugin:
+        self._refuse_if_closed()
+        plugin = self._registry.get(name)
+        plugin.set_defaults(self._settings)
+        return plugin
+
+    def _physical_or_bare(self, device: str) -> DeviceName:
+        name = parse_device(device)
+        if name.entries:
+            raise DeviceError(
+                f"{device!r}: ask and set the bare {name.name!r}, or a device of the list; what is "
+                f"for one network goes into load_network"
+            )
+        plugin = self._started(name.name)
+        if name.id is not None:
+            plugin.check_device_id(name.id)
+        return name
+
+    def _set_for_all(self, values: Mapping[str, Any]) -> None:
+        self._refuse_if_closed()
+        common = {declared.key: declared for declared in _COMMON_PROPERTIES}
+        parsed = {}
+        for key, given in values.items():
+            if key not in common:
+                hint = nearest(key, common) or "; a property of one device needs its name"
+                raise PropertyError(
+                    f"no property {key!r} can be set for all devices{hint}", key, "Core"
+                )
+            parsed[key] = common[key].value_of(given, "Core")
+        with self._lock:
+            self._settings = {**self._settings, **parsed}
+        for plugin in self._registry.made():
+            plugin.set_defaults(self._settings)
+
+    def _keep(self, network: ExecutableNetwork) -> ExecutableNetwork:
+        with self._lock:
+            if not self._is_closed:
+                self._networks[next(self._network_numbers)] = network
+                return network
+        network.close()
+        raise ClosedError("this Core was closed while the network was loaded; make a new one")
+
+    def _refuse_if_closed(self) -> None:
+        if not self._process.is_current:
+            raise self._process.error("this Core")
+        if self._is_closed:
+            raise ClosedError("this Core is closed; make a new one")
+
+    def close(self) -> None:
+        """Close its networks (runs under way finish), executors and plugins; twice is fine.
+
+        Blocks. Raises RequestStateError on one of aioinfer's own threads.
+        """
+        refuse_own_thread("close")
+        if not self._process.is_current:
+            return
+        with self._lock:
+            is_first, self._is_closed = not self._is_closed, True
+            networks = list(self._networks.values())
+        for network in reversed(networks):  # outer networks were made after those that they use
+            network.close()
+        self._executors.close()
+        for plugin in self._registry.made() if is_first else ():
+            plugin.close()
+
+    async def aclose(self) -> None:
+        """Close without blocking the event loop."""
+        from anyio import CancelScope, to_thread
+
+        with CancelScope(shield=True):
+            await to_thread.run_sync(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Core {'closed' if self._is_closed else 'open'}: {', '.join(self.plugin_names)}>"
+
+
+@contextmanager
+def _failures_named(device: str) -> Iterator[None]:
+    """Raise errors of ours for want of a resource, and for a model that Python cannot walk."""
+    try:
+        with shortage_as_error(f"loading a model for {device}"):
+            yield
+    except RecursionError as error:
+        raise ModelError("the model is nested, or its nodes follow each other, too deep") from error
+    except Exception as error:
+        if type(error).__name__ != "EncodeError":  # protobuf's, which is not imported for it
+            raise
+        raise ModelError(
+            f"a part of the model cannot be written for {device} ({error}): it is over 2 GiB "
+            f"without its weights, nested too deep, or there is not enough memory"
+        ) from error
+
+
+def _in_memory(model: Model) -> Model:
+    """Bring mapped constants into memory, in the model itself where nobody else needs it."""
+    made = model if model.is_disposable else model.copy()
+    read_constants(made.graph)
+    made.is_mapped, made.is_disposable = False, True
+    return made
+
+
+def _key(key: Any) -> str:
+    return str(getattr(key, "key", key))

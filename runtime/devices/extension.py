@@ -1,0 +1,89 @@
+"""Extensions: a user's kernel for an operator, of a custom domain or of ONNX's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import GraphError
+from ..graph import Model, Node, TensorType
+from ..graph.traversal import all_nodes
+
+__all__ = ["Extension", "infer_extension_types"]
+
+InferTypes = Callable[[Sequence[TensorType | None], Mapping[str, Any]], Sequence[TensorType | None]]
+"""Gives the types of the outputs for the types of the inputs and the attributes; None: unknown."""
+
+
+@dataclass(frozen=True)
+class Extension:
+    """An operator that a user brings along.
+
+    ``kernel(*inputs, **attributes)`` gets numpy arrays (None for an optional input that is not
+    given), must not write into them, and returns an array or a tuple of arrays. It runs on a
+    device's thread, several at once. ``infer_types`` is the operator's dtype and shape rule; it
+    may be called several times, with more known each time. Raises GraphError for what is no
+    operator.
+    """
+
+    op_type: str
+    kernel: Callable[..., Any]
+    domain: str = ""
+    infer_types: InferTypes | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.op_type, str) or not self.op_type:
+            raise GraphError(
+                f"an extension's op_type is a name such as 'MyOp', not {self.op_type!r}"
+            )
+        if not isinstance(self.domain, str):
+            raise GraphError(
+                f"the domain of extension {self.op_type} is {self.domain!r}, not a str"
+            )
+        for what, function in (("kernel", self.kernel), ("infer_types", self.infer_types)):
+            if not callable(function) and (function is not None or what == "kernel"):
+                raise GraphError(
+                    f"the {what} of extension {self.op_type} is a {type(function).__name__}, and a "
+                    f"function is wanted"
+                )
+
+
+def infer_extension_types(model: Model, extensions: Sequence[Extension]) -> None:
+    """Give the outputs of custom operators the types that their extensions' rules say.
+
+    ONNX's own inference goes on from there. A rule that raises is a GraphError naming the node.
+    """
+    rules = {(known.domain, known.op_type): known.infer_types for known in extensions}
+    is_changed = False
+    for node in all_nodes(model.graph):
+        rule = rules.get((node.domain, node.op_type))
+        if rule is None:
+            continue
+        for value, inferred in zip(node.outputs, _apply(rule, node), strict=False):
+            is_changed |= value.type != inferred and inferred is not None
+            value.type = inferred or value.type
+    if is_changed:
+        from ..onnx_native import infer_types
+
+        infer_types(model)
+
+
+def _apply(rule: InferTypes, node: Node) -> Sequence[TensorType | None]:
+    given = [value.type if value is not None else None for value in node.inputs]
+    tensors = [known if isinstance(known, TensorType) else None for known in given]
+    try:
+        types = rule(tensors, node.attributes)
+    except Exception as error:
+        raise GraphError(
+            f"the type rule of {node.op} failed on node {node.name!r}: {error!r}"
+        ) from error
+    is_sequence = isinstance(types, list | tuple)
+    if not is_sequence or not all(
+        known is None or isinstance(known, TensorType) for known in types
+    ):
+        raise GraphError(
+            f"the type rule of {node.op} gave {types!r} for node {node.name!r}; a list with a "
+            f"TensorType or None for each output is wanted"
+        )
+    return types

@@ -1,0 +1,357 @@
+"""Plugin: what drives the devices of one kind; a backend subclasses it (docs/add-a-device.md)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from ...errors import DeviceError, NotSupportedError, PropertyError, nearest
+from ..graph import Model
+from ..passes import PassReport, Support, SupportMap, map_to_original, run_passes
+from ..passes.default_passes import default_passes
+from ..properties.properties import (
+    DEVICE_ID,
+    LOG_LEVEL,
+    LOG_LEVELS,
+    STANDARD_PROPERTIES,
+    Configuration,
+    Metric,
+    Property,
+    property_keys,
+)
+from .extension import Extension
+
+if TYPE_CHECKING:
+    from ...executors import ExecutorManager
+    from ..network.executable_network import ExecutableNetwork
+
+__all__ = ["CoreHandle", "Division", "Plugin"]
+
+_log = logging.getLogger("aioinfer")
+
+
+class CoreHandle(Protocol):
+    """What a plugin may ask of the Core that made it; virtual devices reach others through it."""
+
+    @property
+    def executors(self) -> ExecutorManager:
+        """The executors that all networks of the Core share."""
+
+    def load_network(
+        self, model: Any, device: str = "AUTO", config: Mapping[Any, Any] | None = None
+    ) -> ExecutableNetwork:
+        """Compile a model for a device."""
+
+    def query_network(
+        self, model: Any, device: str, config: Mapping[Any, Any] | None = None
+    ) -> SupportMap:
+        """Ask a device which nodes of a model it can run."""
+
+    def get_metric(self, device: str, key: str, **options: Any) -> Any:
+        """Ask a device for a fact."""
+
+    @property
+    def plugin_names(self) -> list[str]:
+        """The registered plugins, also those that cannot start."""
+
+    @property
+    def available_devices(self) -> list[str]:
+        """The devices of all plugins that could start."""
+
+    def resolve_device(self, device: str) -> str:
+        """Check that a device is there and return its full name; raises DeviceError."""
+
+    def device_configuration(self, device: str) -> Configuration:
+        """Return what a device would be configured with now: defaults and ``set_config``."""
+
+
+class Division(Protocol):
+    """A model cut into pieces for several devices, none of them compiled."""
+
+    @property
+    def partition(self) -> Any:
+        """Which node runs where and why, and what crosses, as plain data."""
+
+    def explain(self) -> str:
+        """Say the same in words."""
+
+    def diagram(self, language: Literal["dot", "svg"]) -> str:
+        """Draw every node in the colour of its device, and what crosses with its size."""
+
+    def subgraph_models(self) -> list[tuple[str, Model]]:
+        """Return each piece's device and a copy of its model, in order of execution."""
+
+
+class Plugin(ABC):
+    """Drives the devices of one kind: says which there are, what they can, and compiles for them.
+
+    The constructor checks that the backend can work and raises DeviceError, with the reason, if it
+    cannot; one that answers queries without a device does not raise, and ``why_no_device`` tells.
+    ``properties`` are the keys beyond ``standard_properties``, which every device with hardware
+    has. Methods may be called from any thread.
+    """
+
+    standard_properties: ClassVar[Sequence[Property[Any]]] = STANDARD_PROPERTIES
+    properties: ClassVar[Sequence[Property[Any]]] = ()
+    takes_mapped_constants: ClassVar[bool] = False
+    """True for devices that keep no weights as they are, so that those may stay in their file."""
+    unfolded_ops: ClassVar[frozenset[str]] = frozenset()
+    """Operators that are never computed ahead, because the device asks where numbers come from."""
+
+    def __init__(self, core: CoreHandle, name: str) -> None:
+        self.core, self.name = core, name
+        self._settings: dict[str, dict[str, Any]] = {}
+        self._settings_lock = threading.Lock()
+        self._defaults: Mapping[str, Any] = {}
+        self._offered: Mapping[str, Any] = {}
+
+    @abstractmethod
+    def device_ids(self) -> list[str]:
+        """List the ids of the devices that are there, the default first."""
+
+    @abstractmethod
+    def full_device_name(self, device_id: str) -> str:
+        """Name the hardware behind a device."""
+
+    @abstractmethod
+    def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
+        """Name the nodes of a transformed model that cannot run, each with the reason.
+
+        What is not named must compile, alone and in any cut around it.
+        """
+
+    @abstractmethod
+    def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        """Compile a transformed model, which is the plugin's own. May take long; blocks."""
+
+    def why_no_device(self) -> str | None:
+        """(optional) Say why there is no device to load on, for one that answers queries even so.
+
+        None where there is one, and by default: a plugin without devices cannot start.
+        """
+        return None
+
+    def check_values(self, config: Configuration) -> None:
+        """(optional) Refuse values that this device cannot honour, with PropertyError."""
+        return
+
+    def metrics(self) -> Sequence[Metric]:
+        """(optional) List facts beyond the standard ones."""
+        return ()
+
+    def capabilities(self) -> list[str]:
+        """(optional) List OPTIMIZATION_CAPABILITIES, such as FP32 or EXPORT_IMPORT."""
+        return ["FP32"]
+
+    def stream_range(self) -> tuple[int, int]:
+        """(optional) Return the lowest and highest useful NUM_STREAMS."""
+        return (1, 1)
+
+    def close(self) -> None:
+        """(optional) Give the backend back; called once, after all its networks were closed."""
+        return
+
+    def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
+        """(optional) Copy a model and rewrite the copy into what the kernels want.
+
+        Used for compiling and for queries alike. By default: the common passes.
+        """
+        copied = model.copy()
+        return copied, run_passes(copied, default_passes(self.unfolded_ops))
+
+    def add_extension(self, extension: Extension) -> None:
+        """(optional) Accept a user's kernel for an operator; by default refuse."""
+        raise NotSupportedError(
+            f"{self.name} takes no extensions; add it to a device that does, such as REFERENCE, "
+            f"and load on 'HETERO:{self.name},REFERENCE'"
+        )
+
+    def import_network(self, blob: bytes, config: Configuration) -> ExecutableNetwork:
+        """(optional) Load what the network's ``export`` wrote; by default refuse."""
+        raise NotSupportedError(f"{self.name} cannot import a network; load the model instead")
+
+    def divide_network(self, model: Model, config: Configuration) -> Division:
+        """(optional) Cut a copy of a model as ``load_network`` would; by default refuse.
+
+        Nothing is compiled, and the devices need not be there if they answer queries.
+        """
+        raise NotSupportedError(
+            f"{config.device} runs a model whole, so there is no partition to draw or save; query "
+            f"a device such as 'HETERO:CUDA,CPU'"
+        )
+
+    def query_network(self, model: Model, config: Configuration) -> SupportMap:
+        """Answer for each original node: supported, or the reason why not."""
+        transformed, report = self.transform_network(model, config)
+        reasons = self.find_unsupported(transformed, config)
+        verdict = {
+            node.name: Support(node.name not in reasons, reasons.get(node.name, ""))
+            for node in transformed.graph.nodes
+        }
+        names = dict.fromkeys(name for node in model.graph.nodes for name in node.fused_from)
+        return map_to_original(names, transformed.graph, report.removed_names, verdict)
+
+    def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        """Transform a copy of the model and compile it."""
+        transformed, report = self.transform_network(model, config)
+        if model.is_disposable:  # weights that were folded into others are free from here on
+            model.dispose()
+        log = logging.getLogger(f"aioinfer.{config.device}")
+        log.debug("model %r: %s", transformed.name, report)
+        network = self.compile_network(transformed, config)
+        network.removed_nodes = report.removed_names
+        log.info("model %r is compiled for %s: %r", network.name, network.device, config)
+        return network
+
+    def configuration(
+        self, device_id: str | None, given: Mapping[Any, Any] | None = None
+    ) -> Configuration:
+        """Resolve all properties of a device: argument over ``set_config`` over default.
+
+        What is set for the kind holds for each of its devices, where nothing is set for that one.
+        """
+        return self._resolve(self._defaults, device_id, given)
+
+    def _resolve(
+        self,
+        defaults: Mapping[str, Any],
+        device_id: str | None,
+        given: Mapping[Any, Any] | None = None,
+    ) -> Configuration:
+        device = self.name if device_id is None else f"{self.name}.{device_id}"
+        values = property_keys(given, device)
+        self._refuse_other_id(device_id, values)
+        declared = (*self.standard_properties, *self.properties)
+        base = Configuration(device, declared, self._metric_keys())
+        base = base.with_defaults(defaults).with_values(self._settings.get("", {}))
+        config = base.with_values(values)
+        if config.knows(DEVICE_ID.key):  # a device made of devices has no id
+            ids = self.device_ids()
+            chosen = device_id or config[DEVICE_ID] or (ids[0] if ids else "")
+            self.check_device_id(chosen)
+            config = base.with_values(self._settings.get(chosen, {})).with_values(values)
+            config = config.with_values({DEVICE_ID: chosen})
+        else:
+            self.check_device_id(device_id or "")
+        self.check_values(config)
+        return config
+
+    def _refuse_other_id(self, device_id: str | None, given: Mapping[str, Any]) -> None:
+        """Refuse an id in the name and another one beside it; ``set_config`` is only a default."""
+        wanted = given.get(DEVICE_ID.key, device_id)
+        if device_id is not None and wanted != device_id:
+            raise PropertyError(
+                f"device '{self.name}.{device_id}' and DEVICE_ID={wanted!r} disagree; give one",
+                DEVICE_ID.key,
+                self.name,
+            )
+
+    def check_device_id(self, device_id: str) -> None:
+        """Raise DeviceError for an id that is not there."""
+        ids = self.device_ids()
+        if device_id and device_id not in ids:
+            raise DeviceError(
+                f"{self.name} has no device {device_id!r}; it has "
+                f"{[f'{self.name}.{known}' for known in ids]}"
+            )
+
+    def set_defaults(self, values: Mapping[str, Any]) -> None:
+        """Take those of the Core's settings for all devices that this one can honour."""
+        if values is self._offered:
+            return
+        taken: dict[str, Any] = {}
+        for key, value in values.items():
+            try:
+                self._resolve({**taken, key: value}, None)
+            except PropertyError as error:
+                _log.info("%s keeps its own %s: %s", self.name, key, error)
+            else:
+                taken[key] = value
+        self._defaults, self._offered = taken, values
+        self.honour_log_level(self.name, taken)
+
+    @staticmethod
+    def honour_log_level(device: str, values: Mapping[str, Any]) -> None:
+        """Let the device's logger through what LOG_LEVEL says, if these values have it."""
+        if LOG_LEVEL.key in values:
+            level = LOG_LEVELS[LOG_LEVEL.value_of(values[LOG_LEVEL.key], device)]
+            logging.getLogger(f"aioinfer.{device}").setLevel(level)
+
+    def set_config(self, values: Mapping[Any, Any], device_id: str | None = None) -> None:
+        """Set properties of one device, or of all of this kind; all or none are taken."""
+        keys = property_keys(values, self.name)
+        for declared in (*self.standard_properties, *self.properties):
+            if declared.only_at_load and declared.key in keys:
+                raise PropertyError(
+                    f"{declared.key} belongs to one network; give it to load_network",
+                    declared.key,
+                    self.name,
+                )
+        config = self.configuration(device_id, keys)  # refuses bad values before any is kept
+        with self._settings_lock:
+            of_device = {**self._settings.get(device_id or "", {}), **{k: config[k] for k in keys}}
+            self._settings = {**self._settings, device_id or "": of_device}
+        self.honour_log_level(config.device, {key: config[key] for key in keys})
+
+    def get_config(self, key: str, device_id: str | None = None) -> Any:
+        """Return the value that a network loaded now would get."""
+        return self.configuration(device_id)[key]
+
+    def get_metric(self, key: str, options: Mapping[str, Any]) -> Any:
+        """Return a fact; ``options`` may hold DEVICE_ID. PropertyError for an unknown key."""
+        metrics = {metric.key: metric for metric in (*self._standard_metrics(), *self.metrics())}
+        if key not in metrics:
+            hint = nearest(key, metrics) or f"; it has {sorted(metrics)}"
+            if key in self._property_keys():
+                hint = "; that is a property that can be set: ask with get_config"
+            raise PropertyError(f"{self.name} has no metric {key!r}{hint}", key, self.name)
+        if DEVICE_ID.key in options:
+            self.check_device_id(options[DEVICE_ID.key])
+        return metrics[key].value(options, self.name, (DEVICE_ID.key,))
+
+    def _standard_metrics(self) -> list[Metric]:
+        read: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
+            "AVAILABLE_DEVICES": (lambda _: self.device_ids(), "The ids of the devices."),
+            "FULL_DEVICE_NAME": (
+                lambda options: self.full_device_name(self._id_of(options)),
+                "The hardware behind a device.",
+            ),
+            "OPTIMIZATION_CAPABILITIES": (lambda _: self.capabilities(), "Types and abilities."),
+            "RANGE_FOR_STREAMS": (lambda _: self.stream_range(), "Useful NUM_STREAMS: low, high."),
+            "RANGE_FOR_ASYNC_INFER_REQUESTS": (
+                lambda _: (1, 2 * self.stream_range()[1], 1),
+                "Useful requests in flight: low, high, step.",
+            ),
+            "SUPPORTED_METRICS": (lambda _: sorted(self._metric_keys()), "For get_metric."),
+            "SUPPORTED_CONFIG_KEYS": (lambda _: sorted(self._property_keys()), "For get_config."),
+            "SUPPORTED_PROPERTIES": (
+                lambda _: {
+                    **dict.fromkeys(self._metric_keys(), "RO"),
+                    **dict.fromkeys(self._property_keys(), "RW"),
+                },
+                "All keys, with RO or RW.",
+            ),
+        }
+        if self.unfolded_ops:
+            read["UNFOLDED_OPS"] = (
+                lambda _: sorted(self.unfolded_ops),
+                "Operators that are not computed ahead, even of constants.",
+            )
+        return [Metric(key, function, doc) for key, (function, doc) in read.items()]
+
+    def _metric_keys(self) -> list[str]:
+        metrics = (*self._standard_metrics(), *self.metrics())
+        return list(dict.fromkeys([metric.key for metric in metrics]))
+
+    def _property_keys(self) -> list[str]:
+        return [declared.key for declared in (*self.standard_properties, *self.properties)]
+
+    def _id_of(self, options: Mapping[str, Any]) -> str:
+        ids = self.device_ids()
+        return str(options.get(DEVICE_ID.key) or (ids[0] if ids else ""))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"

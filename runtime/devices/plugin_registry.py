@@ -1,0 +1,153 @@
+"""Which plugins there are, made lazily and at most once, and why one could not start."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...errors import DeviceError, nearest
+from ...executors import check_files, find_shortage, shortage_as_error
+from .device_name import check_plugin_name
+from .plugin import CoreHandle, Plugin
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["ENTRY_POINT_GROUP", "MakePlugin", "PluginRegistry"]
+
+ENTRY_POINT_GROUP = "aioinfer.backends"
+
+MakePlugin = Callable[[CoreHandle, str], Plugin]
+"""A Plugin class, or a function that makes one; called with the Core's handle and the name."""
+
+_log = logging.getLogger("aioinfer")
+
+
+@dataclass
+class _Entry:
+    load: Callable[[], MakePlugin]
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    plugin: Plugin | None = None
+    failure: Exception | None = None
+    is_gone: bool = False
+
+
+class PluginRegistry:
+    """The plugins of one Core: those of installed packages, and those registered by hand.
+
+    Thread-safe; a plugin is made under a lock of its own, so one that starts slowly holds up nobody
+    else.
+    """
+
+    def __init__(self, core: CoreHandle) -> None:
+        self._core = core
+        self._lock = threading.Lock()
+        self._entries: dict[str, _Entry] = {}
+        self._unregistered: list[Plugin] = []
+        doing = "looking for installed devices"
+        check_files(doing)
+        with shortage_as_error(doing):
+            from importlib.metadata import entry_points  # 45 ms that `import aioinfer` need not pay
+
+            for found in entry_points(group=ENTRY_POINT_GROUP):
+                self._add_installed(found)
+
+    def _add_installed(self, found: EntryPoint) -> None:
+        """Add what a package brings along; a package with a mistake costs the others nothing."""
+        try:
+            check_plugin_name(found.name)
+        except DeviceError as error:
+            _log.warning("the plugin %s of an installed package is left out: %s", found, error)
+            return
+        if found.name in self._entries:
+            _log.warning("%s is left out: another package has a plugin of that name", found)
+            return
+        self._entries[found.name] = _Entry(found.load)
+
+    @property
+    def names(self) -> list[str]:
+        """The registered names, sorted."""
+        with self._lock:
+            return sorted(self._entries)
+
+    def register(self, name: str, make: MakePlugin) -> None:
+        """Add a plugin under a name; raises DeviceError if the name is taken or no name."""
+        check_plugin_name(name)
+        with self._lock:
+            if name in self._entries:
+                raise DeviceError(
+                    f"a plugin {name!r} is already registered; unregister it first, or choose "
+                    f"another name"
+                )
+            self._entries[name] = _Entry(lambda: make)
+
+    def unregister(self, name: str) -> None:
+        """Forget a plugin; raises DeviceError if it is not registered.
+
+        It is closed with the others, since its networks, and loads under way, may still need it.
+        """
+        with self._lock:
+            entry = self._entries.pop(name, None)
+            known = list(self._entries)
+        if entry is None:
+            raise DeviceError(f"no plugin {name!r} is registered{nearest(name, known)}")
+        with entry.lock:
+            entry.is_gone = True
+            if entry.plugin is not None:
+                with self._lock:
+                    self._unregistered.append(entry.plugin)
+
+    def maker_of(self, name: str) -> MakePlugin:
+        """Return what makes a registered plugin, to register it with another Core."""
+        with self._lock:
+            entry = self._entries[name]
+        return entry.load()
+
+    def get(self, name: str) -> Plugin:
+        """Return the plugin, made on first use; raises DeviceError with the reason if it cannot be.
+
+        A failure is remembered: a plugin that could not start is not tried again, unless it was for
+        want of memory, threads or files.
+        """
+        with self._lock:
+            entry = self._entries.get(name)
+            known = sorted(self._entries)
+        if entry is None:
+            hint = nearest(name, known) or f"; registered are {known}"
+            raise DeviceError(f"unknown device {name!r}{hint}")
+        with entry.lock:
+            if entry.is_gone:
+                raise DeviceError(f"unknown device {name!r}: its plugin was unregistered")
+            if entry.plugin is None and entry.failure is None:
+                self._make(name, entry)
+            if entry.plugin is not None:
+                return entry.plugin
+            reason = str(entry.failure) or type(entry.failure).__name__
+            raise DeviceError(f"device {name} cannot start: {reason}") from entry.failure
+
+    def _make(self, name: str, entry: _Entry) -> None:
+        try:
+            made = entry.load()(self._core, name)
+            if not isinstance(made, Plugin):
+                raise DeviceError(
+                    f"what is registered made a {type(made).__name__}, and an aioinfer.Plugin is "
+                    f"wanted"
+                )
+            entry.plugin = made
+        except Exception as error:
+            _log.info("plugin %s cannot start: %s", name, error)
+            lacking = find_shortage(error, f"starting device {name}")
+            if lacking is error:
+                raise
+            if lacking is not None:
+                raise lacking from error
+            entry.failure = error
+
+    def made(self) -> list[Plugin]:
+        """List the plugins that were made so far, those included that are unregistered now."""
+        with self._lock:
+            entries = list(self._entries.values())
+            return [*self._unregistered, *(one.plugin for one in entries if one.plugin is not None)]

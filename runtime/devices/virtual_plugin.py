@@ -1,0 +1,217 @@
+"""VirtualPlugin: a device made of other devices, which it reaches through the Core's handle.
+
+What it is told goes on to the devices. Which value one gets, the strongest first: what
+DEVICE_PROPERTIES says of the device, of its kind (``CUDA`` for ``CUDA.1``), what the virtual device
+was given itself, ``set_config`` of the device, the default.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from ...errors import DeviceError, NotSupportedError, PropertyError, nearest
+from ..graph import Model
+from ..network.executable_network import ExecutableNetwork
+from ..passes import SupportMap
+from ..properties.properties import (
+    DEVICE_ID,
+    STANDARD_PROPERTIES,
+    Configuration,
+    Metric,
+    Property,
+    property_keys,
+)
+from .device_name import DeviceEntry, parse_device
+from .extension import Extension
+from .plugin import Plugin
+
+__all__ = ["DEVICE_PROPERTIES", "MULTI_DEVICE_PRIORITIES", "VirtualPlugin"]
+
+TARGET_FALLBACK = "TARGET_FALLBACK"
+"""The name that OpenVINO 1.x gave to MULTI_DEVICE_PRIORITIES; it is still understood."""
+
+
+def _parse_devices(given: Any) -> str:
+    text = ",".join(given) if isinstance(given, list | tuple) else given
+    if not isinstance(text, str):
+        raise ValueError("device names with commas between them are wanted, such as 'CUDA,CPU'")
+    try:
+        return str(parse_device(f"LIST:{text}")).partition(":")[2] if text else ""
+    except DeviceError as error:
+        raise ValueError(str(error)) from error
+
+
+def _parse_device_properties(given: Any) -> Mapping[str, Mapping[str, Any]]:
+    wanted = "a mapping is wanted, such as {'CPU': {'NUM_STREAMS': 2}}"
+    if not isinstance(given, Mapping):
+        raise ValueError(wanted)
+    parsed = {}
+    for device, values in given.items():
+        if not isinstance(device, str) or not isinstance(values, Mapping):
+            raise ValueError(f"{wanted}; the entry {device!r}: {values!r} is none")
+        parsed[device] = MappingProxyType(property_keys(values, device))
+    return MappingProxyType(parsed)
+
+
+MULTI_DEVICE_PRIORITIES = Property(
+    "MULTI_DEVICE_PRIORITIES",
+    _parse_devices,
+    "",
+    "The devices to use, the preferred one first: 'CUDA,CPU' is what 'HETERO:CUDA,CPU' sets.",
+)
+DEVICE_PROPERTIES: Property[Mapping[str, Mapping[str, Any]]] = Property(
+    "DEVICE_PROPERTIES",
+    _parse_device_properties,
+    MappingProxyType({}),
+    "Properties of single devices: {device: {key: value}}; what is said of CUDA is for CUDA.1 too.",
+    only_at_load=True,
+)
+
+
+class VirtualPlugin(Plugin):
+    """A device made of devices; a subclass says how to load a network and which nodes can run.
+
+    ``standard_properties`` are those that make sense for the whole; other keys of a device are
+    given through DEVICE_PROPERTIES. It never is among the Core's ``available_devices``.
+    """
+
+    standard_properties: ClassVar[Sequence[Property[Any]]] = tuple(
+        declared for declared in STANDARD_PROPERTIES if declared is not DEVICE_ID
+    )
+    properties: ClassVar[Sequence[Property[Any]]] = (MULTI_DEVICE_PRIORITIES, DEVICE_PROPERTIES)
+
+    @abstractmethod
+    def query_network(self, model: Model, config: Configuration) -> SupportMap:
+        """Answer for each original node: supported, and by which device, or the reasons why not."""
+
+    @abstractmethod
+    def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        """Load a copy of the model on the devices. May take long; blocks."""
+
+    def device_ids(self) -> list[str]:
+        return []
+
+    def full_device_name(self, device_id: str) -> str:
+        return self.name
+
+    def capabilities(self) -> list[str]:
+        return []
+
+    def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
+        answers = self.query_network(model, config)
+        return {name: answer.reason for name, answer in answers.items() if not answer.supported}
+
+    def add_extension(self, extension: Extension) -> None:
+        raise NotSupportedError(
+            f"{self.name} runs no operators itself; add the extension to a device of its list that "
+            f"takes one, such as REFERENCE"
+        )
+
+    def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        return self.load_network(model, config)
+
+    def configuration(
+        self, device_id: str | None, given: Mapping[Any, Any] | None = None
+    ) -> Configuration:
+        return super().configuration(device_id, self._own_keys(given))
+
+    def set_config(self, values: Mapping[Any, Any], device_id: str | None = None) -> None:
+        super().set_config(self._own_keys(values), device_id)
+
+    def get_config(self, key: str, device_id: str | None = None) -> Any:
+        self._refuse_key_of_devices(key)
+        return super().get_config(
+            MULTI_DEVICE_PRIORITIES.key if key == TARGET_FALLBACK else key, device_id
+        )
+
+    def priorities(self, config: Configuration) -> list[DeviceEntry]:
+        """List the devices that the network may use, the preferred one first; empty if none said.
+
+        Whether they are there is not looked at. Raises DeviceError for one that is listed twice, or
+        is this one.
+        """
+        text = config[MULTI_DEVICE_PRIORITIES]
+        entries = list(parse_device(f"{self.name}:{text}").entries) if text else []
+        names = [entry.device for entry in entries]
+        for name in names:
+            if parse_device(name).name == self.name:
+                raise DeviceError(f"{self.name}:{text} would hold itself; list other devices")
+            if names.count(name) > 1:
+                raise DeviceError(f"{self.name}:{text} lists {name} twice; name it once")
+        return entries
+
+    def devices_without_counts(self, config: Configuration) -> list[str]:
+        """List the names of ``priorities``; raises DeviceError for an entry such as ``CPU(2)``."""
+        entries = self.priorities(config)
+        for entry in entries:
+            if entry.count is not None:
+                raise DeviceError(
+                    f"{self.name} cannot take {entry.device}({entry.count}): a count says how many "
+                    f"requests a device of MULTI gets; leave it out"
+                )
+        return [entry.device for entry in entries]
+
+    def device_config(self, device: str, config: Configuration) -> dict[str, Any]:
+        """Collect what is to be given to one device of the list.
+
+        Raises PropertyError for what that device does not know.
+        """
+        own = self.core.device_configuration(device)
+        declared = {item.key for item in self.standard_properties}
+        values = {key: config[key] for key in declared & config.given if own.knows(key)}
+        properties = config[DEVICE_PROPERTIES]
+        for name in dict.fromkeys((parse_device(device).name, device)):
+            values.update(properties.get(name, {}))
+        own.with_values(values)
+        return values
+
+    def check_device_properties(self, config: Configuration, devices: Sequence[str]) -> None:
+        """Raise PropertyError if DEVICE_PROPERTIES names a device that is not among these."""
+        known = {*devices, *(parse_device(device).name for device in devices)}
+        for device in config[DEVICE_PROPERTIES]:
+            if device not in known:
+                raise PropertyError(
+                    f"{self.name}: DEVICE_PROPERTIES names {device!r}, which is not among its "
+                    f"devices {list(devices)}{nearest(device, known)}",
+                    DEVICE_PROPERTIES.key,
+                    self.name,
+                )
+
+    def _own_keys(self, given: Mapping[Any, Any] | None) -> dict[str, Any]:
+        values = property_keys(given, self.name)
+        for key in values:
+            self._refuse_key_of_devices(key)
+        old = values.pop(TARGET_FALLBACK, None)
+        if old is not None and values.setdefault(MULTI_DEVICE_PRIORITIES.key, old) != old:
+            raise PropertyError(
+                f"{self.name}: {TARGET_FALLBACK}={old!r} and {MULTI_DEVICE_PRIORITIES.key}="
+                f"{values[MULTI_DEVICE_PRIORITIES.key]!r} disagree; the first is the old name of "
+                f"the second, give one",
+                TARGET_FALLBACK,
+                self.name,
+            )
+        return values
+
+    def _refuse_key_of_devices(self, key: str) -> None:
+        """Tell where a key of single devices belongs."""
+        declared = {item.key for item in (*self.standard_properties, *self.properties)}
+        kinds = [name for name in self.core.plugin_names if name != self.name]
+        owner = next((name for name in kinds if str(key).startswith(f"{name}_")), None)
+        is_standard = key in {item.key for item in STANDARD_PROPERTIES}
+        if key in declared or not (is_standard or owner):
+            return
+        who = "each of its devices has one; give it to them" if is_standard else f"it is {owner}'s"
+        raise PropertyError(
+            f"{self.name} has no {key} of its own, {who}: "
+            f"{{'{DEVICE_PROPERTIES.key}': {{'{owner or 'CPU'}': {{'{key}': ...}}}}}}",
+            key,
+            self.name,
+        )
+
+    def _standard_metrics(self) -> list[Metric]:
+        """A whole has no streams: the ranges are those of its devices."""
+        standard = super()._standard_metrics()
+        return [item for item in standard if not item.key.startswith("RANGE_FOR_")]

@@ -1,0 +1,175 @@
+"""The kernels of a device: what can be lowered, and what refuses a node before that.
+
+A kernel lowers a node: it asks a plan builder for operands and results, and notes what is to run.
+What it cannot do it says in ``refuses``, from what is known before shapes are.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Generic, TypeVar
+
+from ...errors import AioInferError, UnsupportedOpError
+from ..graph import DType, Graph, Node, TensorType
+from ..graph.node_failure import node_failure
+from ..plans.shape_tensors import ContentInputs
+from .node_operands import Lowering
+
+__all__ = ["Kernel", "KernelRegistry"]
+
+Builder = TypeVar("Builder", bound=Lowering)
+Refuse = Callable[[Node], str | None]
+
+_NOT_MOVED = frozenset({DType.STRING, DType.COMPLEX128})
+"""What no kernel takes: elements are moved as 1, 2, 4 or 8 bytes."""
+
+_STANDARD_DOMAINS = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class Kernel(Generic[Builder]):
+    """How one operator is lowered. ``dtypes`` are those of its first input; None means any."""
+
+    lower: Callable[[Node, Builder], None]
+    dtypes: Collection[DType] | None
+    refuses: Refuse | None
+    constant_inputs: tuple[int, ...]
+
+
+class KernelRegistry(Generic[Builder]):
+    """The kernels of one device by operator. Thread-safe once it is asked; nothing blocks.
+
+    ``families`` are the modules of ``package`` that register kernels, imported by the first
+    question. ``dtypes`` are what kernels that name none take. The kernels of ``base`` are this
+    device's, too, where it has none of its own.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        package: str,
+        families: Sequence[str],
+        dtypes: Collection[DType],
+        base: KernelRegistry[Builder] | None = None,
+    ) -> None:
+        self._device, self._package, self._families = device, package, tuple(families)
+        self._dtypes, self._base = dtypes, base
+        self._registered: dict[tuple[str, str], Kernel[Builder]] = {}
+        self._known = ContentInputs(self._constant_inputs, self.find_refusal)
+
+    def kernel(
+        self,
+        *op_types: str,
+        domain: str = "",
+        dtypes: Collection[DType] | EllipsisType | None = ...,
+        refuses: Refuse | None = None,
+        constant_inputs: tuple[int, ...] = (),
+    ) -> Callable[[Callable[[Node, Builder], None]], Callable[[Node, Builder], None]]:
+        """Register a function that lowers these operators.
+
+        ``dtypes``: element types of the first input that it takes; None means any. ``refuses``
+        gives a reason why a node cannot run, or None; it must not need shapes. ``constant_inputs``
+        are indices of inputs whose content has to be known when the node is lowered.
+        """
+        taken = self._dtypes if isinstance(dtypes, EllipsisType) else dtypes
+
+        def register(lower: Callable[[Node, Builder], None]) -> Callable[[Node, Builder], None]:
+            for op_type in op_types:
+                self._registered[domain, op_type] = Kernel(lower, taken, refuses, constant_inputs)
+            return lower
+
+        return register
+
+    def find_kernel(self, node: Node) -> Kernel[Builder] | None:
+        """Return the kernel of a node's operator, if there is one."""
+        domain = "" if node.domain in _STANDARD_DOMAINS else node.domain
+        return self.kernels.get((domain, node.op_type))
+
+    def find_unsupported(self, node: Node) -> str | None:
+        """Say why the device cannot run a node, or None if it can; needs no shapes."""
+        return self.find_refusal(node) or self.find_unknown(node)
+
+    def find_refusal(self, node: Node) -> str | None:
+        """Say why it cannot run a node even if all that a plan has to know is known, or None."""
+        found, device = self.find_kernel(node), self._device
+        if found is None:
+            return f"{device} has no kernel for {node.op}"
+        for value in (*node.inputs, *node.outputs):
+            if value is None or value.type is None:
+                continue
+            if not isinstance(value.type, TensorType):
+                return f"{value.name!r} is {value.type}, and {device} takes tensors only"
+            if value.type.dtype in _NOT_MOVED:
+                sizes = "elements of 1 to 8 bytes only"
+                return f"{value.name!r} is {value.type}, and {device} takes {sizes}"
+        first = next((value for value in node.inputs if value is not None), None)
+        kind = None if first is None else first.type
+        dtype = kind.dtype if isinstance(kind, TensorType) else None
+        if found.dtypes is not None and dtype is not None and dtype not in found.dtypes:
+            known = ", ".join(sorted(known.label for known in found.dtypes))
+            return f"{device} has {node.op} for {known}, not for {dtype.label}"
+        try:
+            return found.refuses(node) if found.refuses is not None else None
+        except AioInferError:
+            raise
+        except Exception as error:
+            raise node_failure(error, node, device) from error
+
+    def find_unknown(self, node: Node, *, of_a_piece: bool = False) -> str | None:
+        """Say which input that has to be known is computed from data; see ContentInputs."""
+        return self._known.find_unknown(node, of_a_piece=of_a_piece)
+
+    def content_inputs(self, graph: Graph) -> list[str]:
+        """Name the inputs of a graph whose content a plan depends on, in order."""
+        return self._known.names(graph)
+
+    def unsupported_nodes(self, graph: Graph) -> dict[str, str]:
+        """Say by node name why the device cannot run a node; those that it can are left out."""
+        asked = ((node.name, self.find_unsupported(node)) for node in graph.nodes)
+        return {name: reason for name, reason in asked if reason is not None}
+
+    def refuse_unsupported(self, graph: Graph, device: str) -> None:
+        """Raise UnsupportedOpError for the first node that could not be lowered whatever is given.
+
+        The graph may be a piece of a larger one; ``device`` is the name for the error.
+        """
+        for node in graph.nodes:
+            reason = self.find_refusal(node) or self.find_unknown(node, of_a_piece=True)
+            if reason is not None:
+                raise UnsupportedOpError(node.name, node.op, device, reason)
+
+    def lower(self, node: Node, builder: Builder) -> None:
+        """Lower a node by its kernel; raises UnsupportedOpError where that refuses it.
+
+        What else its kernel raises becomes an error of ours that names the node.
+        """
+        reason = self.find_refusal(node)
+        if reason is not None:
+            raise UnsupportedOpError(node.name, node.op, builder.device, reason)
+        found = self.find_kernel(node)
+        assert found is not None
+        try:
+            found.lower(node, builder)
+        except AioInferError:
+            raise
+        except Exception as error:
+            raise node_failure(error, node, builder.device) from error
+
+    @functools.cached_property
+    def kernels(self) -> Mapping[tuple[str, str], Kernel[Builder]]:
+        """All kernels, by domain and operator.
+
+        Two threads that come first both wait until the last family is there.
+        """
+        for family in self._families:
+            importlib.import_module(f".{family}", self._package)
+        inherited = {} if self._base is None else self._base.kernels
+        return {**inherited, **self._registered}
+
+    def _constant_inputs(self, node: Node) -> tuple[int, ...]:
+        found = self.find_kernel(node)
+        return () if found is None else found.constant_inputs

@@ -1,0 +1,112 @@
+"""What Conv, ConvTranspose and the pools say of the windows that they slide. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...errors import GraphError
+from ..graph import Node
+from ..type_inference.windows import SAME, halves, same_padding, window_reach
+from .node_parameters import text_of
+
+__all__ = ["Window", "transposed_window", "window_of"]
+
+
+@dataclass(frozen=True)
+class Window:
+    """One number for each spatial axis; dilation 1 is a dense window."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads_begin: tuple[int, ...]
+    pads_end: tuple[int, ...]
+
+    @property
+    def is_single(self) -> bool:
+        """True if it sees one element, and all of them: a 1 x 1 convolution."""
+        ones = all(number == 1 for number in (*self.kernel, *self.strides))
+        return ones and not any((*self.pads_begin, *self.pads_end))
+
+    def reach(self, axis: int) -> int:
+        """Return how many elements of an axis the window spans."""
+        return window_reach(self.kernel[axis], self.dilations[axis])
+
+    def positions(self, axis: int, place: int) -> range:
+        """Return where the window of one result reads, counted from the input's first element."""
+        start = place * self.strides[axis] - self.pads_begin[axis]
+        return range(start, start + self.reach(axis), self.dilations[axis])
+
+    def fitted(self, lengths: Sequence[int], counts: Sequence[int]) -> Window:
+        """Pad at the end just as much as so many results read; ``lengths`` are the input's.
+
+        Raises GraphError for more results than windows fit, the last one only in part, or fewer.
+        """
+        for axis, (length, count) in enumerate(zip(lengths, counts, strict=True)):
+            room = length + self.pads_begin[axis] + self.pads_end[axis] - self.reach(axis)
+            least, most = room // self.strides[axis] + 1, -(-room // self.strides[axis]) + 1
+            if not max(0, least) <= count <= max(0, most):
+                raise GraphError(
+                    f"a window of {self.kernel[axis]} fits {least} to {most} times into axis "
+                    f"{axis + 2}, not {count} times"
+                )
+        ends = (
+            (count - 1) * stride + self.reach(axis) - length - begin
+            for axis, (length, count, stride, begin) in enumerate(
+                zip(lengths, counts, self.strides, self.pads_begin, strict=True)
+            )
+        )
+        return replace(self, pads_end=tuple(max(0, end) for end in ends))
+
+
+def window_of(node: Node, kernel: Sequence[int], lengths: Sequence[int]) -> Window:
+    """Read a window from a node's attributes; ``lengths`` are the input's spatial ones."""
+    rank = len(kernel)
+    strides, dilations = _numbers(node, "strides", rank, 1), _numbers(node, "dilations", rank, 1)
+    pads = _numbers(node, "pads", 2 * rank, 0)
+    window = Window(tuple(kernel), strides, dilations, pads[:rank], pads[rank:])
+    auto = _auto_pad(node)
+    if auto == "NOTSET":
+        return window
+    if auto == "VALID":
+        return replace(window, pads_begin=(0,) * rank, pads_end=(0,) * rank)
+    pairs = [
+        same_padding(length, window.reach(axis), strides[axis], auto)
+        for axis, length in enumerate(lengths)
+    ]
+    begins, ends = (begin for begin, _ in pairs), (end for _, end in pairs)
+    return replace(window, pads_begin=tuple(begins), pads_end=tuple(ends))
+
+
+def transposed_window(
+    node: Node, kernel: Sequence[int], lengths: Sequence[int], made: Sequence[int]
+) -> Window:
+    """Read a window that writes; ``made`` are the result's lengths, ``lengths`` the input's.
+
+    Pads are what is cut off of all that windows write. A length that is told, or that ``auto_pad``
+    tells, is centred. An end is negative where the result goes on behind the last window.
+    """
+    auto = _auto_pad(node)
+    window = window_of(node, kernel, kernel)
+    extra = _numbers(node, "output_padding", len(kernel), 0)
+    is_told = node.attributes.get("output_shape") and not node.attributes.get("pads")
+    is_centred = is_told or auto in SAME
+    begins, ends = [], []
+    for axis, length in enumerate(lengths):
+        written = window.strides[axis] * (length - 1) + window.reach(axis)
+        begin = window.pads_begin[axis]
+        if is_centred:
+            begin, _ = halves(max(0, written + extra[axis] - made[axis]), auto)
+        begins.append(begin)
+        ends.append(written - begin - made[axis])
+    return replace(window, pads_begin=tuple(begins), pads_end=tuple(ends))
+
+
+def _auto_pad(node: Node) -> str:
+    return text_of(node, "auto_pad", "NOTSET")
+
+
+def _numbers(node: Node, name: str, count: int, default: int) -> tuple[int, ...]:
+    given = node.attributes.get(name)
+    return tuple(int(number) for number in given) if given else (default,) * count

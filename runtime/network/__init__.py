@@ -1,0 +1,1 @@
+"""What users hold: networks, requests, their states, deadlines and streams of results."""

@@ -1,0 +1,60 @@
+"""When a run is to be over, by the clock of its network, and waiting no longer than that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...errors import PropertyError, RequestStateError
+from ...executors import Clock, TimerHandle
+from ..loops.completion import until
+
+if TYPE_CHECKING:
+    from ..runs.run import Run
+
+__all__ = ["check_timeout", "deadline_from_now", "ended_or_late"]
+
+
+def check_timeout(timeout_s: float | None) -> None:
+    """Raise RequestStateError for what is no time to wait; None is for ever."""
+    try:
+        is_time = timeout_s is None or timeout_s >= 0
+    except TypeError:
+        is_time = False
+    if not is_time:
+        raise RequestStateError(f"timeout_s is {timeout_s!r}; give 0 or more, or None for ever")
+
+
+def deadline_from_now(clock: Clock, deadline_s: float) -> float:
+    """Return the time of the clock that lies so many seconds from now; infinity never comes.
+
+    Raises PropertyError for what is no time.
+    """
+    try:
+        at_s = float(clock.now_s() + deadline_s)
+    except (TypeError, ValueError, OverflowError):
+        at_s = math.nan
+    if math.isnan(at_s):
+        raise PropertyError(
+            f"deadline_s is {deadline_s!r}; give seconds from now, infinity for no deadline, or "
+            f"None for what DEFAULT_DEADLINE_S says"
+        )
+    return at_s
+
+
+async def ended_or_late(run: Run, clock: Clock, deadline_at: float | None) -> None:
+    """Suspend until the run has ended or, if there is a deadline, until that has passed."""
+    alarm: TimerHandle | None = None
+
+    def register(wake: Callable[[], None]) -> None:
+        nonlocal alarm
+        run.when_ended(wake)
+        if deadline_at is not None:
+            alarm = clock.call_at(deadline_at, wake)
+
+    try:
+        await until(register, lambda: None)
+    finally:
+        if alarm is not None:
+            alarm.cancel()

@@ -1,0 +1,444 @@
+"""ExecutableNetwork: a model compiled for a device, serving any number of requests.
+
+Theory of operation. A backend subclasses it and supplies slots: the places where runs live on the
+device, each with its stages. Every run, of a request, of ``network.infer``, or of an outer network,
+goes into one admission queue (``run_admission.py``).
+The file is long because every call of users has its place here; what takes more than a few lines is
+done elsewhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from sys import modules
+from time import perf_counter_ns
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, Self, Unpack, overload
+
+from ...errors import ClosedError, NotSupportedError, TensorError
+from ...executors import (
+    Clock,
+    ExecutorManager,
+    Ready,
+    StreamsConfig,
+    StreamsExecutor,
+    TaskExecutor,
+    Then,
+    process_timer,
+)
+from ...executors.base import refuse_own_thread
+from ...executors.fork import ProcessMark
+from ..graph import Graph
+from ..loops.completion import must_end, until
+from ..loops.inline_turn import threads
+from ..properties.properties import (
+    DEFAULT_DEADLINE_S,
+    INLINE_THRESHOLD_US,
+    MAX_QUEUED_REQUESTS,
+    Configuration,
+    Metric,
+)
+from ..runs.admission import Ticket
+from ..runs.bindings import Bindings
+from ..runs.inline_gate import InlineGate
+from ..runs.inline_route import InlineRoute
+from ..runs.run import Run
+from ..runs.run_admission import RunAdmission
+from ..runs.slot import Slot
+from ..runs.stage import Stop
+from ..tensors.device_array import AdoptArray
+from ..tensors.input_checker import InputChecker
+from ..tensors.tensor import Port
+from ..tracing.recorder import StageTally, busy_shares
+from ..tracing.statistics import NetworkStatistics, statistics_of
+from ..tracing.timeline import Trace
+from .deadlines import check_timeout, deadline_from_now
+from .infer_request import InferRequest
+from .network_facts import config_value, metric_value
+from .result_stream import Results, ResultStream, Source, StreamOptions, default_look_ahead
+from .shutdown import close_at_exit
+
+if TYPE_CHECKING:
+    from ..plans.shape_plans import ShapePlans
+
+__all__ = ["ExecutableNetwork", "Slot"]
+
+_log = logging.getLogger("aioinfer")
+_numbers = itertools.count(1)
+
+
+class ExecutorOwner(Protocol):
+    """What a network asks of its Core."""
+
+    @property
+    def executors(self) -> ExecutorManager:
+        """The executors that all networks of the Core share."""
+
+
+class ExecutableNetwork(ABC):
+    """A model compiled for one device, or for several by a virtual one.
+
+    Made by ``Core.load_network``. Thread-safe, and usable from any number of event loops. Close it,
+    or use it in a ``with`` or ``async with`` block.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        device: str,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        config: Configuration,
+        core: ExecutorOwner,
+        adopt_array: AdoptArray | None = None,
+    ) -> None:
+        self.name, self.device = name, device
+        self.inputs: tuple[Port, ...] = tuple(inputs)
+        self.outputs: tuple[Port, ...] = tuple(outputs)
+        self.config = config
+        self.clock: Clock = process_timer()
+        """What deadlines are counted by; a test may put a VirtualTimer here."""
+        self.default_deadline_s = config.value_or_default(DEFAULT_DEADLINE_S) or None
+        """The deadline of requests that are given none; None: they have none."""
+        self.removed_nodes: tuple[str, ...] = ()
+        """Nodes of the file for which ``runtime_graph`` has none: passes made them needless."""
+        self.adopt_array = adopt_array
+        """Takes arrays in the device's memory; None: this network reads and writes the host's."""
+        self.check_inputs = InputChecker(self.inputs, name, adopt_array).check
+        """Turns what a caller gave into name -> array, or raises TensorError."""
+        self.inline_route: InlineRoute | None = None
+        """The way of short runs that stay on their callers' threads; None: all runs go to slots."""
+        self.has_perf_count = bool(config["PERF_COUNT"])
+        """True if node times are recorded."""
+        self._core = core
+        self._lock = threading.Lock()
+        self._plans: ShapePlans[Any] | None = None
+        """Set by a backend that compiles per shape; for the statistics."""
+        self.admission: RunAdmission[Run] = RunAdmission(
+            f"{name!r} on {device}",
+            self._closed_error,
+            config.value_or_default(MAX_QUEUED_REQUESTS),
+        )
+        """The slots and the runs; for requests."""
+        self.admission.recorder.count_batches_of(self.inputs)
+        self._closer = threading.RLock()
+        self._is_released = False
+        self._process = ProcessMark()
+        self._request_ids = itertools.count()
+        self._number = next(_numbers)
+        self._callback_executor: StreamsExecutor | None = None
+        close_at_exit(self)
+
+    @abstractmethod
+    def runtime_graph(self) -> Graph:
+        """Return a copy of the graph that is executed; nodes carry the original names."""
+
+    def _provide_slots(self, slots: Sequence[Slot]) -> None:
+        """Say where runs can live; called once by the backend, at the end of its constructor."""
+        self.admission.add_slots(slots)
+        threshold_us = self.config.value_or_default(INLINE_THRESHOLD_US)
+        if threshold_us and slots and all(slot.may_run_inline for slot in slots):
+            gate = self.admission.gate = InlineGate(self.inputs, threshold_us)
+            self.inline_route = InlineRoute(self.admission, gate, slots[0].stages[-1].executor)
+
+    def _abandon(self) -> None:
+        """Give the device back when the constructor fails; for backends, instead of closing."""
+        self.admission.is_closed = True
+        self._is_released = True
+        self._release_device()
+
+    def _release_device(self) -> None:
+        """(optional) Give back executors and memory; called once, when no run is left."""
+        return
+
+    def _metrics(self) -> Sequence[Metric]:
+        """(optional) List the backend's own facts about a network."""
+        return ()
+
+    @property
+    def execution_devices(self) -> tuple[str, ...]:
+        """The devices that compute for it."""
+        return (self.device,)
+
+    @property
+    def optimal_request_count(self) -> int:
+        """How many requests in flight keep the device busy; at least 1."""
+        count, wanted = self.admission.slot_count, self.config["PERFORMANCE_HINT_NUM_REQUESTS"]
+        return max(1, min(count, wanted) if wanted else count)
+
+    def create_infer_request(self) -> InferRequest:
+        """Make a request of its own; any number of them may be in flight."""
+        self.refuse_if_closed()
+        return InferRequest(self, next(self._request_ids))
+
+    async def infer(
+        self,
+        inputs: Any,
+        outputs: Mapping[str, Any] | None = None,
+        *,
+        deadline_s: float | None = None,
+        priority: int = 0,
+    ) -> dict[str, Any]:
+        """Run one inference without a request; any number of tasks may call it.
+
+        ``outputs``: arrays of the caller to write into, by name. Otherwise as InferRequest.infer.
+        """
+        if outputs is not None:
+            if not isinstance(outputs, Mapping):
+                raise TensorError(
+                    f"outputs is a mapping name -> array to write into, not "
+                    f"{type(outputs).__name__}"
+                )
+            request = self.create_infer_request()
+            for name, array in outputs.items():
+                request.set_tensor(name, array)
+            return await request.infer(inputs, deadline_s=deadline_s, priority=priority)
+        if deadline_s is None:
+            deadline_s = self.default_deadline_s
+        deadline_at = None if deadline_s is None else deadline_from_now(self.clock, deadline_s)
+        run = self.make_run(inputs, deadline_at, priority)
+        route = self.inline_route
+        if route is not None and not ("trio" in modules and must_end()):
+            turn = threads.turn
+            if route.carry(run, turn):
+                if turn.is_over:
+                    await turn.give_way()
+                return run.outcome()
+        # Launched by the last call before this thread sleeps: the worker that is woken finds the
+        # interpreter free, and need not sleep again.
+        await until(run.launch, run.cancel)
+        return run.outcome()
+
+    @overload
+    def stream(
+        self, source: Source, ordered: Literal[True] = True, **options: Unpack[StreamOptions]
+    ) -> AsyncGenerator[Results, None]: ...
+
+    @overload
+    def stream(
+        self, source: Source, ordered: Literal[False], **options: Unpack[StreamOptions]
+    ) -> AsyncGenerator[tuple[int, Results], None]: ...
+
+    def stream(
+        self,
+        source: Source,
+        ordered: bool = True,
+        *,
+        look_ahead: int | None = None,
+        deadline_s: float | None = None,
+        priority: int = 0,
+    ) -> AsyncGenerator[Any, None]:
+        """Run what the source gives, and yield the results in its order; use with ``async for``.
+
+        ``source``: an iterable, pulled on the event loop, or an async one, of inputs in any form
+        that ``infer`` takes; the stream owns it, and closes a generator. With ``ordered`` false,
+        (index, results) as they finish. At most ``look_ahead`` items (None: what keeps the device
+        busy) are pulled and not handed out, so a slow consumer holds up the source. ``deadline_s``
+        counts for each item from its pull. An item that fails raises at its turn, with its index
+        in a note; what the source raises comes last. Whenever a stream ends early, by an error,
+        ``aclose`` or cancellation, its runs are cancelled; all but the last wait for their end.
+        A plain ``break`` leaves that to the loop; ``contextlib.aclosing`` does it at once, even
+        before the first result was asked for. A full network (MAX_QUEUED_REQUESTS) is waited for
+        while runs of the stream are under way.
+        """
+        self.refuse_if_closed()
+        if look_ahead is None:
+            most_waiting = self.config.value_or_default(MAX_QUEUED_REQUESTS)
+            look_ahead = default_look_ahead(self.optimal_request_count, most_waiting)
+        if deadline_s is None:
+            deadline_s = self.default_deadline_s
+        stream = ResultStream(self, source, ordered, look_ahead, deadline_s, priority)
+        return stream.results()
+
+    def make_run(
+        self,
+        inputs: Any,
+        deadline_at: float | None = None,
+        priority: int = 0,
+        run_id: int | None = None,
+    ) -> Run:
+        """Make a run of a caller, with a place in all queues; ``inputs`` as given.
+
+        ``deadline_at`` is a time of the network's clock. Raises ClosedError, TensorError and
+        PropertyError.
+        """
+        if self.admission.is_closed or not self._process.is_current:
+            raise self._closed_error()
+        bindings = Bindings(
+            self.check_inputs(inputs),
+            Ticket.of(priority),
+            next(self._request_ids) if run_id is None else run_id,
+            {},
+            {},
+            [] if self.has_perf_count else None,
+            perf_counter_ns(),
+        )
+        run = Run(self.admission, bindings)
+        if deadline_at is not None:
+            run.deadline = self.clock, deadline_at
+        return run
+
+    def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
+        """Send a run to the device as soon as a slot is free; like ``TaskExecutor.run``.
+
+        Either raises ClosedError and has kept nothing, or calls ``then`` exactly once. Never
+        blocks. For outer networks, whose run was let in already; users call ``infer``.
+        """
+        self.refuse_if_closed()
+        Run(self.admission, bindings, stop, after, then).start()
+
+    def place_of(self, bindings: Bindings) -> str:
+        """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""
+        return self.admission.place_of(bindings)
+
+    @property
+    def is_full(self) -> bool:
+        """True if a request that starts now would be refused, for MAX_QUEUED_REQUESTS; a guess."""
+        return self.admission.is_full
+
+    @property
+    def callback_executor(self) -> TaskExecutor:
+        """The one thread on which the callbacks of this network's requests run, in turn."""
+        with self._lock:
+            if self._callback_executor is None:
+                config = StreamsConfig(f"callbacks.{self.name}#{self._number}")
+                self._callback_executor = self._core.executors.acquire(config)
+            return self._callback_executor
+
+    def statistics(self) -> NetworkStatistics:
+        """Return a frozen picture of what the network has done so far."""
+        self.refuse_after_fork()
+        tallies, plans = self._stage_tallies(), self._plans
+        outcomes = self.admission.outcomes()
+        waiting = self.admission.waiting_count
+        running = max(0, self.admission.run_count - waiting)
+        started_ns = self.admission.first_run_ns
+        elapsed_ns = perf_counter_ns() - started_ns if started_ns else 0
+        lane_counts = {tally.executor: tally.lane_count for tally in tallies}
+        return NetworkStatistics(
+            finished_request_count=outcomes["finished"],
+            failed_request_count=outcomes["failed"],
+            cancelled_request_count=outcomes["cancelled"],
+            expired_request_count=outcomes["expired"],
+            aborted_request_count=outcomes["aborted"],
+            waiting_run_count=waiting,
+            running_run_count=running,
+            elapsed_s=elapsed_ns / 1e9,
+            stages=tuple(statistics_of(tally) for tally in tallies),
+            busy_shares=busy_shares(tallies, elapsed_ns, lane_counts),
+            batch_sizes=self.admission.recorder.batch_sizes(),
+            compiled_plan_count=0 if plans is None else plans.build_count,
+            compile_s=0.0 if plans is None else plans.build_s,
+            refused_request_count=outcomes["refused"],
+        )
+
+    def _stage_tallies(self) -> list[StageTally]:
+        return self.admission.recorder.tallies()
+
+    def trace(self) -> Trace:
+        """Return the latest spans, oldest first: which stage of which run ran where and when.
+
+        ``trace().save("trace.html")`` makes a page of them, ``.json`` a file for Perfetto.
+        """
+        self.refuse_after_fork()
+        recorder = self.admission.recorder
+        return Trace(self.name, self.device, recorder.spans(self.device), recorder.forgot_until_ns)
+
+    def explain(self) -> str:
+        """Say in words which device runs which node, and why."""
+        graph = self.runtime_graph()
+        text = f"{self.name}: all {len(graph)} nodes on {self.device}, the device asked for"
+        if self.removed_nodes:
+            text += f"; passes made needless: {', '.join(self.removed_nodes)}"
+        return text
+
+    def get_config(self, key: str) -> Any:
+        """Return the value of a property that the network was compiled with."""
+        self.refuse_after_fork()
+        return config_value(self, key, self._metrics())
+
+    def get_metric(self, key: str, **options: Any) -> Any:
+        """Return a fact about the network; raises PropertyError for an unknown key."""
+        self.refuse_after_fork()
+        return metric_value(self, key, options, self._metrics())
+
+    def export(self, target: IO[bytes] | str | None = None) -> bytes:
+        """Write the compiled network for ``import_network``; NotSupportedError if it cannot."""
+        raise NotSupportedError(
+            f"{self.device} cannot export a network; save the model and load it again"
+        )
+
+    @property
+    def is_closed(self) -> bool:
+        """True once close was called, and in a forked child."""
+        return self.admission.is_closed or not self._process.is_current
+
+    def refuse_if_closed(self) -> None:
+        """Raise ClosedError if it was closed, or was made before a fork."""
+        if self.admission.is_closed or not self._process.is_current:
+            raise self._closed_error()
+
+    def refuse_after_fork(self) -> None:
+        """Raise ClosedError in a child that was forked after the network was made."""
+        self._process.check(f"network {self.name!r}")
+
+    def _closed_error(self) -> ClosedError:
+        if not self._process.is_current:
+            return self._process.error(f"network {self.name!r}")
+        return ClosedError(f"network {self.name!r} on {self.device} is closed; load it again")
+
+    def close(self, *, drain: bool = True, timeout_s: float | None = None) -> None:
+        """Refuse new runs, let those under way finish, and give the device back; twice is fine.
+
+        With ``drain`` false, runs end with ClosedError as soon as their device lets them. Blocks,
+        at most ``timeout_s``. Raises RequestStateError on one of aioinfer's own threads (as in a
+        callback). On an event loop use ``await aclose()``.
+        """
+        refuse_own_thread("close")
+        check_timeout(timeout_s)
+        if not self._process.is_current:
+            return
+        if not drain:
+            self.abort()
+        self.admission.is_closed = True
+        if not self.admission.wait_until_over(timeout_s):
+            _log.warning("network %r was closed with runs on its device", self.name)
+            return
+        with self._closer:  # who comes second returns when the first is done
+            if not self._is_released:
+                self._is_released = True
+                self._release_device()
+                if self._callback_executor is not None:
+                    self._core.executors.release(self._callback_executor)
+
+    def abort(self) -> None:
+        """Refuse new runs, and end those under way with ClosedError; does not wait for them."""
+        if self._process.is_current:
+            self.admission.stop_all(lambda: ClosedError(f"network {self.name!r} was closed"))
+
+    async def aclose(self, *, drain: bool = True) -> None:
+        """Close without blocking the event loop."""
+        from anyio import CancelScope, to_thread
+
+        with CancelScope(shield=True):
+            await to_thread.run_sync(lambda: self.close(drain=drain))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"{self.admission.run_count} runs"
+        return f"<{type(self).__name__} {self.name!r} on {self.device}: {state}>"

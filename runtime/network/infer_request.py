@@ -1,0 +1,382 @@
+"""InferRequest: one inference in flight, awaited, waited for or answered by a callback.
+
+Theory of operation. Answering and ending are two events. A run is *answered* by whatever comes
+first: its result, an error, cancel, a deadline, close. It has *ended* when no stage and no device
+works for it any more; only then is the request idle again. The order at the end is fixed: the
+request becomes idle, the callback runs, the waiters wake. So a callback may start the next run, and
+``wait()`` means that the callback is over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from sys import modules
+from typing import Any
+
+import numpy as np
+
+from ...errors import DeadlineExceededError, PropertyError, RequestStateError, TensorError, nearest
+from ...executors import TaskExecutor, find_shortage
+from ...executors.base import refuse_own_thread
+from ...executors.interrupt import held_interrupt
+from ..loops.completion import must_end, until
+from ..loops.inline_turn import InlineTurn, threads
+from ..runs.bindings import NodeProfile
+from ..runs.run import Run, called_back
+from ..tensors.tensor import Port, Tensor, check_can_be_written, check_value
+from .deadlines import check_timeout, deadline_from_now, ended_or_late
+from .request_state import MOVES, Event, State, move
+from .running_network import RunningNetwork
+
+__all__ = ["Callback", "InferRequest"]
+
+Callback = Callable[["InferRequest", BaseException | None], None]
+"""Called when a run of ``start_async`` has ended, with the error or None."""
+
+
+class InferRequest:
+    """One inference in flight on a network; run it any number of times, one run at a time.
+
+    Made by ``network.create_infer_request()``. Thread-safe: calls that do not fit the state raise
+    RequestBusyError.
+    """
+
+    def __init__(self, network: RunningNetwork, request_id: int) -> None:
+        self.id = request_id
+        """Counts up per network; appears in spans, logs and ``repr``."""
+        self._network = network
+        self._label = f"request {request_id} of {network.name!r}"
+        self._lock = threading.Lock()
+        self._state: State = "idle"
+        self._run: Run | None = None
+        self._callback: Callback | None = None
+        self._ports = {port.name: port for port in (*network.inputs, *network.outputs)}
+        self._input_names = {port.name for port in network.inputs}
+        self._tensors: dict[str, Tensor] = {}
+        self._bound: dict[str, Any] = {}
+
+    async def infer(
+        self, inputs: Any = None, *, deadline_s: float | None = None, priority: int = 0
+    ) -> dict[str, Any]:
+        """Run it and return the outputs by name; the arrays are the caller's.
+
+        ``inputs``: a mapping name -> array, a sequence in order, one array, or None for what
+        ``set_tensor`` bound. ``deadline_s`` counts from now; without it, DEFAULT_DEADLINE_S does,
+        and infinity is no deadline. Works on asyncio and trio. If the awaiting task is cancelled,
+        so is the run. A run that was cancelled before is first waited for. Raises TensorError,
+        RequestBusyError, OverloadedError, DeadlineExceededError, RequestCancelledError,
+        ClosedError, and whatever the device raises. Never calls the callback.
+        """
+        network = self._network
+        if deadline_s is None:
+            deadline_s = network.default_deadline_s
+        deadline_at = None
+        if deadline_s is not None:
+            deadline_at = deadline_from_now(network.clock, deadline_s)
+        while self._state == "cancelled":
+            await self._wait_idle(deadline_at)
+        run = self._make_run(inputs, deadline_at, priority)
+        route = network.inline_route
+        if route is not None and not ("trio" in modules and must_end()):
+            turn = threads.turn
+            if route.carry(run, turn):
+                if turn.is_over:
+                    await turn.give_way()
+                return run.outcome()
+        # Launched by the last call before this thread sleeps: the worker that is woken finds the
+        # interpreter free, and need not sleep again.
+        await until(run.launch, run.cancel)
+        return run.outcome()
+
+    def infer_sync(
+        self, inputs: Any = None, *, deadline_s: float | None = None, priority: int = 0
+    ) -> dict[str, Any]:
+        """Run it and return the outputs by name; blocks this thread.
+
+        Raises as ``infer`` does, and RequestStateError on one of aioinfer's own threads.
+        """
+        refuse_own_thread("infer_sync")
+        deadline_at = self._deadline_at(deadline_s)
+        run = self._make_run(inputs, deadline_at, priority)
+        route = self._network.inline_route
+        if route is not None and route.carry(run, InlineTurn(may_block=deadline_at is None)):
+            return run.outcome()
+        answered = threading.Event()
+        try:
+            run.launch(answered.set)
+            answered.wait()
+        except BaseException as error:  # an interrupt of the waiting thread, or no memory to wait
+            with held_interrupt():
+                run.cancel()
+            lacking = find_shortage(error, f"waiting for {self!r}")
+            if lacking is None or lacking is error:
+                raise
+            raise lacking from error
+        return run.outcome()
+
+    def start_async(
+        self,
+        inputs: Any = None,
+        userdata: Any = None,
+        *,
+        deadline_s: float | None = None,
+        priority: int = 0,
+    ) -> None:
+        """Start a run and return at once; a callback, ``wait`` or ``wait_async`` tells the end.
+
+        Raises TensorError and OverloadedError (the request stays as it was), RequestBusyError while
+        a run is under way, and ClosedError after close.
+        """
+        run = self._make_run(inputs, self._deadline_at(deadline_s), priority)
+        run.userdata = userdata
+        if self._callback is not None:
+            run.call_back(self._callback)
+        run.launch()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Block until the last run has ended and its callback is over; False on timeout.
+
+        Raises the run's error, each time. False as well if nothing was ever started. A timeout does
+        not cancel. On one of aioinfer's own threads, raises RequestStateError where it would block.
+        """
+        check_timeout(timeout_s)
+        self._network.refuse_after_fork()
+        run = self._run
+        if run is None:
+            return False
+        if not run.has_ended:
+            if timeout_s == 0:
+                return False
+            refuse_own_thread("wait")
+            if not run.wait_until_ended(timeout_s):
+                return False
+        run.outcome()
+        return True
+
+    async def wait_async(self) -> bool:
+        """Suspend until the last run has ended and its callback is over; like ``wait``.
+
+        Cancelling the awaiting task does not cancel the run.
+        """
+        self._network.refuse_after_fork()
+        run = self._run
+        if run is None:
+            return False
+        if not run.has_ended:
+            await until(run.when_ended, lambda: None)
+        run.outcome()
+        return True
+
+    def cancel(self) -> None:
+        """Ask the run to end: its caller is answered now, the device gets nothing more of it.
+
+        Without effect when nothing runs. The request is idle once the device is done.
+        """
+        self._network.refuse_after_fork()
+        run = self._run
+        if run is not None:
+            run.cancel()
+
+    def set_callback(self, callback: Callback | None) -> None:
+        """Have this called as ``callback(request, error_or_None)`` when a started run has ended.
+
+        It belongs to the runs started from now on. It runs on the network's callback thread, in the
+        context that started the run, and may start the request again. There ``results``,
+        ``userdata``, ``latency_s`` and ``profiling()`` tell of the run that it is called for, even
+        if a later one is under way. Its exception becomes what ``wait`` raises.
+        """
+        self._access("access")
+        self._callback = callback
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """The outputs of the last run, by name; raises its error, or RequestStateError if none."""
+        run = self._told_run
+        if run is None:
+            run = self._run
+            if run is None or (not run.is_answered and self._state != "idle"):
+                raise RequestStateError(f"{self!r} has no results yet; wait for a run first")
+        return run.outcome()
+
+    @property
+    def userdata(self) -> Any:
+        """What was given to ``start_async`` for the last run; the request never looks at it."""
+        run = self._told_run or self._run
+        return None if run is None else run.userdata
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds from start to end of the last finished run, waiting included."""
+        run = self._told_run or self._run
+        if run is None or not run.ended_ns:
+            raise RequestStateError(f"{self!r} has no finished run to tell the latency of")
+        return (run.ended_ns - run.bindings.arrived_ns) / 1e9
+
+    def profiling(self) -> list[NodeProfile]:
+        """List the nodes of the last run with their times, in order of execution.
+
+        Needs PERF_COUNT; without it raises PropertyError.
+        """
+        run = self._told_run
+        if run is None:
+            self._access("access")
+            run = self._run
+        if not self._network.has_perf_count:
+            raise PropertyError(
+                f"{self!r} records no node times; load the network with {{'PERF_COUNT': True}}",
+                "PERF_COUNT",
+                self._network.device,
+            )
+        return [] if run is None else list(run.bindings.profile or ())
+
+    def set_tensor(self, name: str, tensor: Any) -> None:
+        """Bind memory of the caller to an input (read) or output (written in place by each run).
+
+        ``tensor``: a Tensor or anything with ``__array__``; None takes the binding back. A device
+        may also take arrays in its own memory, with DLPack. Raises TensorError for a wrong name,
+        dtype or shape, or an output that cannot be written.
+        """
+        port = self._port(name)
+        if tensor is None:
+            self._access("access")
+            self._bound.pop(name, None)
+            self._tensors.pop(name, None)
+            return
+        data = tensor.data if isinstance(tensor, Tensor) else tensor
+        if data is None:
+            raise TensorError(f"the tensor for {name!r} has no memory; give it an array")
+        kind = "input" if name in self._input_names else "output"
+        place = f"set_tensor on network {self._network.name!r}"
+        array = check_value(data, port, place, self._network.adopt_array)
+        if kind == "output":
+            check_can_be_written(array, data, name)
+        self._access("access")
+        # One in a device's memory is taken anew for each run, behind what its owner has enqueued.
+        self._bound[name] = self._handle(name).data = getattr(array, "given", array)
+
+    def get_tensor(self, name: str) -> Tensor:
+        """Return the request's own handle on an input or output: the same object every time.
+
+        An output's handle shows each run's content after it. An input of static shape has memory to
+        write into, which the next run reads.
+        """
+        port = self._port(name)
+        self._access("access")
+        handle = self._handle(name)
+        if name in self._input_names and handle.data is None and port.dtype is not None:
+            shape = port.shape
+            if shape is not None and all(isinstance(dim, int) for dim in shape):
+                handle.data = self._bound[name] = np.zeros(handle.shape, port.dtype)
+        return handle
+
+    @property
+    def _told_run(self) -> Run | None:
+        """The run whose callback this thread is in; None outside of this request's callbacks."""
+        run = called_back.run
+        return run if run is not None and run.request is self else None
+
+    def _port(self, name: str) -> Port:
+        try:
+            return self._ports[name]
+        except (KeyError, TypeError):  # no such name, or something that cannot be one
+            raise TensorError(
+                f"network {self._network.name!r} has no input or output {name!r}"
+                f"{nearest(str(name), self._ports)}; it has {sorted(self._ports)}"
+            ) from None
+
+    def _handle(self, name: str) -> Tensor:
+        if name not in self._tensors:
+            self._tensors[name] = Tensor(port=self._ports[name])
+        return self._tensors[name]
+
+    def _access(self, event: Event) -> None:
+        self._network.refuse_after_fork()
+        with self._lock:
+            move(self._state, event, self._label)
+
+    def _deadline_at(self, deadline_s: float | None) -> float | None:
+        if deadline_s is None:
+            deadline_s = self._network.default_deadline_s
+        return None if deadline_s is None else deadline_from_now(self._network.clock, deadline_s)
+
+    async def _wait_idle(self, deadline_at: float | None) -> None:
+        run, clock = self._run, self._network.clock
+        if run is None or self._state != "cancelled":
+            return
+        await ended_or_late(run, clock, deadline_at)
+        if self._state == "cancelled" and deadline_at is not None and clock.now_s() >= deadline_at:
+            raise DeadlineExceededError(
+                f"{self!r}: the deadline passed while the device was still busy with the run that "
+                f"was cancelled before"
+            )
+
+    def _make_run(self, inputs: Any, deadline_at: float | None, priority: int) -> Run:
+        network = self._network
+        if self._bound:
+            run = network.make_run(self._with_bound(inputs), deadline_at, priority, self.id)
+            run.bindings.bound = {
+                name: self._writable(name, array)
+                for name, array in self._bound.items()
+                if name not in self._input_names
+            }
+        else:
+            run = network.make_run({} if inputs is None else inputs, deadline_at, priority, self.id)
+        run.request = self
+        return run
+
+    def _writable(self, name: str, bound: Any) -> Any:
+        adopt = self._network.adopt_array
+        if adopt is None or isinstance(bound, np.ndarray | list):
+            return bound
+        return adopt(bound, f"output {name!r}")
+
+    def _with_bound(self, inputs: Any) -> Any:
+        bound = {name: self._bound[name] for name in self._input_names & self._bound.keys()}
+        if inputs is None:
+            return bound
+        return {**bound, **inputs} if bound and isinstance(inputs, Mapping) else inputs
+
+    @property
+    def callback_executor(self) -> TaskExecutor:
+        """Where its callbacks run."""
+        return self._network.callback_executor
+
+    def become_busy(self, run: Run) -> Run | None:
+        """Make this the last run, and return the one before; raises RequestBusyError."""
+        with self._lock:
+            state = MOVES.get((self._state, "start"))
+            self._state = state or move(self._state, "start", self._label)
+            before, self._run = self._run, run
+        return before
+
+    def restore(self, run: Run, before: Run | None) -> None:
+        """Have what the last run has left, as if this one had never been asked for."""
+        with self._lock:
+            if self._run is run:
+                self._run, self._state = before, "idle"
+
+    def on_answered_early(self, run: Run) -> None:
+        """Note that the caller was answered and the device is not done; called by the run."""
+        with self._lock:
+            if self._run is run and self._state == "busy":
+                self._state = move(self._state, "cancel")
+
+    def on_ended(self, run: Run) -> None:
+        """Become idle, with the results in the handles; called by the run, before it tells."""
+        if run.error is None:
+            for name, handle in self._tensors.items() if self._tensors else ():
+                if name in run.bindings.results:
+                    handle.data = run.bindings.results[name]
+        with self._lock:
+            self._state = MOVES.get((self._state, "finish")) or move(self._state, "finish")
+
+    def __repr__(self) -> str:
+        stage = ""
+        run = self._run
+        if self._state == "busy" and run is not None:
+            stage = self._network.place_of(run.bindings)
+        return (
+            f"<InferRequest {self.id} of {self._network.name!r} on {self._network.device}: "
+            f"{self._state}{stage}>"
+        )

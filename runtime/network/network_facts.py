@@ -1,0 +1,65 @@
+"""What a network can be asked: facts with ``get_metric``, and the properties it was loaded with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...errors import PropertyError, nearest
+from ..properties.properties import Metric
+from .running_network import RunningNetwork
+
+__all__ = ["config_value", "metric_value"]
+
+
+def config_value(network: RunningNetwork, key: str, of_backend: Sequence[Metric]) -> Any:
+    """Return the value of a property; raises PropertyError for an unknown key, and for a fact."""
+    if key in _metrics(network, of_backend):
+        raise PropertyError(
+            f"network {network.name!r} on {network.device} has no property {key!r}; that is a "
+            f"fact: ask with get_metric",
+            key,
+            network.device,
+        )
+    return network.config[key]
+
+
+def metric_value(
+    network: RunningNetwork,
+    key: str,
+    options: Mapping[str, Any],
+    of_backend: Sequence[Metric],
+) -> Any:
+    """Read a fact; raises PropertyError for an unknown key, and for a property."""
+    metrics = _metrics(network, of_backend)
+    if key not in metrics:
+        hint = nearest(key, metrics) or f"; it has {sorted(metrics)}"
+        if network.config.knows(key):
+            hint = "; that is a property: ask with get_config"
+        raise PropertyError(
+            f"network {network.name!r} on {network.device} has no metric {key!r}{hint}",
+            key,
+            network.device,
+        )
+    return metrics[key].value(options, f"network {network.name!r}")
+
+
+def _metrics(network: RunningNetwork, of_backend: Sequence[Metric]) -> dict[str, Metric]:
+    """Return the facts about a network by key: the common ones and the backend's."""
+    keys = ["NETWORK_NAME", "OPTIMAL_NUMBER_OF_INFER_REQUESTS", "EXECUTION_DEVICES"]
+    keys += ["SUPPORTED_METRICS", "SUPPORTED_CONFIG_KEYS", "SUPPORTED_PROPERTIES"]
+    known = [*keys, *(metric.key for metric in of_backend)]
+    read_only = dict.fromkeys([*known, *network.config], "RO")
+    common = [
+        Metric("NETWORK_NAME", lambda _: network.name, "The model's name."),
+        Metric(
+            "OPTIMAL_NUMBER_OF_INFER_REQUESTS",
+            lambda _: network.optimal_request_count,
+            "How many requests in flight keep the device busy.",
+        ),
+        Metric("EXECUTION_DEVICES", lambda _: list(network.execution_devices), "Who computes."),
+        Metric("SUPPORTED_METRICS", lambda _: sorted(known), "What get_metric knows."),
+        Metric("SUPPORTED_CONFIG_KEYS", lambda _: sorted(network.config), "For get_config."),
+        Metric("SUPPORTED_PROPERTIES", lambda _: read_only, "All keys with RO or RW."),
+    ]
+    return {metric.key: metric for metric in (*common, *of_backend)}

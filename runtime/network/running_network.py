@@ -1,0 +1,61 @@
+"""What requests, streams of results and facts ask of the network that they belong to."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ...executors import Clock, TaskExecutor
+from ..properties.properties import Configuration
+from ..runs.bindings import Bindings
+from ..runs.inline_route import InlineRoute
+from ..runs.run import Run
+from ..tensors.device_array import AdoptArray
+from ..tensors.tensor import Port
+
+__all__ = ["RunningNetwork"]
+
+
+class RunningNetwork(Protocol):
+    """An ExecutableNetwork, as far as what stands in front of it is concerned."""
+
+    name: str
+    device: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    config: Configuration
+    clock: Clock
+    default_deadline_s: float | None
+    has_perf_count: bool
+    inline_route: InlineRoute | None
+    adopt_array: AdoptArray | None
+
+    @property
+    def execution_devices(self) -> tuple[str, ...]:
+        """The devices that compute for it."""
+
+    @property
+    def optimal_request_count(self) -> int:
+        """How many requests in flight keep the device busy."""
+
+    @property
+    def is_full(self) -> bool:
+        """True if a request that starts now would be refused."""
+
+    @property
+    def callback_executor(self) -> TaskExecutor:
+        """Where callbacks of requests run."""
+
+    def make_run(
+        self,
+        inputs: Any,
+        deadline_at: float | None = None,
+        priority: int = 0,
+        run_id: int | None = None,
+    ) -> Run:
+        """Check inputs, and make a run of them that is not started yet."""
+
+    def place_of(self, bindings: Bindings) -> str:
+        """Say where a run is, for ``repr``."""
+
+    def refuse_after_fork(self) -> None:
+        """Raise ClosedError in a forked child."""

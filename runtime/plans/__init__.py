@@ -1,0 +1,1 @@
+"""Plans by shape and content: found, kept, bounded, and where their buffers lie."""

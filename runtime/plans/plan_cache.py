@@ -1,0 +1,122 @@
+"""Plans by shape signature: bounded, each built once, runs parked meanwhile.
+
+Theory of operation. A run asks for its plan with :meth:`PlanCache.request` and gets a token: one
+that has fired if the plan is there, else one that fires when the compile executor has built it. All
+runs that need the same plan wait for the same token. The run's next stage starts after it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from ...errors import AioInferError
+from ...executors import NOW, HostReady, Lane, Ready, TaskExecutor
+
+__all__ = ["PendingPlan", "PlanCache"]
+
+P = TypeVar("P")
+K = TypeVar("K", bound=Hashable)
+
+PLAN_COUNT = 32  # shapes that a service sees in turn; plans share the weights of the model
+
+
+class PendingPlan(HostReady, Generic[P]):
+    """Fires when the plan is there, or with the error of building it."""
+
+    __slots__ = ("_plan",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._plan: P | None = None
+
+    @property
+    def is_built(self) -> bool:
+        """True once the plan is there."""
+        return self._plan is not None
+
+    @property
+    def plan(self) -> P:
+        """The plan; only once the token has fired without error."""
+        if self._plan is None:
+            raise AioInferError("the plan is not built yet; wait for its token")
+        return self._plan
+
+    def deliver(self, plan: P) -> None:
+        """Set the plan and fire."""
+        self._plan = plan
+        self.fire()
+
+
+class PlanCache(Generic[K, P]):
+    """The most recently used plans of one network. Thread-safe.
+
+    ``build`` makes the plan of a key; it may take long and runs on ``executor``. A failed build is
+    not kept: the next run of that shape tries again.
+    """
+
+    def __init__(
+        self, build: Callable[[K], P], executor: TaskExecutor, capacity: int = PLAN_COUNT
+    ) -> None:
+        self._build, self._executor, self._capacity = build, executor, capacity
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[K, PendingPlan[P]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def plans(self) -> list[P]:
+        """List the plans that are kept and built."""
+        with self._lock:
+            kept = list(self._plans.values())
+        return [pending.plan for pending in kept if pending.is_ready and pending.error is None]
+
+    def clear(self) -> None:
+        """Let go of all plans; when no run is left."""
+        with self._lock:
+            self._plans.clear()
+
+    def request(self, key: K) -> PendingPlan[P]:
+        """Return the token of a plan, and have the plan built if nobody has yet. Never blocks."""
+        with self._lock:
+            pending = self._plans.get(key)
+            if pending is not None:
+                self._plans.move_to_end(key)
+                return pending
+            pending = self._plans[key] = PendingPlan()
+            while len(self._plans) > self._capacity:
+                self._plans.popitem(last=False)
+
+        def build(_lane: Lane) -> Ready:
+            pending.deliver(self._build(key))
+            return NOW
+
+        def built(_ready: Ready, error: BaseException | None) -> None:
+            if error is not None:
+                self._fail(key, pending, error)
+
+        try:
+            self._executor.run(build, NOW, built)
+        except BaseException as refused:
+            self._fail(key, pending, refused)
+        return pending
+
+    def build_now(self, key: K) -> P:
+        """Build a plan on this thread, for compiling ahead; raises what building raises.
+
+        There is room for all plans that were asked for ahead, however many.
+        """
+        pending: PendingPlan[P] = PendingPlan()
+        pending.deliver(self._build(key))
+        with self._lock:
+            self._plans[key] = pending
+            self._capacity = max(self._capacity, len(self._plans))
+        return pending.plan
+
+    def _fail(self, key: K, pending: PendingPlan[P], error: BaseException) -> None:
+        with self._lock:
+            if self._plans.get(key) is pending:
+                del self._plans[key]
+        pending.fire(error)

@@ -1,0 +1,158 @@
+"""Plans of one network by the shapes of its inputs: which to build ahead, which a run needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from ...errors import AioInferError, PropertyError, TensorError
+from ...executors import TaskExecutor
+from ..graph import Model, TensorType, is_static, shape_text
+from ..graph.node_failure import failure_at
+from ..passes import bound_input_shapes
+from ..properties.properties import INPUT_SHAPES
+from ..tensors.tensor import Port, shape_signature
+from ..type_inference import ContradictionError
+from .plan_cache import PendingPlan, PlanCache
+
+__all__ = ["ShapePlans", "Signature"]
+
+P = TypeVar("P")
+
+Signature = tuple[tuple[int, ...] | None, ...]
+"""The shape of each input in order; None for what is no tensor."""
+
+_Key = tuple[Signature, tuple[bytes, ...]]
+
+
+class ShapePlans(Generic[P]):
+    """The plans of a network that is compiled per shape. Thread-safe, but for ``compile_ahead``.
+
+    ``build`` makes the plan for input shapes by name, and for the content of ``content_inputs``:
+    short integer inputs that shapes depend on, such as a Reshape's. It runs on ``executor``, once
+    for each signature. ``signature_of_plan`` says for which signature the plan of another one is
+    made, if not for itself.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        ports: Sequence[Port],
+        device: str,
+        build: Callable[[dict[str, tuple[int, ...]], dict[str, np.ndarray]], P],
+        executor: TaskExecutor,
+        content_inputs: Sequence[str] = (),
+        signature_of_plan: Callable[[Signature], Signature] | None = None,
+    ) -> None:
+        self._model, self._ports, self._device = model, tuple(ports), device
+        self._build = build
+        self._signature_of_plan = signature_of_plan
+        self.build_count = 0
+        """How many plans have been built so far, the same again after it was dropped included."""
+        self.build_s = 0.0
+        """How long that took in all."""
+        self._is_static = all(is_static(port.shape) for port in self._ports)
+        self._content_ports = [port for port in self._ports if port.name in content_inputs]
+        self._cache: PlanCache[_Key, P] = PlanCache(self._plan, executor)
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def plans(self) -> list[P]:
+        """List the plans that are kept."""
+        return self._cache.plans()
+
+    def compile_ahead(self, shapes: Sequence[Mapping[str, Sequence[int]]]) -> list[P]:
+        """Build the plans of INPUT_SHAPES, and the only one of a network of static inputs.
+
+        Where plans depend on the content of inputs there is nothing to build before it is known.
+        Raises PropertyError for shapes that do not fit the model or leave an input open, and
+        ModelError for a network of static inputs that contradicts itself.
+        """
+        wanted = [self._signature_of(item) for item in shapes]
+        if self._content_ports:
+            return []
+        if self._is_static:
+            wanted.append(self._signature_of({}))
+        try:
+            return [self._cache.build_now((signature, ())) for signature in dict.fromkeys(wanted)]
+        except TensorError as error:
+            raise PropertyError(
+                f"{self._device}: bad value for {INPUT_SHAPES.key}: {error}",
+                INPUT_SHAPES.key,
+                self._device,
+            ) from error
+
+    def clear(self) -> None:
+        """Let go of all plans; when no run is left."""
+        self._cache.clear()
+
+    def request(self, inputs: Mapping[str, Any]) -> PendingPlan[P]:
+        """Return the token of the plan for these arrays; never blocks."""
+        content = tuple([inputs[port.name].tobytes() for port in self._content_ports])
+        signature = shape_signature(inputs, self._ports)
+        if self._signature_of_plan is not None:
+            signature = self._signature_of_plan(signature)
+        return self._cache.request((signature, content))
+
+    def _plan(self, key: _Key) -> P:
+        signature, content = key
+        pairs = zip(self._ports, signature, strict=True)
+        shapes = {port.name: shape for port, shape in pairs if shape is not None}
+        arrays = {
+            port.name: np.frombuffer(data, port.dtype).reshape(shapes[port.name])
+            for port, data in zip(self._content_ports, content, strict=True)
+        }
+        started_s = perf_counter()
+        try:
+            plan = self._build(shapes, arrays)
+        except ContradictionError as error:
+            if self._is_static and not arrays:
+                raise  # whatever a run gives: it is the model's fault
+            raise TensorError(f"{_given_text(shapes, arrays)} do not fit the model: {error}") from (
+                error
+            )
+        except AioInferError:
+            raise
+        except Exception as error:
+            given = _given_text(shapes, arrays)
+            what = f"model {self._model.name!r} for {self._device} and {given}"
+            raise failure_at(error, what) from error
+        self.build_count += 1
+        self.build_s += perf_counter() - started_s
+        return plan
+
+    def _signature_of(self, shapes: Mapping[str, Sequence[int]]) -> Signature:
+        """Complete an item of INPUT_SHAPES, which may leave out what the others determine."""
+        try:
+            bound = bound_input_shapes(self._model.inputs, shapes)
+        except TensorError as error:
+            raise self._bad_shapes(shapes, str(error)) from error
+        signature: list[tuple[int, ...] | None] = []
+        for port in self._ports:
+            dims = bound.get(port.name)
+            lengths = tuple(dim for dim in dims or () if isinstance(dim, int))
+            is_known = dims is not None and len(lengths) == len(dims)
+            if not is_known and isinstance(port.type, TensorType):
+                raise self._bad_shapes(shapes, f"it leaves input {port} open; give its shape, too")
+            signature.append(lengths if is_known else None)
+        complete = tuple(signature)
+        return self._signature_of_plan(complete) if self._signature_of_plan else complete
+
+    def _bad_shapes(self, shapes: Mapping[str, Sequence[int]], why: str) -> PropertyError:
+        text = f"{self._device}: bad value {dict(shapes)} for {INPUT_SHAPES.key}: {why}"
+        return PropertyError(text, INPUT_SHAPES.key, self._device)
+
+
+def _given_text(
+    shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray[Any, Any]]
+) -> str:
+    """Write what a plan is for: the shapes of inputs, and the content of some."""
+    texts = [
+        f"{name!r} = {arrays[name].tolist()}" if name in arrays else f"{name!r} {shape_text(shape)}"
+        for name, shape in shapes.items()
+    ]
+    return f"inputs {', '.join(texts)}"

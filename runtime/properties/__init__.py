@@ -1,0 +1,1 @@
+"""Properties of devices and networks: their types, parsers and values."""

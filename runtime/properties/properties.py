@@ -1,0 +1,358 @@
+"""Properties: what can be set or asked by name, typed, with defaults and documentation.
+
+A :class:`Property` is one key: its parser refuses bad values at once. A plugin declares its keys as
+a tuple of properties and the runtime does the rest: unknown keys, precedence, reading back. A
+:class:`Configuration` is a finished set of values, immutable, in which every key has a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ...errors import PropertyError, nearest
+from .property_parsers import (
+    Parser,
+    parse_boolean,
+    parse_choice,
+    parse_input_shapes,
+    parse_integer,
+    parse_mapping,
+    parse_seconds,
+    parse_text,
+)
+
+__all__ = [
+    "AUTO",
+    "DEFAULT_DEADLINE_S",
+    "DEVICE_ID",
+    "ENABLE_MMAP",
+    "INFERENCE_NUM_THREADS",
+    "INFERENCE_PRECISION_HINT",
+    "INLINE_THRESHOLD_US",
+    "INPUT_SHAPES",
+    "LOG_LEVEL",
+    "LOG_LEVELS",
+    "MAX_QUEUED_REQUESTS",
+    "NUMA",
+    "NUM_STREAMS",
+    "OLD_NAMES",
+    "PERFORMANCE_HINT",
+    "PERFORMANCE_HINT_NUM_REQUESTS",
+    "PERF_COUNT",
+    "REQUEST_PROPERTIES",
+    "STANDARD_PROPERTIES",
+    "Configuration",
+    "Metric",
+    "Property",
+    "parse_boolean",
+    "parse_choice",
+    "parse_integer",
+    "parse_mapping",
+    "parse_text",
+    "property_keys",
+    "slot_count",
+    "stream_count",
+]
+
+T = TypeVar("T")
+
+MOST_STREAMS = 4096  # each is a thread; nobody has more CPUs, and so many still start
+
+OLD_NAMES = {
+    "KEY_PERF_COUNT": "PERF_COUNT",
+    "KEY_DEVICE_ID": "DEVICE_ID",
+    "CPU_THROUGHPUT_STREAMS": "NUM_STREAMS",
+}
+"""What OpenVINO 1.x called some properties; they can be read by these names, and not set."""
+
+
+@dataclass(frozen=True)
+class Property(Generic[T]):
+    """A key that can be set: ``key`` in upper case, how to parse it, its default, what it does.
+
+    ``only_at_load`` says that it belongs to one network and that ``set_config`` refuses it. A
+    Property may stand for its key wherever a configuration is given.
+    """
+
+    key: str
+    parse: Parser[T]
+    default: T
+    doc: str
+    only_at_load: bool = False
+
+    def value_of(self, given: Any, device: str) -> T:
+        """Parse what a user gave; raises PropertyError that names key, value and device."""
+        try:
+            return self.parse(given)
+        except (ValueError, TypeError) as error:
+            raise PropertyError(
+                f"{device}: bad value {given!r} for {self.key}: {error}", self.key, device
+            ) from error
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A fact that can be asked for: ``read`` gets the options of ``get_metric``.
+
+    ``options`` are the names of those that mean something to it; others are refused.
+    """
+
+    key: str
+    read: Callable[[Mapping[str, Any]], Any]
+    doc: str
+    options: tuple[str, ...] = ()
+
+    def value(self, options: Mapping[str, Any], where: str, common: Sequence[str] = ()) -> Any:
+        """Read it; raises PropertyError, naming the place, for an option that it does not take.
+
+        ``common``: the options that all facts of the place take.
+        """
+        taken = (*common, *self.options)
+        for option in options:
+            if option not in taken:
+                hint = f"the options {', '.join(taken)}" if taken else "no options"
+                raise PropertyError(
+                    f"{where}: {self.key} takes {hint}, and {option!r} was given", self.key, where
+                )
+        return self.read(options)
+
+
+class Configuration(Mapping[str, Any]):
+    """A finished set of property values: every key has one. Immutable, so thread-safe.
+
+    ``facts`` are the keys of metrics, which errors tell from misspelt ones.
+    """
+
+    def __init__(
+        self, device: str, properties: Iterable[Property[Any]], facts: Collection[str] = ()
+    ) -> None:
+        self.device, self._facts = device, facts
+        self._properties = {declared.key: declared for declared in properties}
+        self._values = {key: declared.default for key, declared in self._properties.items()}
+        self._given: frozenset[str] = frozenset()
+
+    def __getitem__(self, key: str | Property[Any]) -> Any:
+        name = key.key if isinstance(key, Property) else key
+        try:
+            return self._values[OLD_NAMES.get(name, name)]
+        except KeyError:
+            raise self.unknown(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The keys that somebody set, rather than left at their defaults."""
+        return self._given
+
+    def knows(self, key: str) -> bool:
+        """True if the key is declared here."""
+        return key in self._properties
+
+    def value_or_default(self, declared: Property[T]) -> T:
+        """Return the value of a property that not every device declares."""
+        value: T = self._values.get(declared.key, declared.default)
+        return value
+
+    def with_values(self, values: Mapping[Any, Any]) -> Configuration:
+        """Return a copy in which these win; PropertyError for unknown keys and bad values."""
+        changed = Configuration(self.device, self._properties.values(), self._facts)
+        parsed = {}
+        for key, given in property_keys(values, self.device).items():
+            if key not in self._properties:
+                raise self._not_settable(key)
+            parsed[key] = self._properties[key].value_of(given, self.device)
+        changed._values = {**self._values, **parsed}
+        changed._given = self._given | parsed.keys()
+        return changed
+
+    def with_defaults(self, values: Mapping[Any, Any]) -> Configuration:
+        """Return a copy with other defaults: as ``with_values``, but they do not count as given."""
+        changed = self.with_values(values)
+        changed._given = self._given
+        return changed
+
+    def unknown(self, key: str) -> PropertyError:
+        """Make the error for a key that is not declared here."""
+        hint = nearest(key, self._properties) or f"; it knows {sorted(self._properties)}"
+        if key in self._facts:
+            hint = "; that is a fact: ask with get_metric"
+        return PropertyError(f"{self.device} has no property {key!r}{hint}", key, self.device)
+
+    def _not_settable(self, key: str) -> PropertyError:
+        if OLD_NAMES.get(key) in self._properties:
+            why = f"is the old name of {OLD_NAMES[key]} and can only be read; set {OLD_NAMES[key]}"
+        elif key in self._facts:
+            why = "is a fact that can only be read, with get_metric"
+        else:
+            return self.unknown(key)
+        return PropertyError(f"{self.device}: {key} {why}", key, self.device)
+
+    def __repr__(self) -> str:
+        given = {key: self._values[key] for key in sorted(self._given)}
+        return f"<Configuration of {self.device}: {given}>"
+
+
+def property_keys(values: Mapping[Any, Any] | None, device: str) -> dict[str, Any]:
+    """Turn a user's mapping into one of plain keys.
+
+    Raises PropertyError if it is no mapping, or names a key twice, as a Property and in words.
+    """
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise PropertyError(
+            f"{device}: a configuration is a mapping such as {{'NUM_STREAMS': 2}}, not "
+            f"{type(values).__name__}",
+            device=device,
+        )
+    plain: dict[str, Any] = {}
+    for key, item in values.items():
+        name = key.key if isinstance(key, Property) else str(key)
+        if name in plain:
+            raise PropertyError(f"{device}: {name} is given twice; give it once", name, device)
+        plain[name] = item
+    return plain
+
+
+AUTO = -1
+"""NUM_STREAMS: as many as suit the performance hint."""
+NUMA = -2
+"""NUM_STREAMS: one for each NUMA node."""
+
+LOG_LEVELS = {
+    "LOG_NONE": 100,
+    "LOG_ERROR": 40,
+    "LOG_WARNING": 30,
+    "LOG_INFO": 20,
+    "LOG_DEBUG": 10,
+    "LOG_TRACE": 5,
+}
+"""The values of LOG_LEVEL and the levels of ``logging`` that they mean."""
+
+PERFORMANCE_HINT = Property(
+    "PERFORMANCE_HINT",
+    parse_choice("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT"),
+    "LATENCY",
+    "What to tune for when NUM_STREAMS is AUTO: one request's time, or requests per second.",
+)
+PERFORMANCE_HINT_NUM_REQUESTS = Property(
+    "PERFORMANCE_HINT_NUM_REQUESTS",
+    parse_integer(0),
+    0,
+    "How many requests the application keeps in flight; bounds streams and slots. 0: not said.",
+)
+NUM_STREAMS = Property(
+    "NUM_STREAMS",
+    parse_integer(0, {"AUTO": AUTO, "NUMA": NUMA}, MOST_STREAMS),
+    AUTO,
+    "How many runs the device computes side by side; AUTO follows PERFORMANCE_HINT.",
+)
+INFERENCE_NUM_THREADS = Property(
+    "INFERENCE_NUM_THREADS",
+    parse_integer(0),
+    0,
+    "Threads that all streams together may compute with; 0: all allowed CPUs.",
+)
+INFERENCE_PRECISION_HINT = Property(
+    "INFERENCE_PRECISION_HINT",
+    parse_choice("f32", "tf32", "f16", "bf16"),
+    "f32",
+    "The precision that float32 operators may be computed in.",
+)
+LOG_LEVEL = Property(
+    "LOG_LEVEL",
+    parse_choice(*LOG_LEVELS),
+    "LOG_NONE",
+    "What the logger 'aioinfer.<device>' lets through; until it is set, Python's logging decides.",
+)
+PERF_COUNT = Property(
+    "PERF_COUNT",
+    parse_boolean,
+    False,
+    "Record the time of every node; read it with request.profiling().",
+)
+DEVICE_ID = Property("DEVICE_ID", parse_text, "", "Which device of the plugin; '' is the first.")
+INPUT_SHAPES: Property[tuple[Mapping[str, tuple[int, ...]], ...]] = Property(
+    "INPUT_SHAPES",
+    parse_input_shapes,
+    (),
+    "Signatures to compile while loading: {input: shape}, or a sequence of such mappings.",
+    only_at_load=True,
+)
+ENABLE_MMAP = Property(
+    "ENABLE_MMAP",
+    parse_boolean,
+    True,
+    "Whether a device that packs weights may leave the large ones in the model's file, which then "
+    "has to stay as it is while the network lives, if its shapes are open. Only files on a disk of "
+    "this machine that nobody else may write to are mapped; others are read, and with NO all are.",
+)
+INLINE_THRESHOLD_US = Property(
+    "INLINE_THRESHOLD_US",
+    parse_integer(0),
+    50,
+    "Awaited runs that are known to take at most so many microseconds stay on the thread that asks "
+    "for them, where the device can do that; 0: all runs go to the device's own threads.",
+)
+MAX_QUEUED_REQUESTS = Property(
+    "MAX_QUEUED_REQUESTS",
+    parse_integer(0),
+    0,
+    "A request that would have to wait while so many already wait is refused at once, with "
+    "OverloadedError; 0: no bound.",
+)
+DEFAULT_DEADLINE_S = Property(
+    "DEFAULT_DEADLINE_S",
+    parse_seconds,
+    0.0,
+    "The deadline_s of requests that are given none, in seconds; infinity as deadline_s lifts it. "
+    "0: no deadline.",
+)
+
+REQUEST_PROPERTIES: tuple[Property[Any], ...] = (MAX_QUEUED_REQUESTS, DEFAULT_DEADLINE_S)
+"""What only means something to the network that users ask; a network inside another ignores it."""
+
+STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
+    PERFORMANCE_HINT,
+    PERFORMANCE_HINT_NUM_REQUESTS,
+    NUM_STREAMS,
+    INFERENCE_NUM_THREADS,
+    INFERENCE_PRECISION_HINT,
+    LOG_LEVEL,
+    PERF_COUNT,
+    DEVICE_ID,
+    INPUT_SHAPES,
+    INLINE_THRESHOLD_US,
+    ENABLE_MMAP,
+    *REQUEST_PROPERTIES,
+)
+"""What every device declares; one that cannot honour a value refuses it in ``check_values``."""
+
+
+def stream_count(config: Mapping[str, Any], most: int) -> int:
+    """Decide how many streams a network gets, at least 1. Pure.
+
+    A number of streams stays as asked; else the hints decide; ``most`` is what throughput wants.
+    """
+    wanted = int(config[NUM_STREAMS.key])
+    if wanted not in (AUTO, NUMA):
+        return max(1, wanted)
+    wanted = 1 if config[PERFORMANCE_HINT.key] == "LATENCY" else most
+    requests = int(config[PERFORMANCE_HINT_NUM_REQUESTS.key])
+    return min(wanted, requests) if requests else wanted
+
+
+def slot_count(config: Mapping[str, Any], most: int) -> int:
+    """Decide how many runs may be in flight on the device; ``most`` is what keeps it busy. Pure."""
+    requests = int(config[PERFORMANCE_HINT_NUM_REQUESTS.key])
+    return min(most, requests) if requests else most

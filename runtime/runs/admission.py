@@ -1,0 +1,119 @@
+"""The admission queue: which run gets a slot next. A pure decision; the network locks around it."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterable
+from operator import index
+from typing import Generic, NamedTuple, TypeVar
+
+from ...errors import PropertyError
+
+__all__ = ["MOST_OVERTAKINGS", "AdmissionQueue", "Ticket"]
+
+MOST_OVERTAKINGS = 7
+"""So many slots in a row may go past who has waited longest: an eighth of the device is what low
+priorities can cost high ones, and for the low ones enough to get on."""
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+_ages = itertools.count(1)
+
+
+class Ticket(NamedTuple):
+    """A run's place in every queue it waits in: by priority, then age. Lower goes first."""
+
+    negative_priority: int
+    age: int
+
+    @classmethod
+    def of(cls, priority: int) -> Ticket:
+        """Make the ticket of a run that is asked for now; a higher priority goes first.
+
+        Raises PropertyError for what is no whole number.
+        """
+        try:
+            return tuple.__new__(cls, (-index(priority), next(_ages)))
+        except TypeError:
+            raise PropertyError(
+                f"priority is {priority!r}; give a whole number: a higher one goes first, and 0 is "
+                f"what others have"
+            ) from None
+
+
+class AdmissionQueue(Generic[S, R]):
+    """Slots and the runs that wait for one. Not thread-safe; O(log n) a call.
+
+    Whoever waits goes by ticket, but nobody is overtaken for ever: when MOST_OVERTAKINGS slots in a
+    row have gone to others, the next one goes to the run that has waited longest. So a run with k
+    runs before it, in order of arrival, has a slot after (MOST_OVERTAKINGS + 1) * (k + 1) slots at
+    the latest, whatever comes meanwhile. A run that is dropped never gets a slot.
+
+    ``most_waiting``: with so many runs waiting it is full, for those who ask; 0: never.
+    """
+
+    def __init__(self, slots: Iterable[S] = (), most_waiting: int = 0) -> None:
+        self.idle = list(slots)
+        """The slots that no run has; one may be taken while no run waits."""
+        self._most_waiting = most_waiting
+        self._heap: list[tuple[Ticket, int, R]] = []
+        self.waiting: OrderedDict[R, int] = OrderedDict()
+        """The entry's number for each run that waits, who came first before the others; a heap
+        entry without one was dropped, or had its slot out of turn."""
+        self._numbers = itertools.count()
+        self._overtakings = 0
+        """How many slots in a row went past the run that has waited longest."""
+
+    @property
+    def waiting_count(self) -> int:
+        """How many runs wait for a slot."""
+        return len(self.waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """True if a run that comes now would wait, and as many wait as may."""
+        return 0 < self._most_waiting <= len(self.waiting) and not self.idle
+
+    def offer(self, ticket: Ticket, run: R) -> S | None:
+        """Give the run an idle slot, or None: it waits now, even if that is one too many."""
+        if self.idle:
+            return self.idle.pop()
+        number = self.waiting[run] = next(self._numbers)
+        heapq.heappush(self._heap, (ticket, number, run))
+        return None
+
+    def release(self, slot: S) -> R | None:
+        """Take a slot back and name the run that has it now; None: it is idle."""
+        if not self.waiting:
+            self.idle.append(slot)
+            return None
+        longest = next(iter(self.waiting))
+        run = longest if self._overtakings >= MOST_OVERTAKINGS else self._first_by_ticket()
+        self._overtakings = 0 if run is longest else self._overtakings + 1
+        del self.waiting[run]
+        self._sweep()
+        return run
+
+    def drop(self, run: R) -> bool:
+        """Take a waiting run out; False if it does not wait (any more)."""
+        if self.waiting.pop(run, None) is None:
+            return False
+        if not self.waiting:
+            self._overtakings = 0
+        self._sweep()
+        return True
+
+    def _first_by_ticket(self) -> R:
+        while True:
+            _, number, run = heapq.heappop(self._heap)
+            if self.waiting.get(run) == number:
+                return run
+
+    def _sweep(self) -> None:
+        """Forget the entries of runs that do not wait any more, if they are the most."""
+        if len(self._heap) > 2 * len(self.waiting) + 8:
+            self._heap = [entry for entry in self._heap if self.waiting.get(entry[2]) == entry[1]]
+            heapq.heapify(self._heap)

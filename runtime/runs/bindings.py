@@ -1,0 +1,84 @@
+"""What one run reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...errors import TensorError
+from ..graph import shape_text
+from ..tracing.recorder import RunMark
+from .admission import Ticket
+
+__all__ = ["Bindings", "NodeProfile"]
+
+
+@dataclass(frozen=True)
+class NodeProfile:
+    """The time of one executed node; ``original_nodes`` are the file's nodes it stands for.
+
+    ``implementation`` and ``layout`` are the device's own words for what computed it and how its
+    result lies in memory; empty where the device has none.
+    """
+
+    name: str
+    op: str
+    original_nodes: tuple[str, ...]
+    start_ns: int
+    end_ns: int
+    implementation: str = ""
+    layout: str = ""
+
+    @property
+    def real_time_s(self) -> float:
+        """Wall-clock time of the node."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclass(slots=True)
+class Bindings:
+    """The tensors of one run, by name: inputs to read, memory to write, results as they come.
+
+    ``inputs`` hold the caller's own arrays, in any memory order, in use until the run's last token.
+    ``bound`` is memory of the caller for some of the outputs, arrays or DeviceArrays. ``results``
+    are filled by the last stage through :meth:`deliver`.
+    """
+
+    inputs: dict[str, Any]
+    ticket: Ticket
+    run_id: int = 0
+    bound: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+    profile: list[NodeProfile] | None = None
+    """Where nodes note their times; None unless PERF_COUNT is on."""
+    arrived_ns: int = 0
+    """When the run was asked for."""
+    awaited: Any = None
+    """What a stage that is called again has waited for: a plan that was not built yet."""
+
+    def mark(self) -> RunMark:
+        """Make what the run's spans have in common."""
+        return self.run_id, self.ticket[1], self.arrived_ns
+
+    def deliver(self, name: str, value: Any) -> None:
+        """Hand over an output: copied into bound memory if there is some, else as it is.
+
+        The value must be the run's own: no later run may write into it. Raises TensorError if
+        the bound memory does not fit.
+        """
+        memory = self.bound.get(name)
+        if memory is None:
+            self.results[name] = value
+            return
+        if not isinstance(value, np.ndarray) or memory.shape != value.shape:
+            made = (
+                shape_text(value.shape) if isinstance(value, np.ndarray) else type(value).__name__
+            )
+            raise TensorError(
+                f"output {name!r} is {made} in this run, and the tensor bound to it is "
+                f"{shape_text(memory.shape)}; bind one that fits, or none"
+            )
+        np.copyto(memory, value, casting="no" if memory.dtype != object else "unsafe")
+        self.results[name] = memory

@@ -1,0 +1,123 @@
+"""Which runs are short enough to stay on the thread that asks for them. A pure decision.
+
+Theory of operation. A hand-over to a worker and back costs tens of microseconds, a tiny plan a few.
+So runs are timed, per shape signature, wherever they run, and a plan whose least time of late is
+within the threshold may run where its caller stands. The least time, because what is added to it
+(other threads, the interpreter's lock) says nothing about the plan. A plan whose time depends on
+its data can deceive: if more than one run in about twenty takes far too long on its caller's
+thread, the next ones go to the workers again, each time twice as many. Where they are rarer, the
+machine was busy.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..graph import is_static
+from ..tensors.tensor import Port, shape_signature
+
+__all__ = ["InlineGate", "ServiceTime"]
+
+FIRST_RUNS = 3  # the first of all is slow: memory is touched, caches are cold
+MOST_FIRST_RUNS = 1024
+WINDOW_RUNS = 64  # how many runs a least time stands for, at most twice as many
+FAR_TOO_LONG = 10  # thresholds; anything less is no harm to an event loop
+HELD_UP = 20  # how many runs in time make up for one that took far too long
+MOST_HELD_UP = 60
+KEPT_SIGNATURES = 64
+BEARABLE_NS = 50_000_000  # a cancel from another thread, or Ctrl-C, may wait so long
+
+
+class ServiceTime:
+    """How long the runs of one plan take. Not thread-safe, but good enough.
+
+    Threads that note at once may lose a note; that changes when a decision falls, and none.
+    """
+
+    __slots__ = (
+        "_earlier_ns",
+        "_far_too_long_ns",
+        "_held_up",
+        "_least_ns",
+        "_needed",
+        "_noted",
+        "_threshold_ns",
+        "is_bearable",
+        "is_short",
+    )
+
+    def __init__(self, threshold_ns: int) -> None:
+        self.is_short = False
+        """True if the least time of late is within the threshold; False as long as too little is
+        known."""
+        self.is_bearable = False
+        """The same, for a caller that blocks anyway and has no deadline: within 50 ms."""
+        self._threshold_ns, self._far_too_long_ns = threshold_ns, FAR_TOO_LONG * threshold_ns
+        self._least_ns = self._earlier_ns = _NEVER_NS
+        self._noted = 0
+        self._needed = FIRST_RUNS
+        self._held_up = 0
+        """Counts callers that were held up; what runs in time take back."""
+
+    def note(self, service_ns: int, *, is_inline: bool = False) -> None:
+        """Count a run that took so long; ``is_inline`` says on the thread of a caller with a loop.
+
+        Too many that were far too long there make it forget what was noted, and want twice as many
+        runs as before.
+        """
+        if is_inline:
+            if service_ns >= self._far_too_long_ns:
+                self._note_overrun()
+                return
+            if self._held_up:
+                self._held_up -= 1
+        self._noted += 1
+        if service_ns < self._least_ns:
+            self._least_ns = service_ns
+        noted, needed = self._noted, self._needed
+        if noted == needed or (noted % WINDOW_RUNS == 0 and noted > needed):
+            least_ns = min(self._least_ns, self._earlier_ns)
+            self.is_short = least_ns <= self._threshold_ns
+            self.is_bearable = least_ns <= BEARABLE_NS
+            self._earlier_ns, self._least_ns = self._least_ns, _NEVER_NS
+
+    def _note_overrun(self) -> None:
+        self._held_up += HELD_UP
+        if self._held_up > MOST_HELD_UP:
+            self.is_short = False
+            self._least_ns = self._earlier_ns = _NEVER_NS
+            self._noted = self._held_up = 0
+            self._needed = min(2 * self._needed, MOST_FIRST_RUNS)
+
+
+class InlineGate:
+    """The times of one network's plans; thread-safe. ``threshold_us`` is above 0."""
+
+    def __init__(self, ports: Sequence[Port], threshold_us: int) -> None:
+        self._ports = tuple(ports)
+        self._threshold_ns = threshold_us * 1000
+        is_fixed = all(is_static(port.shape) for port in self._ports)
+        self.only = ServiceTime(self._threshold_ns) if is_fixed else None
+        """That of all runs, where all inputs have fixed shapes."""
+        self._by_signature: dict[Any, ServiceTime] = {}
+        self._lock = threading.Lock()
+
+    def time_of(self, inputs: Mapping[str, Any]) -> ServiceTime:
+        """Return the times of the plan for inputs of these shapes; checked inputs, by name."""
+        if self.only is not None:
+            return self.only
+        signature = shape_signature(inputs, self._ports)
+        time = self._by_signature.get(signature)
+        if time is None:
+            with self._lock:
+                time = self._by_signature.get(signature)
+                if time is None:
+                    if len(self._by_signature) >= KEPT_SIGNATURES:
+                        del self._by_signature[next(iter(self._by_signature))]  # the oldest
+                    time = self._by_signature[signature] = ServiceTime(self._threshold_ns)
+        return time
+
+
+_NEVER_NS = 1 << 62

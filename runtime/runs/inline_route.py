@@ -1,0 +1,116 @@
+"""Short runs, from start to end on the thread that asks for them.
+
+Theory of operation. A run that stays with its caller takes a slot like any other, its stages are
+the same, and spans and outcome are counted. Left out are the queues between. The stages run on the
+lanes that their executors lend to callers, in the context of the lane, as a hop of this thread: so
+what a stage sees, and what it may call, is what it sees and may call on a worker. A run that cannot
+be carried to its end (others wait, the lane is taken, a plan is missing) leaves nothing behind but
+the spans of its first stages, and starts again in the usual way.
+"""
+
+from __future__ import annotations
+
+from contextvars import copy_context
+from time import perf_counter_ns
+
+from ...executors import NOW, TaskExecutor
+from ...executors.base import checked, hop_now
+from ...executors.interrupt import can_interrupt, held_interrupt
+from ..loops.inline_turn import InlineTurn
+from .inline_gate import InlineGate, ServiceTime
+from .run import Run
+from .run_admission import RunAdmission
+
+__all__ = ["InlineRoute"]
+
+
+class InlineRoute:
+    """The way of one network's short runs. Thread-safe.
+
+    ``executor`` is where its last stage computes, and lends the lane.
+    """
+
+    def __init__(
+        self, admission: RunAdmission[Run], gate: InlineGate, executor: TaskExecutor
+    ) -> None:
+        self._admission, self._gate, self._executor = admission, gate, executor
+        self._record = admission.recorder.record
+
+    def carry(self, run: Run, turn: InlineTurn) -> bool:
+        """Carry a short run of a caller to its end on this thread; False: nothing was kept.
+
+        The time is put down to ``turn``, whatever the outcome. Raises RequestBusyError.
+        """
+        gate = self._gate
+        time = gate.only or gate.time_of(run.bindings.inputs)
+        if not (time.is_short or (turn.may_block and time.is_bearable and self._executor.is_idle)):
+            return False
+        if not can_interrupt():
+            return hop_now(self._carry, run, time, turn) is True
+        with held_interrupt() as interrupt:  # raised amid this, it would lose the slot
+            is_over = hop_now(self._carry, run, time, turn) is True
+        if interrupt.has_come:
+            raise KeyboardInterrupt
+        return is_over
+
+    def _carry(self, run: Run, time: ServiceTime, turn: InlineTurn) -> bool:
+        executor, admission, request = self._executor, self._admission, run.request
+        began_ns = perf_counter_ns()
+        lane = executor.borrow_lane()
+        if lane is None:
+            return False
+        try:
+            before = None if request is None else request.become_busy(run)
+            if not admission.enter(run, may_wait=False):
+                if request is not None:
+                    request.restore(run, before)
+                return False
+            if run.deadline is not None:
+                run.start_timer()
+            slot, stop, bindings = run.slot, run.stop, run.bindings
+            assert slot is not None
+            slot.bindings, slot.stop, run.is_inline = bindings, stop, True
+            error: BaseException | None = None
+            is_over, service_ns, queued_ns = True, 0, began_ns
+            mark = bindings.run_id, bindings.ticket[1], bindings.arrived_ns
+            context = copy_context() if lane.context is None else lane.context
+            try:
+                for stage in slot.stages:
+                    if stop.error is not None:
+                        raise stop.error
+                    place = lane if stage.executor is executor else stage.executor.borrow_lane()
+                    if place is None:
+                        is_over = False
+                        break
+                    started_ns = perf_counter_ns()
+                    try:
+                        ready = context.run(stage.function, place)
+                    finally:
+                        ended_ns = perf_counter_ns()
+                        if place is not lane:
+                            stage.executor.return_lane(place)
+                        self._record(mark, stage, place, queued_ns, started_ns, ended_ns)
+                    if ready is not NOW and (
+                        not checked(ready).is_ready or ready.error is not None
+                    ):
+                        is_over = False
+                        break
+                    service_ns += ended_ns - started_ns
+                    queued_ns = ended_ns
+                else:
+                    error = stop.error
+            except BaseException as raised:
+                error = raised
+        finally:
+            executor.return_lane(lane)
+        try:
+            if not is_over:
+                run.take_back(before)
+                return False
+            if error is None:
+                time.note(service_ns, is_inline=not turn.may_block)
+            run.finish(error)
+            turn.used_ns += perf_counter_ns() - began_ns
+        finally:
+            del run, error  # the error's traceback keeps this frame, which must not keep them
+        return True

@@ -1,0 +1,489 @@
+"""Run: one run of a network, from the caller's inputs to its outcome.
+
+Theory of operation. A run enters the network's admission, goes through the stages of the slot that
+it gets, and gives the slot back when its last token has fired. The thread that finishes a stage
+hands the next one to its executor together with the :class:`Ready` token; no event loop is
+involved. Stages that follow each other on one executor are one hop. The run's Stop, which it shares
+with the runs inside it, is looked at before every stage.
+
+A run of a caller has an outcome, settled once by whatever comes first: the end of the last stage,
+or the Stop. One that is stopped is answered at once and ends later; any other is answered when it
+ends. The request's state changes before the answer is given, so a caller that was answered may
+start the request again. A run of an outer network has ``then`` instead, which is called exactly
+once, when none of its host code is left; device work may still be under way, and the token says
+until when.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from types import TracebackType
+from typing import Any, Protocol
+
+from ...errors import DeadlineExceededError, OverloadedError, RequestCancelledError
+from ...executors import NOW, Clock, Lane, Ready, TaskExecutor, Then, TimerHandle, hop
+from ...executors.interrupt import can_interrupt, held_interrupt
+from ..tracing.recorder import RunMark
+from .bindings import Bindings
+from .graph_run import GraphRun
+from .run_admission import RunAdmission
+from .slot import Slot
+from .stage import Again, Stage, Stop, stop_if_interrupted
+
+__all__ = ["Run", "RunCallback", "RunOwner", "called_back"]
+
+RunCallback = Callable[[Any, BaseException | None], None]
+"""Called when a run has ended, with its request and the error or None."""
+
+_log = logging.getLogger("aioinfer")
+_plain_start = Slot.start
+
+
+class _CalledBack(threading.local):
+    """The run whose callback this thread is in."""
+
+    run: Run | None = None
+
+
+called_back = _CalledBack()
+
+
+class RunOwner(Protocol):
+    """The request whose run it is, as far as the run is concerned."""
+
+    @property
+    def callback_executor(self) -> TaskExecutor:
+        """Where its callbacks run."""
+
+    def become_busy(self, run: Run) -> Run | None:
+        """Make this the last run, and return the one before; raises RequestBusyError."""
+
+    def restore(self, run: Run, before: Run | None) -> None:
+        """Have what the last run has left, as if this one had never been asked for."""
+
+    def on_answered_early(self, run: Run) -> None:
+        """Note that the caller was answered and the device is not done."""
+
+    def on_ended(self, run: Run) -> None:
+        """Become idle, with the results in the handles."""
+
+
+class Run:
+    """One run of a network. Thread-safe.
+
+    ``stop``, ``after`` and ``then`` are those of an outer network's run; one of a caller has none.
+    """
+
+    # What most runs leave as it is, so that making one is cheap.
+    request: RunOwner | None = None
+    """The request whose run it is; None for one of ``network.infer``, of a stream, or inside."""
+    userdata: Any = None
+    deadline: tuple[Clock, float] | None = None
+    """The clock and its time at which the run is stopped, from its start on."""
+    error: BaseException | None = None
+    is_answered = False
+    """The caller may have the outcome now."""
+    has_ended = False
+    """Nothing works for it any more, and its callback is over."""
+    has_arrived = False
+    """Written by the admission: it has been counted."""
+    slot: Slot | None = None
+    """Where it is; None before and after. Written by the admission."""
+    service_ns = 0
+    """How long its stages have run on their executors, together."""
+    ended_ns = 0
+    is_inline = False
+    """True on its caller's thread; for messages."""
+    _stages: Sequence[Stage] = ()
+    _index = 0
+    _queued_ns = 0
+    _mark: RunMark = (0, 0, 0)
+    _own_run: GraphRun | None = None
+    _callback: RunCallback | None = None
+    _context: contextvars.Context | None = None
+    _timer: TimerHandle | None = None
+    _traceback: TracebackType | None = None
+    _is_settled = False
+    _is_ending = False
+    _is_retrieved = False
+    _unretrieved: _Unretrieved | None = None
+
+    def __init__(
+        self,
+        admission: RunAdmission[Run],
+        bindings: Bindings,
+        stop: Stop | None = None,
+        after: Ready = NOW,
+        then: Then | None = None,
+    ) -> None:
+        self.admission, self.bindings = admission, bindings
+        self.stop = Stop(self._answer) if stop is None else stop
+        self._after, self._then = after, then
+        self._lock = threading.Lock()
+        self._answered: list[Callable[[], None]] = []
+        self._ended: list[Callable[[], None]] = []
+
+    def call_back(self, callback: RunCallback) -> None:
+        """Have this called when it has ended, in the context of the calling thread."""
+        self._callback, self._context = callback, contextvars.copy_context()
+        self._is_retrieved = True
+
+    def outcome(self) -> dict[str, Any]:
+        """Return the results or raise the error."""
+        if self.error is not None:
+            self.mark_retrieved()
+            # Each raise adds to the traceback, so it starts from what it was at first.
+            raise self.error.with_traceback(self._traceback)
+        return self.bindings.results
+
+    def mark_retrieved(self) -> None:
+        """Log nothing of its error, if it has or gets one: no caller will ask for it."""
+        self._is_retrieved = True
+        if self._unretrieved is not None:
+            self._unretrieved.error = None
+
+    def when_answered(self, call: Callable[[], None]) -> None:
+        """Call once it is answered; at once on this thread if it is."""
+        with self._lock:
+            if not self.is_answered:
+                self._answered.append(call)
+                return
+        call()
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call once it has ended; at once on this thread if it has."""
+        with self._lock:
+            if not self.has_ended:
+                self._ended.append(call)
+                return
+        call()
+
+    def wait_until_ended(self, timeout_s: float | None) -> bool:
+        """Block this thread until it has ended; False on timeout."""
+        ended = threading.Event()
+        call = ended.set
+        self.when_ended(call)
+        try:
+            return ended.wait(None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
+        finally:
+            with self._lock:
+                if call in self._ended:
+                    self._ended.remove(call)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        if self.is_inline:
+            return "running inline"
+        if self._own_run is not None:
+            return self._own_run.place
+        if not self._stages:
+            return "waiting for a slot"
+        return f"in stage {self._stages[min(self._index, len(self._stages) - 1)].name!r}"
+
+    def cancel(self) -> None:
+        """Stop it, unless its outcome is settled; the caller is answered at once."""
+        if not self._is_settled:
+            self.stop.set(RequestCancelledError(f"{self._what} was cancelled"))
+
+    def start_timer(self) -> None:
+        """Stop it at its deadline, unless it has ended by then."""
+        if self.deadline is None:
+            return
+
+        def expire() -> None:
+            self.stop.set(DeadlineExceededError(f"{self._what} did not finish before its deadline"))
+
+        clock, at_s = self.deadline
+        if at_s <= clock.now_s():
+            expire()
+        else:
+            self._timer = clock.call_at(at_s, expire)
+
+    def launch(self, wake: Callable[[], None] | None = None) -> None:
+        """Send a caller's run to the network; ``wake`` is called once it is answered.
+
+        Raises what the network raises, and RequestBusyError; the run has ended then.
+        """
+        if not can_interrupt():
+            self._launch(wake)
+            return
+        with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
+            self._launch(wake)
+        if interrupt.has_come:
+            with held_interrupt():
+                self.cancel()
+            raise KeyboardInterrupt
+
+    def _launch(self, wake: Callable[[], None] | None) -> None:
+        request = self.request
+        before = None if request is None else request.become_busy(self)
+        try:
+            if request is not None and self.stop.error is not None:  # while it was tried inline
+                request.on_answered_early(self)
+            if wake is not None:
+                self._answered.append(wake)
+            if self.deadline is not None:
+                self.start_timer()
+            self.start(may_refuse=True)
+        except BaseException as error:
+            self.mark_retrieved()
+            self.stop.set(error)  # an interrupt may come when the network has taken it already
+            with self._lock:
+                is_first, self._is_ending = not self._is_ending, True
+            if is_first:
+                self._let_go()
+                self._tell()
+            if request is not None and isinstance(error, OverloadedError):
+                request.restore(self, before)
+            raise
+
+    def start(self, *, may_refuse: bool = False) -> None:
+        """Enter the network, and begin or wait; raises what ``RunAdmission.enter`` raises."""
+        if self.admission.enter(self, may_refuse=may_refuse):
+            hop(self._begin)
+        else:
+            self.stop.when_set(self._drop)
+
+    def _begin_late(self) -> None:
+        self.stop.forget(self._drop)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Go through the stages of its slot, unless it has been stopped meanwhile."""
+        slot, bindings = self.slot, self.bindings
+        if slot is None:  # an interrupt came, and it has ended
+            return
+        slot.bindings, slot.stop = bindings, self.stop
+        if type(slot).start is not _plain_start and self.stop.error is None:
+            try:
+                own_run = slot.start(self.stop, self._after, self._end, self.admission.recorder)
+            except Exception as error:  # the backend's own; the run has not begun
+                self._end(self._after, error)
+                return
+            with self._lock:
+                if self.slot is not None and own_run is not None:
+                    self._own_run = own_run
+            if own_run is not None:
+                return
+        self._stages = slot.stages
+        self._mark = bindings.run_id, bindings.ticket[1], bindings.arrived_ns
+        self._step(self._after, None)
+
+    def _step(self, ready: Ready, error: BaseException | None) -> None:
+        error = error or self.stop.error
+        if error is not None or self._index == len(self._stages):
+            self._end(ready, error)  # the token is handed on unwaited for, after an error too
+            return
+        self._queued_ns = perf_counter_ns()
+        try:
+            self._stages[self._index].executor.run(self._call, ready, self._advance)
+        except BaseException as refused:  # a closed executor, on whichever thread
+            stop_if_interrupted(self.stop, refused)
+            self._end(ready, refused)
+
+    def _call(self, lane: Lane) -> Ready:
+        """Run the stages that follow each other on one executor, on its lane."""
+        stages, stop, record = self._stages, self.stop, self.admission.recorder.record
+        while True:
+            if stop.error is not None:  # the queue has been waited through: ask again
+                raise stop.error
+            stage = stages[self._index]
+            started_ns = perf_counter_ns()
+            ready: Ready | None = None
+            try:
+                ready = stage.function(lane)
+            finally:
+                ended_ns = perf_counter_ns()
+                if type(ready) is not Again:
+                    record(self._mark, stage, lane, self._queued_ns, started_ns, ended_ns)
+            if type(ready) is Again:
+                return ready.token
+            self.service_ns += ended_ns - started_ns
+            self._index += 1
+            if (
+                self._index == len(stages)
+                or stages[self._index].executor is not stage.executor
+                or (ready is not NOW and (not ready.is_ready or ready.error is not None))
+            ):
+                return ready
+            self._queued_ns = ended_ns
+
+    def _advance(self, ready: Ready, error: BaseException | None) -> None:
+        if ready is NOW and (error is not None or self._index == len(self._stages)):
+            self._end(ready, error or self.stop.error)
+        else:
+            hop(self._step, ready, error)
+
+    def _end(self, ready: Ready, error: BaseException | None) -> None:
+        """No host code of the run is left; it has ended when the last token has fired."""
+        if self._then is None:
+            if ready is NOW:
+                self.finish(error)
+            else:
+                ready.when_ready(lambda late: self.finish(error or late, is_late=True))
+            return
+        then, self._then = self._then, None  # an ended run keeps nothing alive
+        if ready is NOW:
+            if error is None:
+                self._note_time()
+            self._give_back(None)
+        else:
+            ready.when_ready(self._give_back)
+        hop(then, ready, error)
+
+    def _note_time(self) -> None:
+        """Tell how long the stages took, for the choice which runs stay on their callers' threads.
+
+        Only of runs that have ended well, without anything left on a device.
+        """
+        gate = self.admission.gate
+        if gate is not None:
+            gate.time_of(self.bindings.inputs).note(self.service_ns)
+
+    def _give_back(self, _late: BaseException | None) -> None:
+        following = self.admission.finish(self, None, counts=False)
+        with self._lock:
+            self._own_run = None  # it and this run know each other
+        if following is not None:
+            hop(following._begin_late)
+        self.admission.leave(self)
+
+    def _drop(self) -> None:
+        """Leave the queue, if it still waits in it; a listener of its Stop."""
+        if not self.admission.drop(self):
+            return
+        if self._then is None:
+            hop(self.finish, self.stop.error)
+            return
+        self.admission.leave(self)
+        then, self._then = self._then, None
+        hop(then, self._after, self.stop.error)
+
+    def _answer(self) -> None:
+        """Answer the caller now; the device may still be busy."""
+        with self._lock:
+            if self._is_settled:
+                return
+            self._is_settled = True
+            self._set_error(self.stop.error)
+        if self.request is not None:
+            self.request.on_answered_early(self)
+        with self._lock:
+            self.is_answered = True
+            calls, self._answered = self._answered, []
+        for call in calls:
+            call()
+
+    def finish(self, error: BaseException | None, *, is_late: bool = False) -> None:
+        """End a caller's run, whose last token has fired: free its slot, settle, and tell.
+
+        Its callback comes first, on the network's thread for them.
+        """
+        with self._lock:
+            is_first, self._is_ending = not self._is_ending, True
+            if is_first and not self._is_settled:
+                self._is_settled = True
+                if error is not None:
+                    self._set_error(error)
+        if not is_first:  # an interrupt came while it was sent, and its caller knows
+            self._give_back(None)
+            return
+        if error is None and not is_late and not self.is_inline and self.admission.gate is not None:
+            self._note_time()
+        following = self.admission.finish(self, self.error)
+        self._let_go()
+        if following is not None:
+            hop(following._begin_late)
+        if self._callback is None:
+            self._tell()
+            self.admission.leave(self)
+            return
+        assert self.request is not None
+        try:
+            self.request.callback_executor.run(self._call_back, NOW, self._called_back)
+        except BaseException as refused:
+            self._called_back(NOW, refused)
+
+    def take_back(self, before: Run | None) -> None:
+        """Give the slot back of a run that could not be carried to its end, as if it never was.
+
+        ``before`` is the request's run before it.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.is_inline = False
+        self._give_back(None)
+        if self.request is not None:
+            self.request.restore(self, before)
+
+    def _let_go(self) -> None:
+        """Drop what belongs to the caller now, and not when the garbage collector comes."""
+        self.ended_ns = perf_counter_ns()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.stop.listeners.clear()
+        self._own_run = None
+        if self.request is not None:
+            self.request.on_ended(self)
+        self.bindings.inputs, self.bindings.bound = {}, {}
+
+    def _call_back(self, _lane: Lane) -> Ready:
+        callback, context, request = self._callback, self._context, self.request
+        assert callback is not None
+        assert context is not None
+        assert request is not None
+        outer, called_back.run = called_back.run, self
+        try:
+            context.run(callback, request, self.error)
+        finally:
+            called_back.run = outer
+        return NOW
+
+    def _called_back(self, _ready: Ready, error: BaseException | None) -> None:
+        if error is not None:
+            self._is_retrieved = False
+            self._set_error(error)
+        self._tell()
+        self.admission.leave(self)
+
+    def _tell(self) -> None:
+        """Call what waits for its answer or its end."""
+        with self._lock:
+            self.is_answered = self.has_ended = True
+            calls = self._answered + self._ended
+            if calls:
+                self._answered, self._ended = [], []
+        for call in calls:
+            call()
+
+    @property
+    def _what(self) -> str:
+        return f"request {self.bindings.run_id} of {self.admission.network}"
+
+    def _set_error(self, error: BaseException | None) -> None:
+        self.error = error
+        if error is None:
+            return
+        self._traceback = error.__traceback__
+        if not (self._is_retrieved or isinstance(error, RequestCancelledError)):
+            self._unretrieved = _Unretrieved(self._what, error)
+
+
+class _Unretrieved:
+    """Goes with its run, and then logs the error that no caller has asked for."""
+
+    __slots__ = ("error", "what")
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        self.what = what
+        self.error: BaseException | None = error
+
+    def __del__(self) -> None:
+        if self.error is not None:
+            _log.error("an error of %s was never retrieved: %r", self.what, self.error)

@@ -1,0 +1,224 @@
+"""Slots, and the runs on their way through them: the shell around the admission queue.
+
+Theory of operation. Every run of a network comes in by :meth:`RunAdmission.enter`, and gives its
+slot back by ``finish``, when its last token has fired, whatever became of the caller meanwhile. A
+run that waits begins on the thread that gave the slot back; one that is stopped while it waits
+never reaches the device. Runs are kept until they leave, a request's after its callback, so that a
+close can wait for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from time import monotonic, perf_counter_ns
+from typing import Generic, Protocol, TypeVar
+
+from ...errors import ClosedError, DeadlineExceededError, OverloadedError, RequestCancelledError
+from ..tracing.recorder import SpanRecorder
+from .admission import AdmissionQueue
+from .bindings import Bindings
+from .inline_gate import InlineGate
+from .slot import Slot
+from .stage import Stop
+
+__all__ = ["RunAdmission"]
+
+_log = logging.getLogger("aioinfer")
+_plain_release = Slot.release
+
+
+class AdmittedRun(Protocol):
+    """What the admission asks of a run, and writes into it."""
+
+    bindings: Bindings
+    stop: Stop
+    slot: Slot | None
+    has_arrived: bool
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+
+
+R = TypeVar("R", bound=AdmittedRun)
+
+
+class RunAdmission(Generic[R]):
+    """The slots of one network and its runs. Thread-safe; ``network`` is its name, for messages.
+
+    ``closed_error`` makes the error for a run that comes too late. With ``most_waiting`` runs in
+    the queue, requests are refused that would have to wait as well; 0: none is.
+    """
+
+    def __init__(
+        self, network: str, closed_error: Callable[[], ClosedError], most_waiting: int = 0
+    ) -> None:
+        self.recorder = SpanRecorder()
+        self.network = network
+        self.slot_count = 0
+        self.first_run_ns = 0
+        """When the first run came; 0 before."""
+        self.is_closed = False
+        self.gate: InlineGate | None = None
+        """Which runs may stay on their caller's thread; None: none may."""
+        self.runs: set[R] = set()
+        """Those that are not over, callbacks included; a run takes itself out by ``leave``."""
+        self._closed_error = closed_error
+        self._lock = threading.Lock()
+        self._all_ended = threading.Condition(self._lock)
+        self._queue: AdmissionQueue[Slot, R] = AdmissionQueue((), most_waiting)
+        self._idle = self._queue.idle
+        self._outcomes: Counter[str] = Counter()
+        self._is_waited_for = False
+
+    @property
+    def run_count(self) -> int:
+        """How many runs wait for a slot or have one; out of date as soon as it is read."""
+        return self.slot_count - len(self._idle) + self._queue.waiting_count
+
+    @property
+    def open_run_count(self) -> int:
+        """How many runs are not over, callbacks included."""
+        return len(self.runs)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many runs wait for a slot."""
+        return self._queue.waiting_count
+
+    @property
+    def is_full(self) -> bool:
+        """True if a run that comes now and may be refused is; out of date as soon as it is read."""
+        return self._queue.is_full
+
+    @property
+    def idle_slot_count(self) -> int:
+        """How many slots no run has."""
+        return len(self._idle)
+
+    def add_slots(self, slots: Sequence[Slot]) -> None:
+        """Take in the network's slots; before the first run."""
+        self._idle.extend(slots)
+        self.slot_count += len(slots)
+
+    def enter(self, run: R, *, may_wait: bool = True, may_refuse: bool = False) -> bool:
+        """Count a run that comes, and give it an idle slot; False: it waits for one.
+
+        Of one that may not wait nothing is kept then, nor if the network is closed. Else that
+        raises ClosedError, and with ``may_refuse`` OverloadedError if it would wait and the queue
+        is full; nothing is kept either. Never blocks.
+        """
+        with self._lock:
+            if not may_wait and (self.is_closed or not self._idle):
+                return False
+            if self.is_closed:
+                raise self._closed_error()
+            if self._idle:
+                run.slot = self._idle.pop()
+            elif may_refuse and self._queue.is_full:
+                self._outcomes["refused"] += 1
+                raise self._overloaded_error()
+            else:
+                self._queue.offer(run.bindings.ticket, run)
+            self.runs.add(run)
+            if not self.first_run_ns:
+                self.first_run_ns = perf_counter_ns()
+        if not run.has_arrived:
+            run.has_arrived = True
+            self.recorder.arrive(run.bindings.inputs)
+        return run.slot is not None
+
+    def finish(self, run: R, error: BaseException | None, *, counts: bool = True) -> R | None:
+        """Take back the slot of a run, if it has one, and return the run that has it now.
+
+        ``counts`` says that the outcome is a request's; ``error`` is None where it has a result.
+        The run that is returned is to be begun; this one stays among those that a close waits for.
+        """
+        slot, following = run.slot, None
+        if slot is not None and type(slot).release is not _plain_release:
+            try:
+                slot.release()
+            except Exception:  # the backend's own; the next run must not wait for ever
+                _log.exception("a slot of network %s cannot let go", self.network)
+        with self._lock:
+            if counts:
+                self._outcomes["finished" if error is None else _outcome_of(error)] += 1
+            if slot is not None:
+                run.slot = None
+                if "bindings" in slot.__dict__:
+                    del slot.bindings, slot.stop
+                if not self._queue.waiting:
+                    self._idle.append(slot)
+                else:
+                    following = self._queue.release(slot)
+                    assert following is not None
+                    following.slot = slot
+        return following
+
+    def drop(self, run: R) -> bool:
+        """Take a stopped run out of the queue; False: it has or had a slot, and ends itself."""
+        with self._lock:
+            return self._queue.drop(run)
+
+    def leave(self, run: R) -> None:
+        """Stop a close from waiting for a run that is over, callback and all. Mostly lock-free."""
+        self.runs.discard(run)
+        if self._is_waited_for:  # it is set before the closing thread looks at the runs
+            with self._lock:
+                if not self.runs:
+                    self._all_ended.notify_all()
+
+    def _overloaded_error(self) -> OverloadedError:
+        return OverloadedError(
+            f"network {self.network} has {self._queue.waiting_count} runs waiting for a slot, as "
+            f"many as MAX_QUEUED_REQUESTS allows; come back later, or load it with a higher "
+            f"MAX_QUEUED_REQUESTS (0: no bound)"
+        )
+
+    def outcomes(self) -> Counter[str]:
+        """Copy the count of ended requests by outcome."""
+        with self._lock:
+            return self._outcomes.copy()
+
+    def place_of(self, bindings: Bindings) -> str:
+        """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""
+        for run in list(self.runs):
+            if run.bindings is bindings:
+                return f", {run.place}"
+        return ""
+
+    def stop_all(self, make_error: Callable[[], BaseException]) -> None:
+        """Refuse new runs and stop those under way; does not wait for them."""
+        with self._lock:
+            self.is_closed = True
+            runs = list(self.runs)
+        for run in runs:
+            run.stop.set(make_error())
+
+    def wait_until_over(self, timeout_s: float | None) -> bool:
+        """Block until no run and no request is left; False on timeout."""
+        give_up_at = None if timeout_s is None else monotonic() + timeout_s
+        with self._lock:
+            self._is_waited_for = True
+            while self.runs:
+                left_s = None if give_up_at is None else give_up_at - monotonic()
+                if left_s is not None and left_s <= 0:
+                    return False
+                self._all_ended.wait(None if left_s is None else min(left_s, _LONGEST_WAIT_S))
+        return True
+
+
+_LONGEST_WAIT_S = threading.TIMEOUT_MAX / 2  # infinity is allowed, and a lock's timeout is not
+
+
+def _outcome_of(error: BaseException | None) -> str:
+    if error is None:
+        return "finished"
+    if isinstance(error, RequestCancelledError):
+        return "cancelled"
+    if isinstance(error, DeadlineExceededError):
+        return "expired"
+    return "aborted" if isinstance(error, ClosedError) else "failed"

@@ -1,0 +1,41 @@
+"""Slot: where one run lives on its device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...executors import Ready, Then
+from ..tracing.recorder import SpanRecorder
+from .bindings import Bindings
+from .graph_run import GraphRun
+from .stage import Stage, Stop
+
+__all__ = ["Slot"]
+
+
+class Slot:
+    """The device memory one run occupies, first stage to last token, and its stages.
+
+    The stage functions read ``bindings``, which are there while a run has the slot.
+    """
+
+    bindings: Bindings
+    stop: Stop
+    stages: Sequence[Stage] = ()
+    may_run_inline = False
+    """True says that the stages compute with one thread, block on nothing and call no user code, so
+    that a run of a few microseconds may stay on its caller's thread, event loops included; that
+    their executors lend lanes; and that a run whose stages have not come to their end may start
+    again from the first."""
+
+    def start(
+        self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder
+    ) -> GraphRun | None:
+        """(optional) Start and return what goes through the stages; None: the run does, in line.
+
+        ``then`` comes exactly once.
+        """
+        return None
+
+    def release(self) -> None:
+        """(optional) Drop what belonged to the run that has ended; its bindings are still there."""

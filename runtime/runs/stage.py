@@ -1,0 +1,109 @@
+"""What runs are made of: stages, and the Stop that ends a run early with all runs inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...executors import Lane, Ready, TaskExecutor
+from ...executors.base import WhenReady
+
+__all__ = ["Again", "Stage", "Stop", "stop_if_interrupted"]
+
+
+class Stop:
+    """What ends a run and all its sub-runs early: set once, by cancel, deadline or close.
+
+    Setting it tells the listeners (the caller is answered, a queued run is dropped) and never calls
+    a run's ``then``. Thread-safe without a lock, because each change is one step of the
+    interpreter, and the thread that takes a listener out calls it.
+    """
+
+    error: BaseException | None = None
+    """Why the run is to end; None while it may go on."""
+
+    def __init__(self, *listeners: Callable[[], None]) -> None:
+        self.listeners = list(listeners)
+        """Called when it is set, by the thread that sets it."""
+
+    def set(self, error: BaseException) -> bool:
+        """End the run with this error; False if an earlier one stands. Listeners run here."""
+        if self.error is not None or self.__dict__.setdefault("error", error) is not error:
+            return False
+        while self.listeners:
+            try:
+                listener = self.listeners.pop(0)
+            except IndexError:  # the last one was forgotten just now
+                break
+            listener()
+        return True
+
+    def when_set(self, listener: Callable[[], None]) -> None:
+        """Call once it is set; at once if it is. Listeners never raise and never block."""
+        self.listeners.append(listener)
+        if self.error is not None and self.forget(listener):
+            listener()
+
+    def forget(self, listener: Callable[[], None]) -> bool:
+        """Take a listener back; False says that it is unknown, or was or is being called."""
+        try:
+            self.listeners.remove(listener)
+        except ValueError:
+            return False
+        return True
+
+    def raise_if_set(self) -> None:
+        """Raise the error if it is set."""
+        if self.error is not None:
+            raise self.error
+
+
+class Again(Ready):
+    """What a stage function returns that has done nothing yet: call it again after ``token``.
+
+    For what is missing now and then only, such as a plan: the function looks for it where it needs
+    it, and nothing waits where it is there. Only stages in a line may return it.
+    """
+
+    __slots__ = ("token",)
+
+    def __init__(self, token: Ready) -> None:
+        self.token = token
+
+    @property
+    def is_ready(self) -> bool:
+        return False
+
+    @property
+    def error(self) -> BaseException | None:
+        return None
+
+    def when_ready(self, call: WhenReady) -> None:
+        self.token.when_ready(call)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A named part of a request, bound to one executor."""
+
+    name: str
+    executor: TaskExecutor
+    function: Callable[[Lane], Ready]
+    """Gets the lane that it runs on; returns NOW, a device event, or Again."""
+    part: str | Callable[[], str] = ""
+    """Which part of the network it runs, for spans; a function says so once the stage has run."""
+
+    @cached_property
+    def place(self) -> tuple[str, str]:
+        """The names of the stage and of its executor: for spans."""
+        return self.name, self.executor.name
+
+
+def stop_if_interrupted(stop: Stop, error: BaseException) -> None:
+    """Make sure that a stage does nothing if its executor has it after all.
+
+    An executor that raises has kept nothing, but an interrupt (Ctrl-C) may come in between.
+    """
+    if not isinstance(error, Exception):
+        stop.set(error)

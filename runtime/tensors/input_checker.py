@@ -1,0 +1,72 @@
+"""InputChecker: the check of a network's inputs, prepared once per network. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph import DType
+from .device_array import AdoptArray
+from .tensor import Port, check_inputs
+
+__all__ = ["InputChecker"]
+
+Expected = tuple[str, np.dtype, tuple[int | None, ...]]
+
+
+class InputChecker:
+    """Checks what callers give to one network; thread-safe.
+
+    What most callers give, plain arrays of exactly the declared type, and shape as far as it is
+    declared, is passed with a few comparisons. All else goes to ``check_inputs``, which takes more
+    and explains what is wrong. ``adopt`` takes arrays in the memory of the network's device.
+    """
+
+    def __init__(
+        self, ports: Sequence[Port], network: str, adopt: AdoptArray | None = None
+    ) -> None:
+        self._ports, self._network, self._adopt = tuple(ports), network, adopt
+        self._expected = _expected(self._ports)
+
+    def check(self, given: Any) -> dict[str, Any]:
+        """Turn what a caller gave into name -> array; as ``check_inputs``, with the same errors.
+
+        The dict is a new one; the arrays are taken as they are.
+        """
+        expected = self._expected
+        if expected is None or type(given) is not dict or len(given) != len(expected):
+            return check_inputs(given, self._ports, self._network, self._adopt)
+        for name, dtype, shape in expected:
+            array = given.get(name)
+            if type(array) is not np.ndarray or array.dtype != dtype:
+                return check_inputs(given, self._ports, self._network, self._adopt)
+            if array.shape != shape:
+                if array.ndim != len(shape):
+                    return check_inputs(given, self._ports, self._network, self._adopt)
+                for wanted, length in zip(shape, array.shape, strict=True):
+                    if wanted is not None and wanted != length:
+                        return check_inputs(given, self._ports, self._network, self._adopt)
+        return given.copy()
+
+
+def _expected(ports: Sequence[Port]) -> tuple[Expected, ...] | None:
+    """List name, type and shape of each port, None for an open length.
+
+    None if a type or rank is open, or one symbol stands for several lengths.
+    """
+    expected: list[Expected] = []
+    symbols: set[str] = set()
+    for port in ports:
+        dtype, shape = port.dtype, port.shape
+        if dtype is None or shape is None or dtype == DType.STRING.numpy:
+            return None
+        for dim in shape:
+            if isinstance(dim, str):
+                if dim in symbols:
+                    return None
+                symbols.add(dim)
+        lengths = tuple(dim if isinstance(dim, int) else None for dim in shape)
+        expected.append((port.name, dtype, lengths))
+    return tuple(expected)

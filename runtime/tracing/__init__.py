@@ -1,0 +1,1 @@
+"""What runs leave behind: spans, durations, statistics, and the timeline that shows them."""

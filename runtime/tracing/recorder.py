@@ -1,0 +1,268 @@
+"""Spans: what ran where and when, recorded always.
+
+Theory of operation. A span is a plain tuple in a bounded ring. Tallies for ``statistics`` are kept
+beside it: spans are added to them many at a time, by numpy, so that a stage pays for two appends
+and no lock. What its spans say of a run is made once a run (``RunMark``). A stage of a device that
+runs by itself has two spans: the enqueueing on the host, and what the device did, which its stream
+tells later. Those have a ring of their own, so that what is forgotten of the first stays in order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ...executors import DeviceLane
+from .durations import NO_DURATIONS, DurationCounts, Durations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...executors import Lane
+    from ..tensors.tensor import Port
+
+__all__ = ["RunMark", "Span", "SpanRecorder", "StageTally", "busy_shares"]
+
+RunMark = tuple[int, int, int]
+"""What the spans of one run have in common: (run_id, age, arrived_ns), see Span. No class, because
+each run makes one."""
+
+
+class TracedStage(Protocol):
+    """What a span says of its stage."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The names of the stage and of its executor."""
+
+    @property
+    def part(self) -> str | Callable[[], str]:
+        """Which part of the network it runs; a function says so once the stage has run."""
+
+
+COUNT_AT_SPANS = 1024  # a fifth of a millisecond's work, and 150 KB
+EXACT_BATCH_SIZES = 1024  # that many are counted each by itself
+RING_SPANS = 65_536  # about 10 MB when full: a minute of a thousand requests/s
+
+
+class Span(NamedTuple):
+    """One stage of one run. Times are ``time.perf_counter_ns``; the wait is started - queued.
+
+    What a device's queue did is named by that, in ``executor`` and ``lane``, and is queued when its
+    run has nothing else to wait for; the enqueueing stands beside it as "<queue> host".
+    ``subgraph`` is the id of the compiled plan that ran, where the device has several; ``device``
+    is that of the network, or sub-network, whose stage it is. ``run_id`` is the request's. ``age``
+    tells the runs of one request apart, over all networks, and is shared with sub-runs; it is 0 for
+    inline runs without a request, each of which is one chain of spans that are queued when the one
+    before ends. ``arrived_ns``: when the run was asked for; 0 if its first span was queued then.
+    """
+
+    run_id: int
+    stage: str
+    executor: str
+    lane: str
+    queued_ns: int
+    started_ns: int
+    ended_ns: int
+    subgraph: str = ""
+    device: str = ""
+    age: int = 0
+    arrived_ns: int = 0
+
+
+_Fields = tuple[RunMark, tuple[str, str], str, int, int, int, str]
+
+
+@dataclass(frozen=True)
+class StageTally:
+    """How often a stage ran on an executor, and for how long."""
+
+    stage: str
+    executor: str
+    lane_count: int = 0
+    count: int = 0
+    busy_ns: int = 0
+    queued_ns: int = 0
+    service: Durations = NO_DURATIONS
+    queue: Durations = NO_DURATIONS
+
+
+class SpanRecorder:
+    """The ring of one network, and its tallies. Thread-safe."""
+
+    def __init__(self, capacity: int = RING_SPANS) -> None:
+        self._ring: deque[_Fields] = deque(maxlen=capacity)
+        self._keep = self._ring.append
+        self._device_ring: deque[_Fields] = deque(maxlen=capacity)
+        self._uncounted: deque[_Fields] = deque()
+        self._service: dict[tuple[str, str], DurationCounts] = {}
+        self._queue: dict[tuple[str, str], DurationCounts] = {}
+        self._lanes: dict[str, set[str]] = {}
+        self._arrived_shapes: deque[Any] = deque()
+        self._batch_sizes: Counter[int] = Counter()
+        self._batch_input: str | None = None
+        self._fixed_shape: tuple[int, ...] = ()
+        self._lock = threading.Lock()
+
+    def count_batches_of(self, ports: Sequence[Port]) -> None:
+        """Take the batch size of a run from the first of these inputs that has dimensions.
+
+        Called before the first run; otherwise none is counted.
+        """
+        for port in ports:
+            if port.shape:
+                length = port.shape[0]
+                if isinstance(length, int):
+                    self._fixed_shape = (length,)
+                else:
+                    self._batch_input = port.name
+                return
+
+    def arrive(self, inputs: Mapping[str, Any]) -> None:
+        """Count a run by its batch size; called once for each."""
+        name, arrived = self._batch_input, self._arrived_shapes
+        if name is None:
+            arrived.append(self._fixed_shape)
+        else:
+            arrived.append(getattr(inputs.get(name), "shape", ()))
+        if len(arrived) >= COUNT_AT_SPANS:
+            with self._lock:
+                self._count_arrived()
+
+    def record(
+        self,
+        run: RunMark,
+        stage: TracedStage,
+        lane: Lane,
+        queued_ns: int,
+        started_ns: int,
+        ended_ns: int,
+    ) -> None:
+        """Note that a stage has run; called by runs only, where the stage was."""
+        place, lane_name = stage.place, lane.name
+        uncounted = self._uncounted
+        name = stage.part if isinstance(stage.part, str) else stage.part()
+        if isinstance(lane, DeviceLane):
+            lane.stream.tell_times(partial(self._record_work, run, place, lane_name, name))
+            lane_name = lane.host_name
+            place = place[0], lane_name
+        span = (run, place, lane_name, queued_ns, started_ns, ended_ns, name)
+        self._keep(span)
+        uncounted.append(span)
+        if len(uncounted) >= COUNT_AT_SPANS:
+            with self._lock:
+                self._count()
+
+    def _record_work(
+        self,
+        run: RunMark,
+        place: tuple[str, str],
+        lane: str,
+        part: str,
+        queued_ns: int,
+        began_ns: int,
+        ended_ns: int,
+    ) -> None:
+        """Note what a device did for a stage."""
+        span = (run, place, lane, queued_ns, began_ns, ended_ns, part)
+        self._device_ring.append(span)
+        self._uncounted.append(span)
+        if len(self._uncounted) >= COUNT_AT_SPANS:
+            with self._lock:
+                self._count()
+
+    def _count(self) -> None:
+        """Add what was recorded since the last time to the tallies."""
+        take = self._uncounted.popleft
+        by_place: dict[tuple[str, str], list[_Fields]] = {}
+        for _ in range(len(self._uncounted)):
+            fields = take()
+            spans = by_place.get(fields[1])
+            if spans is None:
+                spans = by_place[fields[1]] = []
+            spans.append(fields)
+        for place, spans in by_place.items():
+            if place not in self._service:
+                self._service[place], self._queue[place] = DurationCounts(), DurationCounts()
+                self._lanes.setdefault(place[1], set())
+            # No zip(*spans): its iterator for each span would bring the garbage collector, which
+            # holds up event loops for tens of milliseconds when it looks at everything.
+            queued, started, ended = (
+                np.array([fields[index] for fields in spans], np.int64) for index in (3, 4, 5)
+            )
+            self._service[place].add(ended - started)
+            self._queue[place].add(started - queued)
+            self._lanes[place[1]].update([fields[2] for fields in spans])
+
+    def _count_arrived(self) -> None:
+        shapes = [self._arrived_shapes.popleft() for _ in range(len(self._arrived_shapes))]
+        sizes = self._batch_sizes
+        for size, count in Counter([shape[0] for shape in shapes if shape]).items():
+            is_exact = size in sizes or len(sizes) < EXACT_BATCH_SIZES
+            sizes[size if is_exact else _rounded_down(size)] += count
+
+    def spans(self, device: str = "") -> list[Span]:
+        """Copy the rings, each oldest first, devices' work last; ``device`` is the network's."""
+        spans = []
+        for fields in list(self._ring) + list(self._device_ring):
+            run, (stage, executor), lane, queued_ns, started_ns, ended_ns, part = fields
+            times = queued_ns, started_ns, ended_ns
+            spans.append(Span(run[0], stage, executor, lane, *times, part, device, run[1], run[2]))
+        return spans
+
+    @property
+    def forgot_until_ns(self) -> int:
+        """Runs that came earlier may lack spans that the ring has let go of; 0: none do."""
+        is_full = len(self._ring) == self._ring.maxlen
+        return self._ring[0][5] if is_full and self._ring else 0
+
+    def tallies(self) -> list[StageTally]:
+        """Picture the tallies, in the order in which stages first ran."""
+        with self._lock:
+            self._count()
+            return [
+                StageTally(
+                    stage=stage,
+                    executor=executor,
+                    lane_count=len(self._lanes[executor]),
+                    count=service.count,
+                    busy_ns=service.sum_ns,
+                    queued_ns=self._queue[stage, executor].sum_ns,
+                    service=service.picture(),
+                    queue=self._queue[stage, executor].picture(),
+                )
+                for (stage, executor), service in self._service.items()
+            ]
+
+    def batch_sizes(self) -> dict[int, int]:
+        """Say how many runs came with which batch size, smallest first.
+
+        With EXACT_BATCH_SIZES of them, further ones count as the power of two below.
+        """
+        with self._lock:
+            self._count_arrived()
+            return dict(sorted(self._batch_sizes.items()))
+
+
+def _rounded_down(size: int) -> int:
+    return 1 << (size.bit_length() - 1) if size else 0
+
+
+def busy_shares(
+    tallies: list[StageTally], elapsed_ns: int, lane_counts: Mapping[str, int]
+) -> dict[str, float]:
+    """Give each executor the share of the elapsed time in which its lanes were busy, 0 to 1."""
+    busy: dict[str, int] = {}
+    for tally in tallies:
+        busy[tally.executor] = busy.get(tally.executor, 0) + tally.busy_ns
+    return {
+        executor: min(1.0, busy_ns / (elapsed_ns * max(1, lane_counts.get(executor, 1))))
+        for executor, busy_ns in busy.items()
+        if elapsed_ns > 0
+    }

@@ -1,0 +1,163 @@
+"""A trace as one HTML page that needs nothing from elsewhere.
+
+Theory of operation. Python decides (rows, critical paths, tables, depths) and writes numbers; the
+script draws what is asked for on canvases. Names come from models and are never markup: they stand
+in a data block in which no tag can begin or end, and the script puts them in as text. The page's
+policy lets run what was written here, by its hash, and lets nothing be loaded.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from .queue_depth import queue_depths
+from .rows import rows_of
+from .runs import ARRIVAL
+from .stage_table import executor_table, stage_table
+
+if TYPE_CHECKING:
+    from .span_sequence import SpanSequence
+
+__all__ = ["page_data", "trace_page"]
+
+SCRIPTS = ("numbers.js", "drawing.js", "timeline.js", "panels.js", "main.js")  # in this order
+
+PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<noscript>This page draws a trace with a script of its own; scripts are switched off.</noscript>
+<script id="trace" type="application/json">{data}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def trace_page(trace: SpanSequence) -> str:
+    """Write the page."""
+    style, script = _page_files()
+    policy = f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}"
+    return PAGE.format(
+        policy=policy,
+        title=escape(f"{trace.network} on {trace.device}: trace"),
+        style=style,
+        data=_as_block(page_data(trace)),
+        script=script,
+    )
+
+
+def page_data(trace: SpanSequence) -> dict[str, Any]:
+    """Collect what the page draws: columns of numbers, in nanoseconds since the first run came.
+
+    Spans stand row by row, in each in order of start; ``before`` is the place of the span that one
+    waited for, or -1.
+    """
+    runs, executors = trace.runs, rows_of(trace)
+    origin_ns = min((run.arrived_ns for run in runs), default=0)
+    elapsed_ns = max((run.ended_ns for run in runs), default=0) - origin_ns
+    stages = stage_table(trace, executors, elapsed_ns)
+    stage_numbers = {(row.stage, row.device, row.executor): n for n, row in enumerate(stages)}
+    rows = [(number, row) for number, item in enumerate(executors) for row in item.rows]
+    order = [index for _, row in rows for index in row.spans]
+    places = {index: place for place, index in enumerate(order)}
+    run_of = {index: number for number, run in enumerate(runs) for index in run.spans}
+    before = {
+        index: places.get(previous, ARRIVAL)
+        for run in runs
+        for index, previous in zip(run.spans, run.before, strict=True)
+    }
+    spans = [trace[index] for index in order]
+    parts = {name: number for number, name in enumerate(dict.fromkeys(s.subgraph for s in spans))}
+    slowest = trace.slowest_run()
+    return {
+        "network": trace.network,
+        "device": trace.device,
+        "elapsed": elapsed_ns,
+        "slowest": ARRIVAL if slowest is None else runs.index(slowest),
+        "executors": [
+            {
+                "device": item.device,
+                "name": item.executor,
+                "lanes": item.lane_count,
+                "share": round(item.share, 6),
+            }
+            for item in executor_table(trace, executors, elapsed_ns)
+        ],
+        "stages": [
+            {
+                "name": row.stage,
+                "device": row.device,
+                "executor": row.executor,
+                "count": row.count,
+                "service": [row.service_p50_ns, row.service_p99_ns],
+                "queue": [row.queue_p50_ns, row.queue_p99_ns],
+                "share": round(row.share, 6),
+            }
+            for row in stages
+        ],
+        "rows": [
+            {"name": row.lane, "executor": number, "count": len(row.spans)} for number, row in rows
+        ],
+        "parts": list(parts),
+        "spans": {
+            "stage": [stage_numbers[s.stage, s.device, s.executor] for s in spans],
+            "run": [run_of[index] for index in order],
+            "queued": [s.queued_ns - origin_ns for s in spans],
+            "waited": [s.started_ns - s.queued_ns for s in spans],
+            "took": [s.ended_ns - s.started_ns for s in spans],
+            "part": [parts[s.subgraph] for s in spans],
+            "before": [before[index] for index in order],
+        },
+        "runs": {
+            "label": [run.label for run in runs],
+            "arrived": [run.arrived_ns - origin_ns for run in runs],
+            "latency": [run.latency_ns for run in runs],
+            "last": [places[max(run.spans, key=lambda i: trace[i].ended_ns)] for run in runs],
+            "complete": [int(run.is_complete) for run in runs],
+        },
+        "depths": [
+            {
+                "device": device,
+                "time": [step.time_ns - origin_ns for step in steps],
+                "slot": [step.slot for step in steps],
+                "queue": [step.queue for step in steps],
+            }
+            for device, steps in queue_depths(runs, trace).items()
+        ],
+    }
+
+
+def _as_block(data: dict[str, Any]) -> str:
+    """Write JSON in which no tag, comment or entity can begin."""
+    text = json.dumps(data, separators=(",", ":"))
+    for char in "<>&":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
+
+
+@cache
+def _page_files() -> tuple[str, str]:
+    folder = files(__package__) / "page_files"
+    script = "".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    style = (folder / "page.css").read_text(encoding="utf-8")
+    return style, f'(() => {{\n"use strict";\n{script}}})();'
+
+
+def _source(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -1,0 +1,126 @@
+"""Recordings of the fake driver, which find out whoever breaks the driver's contract.
+
+Nothing may use the arena whose launches are recorded: it is spoilt before they are run for nothing,
+and behind that. They may write nothing else. A recording does not keep itself, its kernels or its
+memory alive: who replays it has to, and it has to be gone before its memory is given back.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from unit.backends.accelerator.fake_memory import SPOILT
+
+
+class FakeRecording:
+    """Launches as they were recorded; ``dropped`` is told if it goes during a replay."""
+
+    def __init__(self, launches: Sequence[tuple[Any, tuple[Any, ...]]], dropped: list[str]) -> None:
+        self._launches = [(weakref.ref(kernel), kernel.function, args) for kernel, args in launches]
+        self._dropped = dropped
+        self.is_replayed = False
+        self.replay_count = 0
+        for memory in memories_of(launches):
+            (memory.base or memory).recordings.add(self)
+
+    def begin(self) -> None:
+        assert not self.is_replayed, "it is replayed already"
+        self.is_replayed = True
+
+    def end(self) -> None:
+        self.is_replayed = False
+
+    def run(self) -> None:
+        self.replay_count += 1
+        for kernel, function, arguments in self._launches:
+            assert kernel() is not None, "a kernel is gone whose launch is replayed"
+            function(*arguments)
+
+    def __del__(self) -> None:
+        if self.is_replayed:
+            self._dropped.append("recording")
+
+
+def replay_of(recording: FakeRecording) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Give what a replay does, and what its end does; neither keeps the recording alive."""
+    found = weakref.ref(recording)
+
+    def run() -> None:
+        there = found()
+        assert there is not None, "a recording is replayed that was dropped"
+        there.run()
+
+    def end() -> None:
+        there = found()
+        if there is not None:
+            there.end()
+
+    return run, end
+
+
+class FakeCapture:
+    """The queue that launches are recorded on; ``count`` may fail."""
+
+    def __init__(self, event: Callable[[], Any], count: Callable[[], None]) -> None:
+        self._event, self._count = event, count
+        self.launches: list[tuple[Any, tuple[Any, ...]]] = []
+        self.is_open = True
+
+    def launch(self, kernel: Any, global_size: Sequence[int], local_size: Sequence[int]) -> Any:
+        assert self.is_open, "what was recorded is over"
+        assert len(global_size) == len(local_size)
+        self._count()
+        self.launches.append((kernel, tuple(kernel.arguments)))
+        return self._event()
+
+    def take(self, enqueue: Callable[[Any], None]) -> list[tuple[Any, tuple[Any, ...]]]:
+        try:
+            enqueue(self)
+        finally:
+            self.is_open = False
+        return self.launches
+
+
+class OneAtATime:
+    """Fails for who enters while another is inside."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        assert self._lock.acquire(blocking=False), "two recordings at once on one device"
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def run_for_nothing(
+    launches: Sequence[tuple[Any, tuple[Any, ...]]], alive: Sequence[Any], in_use: Sequence[Any]
+) -> None:
+    """Run launches on undefined memory; ``in_use`` is what unfinished commands use."""
+    arenas = {memory.base for memory in memories_of(launches) if memory.base is not None}
+    used = {memory.base or memory for memory in in_use}
+    assert not arenas & used, "the arena of a recording is in use"
+    others = [memory for memory in alive if memory not in arenas]
+    before = [memory.data.copy() for memory in others]
+    spoil(arenas)
+    with np.errstate(all="ignore"):
+        for kernel, arguments in launches:
+            kernel.function(*arguments)
+    spoil(arenas)
+    for memory, data in zip(others, before, strict=True):
+        assert np.array_equal(memory.data, data), "a recording has written beyond its arena"
+
+
+def spoil(arenas: set[Any]) -> None:
+    for arena in arenas:
+        arena.use()[:] = SPOILT
+
+
+def memories_of(launches: Sequence[tuple[Any, tuple[Any, ...]]]) -> list[Any]:
+    return [item for _, arguments in launches for item in arguments if hasattr(item, "use")]

@@ -1,0 +1,332 @@
+"""The native extension: what it takes, what it refuses, and that damaged tables do no harm."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aioinfer import Core
+from aioinfer.backends.cpu import plugin
+from aioinfer.backends.cpu.native import extension as native
+from aioinfer.backends.cpu.native.extension import (
+    KIND_END,
+    KIND_PRIMITIVE,
+    STATUS_BUFFER,
+    STATUS_INDEX,
+    STATUS_TABLE,
+    Runner,
+    failure_text,
+    mismatch_text,
+    runner,
+    view_at,
+)
+from aioinfer.backends.cpu.onednn.bindings import Memory, open_engine
+from aioinfer.errors import DeviceError
+from aioinfer.runtime.graph import DType
+
+END = [KIND_END, 2]
+
+
+@pytest.fixture(scope="module")
+def by() -> Runner:
+    return runner(open_engine())
+
+
+def table(*words: int, buffers: Sequence[Any] = (), inputs: int = 0) -> np.ndarray:
+    """Write a table for buffers of a call, of which so many are only read."""
+    head = [len(buffers), inputs, *(memoryview(buffer).nbytes for buffer in buffers)]
+    return np.array([*head, *words], np.int64)
+
+
+def run_table(
+    by: Runner, words: Sequence[int], buffers: tuple[np.ndarray, ...], *times: np.ndarray
+) -> tuple[int, int] | None:
+    """Run a table that is made for these buffers."""
+    return by.run(table(*words, buffers=buffers), buffers, 1, *times)
+
+
+def step(by: Runner, kernel: str, references: Sequence[tuple[int, int]], *parameters: int) -> Any:
+    flat = [word for reference in references for word in reference]
+    payload = [len(references), *flat, *parameters]
+    return [by.kinds[kernel], 2 + len(payload), *payload]
+
+
+def copy_step(by: Runner, source: int, target: int, count: int) -> list[int]:
+    return list(step(by, "copy", [(source, 0), (target, 0)], 4, 1, count, 4, 4))
+
+
+def test_a_table_without_steps_does_nothing(by: Runner) -> None:
+    assert by.run(table(0, *END), (), 1) is None
+
+
+def test_a_copy_between_buffers(by: Runner) -> None:
+    source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
+    assert run_table(by, [0, *copy_step(by, 1, 2, 5), *END], (source, target)) is None
+    np.testing.assert_array_equal(target, source)
+
+
+def test_a_copy_backwards(by: Runner) -> None:
+    source, target = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
+    words = step(by, "copy", [(1, 20), (2, 0)], 4, 2, 2, -12, 12, 3, -4, 4)
+    assert run_table(by, [0, *words, *END], (source, target)) is None
+    np.testing.assert_array_equal(target, source[::-1])
+
+
+@pytest.mark.parametrize("count", [16, 17, 100, 1000])
+def test_there_may_be_many_buffers(by: Runner, count: int) -> None:
+    buffers = tuple(np.full(1, index, np.float32) for index in range(count))
+    words = copy_step(by, count, 1, 1)
+    assert run_table(by, [0, *words, *END], buffers) is None
+    assert buffers[0][0] == count - 1
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ((20, 24), None),
+        ((19, 24), 0),
+        ((21, 24), 0),
+        ((20, 23), 1),
+        ((20, 48), 1),
+        ((0, 0), 0),
+        ((20,), 1),
+        ((), 0),
+        ((20, 24, 24), 2),
+    ],
+)
+def test_buffers_are_as_long_as_the_table_says(
+    by: Runner, given: tuple[int, ...], wrong: int | None
+) -> None:
+    wanted = (np.zeros(20, np.uint8), np.zeros(24, np.uint8))
+    buffers = tuple(np.zeros(length, np.uint8) for length in given)
+    made = table(0, *step(by, "fill", [(2, 0)], 4, 6, -1), *END, buffers=wanted, inputs=1)
+    failure = by.run(made, buffers, 1)
+    assert failure == (None if wrong is None else (STATUS_BUFFER, wrong))
+    if wrong is not None:
+        assert not any(buffer.any() for buffer in buffers)  # nothing has been run
+
+
+def test_only_inputs_may_be_read_only(by: Runner) -> None:
+    source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
+    source.flags.writeable = False
+    made = table(0, *copy_step(by, 1, 2, 5), *END, buffers=(source, target), inputs=1)
+    assert by.run(made, (source, target), 1) is None
+    with pytest.raises((BufferError, ValueError)):
+        by.run(made, (source, source), 1)
+
+
+@pytest.mark.parametrize("words", [[], [0], [1, 0], [-1, 0], [2**62, 0], [1025, 0, *[0] * 1030]])
+def test_a_head_that_is_damaged_is_refused(by: Runner, words: list[int]) -> None:
+    failure = by.run(np.array(words, np.int64), (), 1)
+    assert failure is not None
+    assert failure[0] == STATUS_TABLE
+
+
+def test_too_many_buffers_are_refused(by: Runner) -> None:
+    one = np.zeros(1, np.float32)
+    with pytest.raises(ValueError, match="at most 1024 buffers, not 1025"):
+        run_table(by, [0, *END], (one,) * 1025)
+
+
+def test_times_get_a_reading_before_and_after_each_step(by: Runner) -> None:
+    source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
+    words = copy_step(by, 1, 2, 5) * 3
+    times = np.zeros(4, np.int64)
+    assert run_table(by, [0, *words, *END], (source, target), times) is None
+    readings = times.tolist()
+    assert readings[0] > 0
+    assert readings == sorted(readings)
+
+
+def test_times_that_are_too_short_are_not_overrun(by: Runner) -> None:
+    one = np.zeros(1, np.float32)
+    times = np.zeros(4, np.int64)
+    words = copy_step(by, 1, 1, 0) * 5
+    assert run_table(by, [0, *words, *END], (one,), times[:2]) is None
+    assert (times[:2] > 0).all()
+    assert times[2:].tolist() == [0, 0]
+
+
+def test_an_index_out_of_range_names_the_step(by: Runner) -> None:
+    source, target = np.arange(3, dtype=np.float32), np.zeros(2, np.float32)
+    index = np.array([0, 3], np.int64)
+    good = copy_step(by, 1, 1, 0)
+    words = step(by, "gather", [(1, 0), (2, 0), (3, 0)], 1, 3, 2, 4, 8)
+    buffers = (source, index, target)
+    assert run_table(by, [0, *good, *words, *END], buffers) == (STATUS_INDEX, 1)
+    index[1] = -3
+    assert run_table(by, [0, *good, *words, *END], buffers) is None
+    assert target.tolist() == [0, 0]
+
+
+def test_the_team_of_the_thread_is_as_before(by: Runner) -> None:
+    openmp = open_engine().openmp
+    seen: list[tuple[int, int]] = []
+
+    def work() -> None:
+        before = openmp.omp_get_max_threads()
+        by.run(table(0, *END), (), before + 5)
+        seen.append((before, openmp.omp_get_max_threads()))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(30)
+    ((before, after),) = seen
+    assert before == after
+
+
+UNKNOWN = 1000
+
+DAMAGED = {
+    "empty": [],
+    "no end": [0],
+    "half an end": [0, 0],
+    "bindings missing": [5, 1, 1],
+    "a negative count of bindings": [-1, *END],
+    "more bindings than words can be": [2**62, *END],
+    "binding to no buffer": [1, 1, 7, 0, *END],
+    "a negative buffer": [1, 1, -2, 0, *END],
+    "unknown kind": [0, UNKNOWN, 3, 0, *END],
+    "negative kind": [0, -1, 3, 0, *END],
+    "no progress": [0, 2, 0, *END],
+    "backwards": [0, 2, -2, *END],
+    "too long a step": [0, 2, 100, *END],
+    "a primitive of wrong length": [0, KIND_PRIMITIVE, 4, 0, 0, *END],
+    "a kernel without references": [0, 2, 2, *END],
+    "a negative count of references": [0, 2, 3, -1, *END],
+    "more references than words": [0, 2, 5, 2, 0, 0, *END],
+    "more references than fit": [0, 2, 203, 100, *[0] * 200, *END],
+    "a reference to no buffer": [0, 2, 5, 1, 9, 0, *END],
+    "a reference to a negative buffer": [0, 2, 5, 1, -9, 0, *END],
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_table_is_refused(by: Runner, case: str) -> None:
+    buffer = np.zeros(1, np.float32)
+    failure = run_table(by, DAMAGED[case], (buffer,))
+    assert failure is not None
+    assert failure[0] == STATUS_TABLE
+
+
+def test_unknown_kinds_are_refused(by: Runner) -> None:
+    assert by.run(table(0, UNKNOWN, 3, 0, *END), (), 1) == (STATUS_TABLE, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((), TypeError),
+        ((1, (), 1), TypeError),
+        ((None, (), 1), TypeError),
+        (("text", (), 1), TypeError),
+        ((table(0, *END), [], 1), TypeError),
+        ((table(0, *END), None, 1), TypeError),
+        ((table(0, *END), (1,), 1), TypeError),
+        ((table(0, *END), (b"read-only",), 1), (BufferError, ValueError)),
+        ((table(0, *END), (np.zeros((2, 2)).T,), 1), (ValueError, BufferError)),
+        ((table(0, *END), (np.zeros(1), "text"), 1), TypeError),
+        ((table(0, *END), (), "1"), TypeError),
+        ((table(0, *END), (), 2**40), OverflowError),
+        ((table(0, *END), (), 1, 5), TypeError),
+        ((table(0, *END), (), 1, b"read-only"), (BufferError, ValueError)),
+        ((table(0, *END), (), 1, None, None, None), TypeError),
+        ((table(0, *END)[::2], (), 1), (ValueError, BufferError)),
+    ],
+)
+def test_wrong_arguments_raise(by: Runner, arguments: tuple[Any, ...], error: Any) -> None:
+    with pytest.raises(error):
+        by.run(*arguments)
+
+
+def test_failed_calls_release_what_they_held(by: Runner) -> None:
+    held = bytearray(8)
+    for _ in range(3):
+        with pytest.raises(TypeError):
+            by.run(table(0, *END), (held, 1), 1)
+        with pytest.raises(TypeError):
+            by.run(table(0, *END), (held,) * 20 + (1,), 1)
+    held.append(1)  # BufferError while somebody holds its memory
+
+
+def test_memory_objects_are_bound_to_the_buffers_of_each_run(by: Runner) -> None:
+    engine = open_engine()
+    desc = engine.desc((4,), DType.FLOAT32)
+    memory = Memory(engine, desc, 0)
+    for _ in range(2):
+        buffer = np.zeros(4, np.float32)
+        assert run_table(by, [1, memory.handle, 1, 4, *END], (buffer,)) is None
+
+
+def test_a_kernel_that_an_old_extension_lacks_is_named() -> None:
+    old = Runner(lambda *arguments: None, ["copy"])
+    assert old.kind("copy") == native.KIND_KERNEL
+    with pytest.raises(DeviceError, match="no native kernel 'fill': the native extension"):
+        old.kind("fill")
+
+
+def test_statuses_are_put_in_words() -> None:
+    assert failure_text(STATUS_INDEX) == "an index in the data is out of range"
+    assert failure_text(STATUS_TABLE).startswith("the step table is damaged: the native extension")
+    assert failure_text(STATUS_BUFFER) == "an array is not as long as it should be"
+    assert failure_text(5) == "oneDNN's status 5"
+
+
+def test_an_extension_that_is_older_than_its_sources_is_told_with_the_way_to_build_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "__file__", str(tmp_path / "extension.py"))
+    for name, time_s in (("_steps.abi3.so", 20), ("steps.c", 10), ("elements.h", 30)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time_s, time_s))
+    told = failure_text(STATUS_TABLE)
+    assert "does not match its sources, of which elements.h changed after it was built" in told
+    assert "run 'pip install --no-deps -e .'" in told
+    (tmp_path / "elements.h").unlink()
+    assert failure_text(STATUS_TABLE).endswith("sources; reinstall aioinfer")
+    (tmp_path / "_steps.abi3.so").unlink()
+    assert "of which steps.c changed" in mismatch_text()
+
+
+def test_an_extension_of_another_interface_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old = SimpleNamespace(configure=lambda one: None, run=None, kernels=())
+    monkeypatch.setattr(native.importlib, "import_module", lambda *names: old)
+    with pytest.raises(DeviceError, match=r"CPU cannot be used .*: the native extension"):
+        runner.__wrapped__(open_engine())
+
+
+def test_memory_at_an_address_is_seen_and_not_copied() -> None:
+    array = np.arange(3, dtype=np.uint8)
+    view = view_at(array.ctypes.data, 3)
+    view[0] = 9
+    assert array[0] == 9
+    assert view_at(0, 0).size == 0
+
+
+def test_without_the_extension_the_device_says_why_it_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = importlib.import_module
+
+    def without(name: str, package: str | None = None) -> Any:
+        if name == "._steps":
+            raise ImportError("No module named '_steps'")
+        return real(name, package)
+
+    monkeypatch.setattr(native, "runner", runner.__wrapped__)
+    monkeypatch.setattr(plugin, "runner", runner.__wrapped__)
+    monkeypatch.setattr(native.importlib, "import_module", without)
+    with Core() as core:
+        with pytest.raises(DeviceError, match=r"without its native extension .*'_steps'.*compiler"):
+            core.resolve_device("CPU")
+        assert not [name for name in core.available_devices if name.startswith("CPU")]

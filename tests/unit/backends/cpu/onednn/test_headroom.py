@@ -1,0 +1,181 @@
+"""With whatever little memory the process may have, it gets an error of ours and lives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import aioinfer
+from aioinfer.backends.cpu.onednn import headroom
+from aioinfer.errors import DeviceError
+
+WIDTH = 512
+CHANCE = np.random.default_rng(0)
+
+
+def save(path: Path, rows: int | str) -> Path:
+    """A model whose primitives are of several kinds, and large enough for a team of threads."""
+    arrays = {f"w{i}": CHANCE.standard_normal((WIDTH, WIDTH)) / WIDTH for i in range(3)}
+    arrays["filters"] = CHANCE.standard_normal((64, 16, 3, 3)) / 100
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w0"], ["a"]),
+            helper.make_node("Relu", ["a"], ["b"]),
+            helper.make_node("MatMul", ["b", "w1"], ["c"]),
+            helper.make_node("Softmax", ["c"], ["d"]),
+            helper.make_node("MatMul", ["d", "w2"], ["y"]),
+            helper.make_node("Conv", ["image", "filters"], ["maps"], pads=[1, 1, 1, 1]),
+            helper.make_node("ReduceMean", ["maps"], ["z"]),
+        ],
+        "g",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, WIDTH]),
+            helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 16, 64, 64]),
+        ],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "z")],
+        [numpy_helper.from_array(item.astype(np.float32), name) for name, item in arrays.items()],
+    )
+    opset = helper.make_opsetid("", 21)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=10), path)
+    return path
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS is Linux's")
+@pytest.mark.parametrize("device", ["CPU", "HETERO:CPU,REFERENCE"])
+def test_a_process_short_of_memory_gets_errors_and_no_signal(device: str, tmp_path: Path) -> None:
+    paths = [str(save(tmp_path / "static.onnx", 64)), str(save(tmp_path / "open.onnx", "n"))]
+    script = f"""
+        import resource
+        import numpy as np
+        import aioinfer
+
+        core = aioinfer.Core()
+        core.set_config("CPU", {{"INFERENCE_NUM_THREADS": 2}})
+        inputs = {{
+            "x": np.ones((64, {WIDTH}), np.float32),
+            "image": np.ones((1, 16, 64, 64), np.float32),
+        }}
+
+        def run(path):
+            with core.load_network(path, {device!r}) as network:
+                return network.create_infer_request().infer_sync(inputs)
+
+        wanted = [run(path) for path in {paths}]
+        outcomes = set()
+        for more_kib in (*range(0, 60_000, 1500), *range(60_000, 100_000, 8000)):
+            for path, right in zip({paths}, wanted):
+                with open("/proc/self/statm") as file:
+                    now = int(file.read().split()[0]) * resource.getpagesize()
+                resource.setrlimit(resource.RLIMIT_AS, (now + more_kib * 1024, -1))
+                results = None
+                try:
+                    results = run(path)
+                except aioinfer.errors.AioInferError:
+                    outcomes.add("refused")
+                finally:
+                    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+                if results is not None:
+                    outcomes.add("done")
+                    for name in right:
+                        np.testing.assert_allclose(results[name], right[name], rtol=1e-4, atol=1e-6)
+                del results
+        for path, right in zip({paths}, wanted):
+            for name, array in run(path).items():
+                np.testing.assert_allclose(array, right[name], rtol=1e-4, atol=1e-6)
+        print(sorted(outcomes))
+    """
+    ended = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=55,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert ended.stdout.strip() == "['done', 'refused']"
+
+
+def test_a_team_that_cannot_be_had_is_an_error_and_is_tried_again(
+    core: aioinfer.Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core.set_config("CPU", {"INFERENCE_NUM_THREADS": 2})
+    inputs = {
+        "x": np.ones((64, WIDTH), np.float32),
+        "image": np.ones((1, 16, 64, 64), np.float32),
+    }
+    start = threading.Thread.start
+
+    def scarce(thread: threading.Thread) -> None:
+        if thread.name.startswith("aioinfer.try"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with core.load_network(save(tmp_path / "open.onnx", "n"), "CPU") as network:
+        request = network.create_infer_request()
+        with monkeypatch.context() as scarcity:
+            scarcity.setattr(threading.Thread, "start", scarce)
+            with pytest.raises(DeviceError, match="no thread or process can be started"):
+                request.infer_sync(inputs)
+        assert request.infer_sync(inputs)["y"].shape == (64, WIDTH)
+
+
+def test_memory_that_is_not_to_be_had_is_an_error() -> None:
+    headroom.check_memory()
+    with pytest.raises(MemoryError, match="MiB cannot be had"):
+        headroom.check_memory(1 << 60)
+
+
+def test_threads_are_tried_all_at_once_and_only_before_a_larger_team(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alive: list[int] = []
+    start = threading.Thread.start
+
+    def counted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name.startswith("aioinfer.try"):
+            alive.append(threading.active_count() - before)
+
+    monkeypatch.setattr(threading.Thread, "start", counted)
+    monkeypatch.setattr(headroom._thread, "most", 1)
+    before = threading.active_count()
+    headroom.check_threads(1)
+    headroom.check_threads(3)
+    headroom.check_threads(2)
+    headroom.check_threads(3)
+    assert alive == [1, 2]
+    assert threading.active_count() == before
+    headroom.check_threads(4)
+    assert alive == [1, 2, 1, 2, 3]
+
+
+def test_threads_that_cannot_be_started_are_an_error_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = threading.Thread.start
+    left = 1
+
+    def scarce(thread: threading.Thread) -> None:
+        nonlocal left
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left -= 1
+        start(thread)
+
+    monkeypatch.setattr(headroom._thread, "most", 1)
+    before = threading.active_count()
+    with monkeypatch.context() as scarcity:
+        scarcity.setattr(threading.Thread, "start", scarce)
+        with pytest.raises(DeviceError, match="no thread or process can be started"):
+            headroom.check_threads(3)
+    assert threading.active_count() == before
+    headroom.check_threads(3)
+    assert headroom._thread.most == 3

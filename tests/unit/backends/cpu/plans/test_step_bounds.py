@@ -1,0 +1,188 @@
+"""Steps touch only what their operands' buffers hold, whatever a kernel was told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aioinfer import Core
+from aioinfer.backends.cpu.kernels.matmul import product
+from aioinfer.backends.cpu.native.extension import double_bits, runner
+from aioinfer.backends.cpu.onednn.bindings import OneDnnError, open_engine
+from aioinfer.backends.cpu.plans.kernel_bounds import reaches_of
+from aioinfer.backends.cpu.plans.operand import Buffer, Layout, Operand
+from aioinfer.backends.cpu.plans.packed_weights import WeightStore
+from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
+from aioinfer.backends.cpu.plans.step_bounds import find_native_overrun
+from aioinfer.errors import GraphError
+from aioinfer.runtime.graph import DType
+from unit.backends.cpu.comparing import model_of
+
+F32, I64, I32, BOOL = DType.FLOAT32, DType.INT64, DType.INT32, DType.BOOL
+ONE = double_bits(1.0)
+
+Shape = tuple[int, ...]
+Operands = list[tuple[DType, Shape]]
+
+CALLS: dict[str, tuple[Operands, list[int]]] = {
+    "copy": ([(F32, (3, 4)), (F32, (3, 4))], [4, 1, 12, 4, 4]),
+    "fill": ([(F32, (5,))], [4, 5, 0]),
+    "gather": ([(F32, (3, 4)), (I64, (2,)), (F32, (2, 4))], [1, 3, 2, 16, 8]),
+    "sample_grid": (
+        [(F32, (2, 3, 4)), (I32, (5,)), (I32, (6,)), (F32, (2, 5, 6))],
+        [2, 3, 4, 5, 6, 4],
+    ),
+    "resample": (
+        [(F32, (2, 3, 4)), (I32, (5, 2)), (F32, (5, 2)), (F32, (5,)), (F32, (2, 5, 4))],
+        [2, 3, 5, 4, 2],
+    ),
+    "float_chain": (
+        [(F32, (3, 4)), (F32, (4,)), (F32, (3, 4))],
+        [3, 2, 1, 3, 4, 1, 16, 4, 1, 0, 4, 1, 16, 4, 42, 1, 0, 0],
+    ),
+    "integer_chain": (
+        [(I64, (3, 4)), (I32, (3, 1)), (F32, (3, 4))],
+        [3, 2, 1, 3, 4, 7, 32, 8, 6, 4, 0, 1, 16, 4, 6, 1, 0, 0],
+    ),
+    "where": (
+        [(BOOL, (3, 4)), (F32, (4,)), (F32, (3, 4)), (F32, (3, 4))],
+        [4, 2, 3, 4, 4, 0, 16, 16, 1, 4, 4, 4],
+    ),
+    "reduce": ([(F32, (3, 4)), (F32, (3, 1))], [0, 1, 1, 1, 0, 4, 4, 0, 3, 16, 4]),
+    "softmax": ([(F32, (2, 3, 4)), (F32, (2, 3, 4))], [0, 2, 3, 4, 0]),
+    "attention_probabilities": (
+        [(F32, (1, 2, 3, 4)), (F32, (1, 2, 3, 4)), (F32, (3, 4))],
+        [0, 1, 2, 3, 4, ONE, 1, 0, 0, 4, 0],
+    ),
+    "rms_norm": ([(F32, (3, 4)), (F32, (4,)), (F32, (3, 4))], [0, 3, 4, ONE]),
+    "small_product": (
+        [(F32, (2, 3)), (F32, (3, 4)), (F32, (4,)), (F32, (2, 4))],
+        [2, 3, 4, 1, 0],
+    ),
+    "pool": (
+        [(F32, (1, 2, 5, 5)), (F32, (9,)), (F32, (1, 2, 4, 4))],
+        [1, 1, 4, 2, 1, *[1, 1, 1, 1, 1, 0], *[5, 4, 2, 1, 1, 0], *[5, 4, 2, 1, 1, 0]],
+    ),
+}
+"""A call of each native kernel: its operands, and the parameters that suit them exactly."""
+
+
+def operands_of(kinds: Operands, short: int | None = None) -> list[Operand]:
+    """Make operands; one may lie in a buffer that is a byte too short."""
+    found = []
+    for index, (dtype, shape) in enumerate(kinds):
+        layout = Layout.plain(shape, dtype)
+        found.append(Operand(Buffer("arena", layout.size_bytes - (index == short)), layout))
+    return found
+
+
+def test_every_native_kernel_has_a_call_here() -> None:
+    assert set(CALLS) == set(runner(open_engine()).kinds)
+
+
+@pytest.mark.parametrize("kernel", CALLS)
+def test_a_kernel_reaches_all_of_its_operands_and_no_further(kernel: str) -> None:
+    kinds, parameters = CALLS[kernel]
+    assert find_native_overrun(kernel, operands_of(kinds), tuple(parameters)) is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "short"), [(name, k) for name, call in CALLS.items() for k in range(len(call[0]))]
+)
+def test_a_buffer_that_is_a_byte_too_short_is_found(kernel: str, short: int) -> None:
+    kinds, parameters = CALLS[kernel]
+    found = find_native_overrun(kernel, operands_of(kinds, short), tuple(parameters))
+    assert found is not None
+    assert "contradict each other" in found
+
+
+@pytest.mark.parametrize("kernel", CALLS)
+def test_no_parameter_may_be_anything(kernel: str) -> None:
+    """Larger, negative and far too large lengths, strides and counts are found, or do no harm."""
+    kinds, parameters = CALLS[kernel]
+    operands = operands_of(kinds)
+    for place in range(len(parameters)):
+        for number in (parameters[place] + 1, -1, 0, 2**31, 2**62, 2**63, -(2**63) - 1):
+            tried = (*parameters[:place], number, *parameters[place + 1 :])
+            if find_native_overrun(kernel, operands, tried) is None:
+                reaches = reaches_of(kernel, tried)
+                sizes = [operand.buffer.size_bytes for operand in operands]
+                assert [(low, high) for low, high, _ in reaches] == [(0, size) for size in sizes]
+
+
+@pytest.mark.parametrize("kernel", CALLS)
+def test_parameters_are_counted(kernel: str) -> None:
+    kinds, parameters = CALLS[kernel]
+    for tried in (parameters[:-1], [*parameters, 0], []):
+        assert find_native_overrun(kernel, operands_of(kinds), tuple(tried)) is not None
+    assert find_native_overrun(kernel, operands_of(kinds)[:-1], tuple(parameters)) is not None
+
+
+def test_a_view_backwards_reaches_to_its_front() -> None:
+    backwards = Layout.plain((5,), F32, (-1,))
+    whole = Buffer("arena", 20)
+    target = Operand(Buffer("arena", 20), Layout.plain((5,), F32))
+    words = (4, 1, 5, -4, 4)
+    assert find_native_overrun("copy", [Operand(whole, backwards, 16), target], words) is None
+    assert find_native_overrun("copy", [Operand(whole, backwards, 12), target], words) is not None
+    assert backwards.reach == (-16, 4)
+
+
+def builder_of(core: Core) -> PlanBuilder:
+    model = core.read_model(model_of([], {"x": np.zeros(1, np.float32)}, ["x"])).copy()
+    return PlanBuilder(model, open_engine(), WeightStore())
+
+
+def test_a_primitive_is_held_to_what_it_reads_and_writes(core: Core) -> None:
+    shapes = [(3, 4), (4, 5), (3, 5)]
+    for short in range(3):
+        builder = builder_of(core)
+        left, right, target = operands_of([(F32, shape) for shape in shapes], short)
+        with pytest.raises(GraphError, match="contradict each other"):
+            product(builder, left, right, target)
+    builder = builder_of(core)
+    product(builder, *operands_of([(F32, shape) for shape in shapes]))
+
+
+def test_a_view_with_gaps_may_end_with_its_buffer(core: Core) -> None:
+    wide = Layout.plain((3, 4), F32, (8, 1))
+    left = Operand(Buffer("arena", 4 * 24), wide, 16)
+    _, right, target = operands_of([(F32, shape) for shape in [(3, 4), (4, 5), (3, 5)]])
+    product(builder_of(core), left, right, target)
+    with pytest.raises(GraphError, match="contradict each other"):
+        product(builder_of(core), Operand(left.buffer, wide, 20), right, target)
+
+
+def test_an_array_of_a_numpy_step_lies_in_its_buffer(core: Core) -> None:
+    (operand,) = operands_of([(F32, (3,))], 0)
+    with pytest.raises(GraphError, match="contradict each other"):
+        builder_of(core).numpy(lambda array: None, [operand])
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (4, 4), (4, 6)])
+def test_a_constant_is_packed_from_as_many_bytes_as_it_has(core: Core, shape: Shape) -> None:
+    engine = open_engine()
+    desc = engine.desc(shape, F32)
+    with pytest.raises(GraphError, match="is read from 80 bytes"):
+        builder_of(core).packed(np.zeros((4, 5), np.float32), desc, desc)
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides"),
+    [
+        ((2**31,), None),
+        ((2**32, 3), None),
+        ((-1, 3), None),
+        ((2**30, 2**30), None),
+        ((3, 4), (1, 1)),
+        ((3, 4), (-4, 1)),
+    ],
+)
+def test_onednn_gets_no_lengths_that_it_cannot_count(dims: Any, strides: Any) -> None:
+    with pytest.raises(OneDnnError):
+        open_engine().desc(dims, F32, strides)
+    if strides is None:
+        with pytest.raises(OneDnnError):
+            open_engine().any_desc(dims, F32)

@@ -1,0 +1,262 @@
+"""Teams of streams: smaller while others need the CPUs, and whole again when they are free."""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from aioinfer import Core
+from aioinfer.backends.cpu.native.extension import runner
+from aioinfer.backends.cpu.onednn.bindings import open_engine
+from aioinfer.backends.cpu.programs import lane_team
+from aioinfer.backends.cpu.programs.lane_programs import LanePrograms
+from aioinfer.backends.cpu.programs.lane_team import LaneTeam
+from aioinfer.backends.cpu.programs.resized_plan import resized_plan
+from aioinfer.errors import DeviceError
+from aioinfer.executors import NOW, CpuAllowance, Lane
+from unit.backends.cpu.comparing import model_of
+from unit.backends.cpu.compiled_plans import compiler_of
+
+MS = 1_000_000
+WIDTH = 160
+WEIGHTS = np.random.default_rng(1).standard_normal((WIDTH, WIDTH)).astype(np.float32)
+X = np.random.default_rng(2).standard_normal((WIDTH, WIDTH)).astype(np.float32)
+
+
+class Machine:
+    """What the system says, and what time it is."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.idle: float | None = 0.0
+        self.quota: float | None = None
+
+    def idle_cpus(self) -> float | None:
+        return self.idle
+
+    def restart(self) -> None:
+        pass
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    monkeypatch.setattr(lane_team, "CpuLoad", lambda: made)
+    monkeypatch.setattr(lane_team, "allowed_cpus", lambda: CpuAllowance((0, 1), made.quota))
+    monkeypatch.setattr(lane_team, "time", SimpleNamespace(monotonic_ns=lambda: made.now_ns))
+    return made
+
+
+def run(team: LaneTeam, machine: Machine, *, is_held_up: bool = False) -> None:
+    machine.now_ns += 10 * MS
+    team.ran(team.size, 10 * MS, 2 * MS if is_held_up else 10 * MS)
+
+
+def held_up(team: LaneTeam, machine: Machine) -> None:
+    size = team.size
+    while team.size == size:
+        run(team, machine, is_held_up=True)
+
+
+def test_it_shrinks_when_held_up_and_grows_when_cpus_are_free(machine: Machine) -> None:
+    team = LaneTeam(Lane("cpu", 0, 2))
+    held_up(team, machine)
+    assert team.size == 1
+    for _ in range(100):
+        run(team, machine)
+    assert team.size == 1
+    machine.idle = 1.0  # beside the one that this stream computes on
+    for _ in range(20):
+        run(team, machine)
+    assert team.size == 2
+
+
+def test_its_own_cpu_does_not_count_while_it_has_nothing_to_do(machine: Machine) -> None:
+    team = LaneTeam(Lane("cpu", 0, 2))
+    held_up(team, machine)
+    machine.idle = 1.0
+    machine.now_ns += 5000 * MS  # and somebody has used the other CPU all the time
+    team.ran(1, 10 * MS, 10 * MS)
+    assert team.size == 1
+
+
+def test_a_quota_bounds_what_it_grows_into(machine: Machine) -> None:
+    team = LaneTeam(Lane("cpu", 0, 2))
+    held_up(team, machine)
+    machine.idle, machine.quota = 1.0, 1.5
+    for _ in range(100):
+        run(team, machine)
+    assert team.size == 1
+
+
+def test_where_the_system_tells_nothing_it_tries(machine: Machine) -> None:
+    team = LaneTeam(Lane("cpu", 0, 2))
+    held_up(team, machine)
+    machine.idle = None
+    for _ in range(20):
+        run(team, machine)
+    assert team.size == 2
+
+
+def test_it_stays_small_while_no_threads_can_be_started(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_count: int) -> None:
+        raise DeviceError("no more threads")
+
+    team = LaneTeam(Lane("cpu", 0, 2))
+    held_up(team, machine)
+    machine.idle = 1.0
+    with monkeypatch.context() as patch:
+        patch.setattr(lane_team, "check_threads", refuse)
+        for _ in range(50):
+            run(team, machine)
+        assert team.size == 1
+    for _ in range(20):
+        run(team, machine)
+    assert team.size == 2
+
+
+def test_a_stream_has_one_team_and_it_goes_with_its_networks() -> None:
+    lane = Lane("cpu", 0, 2)
+    team = LaneTeam.of_lane(lane)
+    assert LaneTeam.of_lane(lane) is team
+    alive = weakref.ref(team)
+    del team
+    gc.collect()
+    assert alive() is None
+    assert LaneTeam.of_lane(lane).size == 2
+
+
+def bound(core: Core) -> tuple[Any, LanePrograms, list[tuple[Any, int]]]:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Exp", ["a"], ["y"])]
+    model = model_of(nodes, {"x": X}, constants={"w": WEIGHTS / WIDTH})
+    compiler = compiler_of(core, model, threads=2)
+    plan = compiler.compile({"x": X.shape}, {})
+    asked: list[tuple[Any, int]] = []
+
+    def want(plan: Any, thread_count: int) -> None:
+        asked.append((plan, thread_count))
+        plan.resized[thread_count] = resized_plan(plan, thread_count, compiler.weights)
+
+    return plan, LanePrograms(runner(open_engine()), want), asked
+
+
+def compute(program: Any) -> np.ndarray:
+    output = np.empty_like(X)
+    program.run((X, output))
+    return output
+
+
+def test_runs_take_the_plan_for_the_size_of_the_team(core: Core, machine: Machine) -> None:
+    plan, programs, asked = bound(core)
+    lane = Lane("cpu", 0, 2)
+    whole = programs.program(plan, lane)
+    answer = compute(whole)
+    team = LaneTeam.of_lane(lane)
+    held_up(team, machine)
+    small = programs.program(plan, lane)
+    assert small.plan.thread_count == 1
+    assert asked == [(plan, 1)]
+    np.testing.assert_allclose(compute(small), answer, rtol=1e-5)
+    assert programs.team_sizes == {"cpu": 1}
+    machine.idle = 2.0
+    while team.size == 1:
+        run(team, machine)
+    assert programs.program(plan, lane) is whole
+    assert asked == [(plan, 1)]
+
+
+def test_while_the_smaller_plan_is_made_runs_go_on(core: Core, machine: Machine) -> None:
+    plan, _, _ = bound(core)
+    asked = []
+
+    def want(plan: Any, thread_count: int) -> None:
+        asked.append(thread_count)
+        plan.resized[thread_count] = None
+
+    programs, lane = LanePrograms(runner(open_engine()), want), Lane("cpu", 0, 2)
+    whole = programs.program(plan, lane)
+    held_up(LaneTeam.of_lane(lane), machine)
+    assert programs.program(plan, lane) is whole
+    assert programs.program(plan, lane) is whole
+    assert asked == [1]
+
+
+def test_runs_of_a_team_are_measured(core: Core) -> None:
+    plan, programs, _ = bound(core)
+    lane = Lane("cpu", 0, 2)
+    seen = []
+    team = LaneTeam.of_lane(lane)
+    program = programs.program(plan, lane)
+    program._team = SimpleNamespace(ran=lambda *facts: seen.append(facts))  # type: ignore[assignment]
+    began = time.perf_counter_ns()
+    compute(program)
+    ((size, wall_ns, caller_ns),) = seen
+    assert size == team.size == 2
+    assert 0 < wall_ns <= time.perf_counter_ns() - began
+    assert 0 < caller_ns <= wall_ns + 10 * MS  # the clocks tick differently
+
+
+def test_streams_of_one_thread_and_small_plans_are_not_measured(core: Core) -> None:
+    plan, programs, _ = bound(core)
+    assert programs.program(plan, Lane("one", 0, 1))._team is None
+    nodes = [helper.make_node("Exp", ["x"], ["y"])]
+    small = compiler_of(core, model_of(nodes, {"x": X}), threads=2).compile({"x": X.shape}, {})
+    assert small.thread_count == 1
+    assert programs.program(small, Lane("two", 0, 2))._team is None
+
+
+MODEL = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+
+
+def test_where_the_environment_says_how_threads_wait_teams_keep_their_size(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    model = model_of(MODEL, {"x": X}, constants={"w": WEIGHTS})
+    with core.load_network(model, "CPU", {"INFERENCE_NUM_THREADS": 2}) as network:
+        network.create_infer_request().infer_sync(X)
+        lanes: list[Lane] = []
+        network._streams.run_and_wait([lambda lane: (lanes.append(lane), NOW)[1]])
+        assert LaneTeam not in lanes[0].local
+
+
+@pytest.mark.parametrize("is_adaptive", [True, False])
+def test_a_network_shrinks_its_team_if_it_may(
+    core: Core, machine: Machine, is_adaptive: bool
+) -> None:
+    config = {"CPU_ADAPTIVE_TEAMS": is_adaptive, "INFERENCE_NUM_THREADS": 2}
+    model = model_of(MODEL, {"x": X}, constants={"w": WEIGHTS})
+    with core.load_network(model, "CPU", config) as network:
+        request = network.create_infer_request()
+        answer = request.infer_sync(X)["y"]
+        lanes: list[Lane] = []
+        network._streams.run_and_wait([lambda lane: (lanes.append(lane), NOW)[1]])
+        (name,) = network.get_metric("TEAM_SIZES")
+        assert network.get_metric("TEAM_SIZES") == {name: 2}
+        known = lanes[0].local.get(LaneTeam)
+        assert (known is not None) is is_adaptive
+        if known is not None:
+            held_up(known(), machine)
+            request.infer_sync(X)  # has the smaller plan made
+            network._compile_executor.run_and_wait([lambda lane: NOW])
+            np.testing.assert_allclose(request.infer_sync(X)["y"], answer, rtol=1e-4, atol=1e-4)
+            assert network.get_metric("TEAM_SIZES") == {name: 1}
+            assert network.only_plan.resized[1].thread_count == 1
+
+
+def test_results_of_teams_of_a_fixed_size_are_the_same_bits(core: Core) -> None:
+    config = {"CPU_ADAPTIVE_TEAMS": False}
+    model = model_of(MODEL, {"x": X}, constants={"w": WEIGHTS})
+    with core.load_network(model, "CPU", config) as network:
+        request = network.create_infer_request()
+        first = request.infer_sync(X)["y"]
+        assert all(np.array_equal(first, request.infer_sync(X)["y"]) for _ in range(20))

@@ -1,0 +1,39 @@
+"""The event loops that tests run on, and how to let one come to rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from aioinfer.runtime.loops.completion import let_loop_turn
+
+uvloop = pytest.importorskip("uvloop")
+
+Main = Callable[[], Awaitable[Any]]
+Run = Callable[[Main], None]
+
+
+def on_asyncio(main: Main) -> None:
+    asyncio.run(main())  # type: ignore[arg-type]
+
+
+def on_uvloop(main: Main) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())  # type: ignore[arg-type]
+
+
+def on_trio(main: Main) -> None:
+    trio.run(main)
+
+
+EVERY_LOOP = pytest.mark.parametrize("run", [on_asyncio, on_uvloop, on_trio])
+
+
+async def settle(turns: int = 20) -> None:
+    """Let the loop go round so often that nothing is left but what waits for the test."""
+    for _ in range(turns):
+        await let_loop_turn()

@@ -1,0 +1,94 @@
+"""Plans are built once, on the compile executor, and runs wait for their token."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioinfer.errors import AioInferError
+from aioinfer.executors import ManualExecutor
+from aioinfer.runtime.plans.plan_cache import PlanCache
+
+
+def test_all_who_ask_meanwhile_wait_for_one_build() -> None:
+    built: list[int] = []
+    compiler = ManualExecutor("compile")
+    cache: PlanCache[int, str] = PlanCache(lambda key: built.append(key) or f"plan {key}", compiler)
+    first, second = cache.request(4), cache.request(4)
+    assert first is second
+    assert not first.is_ready
+    with pytest.raises(AioInferError, match="not built yet"):
+        _ = first.plan
+    compiler.release()
+    assert first.is_ready
+    assert first.plan == "plan 4"
+    assert built == [4]
+    assert cache.request(4).is_ready
+    assert repr(compiler) == "<ManualExecutor 'compile' 0 waiting>"
+
+
+def test_a_failed_build_tells_all_who_wait_and_is_tried_again() -> None:
+    compiler = ManualExecutor("compile")
+    answers = iter([ValueError("no memory"), "plan"])
+
+    def build(_key: int) -> str:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    cache: PlanCache[int, str] = PlanCache(build, compiler)
+    failed = cache.request(1)
+    compiler.release()
+    assert isinstance(failed.error, ValueError)
+    again = cache.request(1)
+    compiler.release()
+    assert again.plan == "plan"
+
+
+def test_the_least_recently_used_plan_goes_first() -> None:
+    compiler = ManualExecutor("compile")
+    built: list[int] = []
+    cache: PlanCache[int, int] = PlanCache(lambda key: built.append(key) or key, compiler, 2)
+    for key in (1, 2, 1, 3, 1):
+        cache.request(key)
+        while compiler.waiting_count:
+            compiler.release()
+    assert built == [1, 2, 3]
+    assert len(cache) == 2
+
+
+def test_the_plans_that_are_kept_and_built_are_listed() -> None:
+    def build(key: int) -> str:
+        if key == 2:
+            raise ValueError("no memory")
+        return f"plan {key}"
+
+    compiler = ManualExecutor("compile")
+    cache: PlanCache[int, str] = PlanCache(build, compiler, 3)
+    for key in (1, 2, 3):
+        cache.request(key)
+        compiler.release()
+    assert cache.plans() == ["plan 1", "plan 3"]
+    for key in (4, 5):
+        cache.request(key)
+    assert cache.plans() == ["plan 3"]
+
+
+def test_a_closed_compiler_fails_the_token() -> None:
+    compiler = ManualExecutor("compile")
+    compiler.close()
+    cache: PlanCache[int, int] = PlanCache(lambda key: key, compiler)
+    assert "closed" in str(cache.request(1).error)
+    assert len(cache) == 0
+
+
+def test_plans_that_were_asked_for_ahead_do_not_push_each_other_out() -> None:
+    compiler = ManualExecutor("compile")
+    built: list[int] = []
+    cache: PlanCache[int, int] = PlanCache(lambda key: built.append(key) or key, compiler, 2)
+    for key in range(5):
+        cache.build_now(key)
+    cache.request(5)
+    compiler.release()
+    assert len(cache) == 5
+    assert built == [0, 1, 2, 3, 4, 5]

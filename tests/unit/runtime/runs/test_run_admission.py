@@ -1,0 +1,255 @@
+"""The way into a network: who is refused by a full queue, who waits, and who has the next slot."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aioinfer
+from aioinfer.errors import ClosedError, OverloadedError, PropertyError, RequestCancelledError
+from aioinfer.runtime.runs.admission import MOST_OVERTAKINGS
+from aioinfer.testing import MockDevices, VirtualTimer
+from unit.runtime.inline_plugin import InlineNetwork, InlinePlugin
+from unit.runtime.models import expected, tiny_model
+
+X = np.array([[-1, 2, 3]], np.float32)
+WAIT_S = 20.0  # a bound for what must happen; never slept through
+SPLIT = {"AFFINITY": {"relu": "MOCK.0", "add": "MOCK.1"}}
+
+
+@pytest.fixture
+def network(core: aioinfer.Core, held: MockDevices) -> aioinfer.ExecutableNetwork:
+    """Two slots, and room for one run that waits."""
+    return core.load_network(tiny_model(), "MOCK.0", {"MAX_QUEUED_REQUESTS": 1})
+
+
+def fill(network: aioinfer.ExecutableNetwork) -> list[aioinfer.InferRequest]:
+    requests = [network.create_infer_request() for _ in range(3)]
+    for request in requests:
+        request.start_async(X)
+    return requests
+
+
+def finish(held: MockDevices) -> None:
+    while any(device.held.waiting_count for device in held.devices):
+        for device in held.devices:
+            device.held.release(device.held.waiting_count)
+
+
+def counts(network: aioinfer.ExecutableNetwork) -> tuple[int, int]:
+    statistics = network.statistics()
+    return statistics.finished_request_count, statistics.refused_request_count
+
+
+ENTRIES: dict[str, Callable[[aioinfer.InferRequest], Any]] = {
+    "start_async": lambda request: request.start_async(X),
+    "infer_sync": lambda request: request.infer_sync(X),
+    "infer": lambda request: asyncio.run(request.infer(X)),
+    "network.infer": lambda request: asyncio.run(request._network.infer(X)),
+}
+
+
+@pytest.mark.parametrize("call", ENTRIES.values(), ids=ENTRIES)
+def test_one_too_many_is_refused_at_once_and_may_come_again(
+    held: MockDevices, network: aioinfer.ExecutableNetwork, call: Callable[..., Any]
+) -> None:
+    running, late = fill(network), network.create_infer_request()
+    message = "'tiny' on MOCK.0 has 1 runs waiting .* as many as MAX_QUEUED_REQUESTS allows; come"
+    with pytest.raises(OverloadedError, match=message):
+        call(late)
+    assert "idle" in repr(late)
+    assert late.wait() is False, "as if it had never been started"
+    assert network.admission.run_count == 3
+    finish(held)
+    assert all(request.wait() for request in running)
+    assert counts(network) == (3, 1)
+    late.start_async(X)
+    finish(held)
+    np.testing.assert_array_equal(late.results["y"], expected(X))
+    assert network.admission.open_run_count == 0
+
+
+def test_a_refused_request_still_has_what_its_last_run_left(
+    held: MockDevices, network: aioinfer.ExecutableNetwork
+) -> None:
+    request = network.create_infer_request()
+    request.start_async(X, userdata="first")
+    finish(held)
+    fill(network)
+    with pytest.raises(OverloadedError):
+        request.start_async(X + 1, userdata="second")
+    assert request.wait() is True
+    assert request.userdata == "first"
+    np.testing.assert_array_equal(request.results["y"], expected(X))
+
+
+def test_a_refused_run_calls_no_callback_and_leaves_no_alarm_and_no_word(
+    held: MockDevices, network: aioinfer.ExecutableNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = network.clock = VirtualTimer()
+    fill(network)
+    quiet, request, told = network.create_infer_request(), network.create_infer_request(), []
+    request.set_callback(lambda _request, error: told.append(error))
+    gc.collect()  # what other tests have left may have something to say
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG, "aioinfer"):
+        for refused in (quiet, request):
+            for deadline_s in (0.0, 5.0):  # the first is late before it is refused
+                with pytest.raises(OverloadedError):
+                    refused.start_async(X, deadline_s=deadline_s)
+        clock.advance(10.0)
+        del quiet, request, refused
+        gc.collect()
+    finish(held)
+    network.close()
+    assert told == []
+    assert caplog.text == ""
+    statistics = network.statistics()
+    assert (statistics.refused_request_count, statistics.expired_request_count) == (4, 0)
+
+
+def test_who_stops_waiting_makes_room(
+    held: MockDevices, network: aioinfer.ExecutableNetwork
+) -> None:
+    *_, waiting = fill(network)
+    waiting.cancel()
+    next_one = network.create_infer_request()
+    next_one.start_async(X)
+    with pytest.raises(RequestCancelledError):
+        waiting.wait()
+    finish(held)
+    assert next_one.wait()
+    assert counts(network) == (3, 0)
+
+
+def test_a_high_priority_is_refused_as_well(network: aioinfer.ExecutableNetwork) -> None:
+    fill(network)
+    with pytest.raises(OverloadedError):
+        network.create_infer_request().start_async(X, priority=9)
+
+
+def test_urgent_requests_that_keep_coming_starve_nobody(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    held[0].slot_count = 1
+    network = core.load_network(tiny_model(), "MOCK.0")
+    requests = [network.create_infer_request() for _ in range(3)]
+    running, patient, urgent = requests
+    running.start_async(X)
+    patient.start_async(X)
+    urgent.start_async(X, priority=1)
+    ended_count = 0
+    while "idle" not in repr(patient):
+        for request in (running, urgent):
+            if "idle" in repr(request):
+                request.start_async(X, priority=1)
+        held[0].held.release()
+        ended_count += 1
+    assert ended_count == MOST_OVERTAKINGS + 2  # the one that ran, seven urgent ones, and its own
+    finish(held)
+
+
+def test_0_is_no_bound(core: aioinfer.Core, held: MockDevices) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0", {"MAX_QUEUED_REQUESTS": 0})
+    requests = [network.create_infer_request() for _ in range(100)]
+    for request in requests:
+        request.start_async(X)
+    assert network.statistics().waiting_run_count == 98
+    finish(held)
+    assert counts(network) == (100, 0)
+
+
+async def test_a_refused_run_without_a_request_leaves_nothing(
+    held: MockDevices, network: aioinfer.ExecutableNetwork
+) -> None:
+    fill(network)
+    for _ in range(5):
+        with pytest.raises(OverloadedError):
+            await network.infer(X)
+    assert network.admission.open_run_count == 3
+    finish(held)
+    assert network.admission.open_run_count == 0
+
+
+@pytest.mark.parametrize("where", ["given to HETERO", "set for the device"])
+def test_a_run_that_hetero_let_in_is_never_refused_by_its_parts(
+    core: aioinfer.Core, held: MockDevices, where: str
+) -> None:
+    bound = {"MAX_QUEUED_REQUESTS": 1}
+    if where == "set for the device":
+        core.set_config("MOCK", bound)
+    held[0].slot_count, held[1].slot_count = 4, 1
+    network = core.load_network(tiny_model(), "HETERO:MOCK.0,MOCK.1", {**SPLIT, **bound})
+    slots = network.admission.slot_count
+    assert slots == 5
+    requests = [network.create_infer_request() for _ in range(slots + 1)]
+    for request in requests:
+        request.start_async(X)
+    with pytest.raises(OverloadedError, match=r"'tiny' on HETERO:MOCK\.0,MOCK\.1 has 1 runs"):
+        network.create_infer_request().start_async(X)
+    held[0].held.release(4)
+    assert network.networks[1].admission.waiting_count == 3, "more than it may, for its own users"
+    finish(held)
+    assert all(request.wait() for request in requests)
+    assert counts(network) == (slots + 1, 1)
+
+
+@pytest.mark.parametrize("key", ["MAX_QUEUED_REQUESTS", "DEFAULT_DEADLINE_S"])
+def test_hetero_takes_no_such_property_for_one_of_its_devices(
+    core: aioinfer.Core, held: MockDevices, key: str
+) -> None:
+    config = {**SPLIT, "DEVICE_PROPERTIES": {"MOCK.0": {key: 1}}}
+    with pytest.raises(PropertyError, match=f"{key} of MOCK.0 would say nothing.*beside DEVICE_"):
+        core.load_network(tiny_model(), "HETERO:MOCK.0,MOCK.1", config)
+
+
+async def test_a_short_run_that_finds_no_slot_is_refused_as_well(core: aioinfer.Core) -> None:
+    core.register_plugin("INLINE", InlinePlugin)
+    network = core.load_network(tiny_model(), "INLINE", {"MAX_QUEUED_REQUESTS": 1})
+    assert isinstance(network, InlineNetwork)
+    assert network.admission.gate is not None
+    may_go = threading.Event()
+    network.compute = lambda *_: may_go.wait(WAIT_S)
+    requests = fill(network)
+    network.admission.gate.time_of({"x": X}).is_short = True
+    for infer in (network.infer, network.create_infer_request().infer):
+        with pytest.raises(OverloadedError):
+            await infer(X)
+    may_go.set()
+    assert all(request.wait() for request in requests)
+    assert counts(network) == (3, 2)
+
+
+def test_a_draining_close_gives_queued_runs_their_turn_and_takes_no_more(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    requests = [network.create_infer_request() for _ in range(5)]
+    for request in requests[:4]:
+        request.start_async(X)
+    closing = threading.Thread(target=network.close)
+    is_waited_for = threading.Event()
+    wait_until_over = network.admission.wait_until_over
+
+    def wait(timeout_s: float | None) -> bool:
+        is_waited_for.set()
+        return wait_until_over(timeout_s)
+
+    network.admission.wait_until_over = wait  # type: ignore[method-assign]
+    closing.start()
+    assert is_waited_for.wait(WAIT_S)
+    with pytest.raises(ClosedError):
+        requests[4].start_async(X)
+    assert network.statistics().waiting_run_count == 2
+    finish(held)
+    closing.join(WAIT_S)
+    assert not closing.is_alive()
+    assert all(request.wait() for request in requests[:4])
+    assert counts(network) == (4, 0)

@@ -1,0 +1,216 @@
+"""The numbers of a network: every request under one outcome, shares between 0 and 1, frozen."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+import aioinfer
+from aioinfer.errors import (
+    ClosedError,
+    DeadlineExceededError,
+    RequestBusyError,
+    RequestCancelledError,
+    TensorError,
+)
+from aioinfer.runtime.graph import DType, TensorType
+from aioinfer.runtime.runs.admission import Ticket
+from aioinfer.runtime.runs.bindings import Bindings
+from aioinfer.runtime.tensors.tensor import Port
+from aioinfer.runtime.tracing.recorder import (
+    EXACT_BATCH_SIZES,
+    SpanRecorder,
+    StageTally,
+    busy_shares,
+)
+from aioinfer.testing import MockDevices, VirtualTimer
+from unit.runtime.models import tiny_model
+
+X = np.array([[-1, 2, 3]], np.float32)
+
+
+def test_every_request_is_counted_under_its_outcome(core: aioinfer.Core, held: MockDevices) -> None:
+    held[0].slot_count = 9
+    network = core.load_network(tiny_model(), "MOCK.0")
+    clock = network.clock = VirtualTimer()
+    device = held[0].held
+    requests = [network.create_infer_request() for _ in range(9)]
+    for request in requests[:5]:
+        request.start_async(X)
+    device.release(3)
+    device.fail(ValueError("planted"))
+    device.fail(ValueError("planted"))
+    requests[5].start_async(X)
+    requests[5].cancel()
+    for request in requests[6:8]:
+        request.start_async(X, deadline_s=2.0)
+    clock.advance(2.0)
+    requests[8].start_async(X)
+    network.abort()
+    device.release(4)
+    network.close()
+    statistics = network.statistics()
+    assert statistics.finished_request_count == 3
+    assert statistics.failed_request_count == 2
+    assert statistics.cancelled_request_count == 1
+    assert statistics.expired_request_count == 2
+    assert statistics.aborted_request_count == 1
+    assert (statistics.waiting_run_count, statistics.running_run_count) == (0, 0)
+    for request, error in zip(
+        requests[3:],
+        [ValueError] * 2 + [RequestCancelledError] + [DeadlineExceededError] * 2 + [ClosedError],
+        strict=True,
+    ):
+        with pytest.raises(error):
+            request.wait()
+
+
+def test_what_never_started_is_not_counted(core: aioinfer.Core, held: MockDevices) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    request = network.create_infer_request()
+    with pytest.raises(TensorError):
+        request.start_async({"x": None})
+    request.start_async(X)
+    with pytest.raises(RequestBusyError):
+        request.start_async(X)
+    held[0].held.release()
+    assert network.statistics().finished_request_count == 1
+    assert network.statistics().failed_request_count == 0
+
+
+def test_waiting_and_running_are_told_apart(core: aioinfer.Core, held: MockDevices) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    for request in [network.create_infer_request() for _ in range(5)]:
+        request.start_async(X)
+    statistics = network.statistics()
+    assert (statistics.running_run_count, statistics.waiting_run_count) == (2, 3)
+
+
+def test_a_network_that_never_ran_has_no_shares(core: aioinfer.Core, held: MockDevices) -> None:
+    statistics = core.load_network(tiny_model(), "MOCK.0").statistics()
+    assert statistics.elapsed_s == 0
+    assert statistics.busy_shares == {}
+    assert statistics.stages == ()
+
+
+@pytest.mark.parametrize("device", ["REFERENCE", "HETERO:REFERENCE.0,REFERENCE.1"])
+async def test_busy_shares_lie_between_0_and_1(core: aioinfer.Core, device: str) -> None:
+    network = core.load_network(tiny_model(), device)
+    await asyncio.gather(*(network.infer(X) for _ in range(100)))
+    statistics = network.statistics()
+    assert statistics.elapsed_s > 0
+    assert statistics.busy_shares
+    for executor, share in statistics.busy_shares.items():
+        assert 0 <= share <= 1, executor
+    assert {stage.executor for stage in statistics.stages} == set(statistics.busy_shares)
+    for stage in statistics.stages:
+        assert stage.count == 100
+        assert 0 <= stage.mean_service_s <= stage.busy_s <= statistics.elapsed_s
+        assert stage.mean_queue_s >= 0
+
+
+def test_shares_are_of_all_lanes_of_an_executor() -> None:
+    tallies = [
+        StageTally("a", "CPU", lane_count=2, count=1, busy_ns=300),
+        StageTally("b", "CPU", lane_count=2, count=1, busy_ns=500),
+        StageTally("c", "copy", lane_count=1, count=1, busy_ns=5000),
+    ]
+    assert busy_shares(tallies, 1000, {"CPU": 2, "copy": 1}) == {"CPU": 0.4, "copy": 1.0}
+    assert busy_shares(tallies, 0, {}) == {}
+
+
+def test_a_picture_is_frozen_and_later_runs_leave_it_alone(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    request = network.create_infer_request()
+    before = network.statistics()
+    request.start_async(X)
+    held[0].held.release()
+    assert before.finished_request_count == 0
+    after = network.statistics()
+    assert after.finished_request_count == 1
+    with pytest.raises(FrozenInstanceError):
+        after.finished_request_count = 7  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        after.stages[0].count = 7  # type: ignore[misc]
+
+
+def test_stages_have_percentiles_of_service_and_queue(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    request = network.create_infer_request()
+    for _ in range(5):
+        request.start_async(X)
+        held[0].held.release()
+    (stage,) = network.statistics().stages
+    for durations, mean_s in (
+        (stage.service, stage.mean_service_s),
+        (stage.queue, stage.mean_queue_s),
+    ):
+        assert durations.count == stage.count == 5
+        assert durations.mean_s == pytest.approx(mean_s)
+        assert 0 < durations.p50_s <= durations.p90_s <= durations.p99_s <= durations.max_s
+
+
+def test_batch_sizes_are_counted_by_leading_length(core: aioinfer.Core, held: MockDevices) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    assert network.statistics().batch_sizes == {}
+    for length in (4, 1, 4, 4):
+        request = network.create_infer_request()
+        request.start_async(np.zeros((length, 3), np.float32))
+        held[0].held.release()
+    request.start_async(np.zeros((9, 3), np.float32))
+    request.cancel()
+    held[0].held.release()
+    sizes = network.statistics().batch_sizes
+    assert list(sizes.items()) == [(1, 1), (4, 3), (9, 1)], "smallest first, cancelled or not"
+
+
+def test_more_runs_than_are_counted_at_once_are_all_counted() -> None:
+    recorder = SpanRecorder()
+    recorder.count_batches_of([Port("x", TensorType(DType.FLOAT32, ("n", 3)))])
+    bindings = Bindings({"x": X}, Ticket(0, 1))
+    for _ in range(3000):
+        recorder.arrive(bindings.inputs)
+    assert len(recorder._arrived_shapes) < 1024
+    assert recorder.batch_sizes() == {1: 3000}
+
+
+def test_any_number_of_batch_sizes_takes_bounded_room() -> None:
+    recorder = SpanRecorder()
+    recorder.count_batches_of([Port("x", TensorType(DType.FLOAT32, ("n",)))])
+    exact = range(2, 2 + EXACT_BATCH_SIZES)
+    for size in (*exact, 0, 1, 5000, 5001, 4096, 3):
+        recorder.arrive({"x": np.zeros(size, np.int8)})
+    sizes = recorder.batch_sizes()
+    assert [size for size in sizes if size not in exact] == [0, 1, 4096]
+    assert (sizes[0], sizes[1], sizes[2], sizes[3], sizes[4096]) == (1, 1, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "sizes"),
+    [
+        ([(2, 3)], {2: 1}),
+        ([(), ("n", 3)], {7: 1}),
+        ([None, ("n",)], {7: 1}),
+        ([()], {}),
+        ([], {}),
+    ],
+    ids=["fixed", "a scalar first", "of any rank first", "a scalar", "no input"],
+)
+def test_the_batch_size_is_that_of_the_first_input_with_dimensions(
+    shapes: list[tuple[int | str, ...] | None], sizes: dict[int, int]
+) -> None:
+    ports = [
+        Port(f"x{place}", TensorType(DType.FLOAT32, shape)) for place, shape in enumerate(shapes)
+    ]
+    recorder = SpanRecorder()
+    recorder.count_batches_of(ports)
+    arrays = {port.name: np.zeros((7, 3) if port.shape else (), np.float32) for port in ports}
+    recorder.arrive(arrays)
+    assert recorder.batch_sizes() == sizes
