@@ -9,7 +9,7 @@ import numpy as np
 from .own_operators import own
 from .plain_operators import Array
 
-__all__ = ["error_function", "power", "prelu", "softplus", "softsign", "square_root"]
+__all__ = ["error_function", "log_softmax", "power", "prelu", "softplus", "softsign", "square_root"]
 
 
 # onnx.reference silences these two with warnings.catch_warnings, which is the whole process's.
@@ -60,11 +60,26 @@ def softplus(x: Array) -> Array:
         return np.asarray(np.logaddexp(wide, wide.dtype.type(0))).astype(x.dtype, copy=False)
 
 
+# onnx.reference takes the logarithm of a softmax that vanishes from 104 below the greatest on.
+@own("LogSoftmax", since=13)
+def log_softmax(x: Array, *, axis: int = -1) -> Array:
+    """Give the logarithm of softmax, also where softmax itself would vanish."""
+    if not x.size:
+        return x.copy()
+    with np.errstate(all="ignore"):
+        shifted = x - x.max(axis=axis, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)))
+
+
 # onnx.reference adds up slope times what is below zero and the rest: 0 times an infinity is NaN.
 @own("PRelu", since=7)
 def prelu(x: Array, slope: Array) -> Array:
-    """Multiply what is below zero by a slope, which broadcasts; else its one axis is channels."""
+    """Multiply what is below zero by a slope, spread over x; else its one axis is channels.
+
+    Raises ValueError for slopes that cannot be.
+    """
     if slope.ndim == 1 and x.ndim > 1 and len(slope) not in (1, x.shape[-1]):
         slope = slope.reshape(-1, *[1] * (x.ndim - 2))
+    slope = np.broadcast_to(slope, x.shape)
     with np.errstate(all="ignore"):
         return np.where(x < 0, x * slope, x).astype(x.dtype, copy=False)

@@ -95,6 +95,7 @@ def _flatten(node: Node, contents: ShapeContent) -> Types:
 
 @type_rule("Squeeze")
 def _squeeze(node: Node, contents: ShapeContent) -> Types:
+    _check_list(node, 1, "the list of axes")
     shape = _shape(node)
     if shape is None:
         return None
@@ -117,6 +118,7 @@ def _squeeze(node: Node, contents: ShapeContent) -> Types:
 
 @type_rule("Unsqueeze")
 def _unsqueeze(node: Node, contents: ShapeContent) -> Types:
+    _check_list(node, 1, "the list of axes")
     shape, given = _shape(node), contents.integers(node, 1)
     if shape is None or given is None:
         return None
@@ -279,14 +281,18 @@ def _pad(node: Node, contents: ShapeContent) -> Types:
         raise ContradictionError(
             f"it is told {len(pads)} pads for the two ends of {len(axes)} axes"
         )
-    for axis, pad in zip((*axes, *axes), pads, strict=True):
-        length = shape[axis]
-        if isinstance(length, int) and isinstance(pad, int) and pad < -length:
-            raise ContradictionError(
-                f"a pad of {pad} takes more of axis {axis} than its length of {length}"
-            )
     ends = zip(axes, pads, pads[len(axes) :], strict=False)
-    return _types(node, with_dims(shape, axes, [total((shape[a], b, e)) for a, b, e in ends]))
+    padded = [total((shape[axis], before, after)) for axis, before, after in ends]
+    fills = node.attributes.get("mode", "constant") == "constant"
+    for axis, made, *both in zip(axes, padded, pads, pads[len(axes) :], strict=False):
+        length = shape[axis]
+        takes = [-pad for pad in both if isinstance(pad, int)]
+        is_too_much = not fills and isinstance(length, int) and max(takes, default=0) > length
+        if is_too_much or (isinstance(made, int) and made < 0):
+            raise ContradictionError(
+                f"pads of {both} take more of axis {axis} than its length of {length}"
+            )
+    return _types(node, with_dims(shape, axes, padded))
 
 
 def _block_size(node: Node) -> int | None:

@@ -15,6 +15,7 @@ from .operands import (
     operand,
     require_length,
     require_rank,
+    require_same_type,
     require_shape,
     require_spread,
     require_type,
@@ -86,11 +87,18 @@ def group_normalization(node: Node, contents: ShapeContent) -> list[TensorType] 
     channels = x.shape[1]
     if count < 1 or (isinstance(channels, int) and channels % count):
         raise ContradictionError(f"{channels} channels are no {count} groups of one size")
+    stash = element_type(node, "stash_type", DType.FLOAT32)
+    if stash is not None and not stash.is_floating:
+        raise ContradictionError(f"its stash_type is {stash.label}, which is no floating type")
     scale = operand(node, 1)
     is_by_group = scale is not None and scale.shape == (count,)
-    return (
-        _like(x) if _check_vectors(node, range(1, 3), count if is_by_group else channels) else None
-    )
+    if not _check_vectors(node, range(1, 3), count if is_by_group else channels):
+        return None
+    for index in range(1, 3):
+        given = operand(node, index)
+        if given is not None:
+            require_same_type(f"the input and {_PARAMETERS[index]}", x, given)
+    return _like(x)
 
 
 @type_rule("LayerNormalization")

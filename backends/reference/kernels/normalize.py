@@ -10,7 +10,7 @@ import numpy as np
 from ....runtime.graph import Node
 from .registry import Array, kernel
 
-__all__ = ["batch_normalization", "local_response", "log_softmax", "softmax"]
+__all__ = ["batch_normalization", "local_response", "softmax"]
 
 
 def _is_inference(node: Node) -> bool:
@@ -44,15 +44,6 @@ def softmax(x: Array, *, axis: int = -1) -> Any:
     made = np.exp(x - x.max(axis=axis, keepdims=True))
     made /= made.sum(axis=axis, keepdims=True)
     return made
-
-
-@kernel("LogSoftmax")
-def log_softmax(x: Array, *, axis: int = -1) -> Any:
-    """Give the logarithm of softmax, also where softmax itself would vanish."""
-    if not x.size:
-        return x.copy()
-    shifted = x - x.max(axis=axis, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
 
 @kernel("LRN")

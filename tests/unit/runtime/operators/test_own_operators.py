@@ -72,6 +72,18 @@ def test_prelu_multiplies_only_what_is_below_zero() -> None:
     assert evaluate("PRelu", np.array([-3, 4]), np.array([2])).tolist() == [-6, 4]
 
 
+def test_prelu_refuses_slopes_that_would_change_the_shape() -> None:
+    with pytest.raises(ValueError, match="broadcast"):
+        evaluate("PRelu", np.float32([-1]), np.float32([1, 2, 3]))
+
+
+def test_a_logarithm_of_softmax_is_right_where_softmax_vanishes() -> None:
+    x = np.array([[5, 19], [120, -np.inf]], np.float32)
+    np.testing.assert_allclose(evaluate("LogSoftmax", x, axis=0), [[-115, 0], [0, -np.inf]])
+    assert evaluate("LogSoftmax", x[:0]).shape == (0, 2)
+    assert evaluate("LogSoftmax", x.astype(np.float16)).dtype == np.float16
+
+
 def test_a_sum_of_exponentials_knows_infinities_and_nothing() -> None:
     x = np.array([[-np.inf, -np.inf], [np.inf, 1], [1000, 1000], [np.nan, 0]], np.float32)
     wanted = np.array([-np.inf, np.inf, 1000 + math.log(2), np.nan], np.float32)

@@ -17,7 +17,10 @@ def test_every_mode_pads_any_side(mode: str, pads: tuple[int, ...], core: Core) 
     assert_same_as_reference(core, model, {"x": X})
 
 
-@pytest.mark.parametrize("pads", [(0, -1, 2, 0, 1, -2), (-1, -1, -1, 0, -1, -1)])
+@pytest.mark.parametrize(
+    "pads",
+    [(0, -1, 2, 0, 1, -2), (-1, -1, -1, 0, -1, -1), (-5, 0, 0, 4, 0, 0), (0, 1, 3, 0, 1, -6)],
+)
 def test_a_negative_pad_takes_elements_away(pads: tuple[int, ...], core: Core) -> None:
     constants = {"pads": np.array(pads)}
     model = model_of([operator("Pad", "x", "pads")], {"x": X}, constants=constants)

@@ -146,3 +146,13 @@ def test_random_pads(core: Core, data: st.DataObject) -> None:
         for length in (*x.shape, *x.shape)
     ]
     assert_same_as_reference(core, pad(x, pads, mode=mode), {"x": x})
+
+
+@pytest.mark.parametrize("pads", [(-4, 0, 3, 0), (-5, 0, 2, 1), (0, 2, 0, -5), (0, 5, 0, -8)])
+def test_an_axis_that_is_taken_away_whole_is_filled(core: Core, pads: tuple) -> None:
+    x = numbers(3, 4)
+    model = pad(x, pads, dynamic=True)
+    shape = (3 + pads[0] + pads[2], 4 + pads[1] + pads[3])
+    assert_same_as_reference(core, model, {"x": x})
+    made = run(core, model, "CPU", {"x": x})["y"]
+    np.testing.assert_array_equal(made, np.zeros(shape, np.float32))
