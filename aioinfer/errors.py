@@ -61,7 +61,7 @@ class UnsupportedOpError(NotSupportedError):
 
 
 def _way_out(device: str, node: str) -> str:
-    """Say how a node can run that the device refuses which was asked for; never by the same."""
+    """Return how a node can run that this device refuses; never on the same device."""
     kind, _, listed = device.partition(":")
     if listed:
         return (
@@ -118,7 +118,7 @@ class BlobError(AioInferError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Say which known word is meant, for the end of an error message; empty when there is none."""
+    """Return the known word that is meant, for the end of an error message; empty without one."""
     names = sorted(known)
     matches = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     if not matches:

@@ -94,7 +94,7 @@ def cpus_of_stream(cpus: tuple[int, ...], thread_count: int, index: int) -> tupl
 
 
 def _group_folders(membership: str) -> Iterator[tuple[PurePosixPath, bool]]:
-    """Name the folders that may limit the CPU, each with whether it speaks the v2 format."""
+    """Yield the folders that may limit the CPU, each with whether it speaks the v2 format."""
     for line in membership.splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")

@@ -31,7 +31,7 @@ class CpuLoad:
         self._idle_s, self._at_s = self._read()
 
     def idle_cpus(self) -> float | None:
-        """Tell how many allowed CPUs were idle since the last look; None if the system hides it."""
+        """Return how many allowed CPUs idled since the last look; None if the system hides it."""
         before_s, started_s = self._idle_s, self._at_s
         self._idle_s, self._at_s = self._read()
         if before_s is None or self._idle_s is None or self._at_s <= started_s:

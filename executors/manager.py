@@ -55,7 +55,7 @@ class ExecutorManager:
             return lease.executor
 
     def release(self, executor: StreamsExecutor) -> None:
-        """Give a lease back; the last one closes the executor, which drains it first and blocks.
+        """Return a lease; the last one closes the executor, which drains it first and blocks.
 
         Where blocking could deadlock (a callback that drops the last network) it does not block: a
         thread made for it closes the executor, and ``close`` waits for that one. Raises

@@ -83,7 +83,7 @@ def _call_all(hops: deque[_Hop]) -> None:
 
 
 def mark_own_thread() -> None:
-    """Say that this thread belongs to aioinfer: calls that would wait for it refuse on it."""
+    """Mark this thread as aioinfer's: calls that would wait for it refuse on it."""
     _thread.is_own = True
 
 

@@ -235,7 +235,7 @@ class Core:
         return self._started(name.name).get_metric(_key(key), options)
 
     def add_extension(self, extension: Extension, device: str = "REFERENCE") -> None:
-        """Give the devices of a kind a user's kernel; networks loaded from now on use it.
+        """Add a user's kernel to the devices of a kind; networks loaded from now on use it.
 
         Raises NotSupportedError if the device takes none, GraphError if it is no Extension.
         """
@@ -261,7 +261,7 @@ class Core:
         return self._registry.names
 
     def why_missing(self, name: str) -> str | None:
-        """Say why a plugin, or its search for devices, fails; None if it does not."""
+        """Return why a plugin, or its search for devices, fails; None if it does not."""
         try:
             plugin = self._started(name)
             self._ids_of(plugin)

@@ -50,7 +50,7 @@ class Extension:
 
 
 def infer_extension_types(model: Model, extensions: Sequence[Extension]) -> None:
-    """Give the outputs of custom operators the types that their extensions' rules say.
+    """Set for the outputs of custom operators the types that their extensions' rules say.
 
     ONNX's own inference goes on from there. A rule that raises is a GraphError naming the node.
     """

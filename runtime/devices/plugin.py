@@ -76,7 +76,7 @@ class Division(Protocol):
         """Which node runs where and why, and what crosses, as plain data."""
 
     def explain(self) -> str:
-        """Say the same in words."""
+        """Return the same in words."""
 
     def diagram(self, language: Literal["dot", "svg"]) -> str:
         """Draw every node in the colour of its device, and what crosses with its size."""
@@ -114,11 +114,11 @@ class Plugin(ABC):
 
     @abstractmethod
     def full_device_name(self, device_id: str) -> str:
-        """Name the hardware behind a device."""
+        """Return the name of the hardware behind a device."""
 
     @abstractmethod
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
-        """Name the nodes of a transformed model that cannot run, each with the reason.
+        """Return the nodes of a transformed model that cannot run, by name, each with the reason.
 
         What is not named must compile, alone and in any cut around it.
         """

@@ -196,7 +196,7 @@ class VirtualPlugin(Plugin):
         return values
 
     def _refuse_key_of_devices(self, key: str) -> None:
-        """Tell where a key of single devices belongs."""
+        """Raise PropertyError that says where a key of single devices belongs."""
         declared = {item.key for item in (*self.standard_properties, *self.properties)}
         kinds = [name for name in self.core.plugin_names if name != self.name]
         owner = next((name for name in kinds if str(key).startswith(f"{name}_")), None)

@@ -74,7 +74,7 @@ class DType(enum.Enum):
 
     @classmethod
     def of(cls, dtype: np.dtype[Any]) -> DType:
-        """Name the element type of a numpy array; raises KeyError for one that ONNX lacks."""
+        """Return the element type of a numpy array; raises KeyError for one that ONNX lacks."""
         if dtype.kind in "OUST":
             return cls.STRING
         return _by_numpy()[dtype]

@@ -90,11 +90,11 @@ class KernelRegistry(Generic[Builder]):
         return self.kernels.get((domain, node.op_type))
 
     def find_unsupported(self, node: Node) -> str | None:
-        """Say why the device cannot run a node, or None if it can; needs no shapes."""
+        """Return why the device cannot run a node, or None if it can; needs no shapes."""
         return self.find_refusal(node) or self.find_unknown(node)
 
     def find_refusal(self, node: Node) -> str | None:
-        """Say why it cannot run a node even if all that a plan has to know is known, or None."""
+        """Return why it cannot run a node even if all that a plan has to know is known, or None."""
         found, device = self.find_kernel(node), self._device
         if found is None:
             return f"{device} has no kernel for {node.op}"
@@ -120,7 +120,7 @@ class KernelRegistry(Generic[Builder]):
             raise node_failure(error, node, device) from error
 
     def find_unknown(self, node: Node, *, of_a_piece: bool = False) -> str | None:
-        """Say which input that has to be known is computed from data; see ContentInputs."""
+        """Return which input that has to be known is computed from data; see ContentInputs."""
         return self._known.find_unknown(node, of_a_piece=of_a_piece)
 
     def content_inputs(self, graph: Graph) -> list[str]:
@@ -128,7 +128,7 @@ class KernelRegistry(Generic[Builder]):
         return self._known.names(graph)
 
     def unsupported_nodes(self, graph: Graph) -> dict[str, str]:
-        """Say by node name why the device cannot run a node; those that it can are left out."""
+        """Return by node name why the device cannot run a node; those that it can are left out."""
         asked = ((node.name, self.find_unsupported(node)) for node in graph.nodes)
         return {name: reason for name, reason in asked if reason is not None}
 

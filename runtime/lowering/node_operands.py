@@ -105,10 +105,10 @@ class Lowering(ABC):
 
     @abstractmethod
     def define_constant(self, value: Value, array: Array) -> None:
-        """Say that a value is a constant of the plan, which keeps the array."""
+        """Note that a value is a constant of the plan, which keeps the array."""
 
     def _nodes(self) -> Iterator[Node]:
-        """Give the nodes that compute something, each as the one that is being lowered."""
+        """Return the nodes that compute something, each as the one that is being lowered."""
         for node in self.model.graph.nodes:
             if not all(value.is_constant for value in node.outputs):
                 self._node = node
@@ -144,7 +144,7 @@ _AnyBuffer = TypeVar("_AnyBuffer", bound=_Buffer)
 def place_buffers(
     steps: Iterable[Iterable[_AnyBuffer]], align_bytes: int = ALIGN_BYTES
 ) -> tuple[dict[_AnyBuffer, int], int]:
-    """Give the offset of each buffer in the arena, and how many bytes that takes. Pure.
+    """Return the offset of each buffer in the arena, and how many bytes that takes. Pure.
 
     ``steps`` are what each step of the plan reads and writes, in the order in which they run.
     """

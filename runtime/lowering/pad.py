@@ -27,7 +27,7 @@ AxisPad = tuple[int, int]
 
 
 def find_unknown_mode(node: Node) -> str | None:
-    """Say that the mode has a value that there is no meaning for, or None."""
+    """Return why the node's mode has no meaning, or None if it has one."""
     mode, known = _mode(node), ["constant", *_PLACES]
     return None if mode in known else f"Pad has mode in {known}, not {mode!r}"
 
@@ -38,7 +38,7 @@ def is_filling(node: Node) -> bool:
 
 
 def pads_of(node: Node, rank: int) -> list[AxisPad]:
-    """Give the pads of every axis; ``pads`` and ``axes`` of the node are constants.
+    """Return the pads of every axis; ``pads`` and ``axes`` of the node are constants.
 
     Raises GraphError for axes that there are not, and where there are not two numbers for each.
     """
@@ -57,7 +57,7 @@ def pads_of(node: Node, rank: int) -> list[AxisPad]:
 
 
 def kept_lengths(shape: Sequence[int], pads: Sequence[AxisPad]) -> list[int]:
-    """Give how much of each axis of the input is left."""
+    """Return how much of each axis of the input is left."""
     return [
         max(0, length + min(0, before) + min(0, after))
         for length, (before, after) in zip(shape, pads, strict=True)
@@ -65,7 +65,7 @@ def kept_lengths(shape: Sequence[int], pads: Sequence[AxisPad]) -> list[int]:
 
 
 def repeated_indices(node: Node, length: int, pad: AxisPad) -> Array:
-    """Give the element of an axis of this length that each padded element repeats; int32."""
+    """Return the element of an axis of this length that each padded element repeats; int32."""
     before, after = pad
     return _PLACES[_mode(node)](np.arange(-before, length + after), length).astype(np.int32)
 

@@ -32,7 +32,7 @@ def is_repeating(node: Node) -> bool:
 
 
 def resamplings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> dict[int, Resampling]:
-    """Say for each axis that the node names how it is resized.
+    """Return for each axis that the node names how it is resized.
 
     Raises GraphError for axes that there are not, lists of other lengths, numbers that are no
     scales, sizes or places, and for results of other lengths than they make.
@@ -83,12 +83,12 @@ def _contradiction(node: Node, text: str) -> GraphError:
 
 
 def indices_of(node: Node, axis: Resampling) -> Array:
-    """Give the element that each element of the resized axis repeats, in mode nearest; int32."""
+    """Return the element that each element of the resized axis repeats, in mode nearest; int32."""
     return nearest_indices(axis, _text(node, "nearest_mode"))
 
 
 def taps_of(node: Node, axis: Resampling) -> Taps:
-    """Give the elements and weights of each element of the resized axis, in any mode."""
+    """Return the elements and weights of each element of the resized axis, in any mode."""
     return weighted_taps(
         axis,
         _mode_of(node),

@@ -12,7 +12,7 @@ __all__ = ["slice_box"]
 
 
 def slice_box(node: Node, shape: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Give the first element and the step along each axis of an input of this shape.
+    """Return the first element and the step along each axis of an input of this shape.
 
     ``starts``, ``axes`` and ``steps`` of the node are constants. A start outside of its axis counts
     as the end of the axis that is nearer, which of a slice backwards is an element. Raises

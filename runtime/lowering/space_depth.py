@@ -12,7 +12,7 @@ __all__ = ["block_transpose"]
 
 
 def block_transpose(node: Node, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Give the six axes that an input of this shape is seen with, and their order in the result.
+    """Return the six axes that an input of this shape is seen with, and their order in the result.
 
     Raises GraphError for an input that is not made of whole blocks.
     """

@@ -8,7 +8,7 @@ __all__ = ["row_major"]
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Give the strides of a dense tensor in C order, in elements.
+    """Return the strides of a dense tensor in C order, in elements.
 
     An axis without elements counts as one with a single element.
     """

@@ -127,7 +127,7 @@ def _take() -> Helper:
 
 
 def _refusal() -> str:
-    """Say why a helper cannot be started here, if that is known without trying."""
+    """Return why a helper cannot be started here, if that is known without trying."""
     if getattr(sys, "frozen", False):
         return "this is a frozen program, which has no Python to start"
     return "" if sys.executable else "sys.executable is not set"

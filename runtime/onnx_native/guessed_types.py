@@ -23,7 +23,7 @@ def has_guessed_types(model: onnx.ModelProto) -> bool:
 def drop_guessed_types(
     model: onnx.ModelProto, inferred: onnx.ModelProto
 ) -> list[onnx.ValueInfoProto]:
-    """Give the types of Attention's outputs without what is guessed; nothing if nothing is.
+    """Return the types of Attention's outputs without what is guessed; nothing if nothing is.
 
     ``inferred`` is the model after inference. Only in the main graph.
     """

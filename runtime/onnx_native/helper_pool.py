@@ -36,7 +36,7 @@ class HelperPool:
         return [helper for helper in known if helper is not None and not helper.is_ended]
 
     def take(self) -> Helper:
-        """Give a helper, perhaps one that is still loading; blocks while all are busy.
+        """Return a helper, perhaps one that is still loading; blocks while all are busy.
 
         Raises OverloadedError if that takes too long, and what ``Helper.start`` raises.
         """

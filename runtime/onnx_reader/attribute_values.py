@@ -85,7 +85,7 @@ VALUES: Mapping[str, _Choices] = {
 
 
 def find_wrong_value(op_type: str, attributes: Iterable[tuple[str, Any]]) -> str | None:
-    """Say which attribute has a value that its operator lacks, to follow the node's name, or None.
+    """Return which attribute has a value that its operator lacks, after the node's name, or None.
 
     For operators of the domains of ONNX. Texts may be bytes. Pure, O(attributes).
     """

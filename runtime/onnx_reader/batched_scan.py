@@ -28,7 +28,7 @@ _COUNT = "num_scan_inputs"
 
 
 def find_batched_scans(model: onnx.ModelProto) -> frozenset[str]:
-    """Name the Scans of a model of opset 8, in which all nodes have names.
+    """Return the names of the Scans of a model of opset 8, in which all nodes have names.
 
     Raises ModelError for one that is given lengths of its sequences, which no later Scan can
     express, and for one that does not fit its body.

@@ -77,7 +77,7 @@ class _Builder:
         return node
 
     def _constant_array(self, node: onnx.NodeProto) -> np.ndarray | None:
-        """Give the content of a Constant node; None for any other node."""
+        """Return the content of a Constant node; None for any other node."""
         if node.op_type != "Constant" or node.domain:
             return None
         if len(node.output) != 1 or not node.output[0]:

@@ -24,7 +24,7 @@ _KINDS: Mapping[str, tuple[type, type | tuple[type, ...], bool]] = {
 
 
 def constant_array(node: str, attributes: Mapping[str, Attribute]) -> np.ndarray[Any, Any]:
-    """Give what a Constant holds; read-only. Raises ModelError if that is not one value."""
+    """Return what a Constant holds; read-only. Raises ModelError if that is not one value."""
     if len(attributes) != 1:
         raise ModelError(f"Constant {node!r} needs one value")
     [(name, content)] = attributes.items()

@@ -70,7 +70,7 @@ def _take_out(graph: onnx.GraphProto, node: onnx.NodeProto | None = None) -> _De
 
 
 def _carried_names(node: onnx.NodeProto | None, body: onnx.GraphProto) -> set[str]:
-    """Name the states of a loop: their lengths are those of what is given to it."""
+    """Return the names of a loop's states: their lengths are those of what is given to it."""
     if node is None or node.op_type not in ("Loop", "Scan"):
         return set()
     first_input, first_output = (2, 1) if node.op_type == "Loop" else (0, 0)

@@ -45,7 +45,7 @@ class ExternalFiles:
         self._given.clear()
 
     def stored_bytes(self, tensor: onnx.TensorProto, needed_bytes: int) -> np.ndarray:
-        """Give the bytes of a tensor as a uint8 vector; tensors of one place share it.
+        """Return the bytes of a tensor as a uint8 vector; tensors of one place share it.
 
         Raises ModelError if there is no folder, if the location leads out of it, if offset and
         length do not name exactly the needed bytes inside the file, or if places overlap so that

@@ -113,7 +113,7 @@ def _converted(
 
 
 def _copy_per_call(model: onnx.ModelProto, origins: Origins) -> list[onnx.FunctionProto]:
-    """Give each call in the model, and in the copies, a copy of its function to call."""
+    """Make each call, in the model and in copies, call a copy of its own; return the copies."""
     library: dict[_Key, onnx.FunctionProto] = {}
     for function in model.functions:
         key = (function.domain, function.name, function.overload)

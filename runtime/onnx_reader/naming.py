@@ -133,7 +133,7 @@ def _note_merged(
 def _owners(
     nodes: Sequence[onnx.NodeProto], snapshot: Snapshot, origins: Origins
 ) -> list[str | None]:
-    """Say for each node which known one it is, replaces or serves; None: none at all.
+    """Return for each node which known one it is, replaces or serves; None: none at all.
 
     A node serves the one that it makes an output of; else the one that its values go to; else the
     one that its values come from.

@@ -177,7 +177,7 @@ def _check_form(node: PlainNode, opset: int) -> None:
 
 
 def _kind(content: Attribute) -> str | None:
-    """Name the kind of an attribute; None for an empty list, which may be one of anything."""
+    """Return the kind of an attribute; None for an empty list, which may be one of anything."""
     if isinstance(content, list):
         return f"{_KINDS[type(content[0])]}s" if content else None
     return _KINDS[type(content)]

@@ -221,7 +221,7 @@ class _Decoder:
         return name, _single(kind, data, parts)
 
     def _tensor(self, place: Field, read: Container[str] | None = None) -> tuple[str, Array | None]:
-        """Give a tensor's name and content; no content if its name is not among those ``read``."""
+        """Return a tensor's name, and its content, or None if the name is not in ``read``."""
         data, shift = self._data, 0
         start, end = _bytes(place).content, place.end
         if end - start < _SMALL_BYTES:
@@ -290,14 +290,14 @@ def _cut(data: bytes, item: Field) -> bytes:
 
 
 def _integer(item: Field) -> int:
-    """Give a number of 64 bits with its sign."""
+    """Return a number of 64 bits with its sign."""
     if item.wire_type != VARINT:
         raise NotPlainError(f"field {item.number} is no number")
     return item.value - (1 << 64) if item.value >> 63 else item.value
 
 
 def _integers(data: Data, item: Field) -> list[int]:
-    """Give one number, or several that are packed."""
+    """Return one number, or several that are packed."""
     if item.wire_type == VARINT:
         return [_integer(item)]
     found = []
@@ -336,7 +336,7 @@ def _single(kind: int, data: bytes, parts: list[Field]) -> int | float | str:
 
 
 def _typed(data: Data, dtype: DType, content: Field) -> Array:
-    """Give the elements, as bytes, of a tensor whose data is a list of numbers."""
+    """Return the elements, as bytes, of a tensor whose data is a list of numbers."""
     if (content.number, dtype) in ((4, DType.FLOAT32), (10, DType.FLOAT64)):
         return np.frombuffer(data[content.content : content.end], np.uint8).copy()
     is_int64 = content.number == 7 and dtype is DType.INT64

@@ -46,7 +46,7 @@ def check_signatures(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) ->
 
 
 def _values(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
-    """Give the attributes that may be held to a few values: texts, lists of them, and integers."""
+    """Return the attributes that may have a few values only: texts, lists of them, and integers."""
     for item in node.attribute:
         if item.type == onnx.AttributeProto.STRING:
             yield item.name, item.s
@@ -72,7 +72,7 @@ def _of_operator(op_type: str, opset: int, domain: str) -> Signature | None:
 
 
 def of_schema(schema: onnx.defs.OpSchema) -> Signature:
-    """Give the signature that a schema of onnx describes."""
+    """Return the signature that a schema of onnx describes."""
     attributes = sorted(schema.attributes.items())
     return Signature(
         "".join(_name(item.option)[0] for item in schema.inputs),
@@ -84,5 +84,5 @@ def of_schema(schema: onnx.defs.OpSchema) -> Signature:
 
 
 def _name(member: Any) -> str:
-    """Name a member of an enumeration of onnx's, whose stubs do not know that it has a name."""
+    """Return the name of a member of onnx's enumeration; onnx's stubs lack the attribute."""
     return str(member.name).lower()

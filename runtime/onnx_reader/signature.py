@@ -34,7 +34,7 @@ def find_mistake(
     outputs: Collection[str],
     attributes: Mapping[str, str | None],
 ) -> str | None:
-    """Say what about a node does not fit its operator, to follow the node's name; None if all fits.
+    """Return what of a node does not fit its operator, to follow the node's name; None if all does.
 
     Inputs that are left out are empty texts. ``attributes`` gives the kind of each; None fits any.
     Pure, O(inputs + attributes).

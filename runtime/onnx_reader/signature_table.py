@@ -16,7 +16,7 @@ _parsed: dict[str, _Versions] = {}
 
 
 def find_signature(op_type: str, opset: int) -> Signature | None:
-    """Give the signature that an operator has in an opset from OLDEST_OPSET to NEWEST_OPSET.
+    """Return the signature that an operator has in an opset from OLDEST_OPSET to NEWEST_OPSET.
 
     None for an operator that the opset does not have. Any thread.
     """
@@ -52,7 +52,7 @@ def row(op_type: str, since: int, signature: Signature) -> str:
 
 
 def unwrapped(text: str) -> list[str]:
-    """Give the rows of a table in which what goes on in the next line is indented there."""
+    """Return the rows of a table in which what goes on in the next line is indented there."""
     return text.replace("\n ", "").strip().splitlines()
 
 

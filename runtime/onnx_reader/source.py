@@ -35,7 +35,7 @@ class Source:
 
 
 def source_label(source: object) -> str:
-    """Name what was given, for error messages."""
+    """Return what error messages call the model that the caller gave."""
     if isinstance(source, str | os.PathLike):
         return f"model {os.fspath(source)!r}"
     if isinstance(source, bytes | bytearray | memoryview):

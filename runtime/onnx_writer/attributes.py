@@ -117,7 +117,7 @@ def _bytes(item: str | bytes) -> bytes:
 
 @functools.cache
 def _schema_kinds(op_type: str, domain: str) -> Mapping[str, _Type]:
-    """Give the attribute types of the newest version of an operator; nothing if it is unknown."""
+    """Return the attribute types of the newest version of an operator; nothing if it is unknown."""
     if not onnx.defs.has(op_type, domain):
         return {}
     schema = onnx.defs.get_schema(op_type, domain=domain)

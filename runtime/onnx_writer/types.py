@@ -11,7 +11,7 @@ __all__ = ["dtype_of", "fill_type", "merge_types", "type_from_proto"]
 
 
 def dtype_of(number: int, place: str) -> DType:
-    """Name the element type of an ONNX number; raises ModelError, naming the place, if unknown."""
+    """Return the element type of an ONNX number; raises ModelError, naming the place, if none."""
     try:
         return DType(number)
     except ValueError:

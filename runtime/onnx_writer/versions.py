@@ -12,7 +12,7 @@ __all__ = ["oldest_opsets"]
 
 
 def oldest_opsets(model: Model) -> dict[str, int]:
-    """Name for each domain of a model the oldest version that has all its operators as they are.
+    """Return for each domain of a model the oldest version that has all its operators as they are.
 
     A runtime that is older than the model's operator set may still run the operators in it, and
     some know an operator's function body only up to the version that it was written for. Domains

@@ -64,7 +64,7 @@ def _keep(corners: Array, left: Array, limit: int, most_overlap: np.floating) ->
 
 
 def _overlaps(box: Array, others: Array, most_overlap: np.floating) -> Array:
-    """Tell which others have more than so much of the union with a box in common."""
+    """Return which others overlap a box by more than this share of their union with it."""
     low = np.maximum(box[:2], others[:, :2])
     high = np.minimum(box[2:], others[:, 2:])
     common = np.prod(high - low, axis=1)

@@ -50,7 +50,7 @@ _REFUSED = {
 
 
 def find_missing(node: Node, opsets: Mapping[str, int]) -> str | None:
-    """Say why a node cannot be evaluated, or None: its type, or attributes that do not fit it."""
+    """Return why a node cannot be evaluated, or None: its type or its attributes."""
     version = _version(node.domain, opsets)
     reason = _find_missing(node.domain, node.op_type, version)
     if reason is not None:
@@ -67,7 +67,7 @@ def find_missing(node: Node, opsets: Mapping[str, int]) -> str | None:
 def _attribute_names(
     domain: str, op_type: str, version: int
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Give the names of the required and of all attributes that a schema has."""
+    """Return the names of the required and of all attributes that a schema has."""
     attributes = defs.get_schema(op_type, version, domain).attributes
     required = frozenset(name for name, item in attributes.items() if item.required)
     return required, frozenset(attributes)

@@ -68,7 +68,7 @@ def make_operator(node: Node, opsets: Mapping[str, int]) -> Operator:
 
 
 def find_unsupported(node: Node, opsets: Mapping[str, int]) -> str | None:
-    """Say why a node cannot be evaluated, or None if it can; needs no input data."""
+    """Return why a node cannot be evaluated, or None if it can; needs no input data."""
     if node.bodies():
         return "it has bodies, which a device has to run"
     if find_plain(node, opsets) is not None:

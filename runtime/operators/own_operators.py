@@ -60,7 +60,7 @@ def constant(
     value_string: str | None = None,
     value_strings: Sequence[str] | None = None,
 ) -> Array:
-    """Give the one attribute that is there; read-only, for it is the node's own."""
+    """Return the one attribute that is there; read-only, for it is the node's own."""
     if value is not None:
         view = np.asarray(value).view()
         view.flags.writeable = False
@@ -82,13 +82,13 @@ def constant(
 # onnx.reference packs an optional into a list here, and does not unpack it there.
 @own("Optional", since=15)
 def optional(x: Any = None, *, type: Any = None) -> Any:
-    """Give the element itself; an empty optional is None."""
+    """Return the element itself; an empty optional is None."""
     return x
 
 
 @own("OptionalGetElement", since=15)
 def optional_get_element(x: Any) -> Any:
-    """Give the element; ValueError for an empty optional."""
+    """Return the element; ValueError for an empty optional."""
     if x is None:
         raise ValueError("the optional is empty; ask OptionalHasElement first")
     return x

@@ -43,7 +43,7 @@ def grid_sample(
 
 
 def _neighbours(points: Array, length: int, align_corners: int) -> list[tuple[Array, Array]]:
-    """Give four neighbours along an axis, kept inside, and their weights."""
+    """Return four neighbours along an axis, kept inside, and their weights."""
     half = (points.astype(np.float64) + 1) / 2
     places = half * (length - 1) if align_corners else half * length - 0.5
     first = np.floor(np.nan_to_num(places))

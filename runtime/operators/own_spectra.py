@@ -20,7 +20,7 @@ def short_time_spectrum(
     *,
     onesided: int = 1,
 ) -> Array:
-    """Give (N, frames, frequencies, 2): the Fourier transform of each frame, times a window.
+    """Return (N, frames, frequencies, 2): the Fourier transform of each frame, times a window.
 
     signal: (N, length) or (N, length, 1), real, or (N, length, 2), complex. Frames are as long as
     frame_length, or the window, or the signal. Raises ValueError for other shapes, and where there

@@ -91,7 +91,7 @@ def divide(a: Array, b: Array) -> Array:
 
 @plain("Reciprocal", since=6)
 def reciprocal(x: Array) -> Array:
-    """Give 1 / x; an infinity where x is 0."""
+    """Return 1 / x; an infinity where x is 0."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.reciprocal(x)).astype(x.dtype, copy=False)
 
@@ -111,7 +111,7 @@ def where(condition: Array, x: Array, y: Array) -> Array:
 
 @plain("Identity", since=1)
 def identity(x: object) -> object:
-    """Give the value itself."""
+    """Return the value itself."""
     return x
 
 

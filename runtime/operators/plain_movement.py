@@ -36,7 +36,7 @@ def _integers(array: Array) -> list[int]:
 
 @plain("Shape", since=1, later={"start": 15, "end": 15})
 def shape(x: Array, *, start: int = 0, end: int | None = None) -> Array:
-    """Give the lengths of the axes, or of a range of them, as int64."""
+    """Return the lengths of the axes, or of a range of them, as int64."""
     return np.array(x.shape[start:end], np.int64)
 
 

@@ -119,7 +119,7 @@ def find_plain(node: Node, opsets: Mapping[str, int]) -> PlainFunction | None:
 
 @functools.cache
 def _attribute_names(function: PlainFunction) -> tuple[frozenset[str], frozenset[str]]:
-    """Give the names of the attributes that a function requires, and of all that it knows."""
+    """Return the names of the attributes that a function requires, and of all that it knows."""
     keywords = {
         parameter.name: parameter.default
         for parameter in inspect.signature(function).parameters.values()

@@ -54,7 +54,7 @@ def _minimum(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
 
 
 def _extremes(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Give the lowest and the highest value of a type."""
+    """Return the lowest and the highest value of a type."""
     if dtype.kind == "b":
         return False, True
     if dtype.kind in "iu":

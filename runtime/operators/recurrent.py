@@ -170,7 +170,7 @@ def rnn(
 
 
 def _bounds(clip: float | None) -> Activation:
-    """Give what ``clip`` does to the sums that go into the gates' functions."""
+    """Return what ``clip`` does to the sums that go into the gates' functions."""
     if clip is None:
         return lambda x: x
     if not clip > 0:

@@ -54,7 +54,7 @@ def activation_sets(
     betas: Sequence[float] | None,
     defaults: Sequence[str],
 ) -> list[list[Activation]]:
-    """Give the activations of one direction, or of each of two.
+    """Return the activations of one direction, or of each of two.
 
     ``alphas`` and ``betas`` go to the functions that take them, in order; where they run out, the
     default of ONNX's operator of that name is taken.

@@ -89,7 +89,7 @@ class RecurrentLayer:
         return int(self.r.shape[2])
 
     def parameter(self, name: str, given: Array | None, shape: tuple[int, ...]) -> Array:
-        """Give an optional input of this shape; zeros where it is not given."""
+        """Return an optional input of this shape; zeros where it is not given."""
         if given is None:
             return np.zeros(shape, self.x.dtype)
         _check(name, given, shape)
@@ -98,7 +98,7 @@ class RecurrentLayer:
     def run(
         self, added: Array, starts: Sequence[Array | None], step_of: Callable[[int], Step]
     ) -> tuple[Array, ...]:
-        """Give Y and the last states; ``added`` (D, G * H) is the bias that goes with w."""
+        """Return Y and the last states; ``added`` (D, G * H) is the bias that goes with w."""
         time, batch, inputs = self.x.shape
         states = [self._start(name, given) for name, given in zip("hc", starts, strict=False)]
         y = np.zeros((time, self.directions, batch, self.hidden), self.x.dtype)

@@ -38,7 +38,7 @@ class Resampling:
         return float(self.scale * self.length)
 
     def places(self) -> Array:
-        """Give the place in the input, with fractions, of each element of the result."""
+        """Return the place in the input, with fractions, of each element of the result."""
         found = COORDINATES[self.coordinates](self, np.arange(self.count, dtype=np.float64))
         return np.asarray(found, np.float64)
 
@@ -110,7 +110,7 @@ class Taps:
 
 
 def nearest_indices(axis: Resampling, rounding: str) -> Array:
-    """Give the index of the element that each element of the result repeats; int32."""
+    """Return the index of the element that each element of the result repeats; int32."""
     return _clamped(NEAREST[rounding](axis.places()), axis)
 
 
@@ -125,7 +125,7 @@ def weighted_taps(
     outside: float = 0.0,
     dtype: type[np.floating[Any]] = np.float32,
 ) -> Taps:
-    """Give the taps of ``nearest``, ``linear`` or ``cubic`` interpolation; weights of ``dtype``.
+    """Return the taps of ``nearest``, ``linear`` or ``cubic`` interpolation; weights of ``dtype``.
 
     ``cubic`` is the coefficient a of the cubic kernel. ``outside`` is what tf_crop_and_resize gives
     where its part reaches beyond the input.

@@ -23,7 +23,7 @@ _KNOWN = {
 
 
 def find_unknown_setting(node: Node) -> str | None:
-    """Say which attribute has a value, or company, that there is no meaning for, or None."""
+    """Return which attribute has a value, or company, that there is no meaning for, or None."""
     for name, known in _KNOWN.items():
         given = node.attributes.get(name, known[0])
         text = given.decode() if isinstance(given, bytes) else str(given)
@@ -114,7 +114,7 @@ def resize(
 def _lengths(
     lengths: tuple[int, ...], scales: Array | None, sizes: Array | None, policy: str
 ) -> tuple[list[int], list[np.floating[Any]]]:
-    """Give the length of each resized axis, and its scale."""
+    """Return the length of each resized axis, and its scale."""
     by_scale, by_size = (
         [] if given is None else given.ravel().tolist() for given in (scales, sizes)
     )

@@ -91,7 +91,7 @@ def _as_addition(patch: GraphPatch, node: Node, mask: Value) -> Value:
 
 
 def _causal_mask(patch: GraphPatch, known: CausalMasks, rows: int, keys: int) -> Value:
-    """Give the constant that excludes later keys: (rows, keys), -inf above the diagonal."""
+    """Return the constant that excludes later keys: (rows, keys), -inf above the diagonal."""
     if (rows, keys) not in known:
         array = np.triu(np.full((rows, keys), -np.inf, np.float32), 1)
         known[rows, keys] = Value("causal_mask", TensorType(DType.FLOAT32, array.shape), array)

@@ -69,7 +69,7 @@ def match_scores(value: Value | None, graph: Graph, depth: int = _LONGEST) -> Sc
 
 
 def mask_shape(step: MaskStep, heads: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Give a mask's shape beside (batch, heads, queries, keys), None if it is not known.
+    """Return a mask's shape beside (batch, heads, queries, keys), None if it is not known.
 
     ``heads`` starts with batch and heads: a first axis that is both at once is divided.
     """

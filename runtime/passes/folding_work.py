@@ -30,7 +30,7 @@ _SLOW_MULTIPLY = 2
 
 
 def predict_work(node: Node, made: int) -> float | None:
-    """Tell what it costs to compute a node whose inputs are constants; None if nobody can tell.
+    """Return what it costs to compute a node whose inputs are constants; None if nobody can tell.
 
     made: how many elements it makes.
     """

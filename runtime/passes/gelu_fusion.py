@@ -64,7 +64,7 @@ class GeluFusion(Pass):
 
 
 def gated_factors(node: Node) -> Iterator[tuple[Value, Node, Product]]:
-    """Give x and the maker of g, for a node that gives c * x * g; both orders."""
+    """Return x and the maker of g, for a node that gives c * x * g; both orders."""
     product = product_of(node.outputs[0])
     if len(product.factors) != 2:
         return

@@ -132,7 +132,7 @@ class GraphPatch:
         return gone
 
     def discard(self) -> None:
-        """Give up the patch: its new nodes let go of the values of the graph."""
+        """Drop the patch: its new nodes no longer use the values of the graph."""
         for addition in self.additions:
             addition.node.detach()
 
@@ -165,7 +165,7 @@ class GraphPatch:
         return {new: old.name for old, new in self.replaced.items() if old in outputs}
 
     def _rename(self, public: dict[Value, str], names: NameTable) -> None:
-        """Give back the names that become free; a public name stays taken, by its new owner."""
+        """Release the names that become free; a public name stays taken, by its new owner."""
         kept = set(public.values())
         for node in self.removed:
             names.release_node(node)

@@ -49,7 +49,7 @@ def symbol_bindings(
 def bound_input_shapes(
     inputs: Sequence[Value], input_shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, Shape]:
-    """Give the shape of every tensor input whose rank is known, with the given lengths put in.
+    """Return the shape of every tensor input whose rank is known, with the given lengths put in.
 
     Pure; raises what ``symbol_bindings`` raises. An input without a given shape gets the lengths of
     the symbols that others determine, and may keep some that stay open.
@@ -80,7 +80,7 @@ def _lengths(name: str, given: Sequence[int]) -> tuple[int, ...]:
 
 
 def _declared(value: Value, lengths: Sequence[int]) -> Shape:
-    """Give the shape that the model declares; unknown lengths where it declares none."""
+    """Return the shape that the model declares; unknown lengths where it declares none."""
     if value.type is None:
         return (None,) * len(lengths)
     if not isinstance(value.type, TensorType):

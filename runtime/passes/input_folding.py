@@ -47,7 +47,7 @@ _SOURCES = (
 
 
 def reader_after(node: Node) -> Node | None:
-    """Give the operator with constants that alone reads a node's first result; or None.
+    """Return the operator with constants that alone reads a node's first result; or None.
 
     That is a Conv, a Gemm or a MatMul, which read it as their first input. A node with other
     results that are used has none.
@@ -151,7 +151,7 @@ def _patch(
 
 
 def _bias(reader: Node, shift: _Array) -> _Array | None:
-    """Give the bias with what the shift adds to each sum; None where nothing is shifted."""
+    """Return the bias with what the shift adds to each sum; None where nothing is shifted."""
     if not shift.any():
         return None
     weights, old = _weights(reader), input_at(reader, 2)
@@ -176,7 +176,7 @@ def _column(reader: Node, numbers: _Array) -> _Array:
 
 
 def _row_axis(product: Node) -> int:
-    """Give the axis of the weights of Gemm or MatMul over which they sum."""
+    """Return the axis of the weights of Gemm or MatMul over which they sum."""
     return int(bool(product.attributes.get("transB", 0)))
 
 

@@ -106,7 +106,7 @@ class LayerNormalizationFusion(Pass):
         shape: Sequence[int] | None,
         dtype: DType,
     ) -> Value:
-        """Give a constant of the normalised axes' shape: the one that is there, or a new one."""
+        """Return a constant of the normalised axes' shape: the one that is there, or a new one."""
         cache = ConstantCache() if self._cache is None else self._cache
         old = None if given is None else given.constant
         if given is not None and old is not None:
@@ -136,7 +136,7 @@ def _match_quotient(node: Node) -> _Match | None:
 
 
 def _roots(value: Value | None) -> tuple[Node, ...]:
-    """Give the node that makes the value as the square root of its first input."""
+    """Return the node that makes the value as the square root of its first input."""
     node = made_by(value, "Sqrt", "Pow")
     if node is None or (node.op_type == "Pow" and scalar_of(node.inputs[1]) != 0.5):
         return ()
@@ -144,7 +144,7 @@ def _roots(value: Value | None) -> tuple[Node, ...]:
 
 
 def _inverse_roots(value: Value) -> tuple[Node, ...]:
-    """Give the nodes that make the value as 1 over a square root, the root first."""
+    """Return the nodes that make the value as 1 over a square root, the root first."""
     node = made_by(value, "Reciprocal", "Div", "Pow")
     if node is None:
         return ()
@@ -225,7 +225,7 @@ def _match_plain(mean: _Mean, numerator: Value, epsilon: float) -> _Match | None
 
 
 def _squared(value: Value) -> Node | None:
-    """Give the node that makes the value as the square of its first input."""
+    """Return the node that makes the value as the square of its first input."""
     node = made_by(value, "Pow", "Mul")
     if node is None or (node.op_type == "Mul" and node.inputs[0] is not node.inputs[1]):
         return None
@@ -247,7 +247,7 @@ def _with_shift(found: _Match) -> _Match:
 
 
 def _constant_operand(found: _Match, op_type: str) -> tuple[Node | None, Value | None]:
-    """Give the node that alone uses the result with a constant of the normalised axes' shape."""
+    """Return the node that alone uses the result with a constant of the normalised axes' shape."""
     result = found.last.outputs[0]
     user = only_user(result)
     if user is None or not is_standard(user, op_type):

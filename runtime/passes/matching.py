@@ -47,7 +47,7 @@ def is_standard(node: Node, *op_types: str) -> bool:
 
 
 def made_by(value: Value | None, *op_types: str, domain: str = "") -> Node | None:
-    """Give the node that makes the value, if it is of one of these operators and of this domain."""
+    """Return the node that makes the value, if its operator is one of these, of this domain."""
     producer = None if value is None else value.producer
     if producer is None or producer.domain != domain or producer.op_type not in op_types:
         return None
@@ -55,7 +55,7 @@ def made_by(value: Value | None, *op_types: str, domain: str = "") -> Node | Non
 
 
 def only_user(value: Value) -> Node | None:
-    """Give the node that alone uses the value, and once; None if a graph returns it, too.
+    """Return the node that alone uses the value, and once; None if a graph returns it, too.
 
     A user in a body of control flow does not count as one that could be fused.
     """
@@ -67,7 +67,7 @@ def only_user(value: Value) -> Node | None:
 
 
 def commuted(node: Node) -> Iterator[tuple[Value, Value]]:
-    """Give the two operands of a node in each order that gives the same result.
+    """Return the two operands of a node in each order that gives the same result.
 
     That is both for Add, Mul, Max, Min, Sum and Mean, and the order as it is for all others;
     nothing for a node that has not exactly two inputs.
@@ -83,7 +83,7 @@ def commuted(node: Node) -> Iterator[tuple[Value, Value]]:
 
 
 def input_at(node: Node, index: int) -> Value | None:
-    """Give an input; None for an optional one that is not given."""
+    """Return an input; None for an optional one that is not given."""
     return node.inputs[index] if index < len(node.inputs) else None
 
 
@@ -94,7 +94,7 @@ def is_scalar(value: Value | None) -> bool:
 
 
 def scalar_of(value: Value | None) -> float | None:
-    """Give the number that a constant of one element holds, whatever its rank."""
+    """Return the number that a constant of one element holds, whatever its rank."""
     if value is None or value.constant is None or not is_scalar(value):
         return None
     return float(value.constant.reshape(-1)[0])
@@ -107,7 +107,7 @@ def is_near(number: float | Value | None, expected: float) -> bool:
 
 
 def integers_of(value: Value | None) -> tuple[int, ...] | None:
-    """Give the integers of a constant list (axes, pads, a target shape), or of a single one."""
+    """Return the integers of a constant list (axes, pads, a target shape), or of a single one."""
     array = None if value is None else value.constant
     if array is None or array.dtype not in (np.int64, np.int32) or array.ndim > 1:
         return None
@@ -115,7 +115,7 @@ def integers_of(value: Value | None) -> tuple[int, ...] | None:
 
 
 def dtype_of(value: Value | None) -> DType | None:
-    """Give the element type of a tensor; None if it is not known, or no tensor."""
+    """Return the element type of a tensor; None if it is not known, or no tensor."""
     known = None if value is None else value.type
     return known.dtype if isinstance(known, TensorType) else None
 
@@ -126,7 +126,7 @@ def are_float32(*values: Value | None) -> bool:
 
 
 def rank_of(value: Value | None) -> int | None:
-    """Give the number of axes, if it is known."""
+    """Return the number of axes, if it is known."""
     known = None if value is None else value.type
     if not isinstance(known, TensorType) or known.shape is None:
         return None
@@ -134,7 +134,7 @@ def rank_of(value: Value | None) -> int | None:
 
 
 def static_shape(value: Value | None) -> tuple[int, ...] | None:
-    """Give the shape if every length is known."""
+    """Return the shape if every length is known."""
     known = None if value is None else value.type
     if not isinstance(known, TensorType) or known.shape is None or not is_static(known.shape):
         return None

@@ -31,7 +31,7 @@ class NameTable:
         return self._claim(self._values, name)
 
     def release_node(self, node: Node) -> None:
-        """Give back the names of a node and of its bodies; those of its outputs stay taken."""
+        """Release the names of a node and of its bodies; those of its outputs stay taken."""
         self._nodes[node.name] -= 1
         for body in node.bodies():
             self._count_graph(body, -1)
@@ -42,7 +42,7 @@ class NameTable:
             self._count_graph(body, 1)
 
     def release_value(self, name: str) -> None:
-        """Give back the name of a value."""
+        """Release the name of a value."""
         self._values[name] -= 1
 
     def _claim(self, taken: Counter[str], name: str) -> str:

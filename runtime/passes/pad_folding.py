@@ -48,7 +48,7 @@ def _patch(node: Node, user: Node, attributes: dict[str, Any]) -> GraphPatch:
 
 
 def _attributes(node: Node, user: Node) -> dict[str, Any] | None:
-    """Give the attributes with which the user pads by itself; None if it cannot."""
+    """Return the attributes with which the user pads by itself; None if it cannot."""
     known = None if node.inputs[0] is None else node.inputs[0].type
     rank = _spatial_rank(user)
     pads = None if rank is None else _spatial_pads(node, rank)
@@ -69,7 +69,7 @@ def _attributes(node: Node, user: Node) -> dict[str, Any] | None:
 
 
 def _fill(node: Node) -> float | None:
-    """Give the number that is padded with; None if it is not known, or none at all."""
+    """Return the number that is padded with; None if it is not known, or none at all."""
     if node.attributes.get("mode", "constant") not in ("constant", b"constant"):
         return None
     value = input_at(node, 2)
@@ -84,7 +84,7 @@ def _spatial_rank(user: Node) -> int | None:
 
 
 def _spatial_pads(node: Node, spatial_rank: int) -> list[int] | None:
-    """Give the pads of the spatial axes, first all before, then all after."""
+    """Return the pads of the spatial axes, first all before, then all after."""
     rank = spatial_rank + 2
     pads, axes = integers_of(input_at(node, 1)), tuple(range(rank))
     if input_at(node, 3) is not None:

@@ -45,7 +45,7 @@ def run_passes(
 def find_bad_patch(
     model: Model, passes: Sequence[Pass], is_good: Callable[[Model], bool]
 ) -> str | None:
-    """Name the patch that turns a good model into a bad one; None if the whole run is good.
+    """Return the name of the patch that turns a good model bad; None if the whole run is good.
 
     Runs the passes on copies, O(log patches) times; the model stays as it is. ``is_good`` judges a
     copy, and must accept the untouched model. Where several patches are bad, it is one of them.
@@ -158,7 +158,7 @@ class _Run:
             self._fail(error, where)
 
     def _fail(self, error: Exception, where: str) -> NoReturn:
-        """Name the pass. What was found wrong with a model, or is lacking, keeps its class."""
+        """Raise the error with the pass's name; those of model or resources keep their class."""
         if isinstance(error, AioInferError) and not isinstance(error, GraphError):
             error.add_note(f"{where}{self._history()}")
             raise error

@@ -57,7 +57,7 @@ class PassReport:
         )
 
     def describe_patch(self, number: int) -> str:
-        """Name the n-th patch of the run, counted from 1, and its pass; raises IndexError."""
+        """Return the names of the n-th patch, counted from 1, and its pass; raises IndexError."""
         left = number
         for result in self.results:
             if 0 < left <= result.patch_count:

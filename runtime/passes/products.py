@@ -70,7 +70,7 @@ def _is_inside(factor: Value, node: Node) -> bool:
 
 
 def _parts(node: Node) -> Iterator[Product]:
-    """Give what one node multiplies, if it multiplies."""
+    """Return what one node multiplies, if it multiplies."""
     left = node.inputs[0] if node.inputs else None
     right = node.inputs[1] if len(node.inputs) == 2 else None
     if left is None:

@@ -102,7 +102,7 @@ def _pad(node: Node) -> int:
 
 
 def resized_shape(node: Node) -> list[int]:
-    """Give the shape that a Resize of constants makes; ValueError where it says none."""
+    """Return the shape that a Resize of constants makes; ValueError where it says none."""
     made = list(_constant(node, 0).shape)
     axes = [int(axis) % len(made) for axis in node.attributes.get("axes") or range(len(made))]
     lengths = tuple(made[axis] for axis in axes)

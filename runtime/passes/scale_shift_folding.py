@@ -65,7 +65,7 @@ def _patches_behind(node: Node) -> Iterator[GraphPatch | None]:
 
 
 def _reversed(node: Node) -> Iterator[tuple[Value, Value]]:
-    """Give a constant minus a value, with the value first."""
+    """Return a constant minus a value, with the value first."""
     if is_standard(node, "Sub") and node.inputs[0] is not None and node.inputs[1] is not None:
         yield node.inputs[1], node.inputs[0]
 

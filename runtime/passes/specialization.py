@@ -124,7 +124,7 @@ def _infer_afresh(model: Model, bindings: Mapping[str, int]) -> None:
 
 
 def _without_proof(value: Value, known: ValueType) -> ValueType:
-    """Give what is believed of the file's word on a value of which inference tells nothing."""
+    """Return what is believed of the file's word on a value of which inference tells nothing."""
     is_ruled = value.producer is not None and find_rule(value.producer) is not None
     return TensorType(known.dtype) if is_ruled and isinstance(known, TensorType) else known
 
@@ -171,7 +171,7 @@ def _bind_type(known: ValueType, bindings: Mapping[str, int]) -> ValueType:
 
 
 def _with_public_symbols(found: ValueType | None, declared: ValueType | None) -> ValueType | None:
-    """Name the open lengths of an output as the file names them, not as inference does."""
+    """Return an output's type with open lengths named as in the file, not as by inference."""
     if not isinstance(found, TensorType) or not isinstance(declared, TensorType):
         return found
     if found.shape is None or declared.shape is None or len(found.shape) != len(declared.shape):

@@ -225,7 +225,7 @@ def _rewrite(region: _Region, graph: Graph) -> GraphPatch:
 def _before(
     patch: GraphPatch, value: Value, region: _Region, made: dict[Value, Value], place: Node
 ) -> Value:
-    """Give a value as it is before the region's Transposes; add what is not there yet."""
+    """Return a value as it is before the region's Transposes; add what is not there yet."""
     if value in made:
         return made[value]
     inverse = _inverse(region.order)

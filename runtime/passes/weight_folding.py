@@ -81,7 +81,7 @@ def channel_count(node: Node) -> int | None:
 
 
 def channel_axis(node: Node) -> int | None:
-    """Tell the axis of the output channels in the result, from the front; None if not known."""
+    """Return the axis of the output channels in the result, from the front; None if not known."""
     if node.op_type != "MatMul":
         return 1
     rank = rank_of(node.inputs[0])

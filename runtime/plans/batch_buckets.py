@@ -57,7 +57,7 @@ class BatchBuckets:
         return tuple(padded)
 
     def padding_of(self, inputs: Mapping[str, Any]) -> Padding | None:
-        """Say how a run with these arrays is padded; None if it fills its plan."""
+        """Return how a run with these arrays is padded; None if it fills its plan."""
         batches = {int(inputs[name].shape[0]) for name in self._names}
         batch = batches.pop()
         bucket = bucket_of(batch, self.sizes)
@@ -70,7 +70,7 @@ def choose_buckets(
     sizes: Sequence[int],
     content_inputs: Collection[str] = (),
 ) -> tuple[BatchBuckets | None, str]:
-    """Give the buckets of a network, or None and the reason why every batch has its own plan.
+    """Return the buckets of a network, or None and the reason why every batch has its own plan.
 
     ``sizes`` ascend; none of them says that no buckets are wanted. Pure.
     """

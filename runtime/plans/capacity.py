@@ -110,7 +110,7 @@ def _refuse_long_counts(node: Node, most_length: int) -> None:
 
 @functools.cache
 def _memory_bytes() -> int | None:
-    """Tell how much memory the machine has; None where that cannot be asked."""
+    """Return how much memory the machine has; None where that cannot be asked."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

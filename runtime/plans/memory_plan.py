@@ -48,7 +48,7 @@ class ArenaPlan:
 
 
 def plan_arena(lifetimes: Sequence[Lifetime], align_bytes: int = ALIGN_BYTES) -> ArenaPlan:
-    """Give every buffer an offset so that no two that live at the same time overlap.
+    """Return an offset for every buffer so that no two that live at the same time overlap.
 
     Sizes and offsets are in bytes; offsets are multiples of align_bytes, a power of two. An empty
     buffer takes no memory. The same lifetimes give the same plan. Pure, so any thread may call it;
@@ -150,7 +150,7 @@ def _allocate_blocks(blocks: Sequence[_Block]) -> tuple[list[int], int, int]:
 
 
 def _find_breadths(blocks: Sequence[_Block]) -> list[int]:
-    """Tell for each block the most bytes that live in any one step of its life.
+    """Return for each block the most bytes that live in any one step of its life.
 
     blocks: by start. The sum grows only where a block starts, so those steps are enough.
     """

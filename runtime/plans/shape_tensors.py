@@ -38,7 +38,7 @@ class ContentInputs:
         self._wanted_of, self._refuses = wanted, refuses
 
     def find_unknown(self, node: Node, *, of_a_piece: bool = False) -> str | None:
-        """Say which of the inputs that have to be known is computed from data, or None.
+        """Return which of the inputs that have to be known is computed from data, or None.
 
         Where a model may be the piece of a larger one, an input of integers may be what another
         device has made of shapes there, however many they are.

@@ -57,7 +57,7 @@ def _from_items(given: Any, dtype: DType | None) -> np.ndarray:
 
 
 def _kinds_for(dtype: DType) -> str:
-    """Name numpy's kinds of numbers that the type can hold, up to rounding."""
+    """Return numpy's kinds of numbers that the type can hold, up to rounding."""
     if dtype is DType.BOOL:
         return "b"
     if dtype is DType.STRING:

@@ -46,7 +46,7 @@ owner has enqueued. Raises TensorError for one that is elsewhere.
 
 
 def memory_place(given: Any) -> str | None:
-    """Name the device in whose memory an array lies, as CUDA.0; None if the host can read it."""
+    """Return the device whose memory holds an array, as CUDA.0; None if the host can read it."""
     tell = getattr(given, "__dlpack_device__", None)
     if tell is None or isinstance(given, np.ndarray | np.generic):
         return None

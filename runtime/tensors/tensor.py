@@ -199,7 +199,7 @@ def check_can_be_written(array: Any, given: Any, name: str) -> None:
 def shape_signature(
     arrays: Mapping[str, Any], ports: Sequence[Port]
 ) -> tuple[tuple[int, ...] | None, ...]:
-    """Name what a plan is specialised for: the shapes of the tensor inputs, None for others."""
+    """Return what a plan is specialised for: the shapes of the tensor inputs, None for others."""
     return tuple(
         arrays[port.name].shape if isinstance(port.type, TensorType) else None for port in ports
     )
@@ -228,7 +228,7 @@ def _by_name(given: Any, ports: Sequence[Port], network: str) -> Mapping[Any, An
 
 
 def _looks_like_items(given: Sequence[Any], port: Port) -> bool:
-    """Tell [array] for a network with one input from nested numbers that are the array."""
+    """True for [array], a single input in a list; False for an array written as nested numbers."""
     return len(given) == 1 and (
         hasattr(given[0], "__array__") or (port.shape is not None and len(port.shape) == 0)
     )

@@ -37,7 +37,7 @@ BAD_VALUES: dict[str, Any] = {
 
 
 def _bare(device: str) -> str:
-    """Name what properties are asked of: a device made of others is asked without its list."""
+    """Return the name to ask properties by: of a device made of others, without its list."""
     name = parse_device(device)
     return name.name if name.entries else device
 

@@ -28,7 +28,7 @@ RUN_COUNT = 32  # more than any small device has slots, so that some runs wait f
 
 
 def doubled(x: np.ndarray) -> np.ndarray:
-    """Give what the sample of that name computes."""
+    """Return what the sample of that name computes."""
     return np.asarray(np.maximum(x, 0) + x)
 
 

@@ -50,7 +50,7 @@ def attention(node: Node, contents: ShapeContent) -> list[TensorType] | None:
 
 
 def _by_heads(node: Node, *shapes: Shape) -> list[Shape]:
-    """Give the shapes of queries, keys and values as (N, heads, length, size)."""
+    """Return the shapes of queries, keys and values as (N, heads, length, size)."""
     ranks = {len(shape) for shape in shapes}
     if ranks == {4}:
         return list(shapes)

@@ -57,7 +57,7 @@ def _window(node: Node, count: int, kernel: Sequence[int] | None) -> _Window | N
 
 
 def _kernel(node: Node, weights: Shape) -> list[int] | None:
-    """Give the weights' window; None if it is not known."""
+    """Return the weights' window; None if it is not known."""
     known = [dim for dim in weights[2:] if isinstance(dim, int)]
     if 0 in known:
         raise ContradictionError(f"weights of shape {shape_text(weights)} have an empty window")
@@ -104,7 +104,7 @@ def _check_channels(what: str, outer: Dim, inner: Dim, group: int) -> None:
 
 
 def _convolved(node: Node, x: Operand | None, w: Operand | None, bias: int) -> Shape | None:
-    """Give a convolution's shape; ``bias`` is the index of that input."""
+    """Return a convolution's shape; ``bias`` is the index of that input."""
     group = integer(node, "group", 1)
     if x is None or w is None or group is None:
         return None
@@ -211,7 +211,7 @@ def transposed_conv(node: Node, contents: ShapeContent) -> list[TensorType] | No
 
 
 def _spread(node: Node, lengths: Shape, window: _Window) -> Shape | None:
-    """Give the lengths that a transposed convolution makes of these."""
+    """Return the lengths that a transposed convolution makes of these."""
     added = integers(node, "output_padding", len(lengths), 0)
     if added is None:
         return None

@@ -57,7 +57,7 @@ def _gather_elements(node: Node, contents: ShapeContent) -> Types:
 
 
 def _depth(data: Operand, indices: Operand, batch: int) -> int | None:
-    """Tell how many axes of the data one index is for: the length of the indices' last axis."""
+    """Return how many axes of the data one index is for: the length of the indices' last axis."""
     require_type("indices", indices, (DType.INT64,))
     require_rank("indices", indices, 1, -1)
     depth = indices.shape[-1]

@@ -40,7 +40,7 @@ def infer_graph_types(graph: Graph) -> bool:
 
 
 def correct_graph_types(graph: Graph) -> None:
-    """Give our rules the last word on types that onnx has inferred, or that the file declares.
+    """Replace types that onnx has inferred, or the file declares, by those of our own rules.
 
     A rule's type replaces the known one, which fills in only the lengths that the rule leaves open.
     What has no rule, or whose rule cannot tell, keeps its type. Raises ContradictionError for a

@@ -39,7 +39,7 @@ class Lengths:
     dtype: DType = DType.INT64
 
     def as_array(self) -> np.ndarray | None:
-        """Give the tensor that holds them, or None while one of them is not known."""
+        """Return the tensor that holds them, or None while one of them is not known."""
         for dim in self.dims:
             if dim is None or isinstance(dim, str):
                 return None
@@ -72,7 +72,7 @@ def constant_lengths(array: np.ndarray) -> Lengths | None:
 
 
 def known_integers(lengths: Lengths | None) -> list[int] | None:
-    """Give the integers of a list of which all are known."""
+    """Return the integers of a list of which all are known."""
     if lengths is None or lengths.dtype not in (DType.INT64, DType.INT32):
         return None
     known = [dim for dim in lengths.dims if isinstance(dim, int)]

@@ -103,7 +103,7 @@ def _split(node: Node, inputs: Inputs) -> list[Lengths] | None:
 
 
 def split_lengths(node: Node, length: int, parts: Sequence[int] | None) -> Sequence[int] | None:
-    """Tell the lengths of what a Split makes; None if the node contradicts itself."""
+    """Return the lengths of what a Split makes; None if the node contradicts itself."""
     count = integer(node, "num_outputs", len(node.outputs))
     if count != len(node.outputs) or not count:
         return None

@@ -42,7 +42,7 @@ _FAR = 2**31 - 1
 
 
 def _types(node: Node, shape: Shape | None) -> Types:
-    """Give one output of the first input's element type; None for no shape."""
+    """Return one output of the first input's element type; None for no shape."""
     data = operand(node, 0)
     if data is None or shape is None:
         return None
@@ -296,7 +296,7 @@ def _pad(node: Node, contents: ShapeContent) -> Types:
 
 
 def _block_size(node: Node) -> int | None:
-    """Give the attribute ``blocksize``, having looked whether the input is an image."""
+    """Return the attribute ``blocksize``, having looked whether the input is an image."""
     x, size = operand(node, 0), integer(node, "blocksize")
     if x is not None:
         require_rank("the input", x, 4)
@@ -395,7 +395,7 @@ def _attribute_axes(node: Node) -> list[int] | None:
 
 
 def _is_given(node: Node, index: int) -> bool:
-    """Tell whether an input is there; an empty list stands for one that is left out."""
+    """Return whether an input is there; an empty list stands for one that is left out."""
     x = operand(node, index)
     return x is not None and x.shape != (0,)
 

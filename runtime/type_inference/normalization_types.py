@@ -27,7 +27,7 @@ _PARAMETERS = ("the input", "the scale", "the offset", "the mean", "the variance
 
 
 def _check_vectors(node: Node, indices: range, length: Dim) -> bool:
-    """Tell if these inputs are there; raises unless they are vectors that may have this length."""
+    """True if these inputs are there; raises unless they are vectors that may have this length."""
     for index in indices:
         given = operand(node, index)
         if given is None:
@@ -41,7 +41,7 @@ def _like(x: Operand) -> list[TensorType]:
 
 
 def _axis(node: Node, rank: int) -> int:
-    """Give the attribute ``axis``, -1 if it is not there, counted from the front."""
+    """Return the attribute ``axis``, -1 if it is not there, counted from the front."""
     return axis_of(node.attributes.get("axis", -1), rank)
 
 

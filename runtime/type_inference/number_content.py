@@ -31,7 +31,7 @@ _NUMBERS = (*_INTEGERS, *_FLOATS)
 
 
 def _fit(number: Number, dtype: DType) -> Element:
-    """Give a result as an element; open if its type cannot hold it."""
+    """Return a result as an element; open if its type cannot hold it."""
     if dtype in _FLOATS:
         return float(number) if math.isfinite(number) else None
     bits = 8 * dtype.item_bytes - 1

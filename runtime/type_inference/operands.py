@@ -32,7 +32,7 @@ class Operand(NamedTuple):
 
 
 def operand(node: Node, index: int) -> Operand | None:
-    """Give an input's type, or None if the input is left out."""
+    """Return an input's type, or None if the input is left out."""
     value = node.inputs[index] if index < len(node.inputs) else None
     if value is None or not isinstance(value.type, TensorType) or value.type.shape is None:
         return None
@@ -40,7 +40,7 @@ def operand(node: Node, index: int) -> Operand | None:
 
 
 def integer(node: Node, name: str, default: int | None = None) -> int | None:
-    """Give an integer attribute, or the default if it is not there; None if it is no integer."""
+    """Return an integer attribute, or the default if it is not there; None if it is no integer."""
     found = node.attributes.get(name, default)
     return found if isinstance(found, int) else None
 
@@ -48,7 +48,7 @@ def integer(node: Node, name: str, default: int | None = None) -> int | None:
 def integers(
     node: Node, name: str, count: int, default: int | None = None, least: int = 0
 ) -> list[int] | None:
-    """Give an attribute of so many integers, none of them smaller than ``least``.
+    """Return an attribute of so many integers, none of them smaller than ``least``.
 
     The default counts for each of them. None if there is neither attribute nor default. Raises
     ContradictionError if the attribute is something else.
@@ -68,7 +68,7 @@ def integers(
 
 
 def element_type(node: Node, name: str, default: DType | None = None) -> DType | None:
-    """Give the element type whose number an attribute is; the default if there is none."""
+    """Return the element type whose number an attribute is; the default if there is none."""
     found = node.attributes.get(name)
     if found is None:
         return default

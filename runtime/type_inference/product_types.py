@@ -13,7 +13,7 @@ from .shape_content import ShapeContent
 
 
 def _product(a: Shape, b: Shape) -> Shape:
-    """Give the shape of a matrix product as numpy's ``matmul`` does."""
+    """Return the shape of a matrix product as numpy's ``matmul`` does."""
     if not a or not b or not agree(a[-1], b[-2] if len(b) > 1 else b[0]):
         raise ContradictionError(
             f"{shape_text(a)} and {shape_text(b)} are no two matrices to multiply: the last length "
@@ -121,7 +121,7 @@ _OTHERS = "."
 
 
 def _einsum_shape(equation: str, shapes: Sequence[Shape]) -> Shape | None:
-    """Give the shape of the result; None where an axis of length 1 is to be repeated."""
+    """Return the shape of the result; None where an axis of length 1 is to be repeated."""
     left, arrow, right = equation.replace("...", _OTHERS).partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):

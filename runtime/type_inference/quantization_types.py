@@ -14,7 +14,7 @@ from .shape_content import ShapeContent
 
 
 def _told_type(node: Node) -> DType | None:
-    """Give the type that the attribute ``output_dtype`` names, if any."""
+    """Return the type that the attribute ``output_dtype`` names, if any."""
     is_told = integer(node, "output_dtype", 0) != 0
     return element_type(node, "output_dtype") if is_told else None
 

@@ -36,7 +36,7 @@ def resized_by_scales(dims: Shape, scales: Sequence[float]) -> Shape:
 
 
 def resized_to_sizes(dims: Shape, sizes: Shape, policy: str) -> Shape:
-    """Give the sizes, or those that keep the proportions.
+    """Return the sizes, or those that keep the proportions.
 
     "not_larger" and "not_smaller" scale all lengths by the least and the greatest of the factors
     that the sizes stand for, and round halves up. Raises ContradictionError for sizes that are no

@@ -72,23 +72,23 @@ class ShapeContent:
         return constant_lengths(value.constant)
 
     def of_input(self, node: Node, index: int) -> Lengths | None:
-        """Give what is known of an input, also of a constant; None if it holds no lengths."""
+        """Return what is known of an input, also of a constant; None if it holds no lengths."""
         value = node.inputs[index] if index < len(node.inputs) else None
         return None if value is None else self._of_value(value)
 
     def integers(self, node: Node, index: int) -> list[int] | None:
-        """Give an input's integers if all of them are known."""
+        """Return an input's integers if all of them are known."""
         return known_integers(self.of_input(node, index))
 
     def dims(self, node: Node, index: int) -> Shape | None:
-        """Give an input's integers as far as they are known: as numbers, symbols, or None."""
+        """Return an input's integers as far as they are known: as numbers, symbols, or None."""
         lengths = self.of_input(node, index)
         if lengths is None or lengths.dtype.is_floating:
             return None
         return tuple(None if isinstance(dim, float) else dim for dim in lengths.dims)
 
     def numbers(self, node: Node, index: int) -> list[float] | None:
-        """Give an input's numbers, of whichever type, if all of them are known and finite."""
+        """Return an input's numbers, of whichever type, if all of them are known and finite."""
         value = node.inputs[index] if index < len(node.inputs) else None
         if value is None:
             return None

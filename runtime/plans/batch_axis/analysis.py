@@ -119,7 +119,7 @@ class _Walk:
                 self._traced[value] = traced
 
     def outputs(self) -> tuple[str, ...]:
-        """Name the outputs that have rows, all of which have to be along their first axis."""
+        """Return the names of outputs that have rows; those must be along their first axis."""
         found = []
         for value in self._outputs:
             traced = self._of(value)

@@ -57,7 +57,7 @@ def broadcast(node: Node, operands: Sequence[Traced]) -> Traced:
 
 
 def _met(sizes: Sequence[Size]) -> Size | None:
-    """Give the length that broadcast lengths make, where it is certain."""
+    """Return the length that broadcast lengths make, where it is certain."""
     others = list(dict.fromkeys(size for size in sizes if size != ONE))
     if len(others) <= 1:
         return others[0] if others else ONE

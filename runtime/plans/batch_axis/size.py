@@ -61,15 +61,15 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def length_of(dim: int | str) -> Size:
-    """Give the size of a length or a symbol of the model other than the batch."""
+    """Return the size of a length or a symbol of the model other than the batch."""
     return Size(dim) if isinstance(dim, int) else Size(1, (_SYMBOL + dim,))
 
 
 def unknown_length(value: str, axis: int) -> Size:
-    """Name a length that nothing is known of, but that the batch does not change it."""
+    """Return a length that nothing is known of, except that the batch does not change it."""
     return Size(1, (f"{_LENGTH}{value}[{axis}]",))
 
 
 def unknown_number(value: str, index: int) -> Size:
-    """Name a number that nothing is known of, but that the batch does not change it."""
+    """Return a number that nothing is known of, except that the batch does not change it."""
     return Size(1, (f"{_NUMBER}{value}[{index}]",))

@@ -132,7 +132,7 @@ def axis_at(axis: int, rank: int) -> int:
 
 
 def known_integers(traced: Traced | None) -> list[int] | None:
-    """Give the content of a list if all of it is known."""
+    """Return the content of a list if all of it is known."""
     if traced is None or traced.numbers is None:
         return None
     found = [number.known for number in traced.numbers]
