@@ -11,7 +11,7 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; ``argv`` None stands for the process's own.
 
-    0: done. 1: an error, told in one line on stderr, or a query that found an unsupported node.
+    0: done. 1: an error, in one line on stderr, or a query that found an unsupported node.
     130: interrupted.
     """
     from .cli.command_line import run

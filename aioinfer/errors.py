@@ -55,7 +55,7 @@ class UnsupportedOpError(NotSupportedError):
         self.node, self.op, self.device, self.reason = node, op, device, reason
 
     def told_to(self, device: str) -> UnsupportedOpError:
-        """Make the same refusal for a user who has asked for another device, made of this one."""
+        """Return this refusal with a way out for the device that the user named."""
         way_out = _way_out(device, self.node)
         return UnsupportedOpError(self.node, self.op, self.device, self.reason, way_out)
 

@@ -1,8 +1,8 @@
 """The public test kit: executors and devices that wait for the test, and the conformance suite.
 
 - ``ManualExecutor``, ``FakeDevice``, ``VirtualTimer``: nothing happens until the test says so.
-- ``MockDevices``: the invented devices MOCK.0, MOCK.1, ... to load networks on; they fail when
-  told to. ``DeviceThread`` lets fake devices go on by themselves.
+- ``MockDevices``: the invented devices MOCK.0, MOCK.1, ... to load networks on; they fail where
+  a test plants a fault. ``DeviceThread`` makes fake devices go on by themselves.
 - ``conformance_cases``: what every device must do, as functions that a plugin's tests call.
 """
 

@@ -1,4 +1,4 @@
-"""The executor contract: a function, the token it starts after, and who is told when it has ended.
+"""The executor contract: a function, the token it starts after, and what is called when it ended.
 
 Theory of operation. A stage's work is handed to an executor with ``run(function, after, then)``.
 
@@ -7,12 +7,12 @@ Theory of operation. A stage's work is handed to an executor with ``run(function
   raises.
 - ``function(lane)`` ends with a :class:`Ready` token: ``NOW``, or a device event that fires later.
 - ``after`` is waited for first. A stream of the same device waits on the device, and the host does
-  not notice; any other executor is started by whoever fires the token. A failed ``after`` means
-  that the function is not called and ``then`` gets the error.
+  not notice; any other executor is started by the thread that fires the token. A failed ``after``
+  means that the function is not called and ``then`` gets the error.
 - ``BaseException`` stops at this border: it becomes the ``error`` of ``then``. A function that
   raises after it has enqueued device work is followed by an event, and that event is handed on, so
-  that nobody frees memory under the device. For the same reason a function that is refused before
-  ``after`` has fired (its executor was closed) hands ``after`` itself on, beside the error.
+  that no thread frees memory under the device. For the same reason a function that is refused
+  before ``after`` has fired (its executor was closed) hands ``after`` itself on, beside the error.
 - Threads that complete work or turn an event loop only enqueue and hand over.
 
 A join of tokens shows its ``parts``, so that a device stream can wait on the device for those that
@@ -39,10 +39,10 @@ from .threads import must_not_block as must_not_block
 from .threads import refuse_own_thread as refuse_own_thread
 
 Then = Callable[["Ready", BaseException | None], None]
-"""Who is told that a function has ended: its token, and its error or None."""
+"""Called once a function has ended, with its token, and its error or None."""
 
 WhenReady = Callable[[BaseException | None], None]
-"""Who is told that a token has fired: with the device's error, or None. Never raises or blocks."""
+"""Called once a token has fired, with the device's error or None. Never raises or blocks."""
 
 
 class Ready(ABC):
@@ -138,7 +138,7 @@ class HostReady(Ready):
     def fire(self, error: BaseException | None = None) -> None:
         """Fire it; a second time is ignored, so the first error wins.
 
-        Everybody who waits is told, even if one of them breaks the rule and raises; the first such
+        All functions that wait are called, even if one breaks the rule and raises; the first such
         exception is raised in the end.
         """
         with self._lock:
@@ -171,7 +171,7 @@ class HostReady(Ready):
 
 
 class _Joined(HostReady):
-    """Fires after all of several tokens; asks them only when somebody asks it.
+    """Fires after all of several tokens; asks them only when it is asked itself.
 
     So a device stream that takes the parts costs no host a wait.
     """
@@ -269,8 +269,8 @@ class TaskExecutor(ABC):
     def borrow_lane(self) -> Lane | None:
         """(optional) Lend a lane on which the calling thread may run functions itself, now.
 
-        None says that work has to go through ``run``, as it does here. Whoever gets a lane gives it
-        back with ``return_lane``, on the same thread and soon. Never blocks.
+        None says that work has to go through ``run``, as it does here. A caller that gets a lane
+        gives it back with ``return_lane``, on the same thread and soon. Never blocks.
         """
         return None
 
@@ -328,7 +328,7 @@ class TaskExecutor(ABC):
 
 
 def run_here(function: Callable[[Lane], Ready], lane: Lane, then: Then) -> None:
-    """Call the function on this thread and tell ``then``, the border where BaseException stops."""
+    """Call the function on this thread, then ``then``; the border where BaseException stops."""
     ready, error = NOW, None
     try:
         ready = function(lane)

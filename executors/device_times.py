@@ -1,4 +1,4 @@
-"""When a device did a stage's work: who is told, and the device's clock beside the host's."""
+"""When a device did a stage's work: what is called with it, and the device's and host's clocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 __all__ = ["DeviceClock", "TellTimes"]
 
 TellTimes = Callable[[int, int, int], None]
-"""Told since when the device could have begun, when it began, and when it ended; in
+"""Called with when the device could have begun, when it began, and when it ended; in
 ``perf_counter_ns``. On any thread, which may be the completion thread; never raises or blocks."""
 
 _DRIFT = 10_000

@@ -39,7 +39,7 @@ class FakeEvent(DeviceEvent):
 
 @dataclass
 class _Stage:
-    """The timed work of a stage, and who is told when it was done."""
+    """The timed work of a stage, and the function that is called with its times."""
 
     queued_ns: int
     event_number: int
@@ -99,7 +99,7 @@ class FakeStream(DeviceStream):
         With ``took_ns`` its time is known, from the device's ``host_ns`` on; else it takes none.
 
         ``poison`` is called now: it spoils what the work will write (fills it with NaN), so that
-        whoever reads it before the event has fired is found out.
+        a read before the event has fired shows.
         """
         if poison is not None:
             poison()
@@ -239,7 +239,7 @@ class FakeDevice:
             fired_count += moved
 
     def fail(self, stream: str, error: BaseException) -> None:
-        """Let the stream's work before its next event fail, and fire that event with the error.
+        """Make the stream's work before its next event fail, and fire that event with the error.
 
         Events that wait for that one fail with it. What comes later in the stream is not touched.
         """

@@ -13,7 +13,7 @@ class ImmediateExecutor(TaskExecutor):
     """Runs the function inside ``run`` if its token has fired, else on the thread that fires it.
 
     For functions of a few microseconds that cannot block. It may call several at once, each on its
-    caller's thread, so its lane's ``local`` is nobody's in particular.
+    caller's thread, so its lane's ``local`` belongs to no one thread.
     """
 
     def __init__(self, name: str = "immediate") -> None:
@@ -30,11 +30,11 @@ class ImmediateExecutor(TaskExecutor):
             self._parking.park(after, partial(run_here, function, self._lane, then), then)
 
     def borrow_lane(self) -> Lane | None:
-        """Lend its lane to anybody while it is open, because that is where it calls anyway."""
+        """Lend its lane to any thread while it is open: it calls on the caller's thread anyway."""
         return self._lane if self._parking.is_open else None
 
     def return_lane(self, lane: Lane) -> None:
-        """Do nothing: the lane belongs to nobody in particular."""
+        """Do nothing: the lane belongs to no one thread."""
 
     def close(self, *, drain: bool = True) -> None:
         """Refuse new work, and wait until every accepted function has been started by its token.

@@ -48,7 +48,7 @@ def can_interrupt() -> bool:
 
 
 def held_interrupt(*, is_impatient: bool = False) -> Interrupt:
-    """Hold SIGINT back while the block runs, where it would raise; whoever uses it raises after.
+    """Hold SIGINT back while the block runs, where it would raise; the caller raises it after.
 
     ``is_impatient`` is for long blocks: there a second SIGINT raises at once.
     """

@@ -38,7 +38,7 @@ class ExecutorManager:
         return len(self._leases)
 
     def acquire(self, config: StreamsConfig) -> StreamsExecutor:
-        """Lend the executor of this configuration, made if nobody holds it; pair it with release.
+        """Lend the executor of this configuration, made if no lease is open; pair it with release.
 
         Does not block. Raises ClosedError after close, and in a forked child.
         """
@@ -108,6 +108,6 @@ class ExecutorManager:
         try:
             start_thread(closer)
         except DeviceError:
-            self._unclosed.append(executor)  # idle, or soon; whoever may block closes it
+            self._unclosed.append(executor)  # idle, or soon; a caller that may block closes it
         else:
             self._closers.append(closer)

@@ -49,7 +49,7 @@ class ManualExecutor(TaskExecutor):
             self._parking.park(after, wait, then)
 
     def release(self, count: int = 1) -> None:
-        """Run the next so many, oldest first. Raises AioInferError where fewer are waiting."""
+        """Run the next ``count``, oldest first. Raises AioInferError where fewer are waiting."""
         for _ in range(count):
             function, then = self._next("release")
             run_here(function, self.lane, then)

@@ -2,7 +2,7 @@
 
 Theory of operation. A parked piece of work has three ways out, and takes exactly one: its token
 fires and it is started, its token fails and it is refused with that error, or its executor is
-closed without draining and it is refused with ClosedError. Whoever claims it under the lock
+closed without draining and it is refused with ClosedError. The thread that claims it under the lock
 answers it, outside the lock; it counts as parked until the answer has been given, so a close that
 has seen the lot empty knows that all of it was started or answered.
 """
@@ -30,7 +30,7 @@ def tell(then: Then, ready: Ready, error: BaseException | None) -> None:
 
 
 class _Parked:
-    """One piece of work; ``start`` is dropped once somebody has claimed it."""
+    """One piece of work; ``start`` is dropped once a thread has claimed it."""
 
     __slots__ = ("after", "refuse", "start")
 

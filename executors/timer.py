@@ -69,7 +69,7 @@ class _Alarms:
         return len(self._heap)
 
     def add(self, when_s: float, call: Callable[[], None]) -> TimerHandle:
-        """Keep the function until its time; wakes whoever waits if this is the next one."""
+        """Keep the function until its time; wakes the waiting thread if this is the next one."""
         if math.isnan(when_s):
             raise PropertyError("a timer cannot be set for time NaN; give seconds of its clock")
         handle = TimerHandle(when_s, call, self)
@@ -233,7 +233,7 @@ class VirtualTimer(Clock):
         return self._alarms.add(when_s, call)
 
     def advance(self, seconds: float) -> None:
-        """Move on by so many seconds, 0 or more, and fire what becomes due, earliest first.
+        """Move on by ``seconds``, 0 or more, and fire what becomes due, earliest first.
 
         While a function runs, the time is the one it was set for, and what it sets for later within
         the same stretch fires too. A function's error is raised here, with the time at that point.
@@ -262,7 +262,7 @@ class _Process:
 
 
 def process_timer() -> Timer:
-    """Return the process's own timer, which nobody closes; a forked child has its own."""
+    """Return the process's own timer, which is never closed; a forked child has its own."""
     return _Process.timer
 
 

@@ -5,7 +5,7 @@ collector takes that for a reason to look at every object of the process, again 
 of milliseconds each time and with the interpreter's lock: an event loop beside it stands still, and
 next to nothing is found. So the oldest generation waits until no network is being loaded; the young
 ones are collected as ever. The collector belongs to the process: its thresholds come back unless
-somebody has set others meanwhile.
+other code has set others meanwhile.
 """
 
 from __future__ import annotations

@@ -447,7 +447,7 @@ def _failures_named(device: str) -> Iterator[None]:
 
 
 def _in_memory(model: Model) -> Model:
-    """Bring mapped constants into memory, in the model itself where nobody else needs it."""
+    """Bring mapped constants into memory, in the model itself where no caller holds it."""
     made = model if model.is_disposable else model.copy()
     read_constants(made.graph)
     made.is_mapped, made.is_disposable = False, True

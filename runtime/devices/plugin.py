@@ -89,9 +89,9 @@ class Plugin(ABC):
     """Drives the devices of one kind: says which there are, what they can, and compiles for them.
 
     The constructor checks that the backend can work and raises DeviceError, with the reason, if it
-    cannot; one that answers queries without a device does not raise, and ``why_no_device`` tells.
-    ``properties`` are the keys beyond ``standard_properties``, which every device with hardware
-    has. Methods may be called from any thread.
+    cannot; one that answers queries without a device does not raise, and ``why_no_device`` says
+    why. ``properties`` are the keys beyond ``standard_properties``, which every device with
+    hardware has. Methods may be called from any thread.
     """
 
     standard_properties: ClassVar[Sequence[Property[Any]]] = STANDARD_PROPERTIES
@@ -275,7 +275,7 @@ class Plugin(ABC):
 
     @staticmethod
     def honour_log_level(device: str, values: Mapping[str, Any]) -> None:
-        """Let the device's logger through what LOG_LEVEL says, if these values have it."""
+        """Set the device's logger to the level LOG_LEVEL, if these values have it."""
         if LOG_LEVEL.key in values:
             level = LOG_LEVELS[LOG_LEVEL.value_of(values[LOG_LEVEL.key], device)]
             logging.getLogger(f"aioinfer.{device}").setLevel(level)

@@ -38,8 +38,8 @@ class _Entry:
 class PluginRegistry:
     """The plugins of one Core: those of installed packages, and those registered by hand.
 
-    Thread-safe; a plugin is made under a lock of its own, so one that starts slowly holds up nobody
-    else.
+    Thread-safe; a plugin is made under a lock of its own, so one that starts slowly holds up no
+    other.
     """
 
     def __init__(self, core: CoreHandle) -> None:

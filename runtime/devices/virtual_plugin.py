@@ -1,6 +1,6 @@
 """VirtualPlugin: a device made of other devices, which it reaches through the Core's handle.
 
-What it is told goes on to the devices. Which value one gets, the strongest first: what
+The properties that it gets go on to the devices. Which value one gets, the strongest first: what
 DEVICE_PROPERTIES says of the device, of its kind (``CUDA`` for ``CUDA.1``), what the virtual device
 was given itself, ``set_config`` of the device, the default.
 """

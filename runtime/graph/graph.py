@@ -308,7 +308,7 @@ class Graph:
         self._count -= 1
 
     def replace_uses(self, old: Value, new: Value) -> None:
-        """Let everything that uses ``old``, outputs of graphs included, use ``new``."""
+        """Make everything that uses ``old``, outputs of graphs included, use ``new``."""
         for node, index in list(old.uses):
             node.replace_input(index, new)
         self._replace_outputs(old, new)
@@ -337,7 +337,7 @@ class Graph:
         return list(captured)
 
     def detach(self) -> None:
-        """Take the whole graph out of the uses of outer values; for a body nobody runs."""
+        """Take the whole graph out of the uses of outer values; for a body that never runs."""
         for node in list(self.nodes):
             self.unlink(node)
             node.detach()

@@ -5,10 +5,10 @@ second time, and is there again if another layout is wanted later. Elements lie 
 since files do not align them.
 
 Theory of operation. To look at a mapping of a file that has become shorter ends the process, by
-SIGBUS. So who looks at an array *holds* it first: the system brings its pages, and says so if there
+SIGBUS. So a reader of an array *holds* it first: the system brings its pages, and says so if there
 are none. A file that is cut short between that and the look still ends the process: what is looked
 at for long is read into memory instead. A file that was written to since it was mapped is an error,
-as a replaced one is none: it lives on for those who have it open.
+as a replaced one is none: it lives on for processes that have it open.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class MappedFile(mmap.mmap):
         return ModelError(
             f"{self._name!r} was written to while it was loaded, or after that, and a network of "
             f"open shapes reads its weights again; load it anew. Replace files by a rename, which "
-            f"leaves the old one to those who have it open, or load with ENABLE_MMAP=False"
+            f"leaves the old one to processes that have it open, or load with ENABLE_MMAP=False"
         )
 
 
@@ -131,7 +131,7 @@ def _mark_of(descriptor: int) -> tuple[int, ...]:
 
 
 def may_map(descriptor: int) -> bool:
-    """True for a file on a disk of this machine that nobody else may write to.
+    """True for a file on a disk of this machine that no other user may write to.
 
     And where the system can tell whether a mapping is still there.
     """
@@ -186,8 +186,8 @@ def hold_pages(array: Array) -> None:
 class Reading:
     """Reads mapped arrays one after the other, into memory that it uses again; not thread-safe.
 
-    Who looks at each once, as packing does, so touches no page of the mapping, nor a new one of
-    memory: for most of what that takes is spent on pages.
+    Code that reads each array once, as packing does, so touches no page of the mapping, nor a new
+    one of memory: for most of what that takes is spent on pages.
     """
 
     def __init__(self) -> None:
@@ -234,7 +234,7 @@ def constants_held(graph: Graph) -> Iterator[None]:
 
     Raises ModelError if a file was written to, and MemoryError.
     """
-    files = WeakSet(mapped_files(graph))  # the block may let go of the graph, and so of them
+    files = WeakSet(mapped_files(graph))  # the block may drop the graph, and so them
     try:
         for array in _constants(graph):
             hold_pages(array)

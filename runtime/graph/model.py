@@ -35,10 +35,10 @@ class Model:
         self.metadata: dict[str, str] = dict(metadata or {})
         self.path = path
         self.is_disposable = False
-        """True if nobody needs it once it has been copied; who loads it may then dispose of it."""
+        """True if no caller holds it: the load that copies it may then dispose of it."""
         self.is_mapped = False
         """True if large constants may be views into the file at ``path``: not aligned, so slow to
-        compute with, and good for who packs them (``mapped_file.py``)."""
+        compute with, and good for devices that pack them (``mapped_file.py``)."""
 
     def dispose(self) -> None:
         """Take it apart, so that its weights are free at once and not when cycles are collected."""

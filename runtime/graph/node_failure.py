@@ -12,7 +12,7 @@ __all__ = ["failure_at", "node_failure", "run_failure"]
 def node_failure(error: Exception, node: Node, device: str) -> AioInferError:
     """Make the error for a node that could not be compiled: its name, what it is given, the cause.
 
-    DeviceError for want of a resource, else GraphError: what the checks before have let through a
+    DeviceError for want of a resource, else GraphError: what passes the earlier checks a
     kernel has to take, or to refuse. For what is no error of ours yet.
     """
     given = ", ".join(map(_text, node.inputs))

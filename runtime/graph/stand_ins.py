@@ -20,7 +20,7 @@ def release_constants(graph: Graph) -> None:
     """Put stand-ins for the large constants of a graph and of its bodies.
 
     A stand-in has the same type and shape, is full of NaN (0 where there is none) and takes no
-    memory. Strings stay. Whoever else has an array keeps it.
+    memory. Strings stay. Other holders of an array keep it.
     """
     for value in graph.initializers.values():
         array = value.constant

@@ -94,7 +94,7 @@ class Lowering(ABC):
             )
 
     def expect_count(self, value: Value, count: int) -> None:
-        """Raise GraphError if a value has not so many elements."""
+        """Raise GraphError if a value has not ``count`` elements."""
         given = self.shape(value)
         if math.prod(given) != count:
             raise self.contradiction(f"{value.name!r} is {list(given)}, and not {count} elements")

@@ -39,7 +39,7 @@ class Window:
         return range(start, start + self.reach(axis), self.dilations[axis])
 
     def fitted(self, lengths: Sequence[int], counts: Sequence[int]) -> Window:
-        """Pad at the end just as much as so many results read; ``lengths`` are the input's.
+        """Pad at the end just as much as ``counts`` results read; ``lengths`` are the input's.
 
         Raises GraphError for more results than windows fit, the last one only in part, or fewer.
         """
@@ -84,8 +84,8 @@ def transposed_window(
 ) -> Window:
     """Read a window that writes; ``made`` are the result's lengths, ``lengths`` the input's.
 
-    Pads are what is cut off of all that windows write. A length that is told, or that ``auto_pad``
-    tells, is centred. An end is negative where the result goes on behind the last window.
+    Pads are what is cut off of all that windows write. A length that is given, or that ``auto_pad``
+    gives, is centred. An end is negative where the result goes on behind the last window.
     """
     auto = _auto_pad(node)
     window = window_of(node, kernel, kernel)

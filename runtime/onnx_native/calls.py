@@ -8,7 +8,8 @@ idle. If one dies, the call is an error, and the next call starts another. Calls
 have a process each, up to a bound; they wait without holding the GIL.
 
 Where no process can be started (a frozen program, a sandbox), what needs them is refused. Setting
-AIOINFER_ONNX_IN_PROCESS=1 makes the calls in this process instead, for who trusts the models.
+AIOINFER_ONNX_IN_PROCESS=1 makes the calls in this process instead, for programs that trust their
+models.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def _ask(call: int, argument: int, content: bytes) -> bytes:
             raise ModelError(
                 f"onnx's own code {ended}; the model is damaged, or onnx has a bug"
             ) from ended
-        except BaseException:  # an interrupt: an answer may be on its way that nobody waits for
+        except BaseException:  # an interrupt: an answer may be on its way that no thread reads
             helper.end()
             raise
         _pool.give_back(helper)

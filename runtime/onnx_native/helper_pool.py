@@ -1,6 +1,6 @@
 """Which helper process a call gets: one that is idle, or one more, or the first that is free.
 
-Theory of operation. Who takes a helper owns it until it gives it back, which it does only after a
+Theory of operation. A thread owns the helper that it takes until it gives it back, only after a
 whole exchange. Anything else that becomes of it, an interrupt in whatever place included, makes it
 garbage, and a helper that is garbage ends its process and its count: nothing has to be undone.
 There is no lock that an interrupt could leave taken.

@@ -1,12 +1,12 @@
-"""One helper process, and the pipes to it: alive and in step with who holds it, or gone.
+"""One helper process, and the pipes to it: alive and in step with its holder, or gone.
 
 Theory of operation. A helper belongs to one thread at a time. A request and its answer are one
-exchange, and whoever did not see it through, for a deadline or an interrupt, ends the helper and
-never gives it on: an answer might be on its way that nobody waits for. The process is killed, not
-asked, and reaped, at the latest when nobody holds it any more.
+exchange, and a thread that did not see it through, for a deadline or an interrupt, ends the helper
+and never gives it on: an answer might be on its way that no thread waits for. The process is
+killed, not asked, and reaped, at the latest when no thread holds it any more.
 
-The process has three pipes. Nobody reads or writes the third: the kernel tells the process when
-this end of it is closed, which is when ours ends, by whatever means
+The process has three pipes. Neither side reads or writes the third: the kernel signals the process
+when this end of it is closed, which is when ours ends, by whatever means
 (``program.end_with_parent``). Waiting takes no further descriptor.
 """
 
@@ -45,7 +45,7 @@ _READABLE, _WRITABLE = (select.POLLIN, select.POLLOUT) if hasattr(select, "poll"
 _LONGEST_POLL_S = 5.0
 _REASONS = {
     "SIGXCPU": " (it has used up its time)",
-    "SIGKILL": " (by somebody else, or the machine is out of memory)",
+    "SIGKILL": " (by another process, or the machine is out of memory)",
 }
 
 

@@ -24,9 +24,9 @@ def infer_types(model: Model) -> None:
     """Let onnx infer the types of all values, in bodies too, from inputs and small constants.
 
     What a value's type already says stays, unless the inferred one is more exact: a length in
-    place of a symbol, a symbol in place of nothing. Whoever changes a length of an input clears
-    the types that depended on it first. Where onnx cannot infer, the types stay as they are. Blocks
-    while the graph, without its weights, is written and read.
+    place of a symbol, a symbol in place of nothing. A caller that changes a length of an input
+    clears the types that depended on it first. Where onnx cannot infer, the types stay as they are.
+    Blocks while the graph, without its weights, is written and read.
     """
     writer = ProtoWriter(is_inline=False)
     inferred = with_inferred_types(writer.model(model))

@@ -75,7 +75,8 @@ def end_with_parent(parent: int) -> None:
     """Have the kernel end this process when the other end of its standard error is closed.
 
     That is when the parent is gone, also while a call holds the GIL. PR_SET_PDEATHSIG would end it
-    with the thread that started it. Nobody reads that pipe, so nothing else raises the signal.
+    with the thread that started it. Neither side reads that pipe, so nothing else raises the
+    signal.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -90,7 +91,7 @@ def end_with_parent(parent: int) -> None:
 
 
 def limit_cpu(seconds: int) -> None:
-    """Let the kernel end this process by SIGXCPU after so many more seconds of CPU."""
+    """Make the kernel end this process by SIGXCPU after ``seconds`` more of CPU."""
     if os.name == "posix":
         import resource
 

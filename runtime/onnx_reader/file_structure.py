@@ -1,4 +1,4 @@
-"""A model file without the data of its large tensors, copied: nobody else can change a copy.
+"""A model file without the data of its large tensors, copied: no other process can change a copy.
 
 Theory of operation. A mapping of a file that is cut short ends the process that looks at it. So
 what is walked, the wire format of the few outer messages (model, graph, initializers) and all that
@@ -32,7 +32,7 @@ def copy_structure(file: FileIO, size: int) -> mmap.mmap:
     """Copy the first ``size`` bytes of a file but the data of large tensors, which reads as zeros.
 
     Which tensors those are says ``large_raw``. Raises OSError, also if the file is shorter, and
-    LimitError for what nobody should read.
+    LimitError for what is too large to read.
     """
     copy = mmap.mmap(-1, size)
     walked = _Walked(file, copy, size)
@@ -70,7 +70,7 @@ def read_range(file: FileIO, memory: memoryview, start: int) -> None:
 
 
 class _Walked:
-    """The copy, filled as far as somebody looks at it. What lies before ``_end`` is done with."""
+    """The copy, filled as far as it was looked at. What lies before ``_end`` is done with."""
 
     def __init__(self, file: FileIO, copy: mmap.mmap, size: int) -> None:
         self._file, self._copy, self._size = file, copy, size

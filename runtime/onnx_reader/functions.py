@@ -67,7 +67,7 @@ def inline_functions(model: onnx.ModelProto, origins: Origins) -> onnx.ModelProt
 
 
 def _inline(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Let onnx inline all functions, and take the nodes' names from their metadata."""
+    """Have onnx inline all functions, and take the nodes' names from their metadata."""
     for holder in (model.graph, *model.functions):
         for node in all_nodes(holder.node):
             node.metadata_props.add(key=_NAME_KEY, value=node.name)
@@ -169,7 +169,7 @@ def _check_sizes(
 
 
 def _copy_for(call: onnx.NodeProto, function: onnx.FunctionProto, name: str) -> onnx.FunctionProto:
-    """Copy a function for one call, with the call's attributes filled in, and let that call it."""
+    """Copy a function for one call, with the call's attributes filled in; the call then uses it."""
     if len(call.input) > len(function.input) or len(call.output) > len(function.output):
         raise ModelError(
             f"node {call.name!r} gives or takes more than its function {function.name!r}"
@@ -210,7 +210,7 @@ def _fill_in_attributes(node: onnx.NodeProto, given: Mapping[str, onnx.Attribute
 
 
 def _separate_outputs(function: onnx.FunctionProto) -> None:
-    """Let every output be made by a node of its own, also one that is an input or named twice."""
+    """Make every output by a node of its own, also one that is an input or named twice."""
     taken = {*function.input, *(name for node in function.node for name in node.output)}
     seen = set(function.input)
     for index, name in enumerate(function.output):

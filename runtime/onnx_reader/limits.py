@@ -1,4 +1,4 @@
-"""How large a model may be that is read: far beyond what anybody exports, far below what hurts."""
+"""How large a model may be that is read: far beyond what is exported, far below what hurts."""
 
 from __future__ import annotations
 

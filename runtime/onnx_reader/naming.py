@@ -25,7 +25,7 @@ __all__ = ["Snapshot", "name_nodes", "restore_names"]
 
 @dataclass
 class Snapshot:
-    """Who makes which value in one graph, by names, and in the bodies of its nodes."""
+    """Which node makes which value in one graph, by names, and in the bodies of its nodes."""
 
     makers: dict[str, str] = field(default_factory=dict)
     bodies: dict[tuple[str, str], Snapshot] = field(default_factory=dict)
@@ -121,7 +121,7 @@ def restore_names(
 def _note_merged(
     node: onnx.NodeProto, snapshot: Snapshot, origins: Origins, present: Set[str]
 ) -> None:
-    """Let a node stand for those that made its outputs before the rewrite and are gone."""
+    """Make a node stand for those that made its outputs before the rewrite and are gone."""
     makers = dict.fromkeys(snapshot.makers[name] for name in node.output if name in snapshot.makers)
     for lost in makers:
         if lost not in present:

@@ -85,8 +85,8 @@ class PlainModel:
 def decode_model(data: Data, read_raw: ReadRaw) -> PlainModel:
     """Decode a file; the content of tensors is read with ``read_raw``.
 
-    Raises NotPlainError for what is not plain or is damaged, LimitError for what nobody should read
-    on, and what ``read_raw`` raises.
+    Raises NotPlainError for what is not plain or is damaged, LimitError for what is too large to
+    read on, and what ``read_raw`` raises.
     """
     try:
         return _Decoder(data, read_raw).model()

@@ -101,7 +101,7 @@ def _read(data: bytes | mmap.mmap, read: ReadRaw, path: Path | None) -> Model | 
         _log.debug("onnx reads %s, because %s", _label(path), reason)
     except MemoryError:
         raise
-    # Of a file that nobody has checked only onnx says what is wrong.
+    # Of a file that has not been checked only onnx says what is wrong.
     except Exception:
         _log.debug("onnx reads %s, which we fail at", _label(path), exc_info=True)
     return None

@@ -31,7 +31,7 @@ _SINGLE_TO_LIST = {
 
 
 class GraphFiller(Protocol):
-    """Who writes the bodies among the attributes, and says whether large tensors are written."""
+    """Writes the bodies among the attributes, and says whether large tensors are written."""
 
     is_inline: bool
 

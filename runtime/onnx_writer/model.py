@@ -26,11 +26,11 @@ def write_model(
     """Write a model as a proto that ``read_model`` reads back; the model is not changed.
 
     weights: "inline" copies all constants into the proto, which cannot be saved beyond 2 GB;
-    "omit" writes of the larger ones only dtype and shape, for who looks at the graph and never runs
-    it; "external" does so with the larger initializers of the main graph only, for who gives their
-    bytes to what runs it: their ``data_location`` is EXTERNAL, and their names are kept. A value of
-    a body is renamed if its name also stands for a value outside. Raises GraphError for an
-    attribute that ONNX cannot hold.
+    "omit" writes of the larger ones only dtype and shape, to look at the graph and never run
+    it; "external" does so with the larger initializers of the main graph only, for callers that
+    give their bytes to what runs it: their ``data_location`` is EXTERNAL, and their names are kept.
+    A value of a body is renamed if its name also stands for a value outside. Raises GraphError for
+    an attribute that ONNX cannot hold.
     """
     return ProtoWriter(weights != "omit", has_own_weights=weights != "external").model(model)
 

@@ -33,7 +33,7 @@ def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> A
 
 @own("ReverseSequence", since=10)
 def reverse_sequence(x: Array, lengths: Array, *, batch_axis: int = 1, time_axis: int = 0) -> Array:
-    """Reverse the first elements of each sequence along the axis of time, so many as it is long."""
+    """Reverse the first elements of each sequence along the axis of time, as far as its length."""
     rows = np.moveaxis(x, (batch_axis, time_axis), (0, 1))
     longest = rows.shape[1]
     wrong = lengths[(lengths < 0) | (lengths > longest)]

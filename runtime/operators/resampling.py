@@ -102,7 +102,7 @@ class Taps:
     offsets: Array = field(repr=False)
 
     def is_identity(self, length: int) -> bool:
-        """True if so many elements are all repeated once, each at its own place."""
+        """True if ``length`` elements are all repeated once, each at its own place."""
         if len(self.indices) != length or self.offsets.any():
             return False
         own = self.indices == np.arange(length)[:, None]

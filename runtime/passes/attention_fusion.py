@@ -116,7 +116,7 @@ class _Rewrite:
         )
 
     def _split(self, value: Value, offsets: set[int], pitch: int) -> dict[int, Value]:
-        """Split a packed value's last axis; what nobody asked for becomes outputs without use."""
+        """Split a packed value's last axis; parts not needed become outputs without use."""
         width = self._found.layout.width
         batch, rows, _ = static_shape(value) or (0, 0, 0)
         edges = {0, pitch, *offsets, *(offset + width for offset in offsets)}

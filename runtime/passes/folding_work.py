@@ -1,8 +1,8 @@
 """How much work it is to compute a node of constants, told before it is done.
 
 Work is counted in elements that a numpy function touches, about a nanosecond each. What onnx's
-reference computes in Python's loops costs thousands of them for each element, and where nobody can
-say how often a loop turns, because the content of inputs decides, there is no number.
+reference computes in Python's loops costs thousands of them for each element, and where the content
+of inputs decides how often a loop turns, there is no number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SLOW_MULTIPLY = 2
 
 
 def predict_work(node: Node, made: int) -> float | None:
-    """Return what it costs to compute a node whose inputs are constants; None if nobody can tell.
+    """Return what it costs to compute a node whose inputs are constants; None if it is not known.
 
     made: how many elements it makes.
     """

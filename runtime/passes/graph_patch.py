@@ -63,7 +63,7 @@ class GraphPatch:
         return self
 
     def replace(self, old: Value, new: Value) -> Self:
-        """Let everything use ``new`` instead of ``old``, except the nodes that this patch adds.
+        """Make everything use ``new`` instead of ``old``, except the nodes that this patch adds.
 
         If ``old`` is an output of the graph, ``new`` takes over its name; so ``new`` must be made
         by a node of this graph, and not be an output already.
@@ -84,7 +84,7 @@ class GraphPatch:
         return self
 
     def set_constant(self, value: Value, array: np.ndarray) -> Self:
-        """Let a constant take the place and the name of an output of a node that is removed.
+        """Put a constant in the place and under the name of an output of a node that is removed.
 
         The array is kept and must not be written any more.
         """

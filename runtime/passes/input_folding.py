@@ -99,7 +99,7 @@ def per_input_channel(reader: Node, value: Value, array: _Array) -> _Array | Non
 
 
 def fold_into_reader(node: Node, value: Value, reader: Node, affine: Affine) -> GraphPatch | None:
-    """Let an operator read ``value``, which ``node`` scales and shifts for it alone.
+    """Make an operator read ``value``, which ``node`` scales and shifts for it alone.
 
     None if there are pads that would be shifted, or no bias, or if numbers or their last bits would
     be lost.

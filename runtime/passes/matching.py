@@ -1,8 +1,8 @@
-"""What patterns ask of a graph: who makes a value, who uses it, and which number it is.
+"""What patterns ask of a graph: what makes a value, what uses it, and which number it is.
 
 Every function is pure and O(size of what it is given). Patterns look from a node backwards, through
 ``made_by``, and forwards, through ``only_user``; before they replace what they found, ``is_closed``
-says whether anybody else needs what is inside. Constants are seen in ``Value.constant`` only, so
+says whether no other node needs what is inside. Constants are seen in ``Value.constant`` only, so
 constant folding comes first.
 """
 

@@ -25,7 +25,7 @@ def inputs_bytes(node: Node) -> int:
 
 
 def predict_bytes(node: Node) -> int | None:
-    """Bytes of all outputs of a node whose inputs are constants; None if nobody can tell.
+    """Bytes of all outputs of a node whose inputs are constants; None if they are not known.
 
     An operator that blows its input up by what the input says is computed by a rule, for the others
     the types are asked. Without those, elements are taken to be paired at most once each.

@@ -1,4 +1,4 @@
-"""A device's answers about rewritten nodes, told in terms of the nodes of the file."""
+"""A device's answers about rewritten nodes, in terms of the nodes of the file."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _is_between(transpose: Node, nodes: _Nodes) -> bool:
 
 
 def _rewrite(region: _Region, graph: Graph) -> GraphPatch:
-    """Let a region work on what is there before the Transposes, which go."""
+    """Make a region work on what is there before the Transposes, which go."""
     names = ", ".join(repr(node.name) for node in region.removed)
     patch = GraphPatch(f"cancel the Transposes {names}")
     order, inverse = region.order, _inverse(region.order)

@@ -165,7 +165,7 @@ def _patch(node: Node, follower: Node, parts: _Parts) -> GraphPatch:
 
 
 def new_constant(node: Node, index: int, array: _Array, role: str) -> Value:
-    """Make a constant, which nobody writes, for an input of a node that takes its place."""
+    """Make a read-only constant for an input of a node that takes its place."""
     array.flags.writeable = False
     old = input_at(node, index)
     name = f"{node.name}_{role}" if old is None else old.name

@@ -46,8 +46,8 @@ def refuse_what_cannot_fit(
     that count elements, for a device whose kernels do not count in 64 bits.
     """
     limit = _memory_bytes() if limit_bytes is None else limit_bytes
-    for value, who in _values(graph):
-        _refuse_uncountable(value, who, most_length)
+    for value, lead in _values(graph):
+        _refuse_uncountable(value, lead, most_length)
     for node in graph.nodes:
         if most_length is not None:
             _refuse_long_counts(node, most_length)
@@ -72,13 +72,13 @@ def _values(graph: Graph) -> Iterator[tuple[Value, str]]:
             yield value, f"{node.op} (node {node.name!r}) would make"
 
 
-def _refuse_uncountable(value: Value, who: str, most_length: int | None) -> None:
+def _refuse_uncountable(value: Value, lead: str, most_length: int | None) -> None:
     kind = value.type
     if not isinstance(kind, TensorType) or kind.shape is None:
         return
     if len(kind.shape) > _MOST_AXES:
         raise DeviceError(
-            f"{who} {value.name!r} with {len(kind.shape)} axes, and no array has more than "
+            f"{lead} {value.name!r} with {len(kind.shape)} axes, and no array has more than "
             f"{_MOST_AXES}; look whether the model file is damaged"
         )
     lengths = [dim for dim in kind.shape if isinstance(dim, int) and dim]
@@ -87,13 +87,13 @@ def _refuse_uncountable(value: Value, who: str, most_length: int | None) -> None
         count *= length
     if count > _MOST_BYTES:
         raise DeviceError(
-            f"{who} {value.name!r}, {kind}, and no array can be that large; look whether the model "
-            f"file is damaged"
+            f"{lead} {value.name!r}, {kind}, and no array can be that large; look whether the "
+            f"model file is damaged"
         )
     if most_length is not None and max(lengths, default=0) > most_length:
         raise DeviceError(
-            f"{who} {value.name!r}, {kind}, and this device has no axes longer than {most_length}; "
-            f"use smaller inputs, or the device REFERENCE"
+            f"{lead} {value.name!r}, {kind}, and this device has no axes longer than "
+            f"{most_length}; use smaller inputs, or the device REFERENCE"
         )
 
 

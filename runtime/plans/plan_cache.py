@@ -74,12 +74,12 @@ class PlanCache(Generic[K, P]):
         return [pending.plan for pending in kept if pending.is_ready and pending.error is None]
 
     def clear(self) -> None:
-        """Let go of all plans; when no run is left."""
+        """Drop all plans; called when no run is left."""
         with self._lock:
             self._plans.clear()
 
     def request(self, key: K) -> PendingPlan[P]:
-        """Return the token of a plan, and have the plan built if nobody has yet. Never blocks."""
+        """Return the token of a plan, and have the plan built if no run has yet. Never blocks."""
         with self._lock:
             pending = self._plans.get(key)
             if pending is not None:

@@ -87,7 +87,7 @@ class ShapePlans(Generic[P]):
             ) from error
 
     def clear(self) -> None:
-        """Let go of all plans; when no run is left."""
+        """Drop all plans; called when no run is left."""
         self._cache.clear()
 
     def request(self, inputs: Mapping[str, Any]) -> PendingPlan[P]:

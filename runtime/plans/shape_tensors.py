@@ -84,7 +84,7 @@ class ContentInputs:
 
 
 def with_contents(model: Model, contents: Mapping[str, np.ndarray[Any, Any]]) -> Model:
-    """Copy a model in which these inputs are constants for whoever uses them.
+    """Copy a model in which these inputs are constants for the nodes that use them.
 
     Without contents it is the model itself.
     """

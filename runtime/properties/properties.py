@@ -58,7 +58,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-MOST_STREAMS = 4096  # each is a thread; nobody has more CPUs, and so many still start
+MOST_STREAMS = 4096  # each is a thread; no machine has more CPUs, and 4096 still start
 
 OLD_NAMES = {
     "KEY_PERF_COUNT": "PERF_COUNT",
@@ -151,7 +151,7 @@ class Configuration(Mapping[str, Any]):
 
     @property
     def given(self) -> frozenset[str]:
-        """The keys that somebody set, rather than left at their defaults."""
+        """The keys that a caller set, rather than left at their defaults."""
         return self._given
 
     def knows(self, key: str) -> bool:
@@ -295,20 +295,20 @@ ENABLE_MMAP = Property(
     True,
     "Whether a device that packs weights may leave the large ones in the model's file, which then "
     "has to stay as it is while the network lives, if its shapes are open. Only files on a disk of "
-    "this machine that nobody else may write to are mapped; others are read, and with NO all are.",
+    "this machine that no other user may write to are mapped; others are read; with NO all are.",
 )
 INLINE_THRESHOLD_US = Property(
     "INLINE_THRESHOLD_US",
     parse_integer(0),
     50,
-    "Awaited runs that are known to take at most so many microseconds stay on the thread that asks "
-    "for them, where the device can do that; 0: all runs go to the device's own threads.",
+    "Awaited runs that are known to take at most this many microseconds stay on the caller's "
+    "thread, where the device can do that; 0: all runs go to the device's own threads.",
 )
 MAX_QUEUED_REQUESTS = Property(
     "MAX_QUEUED_REQUESTS",
     parse_integer(0),
     0,
-    "A request that would have to wait while so many already wait is refused at once, with "
+    "A request that would have to wait while this many already wait is refused at once, with "
     "OverloadedError; 0: no bound.",
 )
 DEFAULT_DEADLINE_S = Property(

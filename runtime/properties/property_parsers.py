@@ -1,6 +1,6 @@
 """What users give for a property, in numbers or in words, as the typed value that it means.
 
-A parser raises ValueError that says what is wanted; whoever calls it adds key, value and device.
+A parser raises ValueError that says what is wanted; its caller adds key, value and device.
 What a parser returns, it takes again.
 """
 

@@ -3,8 +3,9 @@
 Theory of operation. A fresh array of some megabytes costs a page fault for every 4 KiB, which takes
 longer than to write it. So large results lie in blocks that are handed out again. An array of a
 block has a lease as its base, and every view of the array keeps the lease; when the last of them is
-gone the interpreter finalises the lease, on whichever thread that is, and the block is free. Nobody
-looks at reference counts, so whatever holds a view, numpy, a memoryview or DLPack, keeps the block.
+gone the interpreter finalises the lease, on whichever thread that is, and the block is free. The
+pool looks at no reference counts, so whatever holds a view, numpy, a memoryview or DLPack, keeps
+the block.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class _Lease:
 class OutputPool:
     """Blocks of memory for the results of one network. Thread-safe.
 
-    ``most_free`` blocks are kept at most while nobody has them, of whatever sizes; the one that has
-    been free for longest goes first.
+    ``most_free`` blocks are kept at most while no array uses them, of whatever sizes; the one that
+    has been free for longest goes first.
     """
 
     def __init__(self, most_free: int) -> None:

@@ -44,7 +44,7 @@ def _hundreds_of_tasks_share_a_network(core: Core, device: str) -> None:
         asyncio.run(_many_tasks(network))
         statistics = network.statistics()
         expect(statistics.finished_request_count == TASK_COUNT, "every request is counted")
-        expect(statistics.waiting_run_count == 0, "nobody waits when all is over")
+        expect(statistics.waiting_run_count == 0, "no run waits when all is over")
 
 
 @behaviour

@@ -24,7 +24,7 @@ class DeviceThread:
     With ``order`` the devices' streams take turns as drawn from it. What the devices record
     (``enqueued``, ``done``, ``watched``) is emptied, so that they can work for hours. Close the
     networks inside the block: their runs end on this thread. It raises at the end what firing has
-    raised, because nobody who is told of an event may raise.
+    raised, because no function that an event calls may raise.
     """
 
     def __init__(self, devices: Sequence[FakeDevice], order: random.Random | None = None) -> None:

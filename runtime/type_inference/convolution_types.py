@@ -39,7 +39,7 @@ class _Window(NamedTuple):
 
 
 def _window(node: Node, count: int, kernel: Sequence[int] | None) -> _Window | None:
-    """Read a window over so many axes; None if the window itself is not known."""
+    """Read a window over ``count`` axes; None if the window itself is not known."""
     strides = integers(node, "strides", count, 1, least=1)
     dilations = integers(node, "dilations", count, 1, least=1)
     pads = integers(node, "pads", 2 * count, 0)
@@ -48,7 +48,7 @@ def _window(node: Node, count: int, kernel: Sequence[int] | None) -> _Window | N
         return None
     if not isinstance(padding, str) or padding not in ("NOTSET", "VALID", *SAME):
         raise ContradictionError(f"its auto_pad is {padding!r}, which ONNX lacks")
-    # Runtimes differ in what they do where both are told; with no padding at all they do not.
+    # Runtimes differ in what they do where both are given; with no padding at all they do not.
     if "pads" in node.attributes and padding != "NOTSET" and (padding in SAME or any(pads)):
         return None
     pairs = zip(kernel, dilations, strict=True)

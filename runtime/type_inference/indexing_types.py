@@ -171,7 +171,7 @@ def _top_k(node: Node, contents: ShapeContent) -> Types:
     if count is None:
         return None
     if len(count) != 1:
-        raise ContradictionError(f"it is told {len(count)} counts of elements to keep")
+        raise ContradictionError(f"it has {len(count)} counts of elements to keep")
     length, kept = x.shape[axis], count[0]
     if isinstance(kept, int) and (kept < 0 or (isinstance(length, int) and kept > length)):
         raise ContradictionError(f"it is to keep {kept} elements of the {length} along axis {axis}")

@@ -196,7 +196,7 @@ def _check_parts(node: Node, length: Dim, parts: Shape | None) -> None:
             raise ContradictionError(f"a length of {length} cannot be {count} equal parts")
         return
     if len(parts) != count:
-        raise ContradictionError(f"it is told {len(parts)} lengths for {count} outputs")
+        raise ContradictionError(f"it has {len(parts)} lengths for {count} outputs")
     least = sum(part for part in parts if isinstance(part, int))
     is_known = all(isinstance(part, int) for part in parts)
     is_bad = any(isinstance(part, int) and part < 0 for part in parts)
@@ -220,7 +220,7 @@ def _slice(node: Node, contents: ShapeContent) -> Types:
         return None
     counts = [len(starts), len(ends), len(axes), len(steps)]
     if len(set(counts)) > 1:
-        raise ContradictionError(f"it is told {counts} starts, ends, axes and steps: not as many")
+        raise ContradictionError(f"it has {counts} starts, ends, axes and steps: not as many")
     if 0 in steps:
         raise ContradictionError("a step is 0, which leads nowhere")
     old = [shape[axis] for axis in axes]
@@ -278,9 +278,7 @@ def _pad(node: Node, contents: ShapeContent) -> Types:
     if axes is None or pads is None:
         return None
     if len(pads) != 2 * len(axes):
-        raise ContradictionError(
-            f"it is told {len(pads)} pads for the two ends of {len(axes)} axes"
-        )
+        raise ContradictionError(f"it has {len(pads)} pads for the two ends of {len(axes)} axes")
     ends = zip(axes, pads, pads[len(axes) :], strict=False)
     padded = [total((shape[axis], before, after)) for axis, before, after in ends]
     fills = node.attributes.get("mode", "constant") == "constant"
@@ -346,13 +344,13 @@ def _resize(node: Node, contents: ShapeContent) -> Types:
         _check_numbers(node, 1, "bounds of the region", 2 * len(axes))
     if _is_given(node, 3):
         if _is_given(node, 2):
-            raise ContradictionError("it is told both sizes and scales")
+            raise ContradictionError("it has both sizes and scales")
         _check_list(node, 3, "the list of sizes")
         sizes = contents.dims(node, 3)
         if sizes is None:
             return _types(node, with_dims(shape, axes, (None,) * len(axes)))
         if len(sizes) != len(axes):
-            raise ContradictionError(f"it is told {len(sizes)} sizes for {len(axes)} axes")
+            raise ContradictionError(f"it has {len(sizes)} sizes for {len(axes)} axes")
         policy = str(node.attributes.get("keep_aspect_ratio_policy", "stretch"))
         return _types(node, with_dims(shape, axes, resized_to_sizes(old, sizes, policy)))
     _check_numbers(node, 2, "scales", len(axes))
@@ -363,7 +361,7 @@ def _resize(node: Node, contents: ShapeContent) -> Types:
 
 
 def _check_numbers(node: Node, index: int, what: str, count: int) -> None:
-    """Raise unless an input has so many numbers, all of them finite, as far as they are known."""
+    """Raise unless an input has ``count`` numbers, all finite, as far as they are known."""
     given = operand(node, index)
     if given is None:
         raise ContradictionError(f"it lacks its {what}")
@@ -382,7 +380,7 @@ def _center_crop_pad(node: Node, contents: ShapeContent) -> Types:
     if target is None:
         target = (None,) * len(axes)
     if len(target) != len(axes):
-        raise ContradictionError(f"it is told {len(target)} lengths for {len(axes)} axes")
+        raise ContradictionError(f"it has {len(target)} lengths for {len(axes)} axes")
     return _types(node, with_dims(shape, axes, target))
 
 

@@ -134,7 +134,7 @@ def rms_normalization(node: Node, contents: ShapeContent) -> list[TensorType] | 
 
 @type_rule("LRN")
 def local_response_normalization(node: Node, contents: ShapeContent) -> list[TensorType] | None:
-    """Over so many neighbouring channels."""
+    """Over ``size`` neighbouring channels."""
     x, size = operand(node, 0), integer(node, "size")
     if x is None or size is None:
         return None
@@ -168,8 +168,8 @@ def mean_variance_normalization(node: Node, contents: ShapeContent) -> list[Tens
 def rotary_embedding(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """(batch, heads, sequence, size), or (batch, sequence, heads * size) with ``num_heads``.
 
-    The tables are (positions, turned / 2) if a fourth input tells the position of each token, else
-    (batch, sequence, turned / 2); so many numbers of each head are turned, all by default.
+    The tables are (positions, turned / 2) if a fourth input holds the position of each token, else
+    (batch, sequence, turned / 2); ``turned`` numbers of each head are rotated, all by default.
     """
     x, cosines, sines, places = (operand(node, index) for index in range(4))
     if x is None or cosines is None or sines is None:

@@ -48,7 +48,7 @@ def integer(node: Node, name: str, default: int | None = None) -> int | None:
 def integers(
     node: Node, name: str, count: int, default: int | None = None, least: int = 0
 ) -> list[int] | None:
-    """Return an attribute of so many integers, none of them smaller than ``least``.
+    """Return an attribute of ``count`` integers, none of them smaller than ``least``.
 
     The default counts for each of them. None if there is neither attribute nor default. Raises
     ContradictionError if the attribute is something else.
@@ -97,7 +97,7 @@ def require_same_type(what: str, one: Operand, other: Operand) -> None:
 
 
 def require_rank(what: str, given: Operand, least: int, most: int | None = None) -> None:
-    """Raise unless an operand has so many axes: exactly ``least``, or up to ``most``; -1: any."""
+    """Raise unless an operand has ``least`` axes, or from there to ``most``; -1: any number."""
     most = least if most is None else most
     rank = len(given.shape)
     if rank < least or (most >= 0 and rank > most):

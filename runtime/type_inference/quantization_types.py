@@ -1,6 +1,6 @@
 """Types of values that are quantised and brought back: the shape stays, the element type changes.
 
-The type of the result is told by an attribute, by the zero point, or by a default.
+The type of the result comes from an attribute, the zero point, or a default.
 """
 
 from __future__ import annotations

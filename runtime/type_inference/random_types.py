@@ -11,7 +11,7 @@ from .shape_content import ShapeContent
 
 @type_rule("RandomNormal", "RandomUniform")
 def random_tensor(node: Node, contents: ShapeContent) -> list[TensorType] | None:
-    """Of the told shape; float32 unless another type is told."""
+    """Of the shape in the attribute; float32 unless another type is given."""
     shape = node.attributes.get("shape")
     dtype = element_type(node, "dtype", DType.FLOAT32)
     if dtype is None or not isinstance(shape, list):
@@ -23,7 +23,7 @@ def random_tensor(node: Node, contents: ShapeContent) -> list[TensorType] | None
 
 @type_rule("Bernoulli", "RandomNormalLike", "RandomUniformLike")
 def random_like(node: Node, contents: ShapeContent) -> list[TensorType] | None:
-    """Of the input's shape, and of its type unless another one is told."""
+    """Of the input's shape, and of its type unless another one is given."""
     x = operand(node, 0)
     if x is None:
         return None
@@ -33,7 +33,7 @@ def random_like(node: Node, contents: ShapeContent) -> list[TensorType] | None:
 
 @type_rule("Multinomial")
 def multinomial(node: Node, contents: ShapeContent) -> list[TensorType] | None:
-    """Draw from (N, classes) so many samples of each row: (N, samples), int32 or int64."""
+    """Draw samples of each row of (N, classes): (N, samples), int32 or int64."""
     x, count = operand(node, 0), integer(node, "sample_size", 1)
     dtype = element_type(node, "dtype", DType.INT32)
     if x is None or count is None or dtype is None:

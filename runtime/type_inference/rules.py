@@ -8,7 +8,7 @@ A rule stands at its definition::
 It is called with a node whose inputs all have tensor types of known rank, and with what is known
 of the content of small integer tensors. It gives one type for each output, or None where it cannot
 tell: onnx is asked then. Where the node contradicts itself it raises ContradictionError with the
-reason, and nobody is asked. Rules are those of the newest opset. They are pure.
+reason, and onnx is not asked. Rules are those of the newest opset. They are pure.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _load() -> None:
 def type_rule(*op_types: str, domain: str = "") -> Callable[[TypeRule], TypeRule]:
     """Register a function as the rule of these operators; backends may, for domains of theirs.
 
-    Whoever finds the rule gets it with errors that name the node.
+    The rule that a lookup finds raises errors that name the node.
     """
 
     def register(rule: TypeRule) -> TypeRule:

@@ -4,7 +4,7 @@ Theory of operation. The batch is the symbol that leads the shapes of inputs. A 
 order follows where its rows are: every value is either the same whatever the rows are, or has them
 along one axis, or holds numbers that count them, as shape arithmetic does. A rule for each operator
 says what it makes of that, or refuses: then padding is not safe, and the reason is kept. Whatever
-has no rule is refused once it meets rows, so that an operator that nobody thought of costs speed,
+has no rule is refused once it meets rows, so that an operator without a rule costs speed,
 never a result. Types are inferred anew from the inputs, because a file may say the wrong ones.
 """
 
