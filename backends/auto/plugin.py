@@ -21,7 +21,7 @@ DEFAULT_ORDER = ("CUDA", "CPU", "OPENCL", "ONNXRUNTIME", "REFERENCE")
 """Fastest first; without a list, the devices that are there are tried in this order."""
 
 AFTER_AS_PROCESSOR = {"OPENCL": "ONNXRUNTIME"}
-"""Devices that may drive accelerators, and after whom they come where they only drive the CPU."""
+"""Device that may drive an accelerator -> the one that precedes it where it only drives a CPU."""
 
 LISTED_NODES = 3
 """How many refused nodes of one device an error names."""
@@ -30,7 +30,7 @@ _log = logging.getLogger("aioinfer.AUTO")
 
 
 class AutoPlugin(VirtualPlugin):
-    """Chooses one device for a whole model; what it is told goes on to that device.
+    """Chooses one device for a whole model, which gets the properties that AUTO is given.
 
     The network that is loaded is the device's own.
     """
@@ -38,7 +38,7 @@ class AutoPlugin(VirtualPlugin):
     takes_mapped_constants: ClassVar[bool] = True
 
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
-        """Answer as the chosen device does; if none takes every node, as the first one there."""
+        """Return the chosen device's answers; the first one's if none takes every node."""
         choice = _Choice(f"{self.name} for model {model.name!r}")
         chosen = next(self._takers(model, config, choice), None)
         if not choice.answers:
@@ -59,7 +59,7 @@ class AutoPlugin(VirtualPlugin):
         raise choice.error()
 
     def _takers(self, model: Model, config: Configuration, choice: _Choice) -> Iterator[str]:
-        """Name the devices that say yes to every node, in order; notes why others do not."""
+        """Yield the devices that take every node, in order; notes why others do not."""
         for device in self._candidates(config):
             try:
                 self.core.resolve_device(device)
@@ -75,7 +75,7 @@ class AutoPlugin(VirtualPlugin):
                 yield device
 
     def _candidates(self, config: Configuration) -> Iterable[str]:
-        """Name the devices to try; raises DeviceError for a listed one that nobody has heard of."""
+        """Return the devices to try; raises DeviceError for a listed one that is not registered."""
         listed = self.devices_without_counts(config)
         known = self.core.plugin_names
         for device in listed:
@@ -96,7 +96,7 @@ class AutoPlugin(VirtualPlugin):
 
 
 def default_turns(devices: Sequence[str], is_processor: Callable[[str], bool]) -> Iterator[str]:
-    """Name devices, which stand in DEFAULT_ORDER, in the order of their turns.
+    """Yield devices, which stand in DEFAULT_ORDER, in the order of their turns.
 
     What a device is, is asked only when its turn comes: a device is opened for the answer.
     """

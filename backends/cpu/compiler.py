@@ -88,7 +88,7 @@ class Compiler:
         raise AssertionError("the second model is always specialised")
 
     def release_weights(self) -> None:
-        """Let go of the model's weights; for a network whose only plan has been built.
+        """Free the model's weights; for a network whose only plan has been built.
 
         What that plan uses it keeps, and packing then frees each original as soon as it is packed.
         Graphs show stand-ins, full of NaN, instead.
@@ -100,7 +100,7 @@ class Compiler:
         self._passes = ()
 
     def close(self) -> None:
-        """Let go of all weights, those that plans use, too; nothing is computed any more."""
+        """Free all weights, those that plans use, too; nothing is computed any more."""
         self.release_weights()
         self.weights.close()
 

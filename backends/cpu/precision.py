@@ -33,7 +33,7 @@ def precisions_of(instruction_set: int) -> list[str]:
 
 
 def find_unsupported_precision(hint: str, instruction_set: int) -> str | None:
-    """Say why a precision hint cannot be honoured, or None."""
+    """Return why a precision hint cannot be honoured, or None."""
     known = precisions_of(instruction_set)
     if hint in known:
         return None

@@ -1,8 +1,8 @@
 """Which node goes to which device, and why: a pure decision.
 
 A user names nodes of the file. A node of the model that was read may stand for several of them, or
-for a part of one (``origins``); it goes where they are asked to go. Who is not asked about goes to
-the first device of the list that can run it, also if the user placed other nodes.
+for a part of one (``origins``); it goes where they are asked to go. A node that the user does not
+place goes to the first device of the list that can run it, also if the user placed other nodes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def wishes_of(
     devices: Sequence[str],
     inner_nodes: Iterable[str] = (),
 ) -> dict[str, Wish]:
-    """Tell for each node, by name, what the user asks for it; the others are left out.
+    """Return for each node, by name, what the user asks for it; the others are left out.
 
     given: the property AFFINITY, by names of nodes or of nodes of the file; it goes before the
     affinity that is saved with a node. inner_nodes: those in bodies of control flow, which go where

@@ -76,7 +76,7 @@ def _is_of(kind: ValueType | None, value: Any) -> bool:
 
 
 def _is_element(kind: ValueType | None, value: Any) -> bool:
-    """Tell if a value could be in a sequence: there tensors have shapes of their own."""
+    """Return whether a value could be in a sequence: there tensors have shapes of their own."""
     if not isinstance(kind, TensorType):
         return _is_of(kind, value)
     if not hasattr(value, "shape"):

@@ -27,5 +27,5 @@ PALETTE = (
 
 
 def device_colors(devices: Sequence[str]) -> dict[str, DeviceColor]:
-    """Give each device its colours, in turn; they repeat after six."""
+    """Return the colours of each device, in turn; they repeat after six."""
     return {device: PALETTE[index % len(PALETTE)] for index, device in enumerate(devices)}

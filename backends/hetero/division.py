@@ -24,7 +24,7 @@ class Division:
     partition: Partition
 
     def explain(self) -> str:
-        """Say which node runs where and why, and what crosses."""
+        """Return which node runs where and why, and what crosses."""
         return explain_partition(self.partition)
 
     def diagram(self, language: Literal["dot", "svg"]) -> str:

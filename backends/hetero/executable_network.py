@@ -132,7 +132,7 @@ class HeteroNetwork(ExecutableNetwork):
         """
         if self._original.is_disposable:
             raise NotSupportedError(
-                f"network {self.name!r} has let go of its weights; read the model first, with "
+                f"network {self.name!r} has freed its weights; read the model first, with "
                 f"core.read_model, and load that"
             )
         return [(piece.device, piece.model.copy()) for piece in self._cut.subgraphs]
@@ -213,24 +213,24 @@ class _HeteroSlot(Slot):
         return run
 
     def release(self) -> None:
-        self._linked.let_go()
+        self._linked.release()
 
     def _ended(self, then: Then, ready: Ready, error: BaseException | None) -> None:
         """Collect the outputs as soon as the last token says that they are there."""
         if error is not None or ready is NOW or ready.is_ready:
-            then(ready, self._told(error or ready.error) or self._collect())
+            then(ready, self._for_whole(error or ready.error) or self._collect())
             return
         collected = HostReady()
-        ready.when_ready(lambda late: collected.fire(self._told(late) or self._collect()))
+        ready.when_ready(lambda late: collected.fire(self._for_whole(late) or self._collect()))
         then(collected, None)
 
-    def _told(self, error: BaseException | None) -> BaseException | None:
-        """Give the error of a part with the way out that its user has, who asked for the whole."""
+    def _for_whole(self, error: BaseException | None) -> BaseException | None:
+        """Return the error of a part with the way out for the caller, who loaded the whole."""
         if not isinstance(error, UnsupportedOpError):
             return error
-        told = error.told_to(self._network.device)
-        told.__cause__ = error
-        return told
+        for_whole = error.told_to(self._network.device)
+        for_whole.__cause__ = error
+        return for_whole
 
     def _collect(self) -> BaseException | None:
         network, bindings, run = self._network, self.bindings, self._linked

@@ -11,7 +11,7 @@ __all__ = ["bytes_text", "explain_partition", "size_text", "type_text"]
 
 
 def explain_partition(partition: Partition) -> str:
-    """Say which node runs where and why, and what crosses; a few lines for each subgraph.
+    """Return which node runs where and why, and what crosses; a few lines for each subgraph.
 
     Subgraphs come in order of execution; two neighbours need not depend on each other.
     """

@@ -41,7 +41,7 @@ def layered_layout(sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> 
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Give each box the length of the longest path that leads to it."""
+    """Return for each box the length of the longest path that leads to it."""
     above: dict[int, set[int]] = {box: set() for box in range(count)}
     for source, target in edges:
         above[target].add(source)

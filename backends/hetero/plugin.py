@@ -92,7 +92,7 @@ class HeteroPlugin(VirtualPlugin):
         )
 
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
-        """Answer for each original node: which device takes it, or each device's reason."""
+        """Return for each original node which device takes it, or each device's reason."""
         devices = self._devices(config)
         _, nodes, placed, refused = self._place(model, devices, config)
         answers: SupportMap = {}
@@ -170,7 +170,7 @@ class HeteroPlugin(VirtualPlugin):
     def _device_values(self, device: str, config: Configuration) -> dict[str, Any]:
         values = self.device_config(device, config)
         values.pop(INPUT_SHAPES.key, None)  # the shapes of the whole model are not those of a part
-        for declared in REQUEST_PROPERTIES:  # a run that was let in is not refused half-way
+        for declared in REQUEST_PROPERTIES:  # an admitted run is not refused half-way
             values.pop(declared.key, None)
         return values
 
@@ -245,6 +245,6 @@ def _refuse_request_properties(config: Configuration) -> None:
 
 
 def _main_names(removed: Sequence[str], nodes: Sequence[NodeOrigin]) -> list[str]:
-    """Leave out what was in bodies: those are not placed, so nobody misses them."""
+    """Leave out what was in bodies: those are not placed on a device."""
     known = {name for node in nodes for name in node.origins}
     return [name for name in removed if name in known]

@@ -62,7 +62,7 @@ def execution_order(
 
 
 def _owners(subgraphs: Sequence[Subgraph[N]], place: dict[N, int]) -> dict[N, int]:
-    """Tell for every node the index of its subgraph; refuse what is no partition of the nodes."""
+    """Return for every node the index of its subgraph; refuse what is no partition of the nodes."""
     owner: dict[N, int] = {}
     for index, subgraph in enumerate(subgraphs):
         if not subgraph.nodes:

@@ -139,7 +139,7 @@ def _check_affinity(order: Iterable[N], affinity: Mapping[N, str], priority: Seq
 
 
 class _Reach:
-    """What lies below and above each unfinished node, as bit masks, and who is next to whom.
+    """What lies below and above each unfinished node, as bit masks, and its neighbours.
 
     The masks of finished nodes are not kept up to date, since nothing asks for them.
     """

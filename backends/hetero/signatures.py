@@ -1,4 +1,4 @@
-"""INPUT_SHAPES of a whole model, told to each of its subgraphs."""
+"""INPUT_SHAPES of a whole model, as shapes of each of its subgraphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def subgraph_signatures(
     """List for each subgraph the shapes of its inputs under each signature of the whole model.
 
     A signature under which a subgraph takes a value whose shape depends on data is left out for
-    that subgraph: nobody can know it ahead, and the first run compiles it. So is one of a subgraph
+    that subgraph: it cannot be known ahead, and the first run compiles it. So is one of a subgraph
     that takes a sequence. Raises TensorError for shapes that contradict the model. Pure, but slow:
     it infers the whole model for each signature.
     """

@@ -2,8 +2,8 @@
 
 Theory of operation. A stage of the outer run binds the boundary tensors of one sub-run, and its
 executor starts that sub-run with the token of the values that it takes. Nothing is copied and
-nobody waits: a device gets its sub-run while the bytes may still be on their way. Only a value of
-which nothing is there yet (its shape depends on data) is waited for. Results stay with the outer
+no thread waits: a device gets its sub-run while the bytes may still be on their way. Only a value
+of which nothing is there yet (its shape depends on data) is waited for. Results stay with the outer
 run until it has ended, so a sub-network's slot is free as soon as they are written.
 """
 
@@ -36,7 +36,7 @@ class SubNetwork:
 class LinkedRun:
     """The tensors of one outer run: what it was given, and what its sub-runs have made.
 
-    Belongs to a slot, and is used again: ``take`` begins a run, ``let_go`` ends it.
+    Belongs to a slot, and is used again: ``take`` begins a run, ``release`` ends it.
     """
 
     stop: Stop
@@ -50,7 +50,7 @@ class LinkedRun:
         """Begin with what a run was given."""
         self._outer, self.stop = outer, stop
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Forget the run that has ended."""
         if hasattr(self, "_outer"):
             del self._outer, self.stop
@@ -77,7 +77,7 @@ class LinkedRun:
         return {} if bindings is None else bindings.results
 
     def bind(self, index: int) -> Bindings:
-        """Make the bindings of a sub-run; it is the outer run to everybody who looks at it.
+        """Make the bindings of a sub-run; to its readers they are the outer run.
 
         Raises TensorError for a value that is not what the sub-network was compiled for.
         """

@@ -1,8 +1,8 @@
 """What is computed of constants alone, where the device that uses it wants to see how.
 
 Some devices ask where numbers come from: onnxruntime multiplies in integers what a Dequantize gives
-it, and quantises plain numbers anew. So such a node goes to whoever uses it, once for each device,
-and is folded only for those that do not care.
+it, and quantises plain numbers anew. So such a node goes to its users, once for each device, and is
+folded only for the devices that do not ask.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UnfoldedOps = Mapping[str, Collection[str]]
 
 
 def is_wanted_by_user(unfolded: UnfoldedOps) -> Callable[[Node], bool]:
-    """Give a predicate of nodes: the device of something that uses it does not want it folded."""
+    """Return a predicate of nodes: the device of a user of the node does not want it folded."""
 
     def is_wanted(node: Node) -> bool:
         if not any(node.op in ops for ops in unfolded.values()):

@@ -44,12 +44,12 @@ def is_native(dtype: DType) -> bool:
 
 
 def cast_of(value_type: ValueType | None) -> DType | None:
-    """Name the type that an output leaves onnxruntime in, if that is not its own."""
+    """Return the type that an output leaves onnxruntime in, if that is not its own."""
     return _CASTS.get(value_type.dtype) if isinstance(value_type, TensorType) else None
 
 
 def find_uncarried(value_type: ValueType | None) -> str | None:
-    """Say why a value can be no input or output of a session; None if it can."""
+    """Return why a value can be no input or output of a session; None if it can."""
     if value_type is None or isinstance(value_type, TensorType):
         return None
     inner = value_type.element

@@ -24,7 +24,7 @@ def original_names(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
 def explain_run(
     error: BaseException, device: str, network: str, origins: Mapping[str, tuple[str, ...]]
 ) -> AioInferError:
-    """Name the device, the node as the file has it, and what onnxruntime said.
+    """Return an error with the device, the node as the file has it, and onnxruntime's text.
 
     A DeviceError if the device or its memory failed, else a TensorError.
     """

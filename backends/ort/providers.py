@@ -13,7 +13,7 @@ _SUFFIX = "ExecutionProvider"
 
 
 def device_id_of(provider: str) -> str:
-    """Name the device of a provider: ``CUDAExecutionProvider`` is ``CUDA``. Pure."""
+    """Return the device of a provider: ``CUDAExecutionProvider`` is ``CUDA``. Pure."""
     return provider.removesuffix(_SUFFIX).upper()
 
 
@@ -21,7 +21,7 @@ class Providers:
     """The providers that work, found out at the first question. Thread-safe.
 
     ``listed`` are those that this onnxruntime was built with. ``takes_nodes(provider)`` loads the
-    sample model and tells whether the provider took any of it: one whose library is missing takes
+    sample model and returns whether the provider took any of it: one whose library is missing takes
     none, and neither does one that only forwards to a service.
     """
 

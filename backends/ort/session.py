@@ -107,13 +107,13 @@ class Session:
         return results
 
     def providers_used(self) -> set[str]:
-        """Name the providers that were given a node; needs ``RECORD_ASSIGNMENT``."""
+        """Return the providers that were given a node; needs ``RECORD_ASSIGNMENT``."""
         return {part.ep_name for part in self.raw.get_provider_graph_assignment_info()}
 
     def close(self) -> None:
-        """Write the profile, if there is one, and let go of session, threads and weights; once.
+        """Write the profile, if there is one, and free session, threads and weights; once.
 
-        No run may be under way or come.
+        No run may be under way, and none may follow.
         """
         if self._has_profile:
             self.raw.end_profiling()
@@ -122,7 +122,7 @@ class Session:
 
 
 def _forget_inner_types(graph: Any, is_body: bool = False) -> None:
-    """Leave inference to onnxruntime, which refuses a lenient model whose shapes it is told."""
+    """Leave inference to onnxruntime, which refuses a lenient model that states its shapes."""
     del graph.value_info[:]
     for output in graph.output if is_body else ():
         if output.type.HasField("tensor_type"):

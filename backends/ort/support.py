@@ -15,7 +15,7 @@ from .properties import SessionSettings
 __all__ = ["NodeSupport", "TrySession", "model_of_node", "onnxruntime_text"]
 
 TrySession = Callable[[Model, SessionSettings], object]
-"""Makes a session, which is let go of; raises what onnxruntime raises."""
+"""Makes a session and drops it; raises what onnxruntime raises."""
 
 REMEMBERED_COUNT = 4096  # answers; a text and a digest each
 _NODE = "aioinfer.node"  # stands for every node's name, so that equal nodes share an answer
@@ -39,7 +39,7 @@ class NodeSupport:
         return len(self._answers)
 
     def find_reason(self, model: Model, node: Node, settings: SessionSettings) -> str | None:
-        """Say in onnxruntime's words why it cannot run the node; None if it can. Blocks."""
+        """Return in onnxruntime's words why it cannot run the node; None if it can. Blocks."""
         from ...runtime.onnx_writer import write_model
 
         for value in (*node.dependencies(), *_needed_outputs(node)):

@@ -64,7 +64,7 @@ class If:
 
 
 class Loop:
-    """Runs its body while a condition holds, at most so many times; either may be missing."""
+    """Runs its body while a condition holds, up to a given count; either may be missing."""
 
     def __init__(self, node: Node, bodies: Mapping[str, Body]) -> None:
         body = node.attributes["body"]
@@ -221,7 +221,7 @@ def _integer(value: Any, where: str) -> int:
 
 
 def _declared_rank_one(value: Value) -> tuple[int, ...]:
-    """Give the shape in which a body wants its counter: () or (1,)."""
+    """Return the shape in which a body wants its counter: () or (1,)."""
     declared = value.type.shape if isinstance(value.type, TensorType) else None
     return (1,) if declared is not None and len(declared) == 1 else ()
 

@@ -1,7 +1,7 @@
 """A graph as a list of steps over numbered slots, and a run of it.
 
 Theory of operation. :func:`compile_steps` plans: each value gets a slot, each node a kernel, and
-each step the slots that nobody reads after it. A run copies the row of slots, in which constants
+each step the slots that no later step reads. A run copies the row of slots, in which constants
 already stand, and walks the steps; nothing else is decided then. A body of a control-flow node is
 Steps of its own; values that it captures are handed to it by reference, like inputs.
 

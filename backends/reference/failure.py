@@ -14,7 +14,7 @@ __all__ = ["explain", "value_text"]
 
 
 def explain(error: Exception, name: str, op: str, inputs: Sequence[Any]) -> AioInferError:
-    """Name the node and its inputs; a DeviceError if memory ran out, else a TensorError."""
+    """Return an error with node and inputs: a DeviceError if memory ran out, else a TensorError."""
     where = f"{op} (node {name!r}) on ({', '.join(value_text(value) for value in inputs)})"
     if isinstance(error, MemoryError):
         return DeviceError(

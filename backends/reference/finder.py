@@ -30,7 +30,7 @@ returns.
 
 
 class KernelFinder:
-    """Answers for one network: ``finder(node)`` gives what runs it. Thread-safe.
+    """Answers for one network: ``finder(node)`` returns what runs it. Thread-safe.
 
     ``extensions`` maps (domain, operator) to a user's kernel, which goes before all others.
     """
@@ -64,7 +64,7 @@ class KernelFinder:
         return key in CONTROL_FLOW and key not in self._extensions
 
     def find_unsupported(self, node: Node) -> str | None:
-        """Say why a node cannot run, or None if it can; looks into bodies, needs no inputs."""
+        """Return why a node cannot run, or None if it can; looks into bodies, needs no inputs."""
         if (node.domain, node.op_type) in self._extensions:
             return None
         if self.runs_bodies_of(node):
@@ -83,7 +83,7 @@ class KernelFinder:
 
 
 def _guarded(operator: Operator, node: Node) -> Operator:
-    """Let a user's kernel not write its inputs, and hold it to the types of its outputs."""
+    """Keep a user's kernel from writing its inputs, and hold it to the types of its outputs."""
     types = [value.type for value in node.outputs]
     dtypes = [known.dtype if isinstance(known, TensorType) else None for known in types]
 

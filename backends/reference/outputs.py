@@ -1,4 +1,4 @@
-"""Results that nobody else holds."""
+"""Results that share no memory with anything."""
 
 from __future__ import annotations
 

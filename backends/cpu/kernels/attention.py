@@ -42,7 +42,7 @@ def lower_attention(node: Node, builder: PlanBuilder) -> None:
 
 
 def _refuse(node: Node) -> str | None:
-    """Say which of ONNX's extras a node asks for."""
+    """Return which of ONNX's extras a node asks for."""
     attributes = node.attributes
     if any(value is not None for value in node.inputs[_MASK + 1 :]):
         return "CPU has Attention without past keys and values"
@@ -146,7 +146,7 @@ def _turned(operand: Operand) -> Operand:
 
 
 def _grouped(operand: Operand, groups: int) -> Operand:
-    """View the heads as groups of so many, where several share keys and values."""
+    """View the heads in ``groups`` groups, each of which shares keys and values."""
     return operand if groups == 1 else _with_groups(operand, groups)
 
 
@@ -210,7 +210,7 @@ def _given_mask(node: Node, builder: PlanBuilder, shape: Sequence[int]) -> Opera
 
 
 def _standard_mask(node: Node, builder: PlanBuilder, shape: Sequence[int]) -> Operand | None:
-    """Give what is added to the scores; numpy computes what passes have not made of one piece."""
+    """Return what is added to the scores; numpy computes what passes have not made of one piece."""
     mask = node.inputs[_MASK] if len(node.inputs) > _MASK else None
     is_causal = bool(node.attributes.get("is_causal", 0))
     rows, keys = shape[-2:]

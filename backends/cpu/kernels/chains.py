@@ -148,7 +148,7 @@ def result_dtype(builder: PlanBuilder, result: Value) -> DType:
 
 
 def _order(layout: Layout) -> tuple[int, ...] | int | None:
-    """Name the order of a dense layout; None for one with gaps, repeats or padding."""
+    """Return the order of a dense layout; None for one with gaps, repeats or padding."""
     if layout.strides is None:
         blocked = layout.blocked_strides
         return None if blocked is None else (*blocked[:2], *blocked[2])

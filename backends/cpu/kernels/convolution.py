@@ -211,9 +211,9 @@ def _transposed(shape: Sequence[int], groups: int, dtype: DType) -> Layout:
 
 
 def _longer_window(window: Window) -> Window:
-    """Give a transposed window ends that oneDNN takes: none is as negative as a stride is long.
+    """Return a transposed window with ends that oneDNN takes: above minus the stride.
 
-    So it gets longer where it has to, by elements whose weights are zeros.
+    It gets longer where it has to, by elements whose weights are zeros.
     """
     longer, ends = list(window.kernel), list(window.pads_end)
     for axis, stride in enumerate(window.strides):

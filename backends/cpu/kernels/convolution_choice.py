@@ -47,7 +47,7 @@ class ConvolutionShape:
 
 
 def wanted_implementation(shape: ConvolutionShape, splits_vectors: bool) -> str:
-    """Name the implementation to look for, or how its name begins; empty for oneDNN's first.
+    """Return the implementation to look for, or how its name begins; empty for oneDNN's first.
 
     ``splits_vectors``: the processor computes 512 bits as two halves, so that narrow vectors lose
     nothing, and waste less where the output channels do not fill a wide one.

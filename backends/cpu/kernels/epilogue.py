@@ -87,7 +87,7 @@ class Epilogue:
         return made
 
     def arguments(self, pd: PrimitiveDesc) -> dict[int, Operand]:
-        """Give the operands of the binary post-ops, in the layouts that the primitive wants."""
+        """Return the operands of the binary post-ops, in the layouts that the primitive wants."""
         found: dict[int, Operand] = {}
         for term in self._terms:
             role = ARG.post_op(term.index)
@@ -121,7 +121,7 @@ class Epilogue:
 
 
 def repeated(value: Value, shape: Sequence[int], builder: PlanBuilder) -> Operand:
-    """Give a value in row-major order, with its elements repeated to fill a larger shape."""
+    """Return a value in row-major order, with its elements repeated to fill a larger shape."""
     check_broadcast(builder.shape(value), shape)
     if value.constant is not None:
         return builder.constant_operand(

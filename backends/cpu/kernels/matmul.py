@@ -94,7 +94,7 @@ def lower_gemm(node: Node, builder: PlanBuilder) -> None:
 def _gemm_post_ops(
     node: Node, builder: PlanBuilder, bias: Value | None, columns: int
 ) -> tuple[Value | None, Sequence[PostOp]]:
-    """Give the bias that the primitive takes, and alpha, beta and any other C as post-ops."""
+    """Return the bias that the primitive takes, and alpha, beta and any other C as post-ops."""
     alpha = float(node.attributes.get("alpha", 1.0))
     beta = float(node.attributes.get("beta", 1.0))
     rest = parse_post_ops(node.attributes)
@@ -245,7 +245,7 @@ def _zeros(builder: PlanBuilder, dims: Dims, dtype: DType) -> Operand:
 
 
 def _lying_as(builder: PlanBuilder, array: Array, dims: Dims, is_turned: bool) -> Array:
-    """Give a constant as a row-major matrix, once for all plans."""
+    """Return a constant as a row-major matrix, once for all plans."""
     if not is_turned and array.flags.c_contiguous and array.shape == dims:
         return array
     turned = array.T if is_turned else array.reshape(dims)
@@ -298,7 +298,7 @@ def as_matrices(operand: Operand, dims: Dims) -> Operand | None:
 
 
 def _tidied(dims: Dims, strides: Dims) -> Dims:
-    """Give axes of length 1 the stride that they would have in the order of the others."""
+    """Return axes of length 1 the stride that they would have in the order of the others."""
     rows, columns = dims[-2:]
     down, across = strides[-2:]
     if columns == 1:

@@ -47,7 +47,7 @@ def _check_parts(node: Node, shape: Sequence[int], axis: int, builder: PlanBuild
 
 
 def _concat_blocked(parts: Sequence[Value], result: Value, axis: int, builder: PlanBuilder) -> bool:
-    """Let oneDNN join parts of which one at least is not plain; it chooses the result's layout."""
+    """Join parts by oneDNN, where at least one is not plain; oneDNN chooses the result's layout."""
     operands = [builder.operand(value) for value in parts]
     if all(operand.layout.is_row_major for operand in operands):
         return False
@@ -128,16 +128,16 @@ def lower_tile(node: Node, builder: PlanBuilder) -> None:
     assert operand.layout.strides is not None
     assert made.layout.strides is not None
     dims: list[int] = []
-    come: list[int] = []
-    go: list[int] = []
+    source_strides: list[int] = []
+    target_strides: list[int] = []
     axes = zip(operand.shape, repeats, operand.layout.strides, made.layout.strides, strict=True)
     for dim, repeat, source_stride, target_stride in axes:
         dims += [repeat, dim]
-        come += [0, source_stride]
-        go += [dim * target_stride, target_stride]
+        source_strides += [0, source_stride]
+        target_strides += [dim * target_stride, target_stride]
     builder.copy(
-        operand.viewed(Layout.plain(dims, operand.dtype, come)),
-        made.viewed(Layout.plain(dims, operand.dtype, go)),
+        operand.viewed(Layout.plain(dims, operand.dtype, source_strides)),
+        made.viewed(Layout.plain(dims, operand.dtype, target_strides)),
     )
 
 

@@ -124,7 +124,7 @@ def lower_rms_normalization(node: Node, builder: PlanBuilder) -> None:
 
 
 def _factors(node: Node, index: int, rows: _Rows, builder: PlanBuilder) -> Operand:
-    """Give scale or shift as one row of float32; repeated where it is shorter."""
+    """Return scale or shift as one row of float32; repeated where it is shorter."""
     value = node.inputs[index]
     assert value is not None
     if math.prod(builder.shape(value)) == rows.length:

@@ -126,7 +126,7 @@ def _repeat_around(
 
 
 def _value(node: Node, dtype: DType) -> Array:
-    """Give what constant padding fills with; one element."""
+    """Return what constant padding fills with; one element."""
     value = node.inputs[2] if len(node.inputs) > 2 else None
     if value is None or value.constant is None or not value.constant.size:
         return np.zeros(1, dtype.numpy)

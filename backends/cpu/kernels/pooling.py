@@ -220,14 +220,14 @@ def _chain(builder: PlanBuilder, source: Operand, target: Operand, steps: Sequen
 
 
 def _walkable(value: Value, builder: PlanBuilder) -> Operand:
-    """Give a value as it lies if native kernels can walk it so, else in row-major order."""
+    """Return a value as it lies if native kernels can walk it so, else in row-major order."""
     operand = builder.operand(value)
     is_walkable = chain_axes([operand.layout]) is not None
     return operand if is_walkable else builder.plain(value, operand.dtype)
 
 
 def _slidable(value: Value, builder: PlanBuilder) -> Operand:
-    """Give a value with its channels innermost if it lies so, else in row-major order."""
+    """Return a value with its channels innermost if it lies so, else in row-major order."""
     operand = builder.operand(value)
     if operand.layout.is_row_major or _is_channels_last(operand):
         return operand
@@ -302,7 +302,7 @@ def _slide(
 def _axes(
     window: Window, source: Sequence[int], result: Sequence[int]
 ) -> Iterable[tuple[int, ...]]:
-    """Give what native_pools.c wants to know of each axis."""
+    """Return what native_pools.c wants to know of each axis."""
     return zip(
         source[2:],
         result[2:],

@@ -84,7 +84,7 @@ def _has_own_activations(node: Node) -> bool:
 
 @kernel("LSTM", "GRU", "RNN", refuses=_refuses)
 def lower_recurrent(node: Node, builder: PlanBuilder) -> None:
-    """Lower a recurrent layer; results that nobody uses are not written.
+    """Lower a recurrent layer; results without users are not written.
 
     Weights that are no constants are ordered by numpy in each run. numpy computes all of a layer
     that has peepholes, clips, couples its gates or has other activations than oneDNN's cells, or
@@ -290,7 +290,7 @@ def _sequence(value: Value, cell: _Cell, desc: Desc, builder: PlanBuilder) -> Op
 
 
 def _start(value: Value | None, cell: _Cell, desc: Desc, builder: PlanBuilder) -> Operand:
-    """Give the state before the first step; zeros where only the other one is given."""
+    """Return the state before the first step; zeros where only the other one is given."""
     if value is None:
         return builder.constant_operand(np.zeros(desc.dims, desc.dtype.numpy))
     operand = builder.plain(value, DType.FLOAT32)
@@ -356,7 +356,7 @@ def _lower_empty(node: Node, cell: _Cell, wanted: Sequence[Value], builder: Plan
 
 
 def _weights(value: Value | None, cell: _Cell, desc: Desc, builder: PlanBuilder) -> Operand:
-    """Give W or R as (layer, direction, input, gate, output), packed if it is a constant."""
+    """Return W or R as (layer, direction, input, gate, output), packed if it is a constant."""
     assert value is not None
     if value.constant is not None:
         source = value.constant
@@ -374,7 +374,7 @@ def _weights(value: Value | None, cell: _Cell, desc: Desc, builder: PlanBuilder)
 
 
 def _bias(value: Value | None, cell: _Cell, builder: PlanBuilder) -> Operand:
-    """Give B as (layer, direction, gate, output): both of its halves in one.
+    """Return B as (layer, direction, gate, output): both of its halves in one.
 
     Zeros where there is none: oneDNN computes no layer without a bias.
     """

@@ -74,7 +74,7 @@ def reduction_parameters(kind: int, source: Layout, result: Layout) -> list[int]
 
 
 def _repeating(result: Layout, shape: Sequence[int]) -> tuple[int, ...]:
-    """Give strides that stay in place along the axes that are reduced."""
+    """Return strides that stay in place along the axes that are reduced."""
     assert result.strides is not None
     pairs = zip(result.shape, shape, result.strides, strict=True)
     return tuple(0 if have != length or length == 1 else step for have, length, step in pairs)

@@ -91,7 +91,7 @@ class _Place:
         self._order = order
 
     def of(self, lengths: Sequence[int], dtype: DType, *, is_last: bool) -> Operand:
-        """Give row-major memory of these lengths, which are in memory order."""
+        """Return row-major memory of these lengths, which are in memory order."""
         layout = Layout.plain(lengths, dtype)
         if not is_last:
             return self._builder.temporary(layout)
@@ -162,7 +162,7 @@ def _interpolate(
 
 
 def _dense(value: Value, builder: PlanBuilder, dtype: DType | None) -> Operand:
-    """Give a value without gaps, with its axes in any order; in an element type, if it matters."""
+    """Return a value without gaps, with its axes in any order; in an element type, if given."""
     operand = builder.operand(value)
     layout = operand.layout
     if layout.strides is not None and dtype in (None, layout.dtype):

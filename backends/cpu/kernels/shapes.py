@@ -30,6 +30,6 @@ def lower_constant_of_shape(node: Node, builder: PlanBuilder) -> None:
 
 
 def word_of(value: np.ndarray[Any, Any]) -> int:
-    """Give the bytes of one element, in the low end of a signed 64-bit word."""
+    """Return the bytes of one element, in the low end of a signed 64-bit word."""
     data = value.reshape(-1)[:1].tobytes()
     return int.from_bytes(data.ljust(8, b"\0"), "little", signed=True)

@@ -44,7 +44,7 @@ def lower_reshape(node: Node, builder: PlanBuilder) -> None:
 
 @kernel("Transpose", dtypes=None)
 def lower_transpose(node: Node, builder: PlanBuilder) -> None:
-    """Lower a permutation of axes; whoever needs another order reorders."""
+    """Lower a permutation of axes to a view; a kernel that needs another order reorders it."""
     (source,) = node.inputs
     assert source is not None
     (result,) = node.outputs

@@ -1,4 +1,4 @@
-"""Windows as oneDNN slides them: which it takes, and how they are told to it. Pure."""
+"""Windows as oneDNN slides them: which it takes, and its arrays of lengths. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MAX_SPATIAL_RANK = 3
 """oneDNN convolves and pools over one to three axes."""
 
 _MOST = 1 << 24
-"""oneDNN counts bytes in 32 bits: of sixteen channels, so many floats."""
+"""oneDNN counts bytes in 32 bits: as floats of sixteen channels."""
 
 
 def find_bad_window(node: Node, value: Value | None) -> str | None:
-    """Say why a window cannot run whatever the shapes are, or None; ``value`` has its rank."""
+    """Return why a window cannot run whatever the shapes are, or None; ``value`` has its rank."""
     rank = spatial_rank_of(node, value)
     if rank is None:
         return f"CPU needs to know the rank of {node.op}'s input"
@@ -41,7 +41,7 @@ def find_bad_window(node: Node, value: Value | None) -> str | None:
 
 
 def _longest(node: Node, value: Value | None) -> int:
-    """Give the largest of what a file can make long without holding as many elements."""
+    """Return the largest of what a file can make long without holding as many elements."""
     kernel = node.attributes.get("kernel_shape") or (static_shape(value) or ())[2:]
     dilations = node.attributes.get("dilations") or ()
     spans = [size * step for size, step in zip_longest(kernel, dilations, fillvalue=1)]
@@ -50,7 +50,7 @@ def _longest(node: Node, value: Value | None) -> int:
 
 
 def spatial_rank_of(node: Node, value: Value | None) -> int | None:
-    """Say over how many axes a node slides, from ``kernel_shape`` or a value's rank, if known."""
+    """Return over how many axes a node slides, from ``kernel_shape`` or a known rank."""
     kernel = node.attributes.get("kernel_shape")
     if kernel:
         return len(kernel)

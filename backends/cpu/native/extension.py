@@ -48,7 +48,7 @@ class Runner:
         self.kinds = {name: KIND_KERNEL + index for index, name in enumerate(kernel_names)}
 
     def kind(self, kernel: str) -> int:
-        """Give the number of a kernel in step tables; DeviceError if there is none."""
+        """Return the number of a kernel in step tables; DeviceError if there is none."""
         if kernel not in self.kinds:
             raise DeviceError(f"CPU has no native kernel {kernel!r}: {mismatch_text()}")
         return self.kinds[kernel]
@@ -81,14 +81,14 @@ def runner(engine: Engine) -> Runner:
 
 
 def failure_text(status: int) -> str:
-    """Say what a status of a run means."""
+    """Return what a status of a run means."""
     if status == STATUS_TABLE:
         return f"{STATUS_TEXTS[status]}: {mismatch_text()}"
     return STATUS_TEXTS.get(status, f"oneDNN's status {status}")
 
 
 def mismatch_text() -> str:
-    """Say that the extension and this package do not belong together, and how to build it anew.
+    """Return that extension and package do not belong together, and how to build it anew.
 
     An editable install has the C sources beside this file: those that are newer are named.
     """
@@ -105,12 +105,12 @@ def mismatch_text() -> str:
 
 
 def double_bits(number: float) -> int:
-    """Give a number as a parameter of a native kernel."""
+    """Return a number as a parameter of a native kernel."""
     return int(struct.unpack("<q", struct.pack("<d", number))[0])
 
 
 def view_at(address: int, size_bytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """See memory at an address as bytes; whoever owns it must live on."""
+    """See memory at an address as bytes; its owner must live on."""
     if not size_bytes:
         return np.empty(0, np.uint8)
     block = (ctypes.c_uint8 * size_bytes).from_address(address)

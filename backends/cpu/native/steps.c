@@ -124,7 +124,7 @@ static int64_t head_length(const int64_t *word, int64_t length)
     return 2 + word[0];
 }
 
-/* Run a table of so many words behind its head; `step` tells how far it came. */
+/* Run a table, `length` words behind its head; `step` is the index of the one that runs. */
 static int run_table(const int64_t *word, int64_t length, struct call *call, int64_t *step)
 {
     const int64_t *end = word + length;

@@ -16,7 +16,7 @@
 #define INLINE static inline
 #endif
 
-/* Whoever runs on the same memory runs on the same elements: in place is no dependence. */
+/* Operands in the same memory are the same elements: working in place is no dependence. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define INDEPENDENT _Pragma("GCC ivdep")
 #else

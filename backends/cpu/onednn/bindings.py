@@ -421,7 +421,7 @@ class Engine:
 
     @contextlib.contextmanager
     def with_threads(self, count: int) -> Iterator[None]:
-        """Let this thread create and run primitives for so many threads."""
+        """Make this thread create and run primitives for ``count`` threads."""
         before = self.openmp.omp_get_max_threads()
         if before == count:
             yield
@@ -508,7 +508,7 @@ def aligned_bytes(size_bytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def _declare(library: ctypes.CDLL) -> None:
-    """Say what is not an int: pointers that are given as numbers, and results."""
+    """Declare what is not an int: pointers that are given as numbers, and results."""
     library.dnnl_memory_desc_query.argtypes = [c_void_p, c_int, c_void_p]
     library.dnnl_memory_desc_get_size.argtypes = [c_void_p]
     library.dnnl_memory_desc_get_size.restype = c_size_t

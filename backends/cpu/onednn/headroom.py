@@ -38,7 +38,7 @@ _thread = _Thread()
 
 
 def check_threads(count: int) -> None:
-    """Raise DeviceError or MemoryError if this thread's team cannot have so many threads.
+    """Raise DeviceError or MemoryError if this thread's team cannot have ``count`` threads.
 
     To be called before the first team of this size; costs nothing after that.
     """

@@ -53,7 +53,7 @@ class _VersionStruct(ctypes.Structure):
 
 
 def find_library() -> str:
-    """Name the library to open: the variable's, else the wheel's, else the system's.
+    """Return the library to open: the variable's, else the wheel's, else the system's.
 
     Raises DeviceError where there can be none, with the reason and the way to get it.
     """

@@ -16,7 +16,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 def layout_tag(
     shape: Sequence[int], strides: Sequence[int], blocks: Sequence[tuple[int, int]] = ()
 ) -> str:
-    """Name the order of the axes in memory; ``blocks`` are (axis, length) from outer to inner.
+    """Return the order of the axes in memory; ``blocks`` are (axis, length) from outer to inner.
 
     Axes of length 1 lie anywhere and are named where row-major order has them. Pure.
     """

@@ -49,7 +49,7 @@ def joined(post_ops: Sequence[PostOp], inputs: Sequence[Value | None], first: in
 
 
 def steps_of(node: Node, value: Value) -> Steps | None:
-    """Tell what the node makes of ``value``, one of its inputs; None if oneDNN has no words for it.
+    """Return what the node makes of ``value``, one of its inputs; None if oneDNN cannot say it.
 
     Value and result are float32, as are operands, whose shapes are not looked at. The result has
     the rank of ``value`` unless an operand has more axes.

@@ -36,7 +36,7 @@ class EltwiseChainFusion(Pass):
 
 
 def _starts(node: Node) -> Iterator[tuple[Value, Steps]]:
-    """Give the inputs that a chain may begin with, and what the node makes of them."""
+    """Return the inputs that a chain may begin with, and what the node makes of them."""
     for value in dict.fromkeys(node.inputs):
         steps = None if value is None else steps_of(node, value)
         if value is not None and steps is not None and _fit(steps, value):

@@ -2,10 +2,10 @@
 
 Theory of operation. From such a node one walks forward as long as the result so far has one user,
 and that user is a step of ``elementwise_steps.py`` whose operands oneDNN's fast kernels can
-broadcast. The whole walk becomes one node. As nobody else uses what is in between, an operand never
-depends on the node itself, so there are no cycles; but an operand may be made later than the node,
-which then moves to where all operands are there. The later of two nodes that are added up is looked
-at first, and takes the sum: it does not have to move.
+broadcast. The whole walk becomes one node. As no other node uses what is in between, an operand
+never depends on the node itself, so there are no cycles; but an operand may be made later than the
+node, which then moves to where all operands are there. The later of two nodes that are added up is
+looked at first, and takes the sum: it does not have to move.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _is_bias(found: _Epilogue, steps: Steps) -> bool:
 
 
 def _flattened(bias: Value, cache: ConstantCache) -> Value:
-    """Give the constant with one axis; itself if it has one."""
+    """Return the constant with one axis; itself if it has one."""
     array = bias.constant
     if array is None or array.ndim == 1:
         return bias

@@ -1,4 +1,4 @@
-"""Copies between strided layouts, as few axes as they can be told in. Pure."""
+"""Copies between strided layouts, with as few axes as describe them. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["copy_parameters", "merged_axes"]
 
 
 def copy_parameters(source: Layout, target: Layout) -> list[int]:
-    """Give the parameters of the native kernel ``copy`` for two layouts of one shape."""
+    """Return the parameters of the native kernel ``copy`` for two layouts of one shape."""
     assert source.shape == target.shape
     assert source.strides is not None
     assert target.strides is not None

@@ -88,9 +88,9 @@ def where_parameters(layouts: Sequence[Layout], axes: Sequence[Axis]) -> list[in
 
 
 def chain_axes(layouts: Sequence[Layout]) -> list[Axis] | None:
-    """Give the axes to walk; the last layout is the result's, to which the others broadcast.
+    """Return the axes to walk; the last layout is the result's, to which the others broadcast.
 
-    None where a layout cannot be told in strides: nested blocks, blocks with padding, or two
+    None where strides cannot describe a layout: nested blocks, blocks with padding, or two
     operands with different blocks on one axis. Raises GraphError for what does not broadcast.
     """
     shape = layouts[-1].shape

@@ -1,7 +1,7 @@
-"""What each native kernel touches of its operands, told by its parameters alone. Pure.
+"""What each native kernel touches of its operands, computed from its parameters alone. Pure.
 
-A step is emitted only if every byte that it will touch lies in its operand's buffer. Who lowers a
-node may be misled by shapes that contradict each other; the parameters are what is run. The rules
+A step is emitted only if every byte that it will touch lies in its operand's buffer. Lowering may
+be misled by shapes that contradict each other; the parameters are what is run. The rules
 follow native_*.c word by word: a kernel that gets another parameter gets another rule.
 """
 
@@ -21,7 +21,7 @@ Reach = tuple[int, int, Collection[DType]]
 and the element types that the kernel takes it for; none if it only moves bytes."""
 
 _MOST = 1 << 48
-"""No buffer has so many bytes; products of lengths below it do not overflow in C."""
+"""No buffer has as many bytes; products of lengths below it do not overflow in C."""
 
 _MAX_RANK, _MAX_OPERANDS = 24, 32
 _NO_TYPES: frozenset[DType] = frozenset()
@@ -54,7 +54,7 @@ _REDUCTION_COUNT = 10
 
 @functools.lru_cache(maxsize=1024)
 def reaches_of(kernel: str, parameters: tuple[int, ...]) -> list[Reach]:
-    """Give the reach of each operand, in order; a network's layers ask the same again and again.
+    """Return the reach of each operand, in order; a network's layers ask the same again and again.
 
     Raises ValueError for parameters that the kernel does not take, whatever its operands are.
     """
@@ -82,7 +82,7 @@ def _product(*lengths: int) -> int:
 
 
 def _strided(lengths: Sequence[int], strides: Sequence[int], item: int) -> tuple[int, int]:
-    """Give the reach of elements of ``item`` bytes at these strides, which may be negative."""
+    """Return the reach of elements of ``item`` bytes at these strides, which may be negative."""
     low, high = 0, item
     for length, stride in zip(lengths, strides, strict=True):
         if stride > 0:

@@ -1,4 +1,4 @@
-"""What a plan has made of each node: who computes it, and how its result lies in memory."""
+"""What a plan has made of each node: its implementation, and how its result lies in memory."""
 
 from __future__ import annotations
 

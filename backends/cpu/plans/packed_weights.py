@@ -87,7 +87,7 @@ class PackedWeight:
             self.source = None
 
     def free(self) -> None:
-        """Let go of source and packing for good; waits for a thread that packs it."""
+        """Drop source and packing for good; waits for a thread that packs it."""
         with self._lock:
             self.source = self.buffer.array = None
 
@@ -125,7 +125,7 @@ class WeightStore:
             return weight
 
     def forget_sources(self) -> None:
-        """Let go of what was derived from constants; when no plan will be built any more."""
+        """Drop what was derived from constants; called when no plan will be built any more."""
         self.derived = ConstantCache()
 
     def close(self) -> None:

@@ -87,7 +87,7 @@ Step = PrimitiveStep | NativeStep | NumpyStep
 
 
 def place_steps(steps: Iterable[Step]) -> tuple[dict[Buffer, int], int]:
-    """Give the offset in the arena of each buffer that these steps use there, and its bytes."""
+    """Return the offset in the arena of each buffer that these steps use there, and its bytes."""
     return place_buffers([operand.buffer for operand in step.operands] for step in steps)
 
 

@@ -99,12 +99,12 @@ class PlanBuilder(Lowering):
                 if used is not None:
                     self._uses_left[used] -= 1
                     if not self._uses_left[used]:
-                        self._let_go(used)
+                        self._drop_holder(used)
         outputs = [self._deliver(index, value) for index, value in enumerate(graph.outputs)]
         return self._finish(graph, inputs, outputs)
 
     def can_overwrite(self, operand: Operand) -> bool:
-        """True if the memory dies with the node that is being lowered: nobody reads it later.
+        """True if the memory dies with the node that is being lowered: no later step reads it.
 
         Nor does the node itself read several values in it, which may lie in different orders there.
         """
@@ -203,7 +203,7 @@ class PlanBuilder(Lowering):
         self.define(value, self.constant_operand(array))
 
     def define(self, value: Value, operand: Operand) -> Operand:
-        """Say that a value is another view of an operand's memory."""
+        """Define a value as another view of an operand's memory."""
         self._remember(value, operand)
         return operand
 
@@ -353,8 +353,8 @@ class PlanBuilder(Lowering):
         known.append(operand)
         self._holders.setdefault(operand.buffer, set()).add(value)
 
-    def _let_go(self, value: Value) -> None:
-        """Forget who holds a value that nobody reads any more; a buffer may have many in turn."""
+    def _drop_holder(self, value: Value) -> None:
+        """Forget where a value without further uses lies; a buffer may hold many in turn."""
         for operand in self._operands.get(value, ()):
             self._holders[operand.buffer].discard(value)
 

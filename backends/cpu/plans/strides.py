@@ -12,7 +12,7 @@ __all__ = ["memory_order", "reshaped_strides"]
 def reshaped_strides(
     shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Give the strides that show the same elements in the same order in another shape.
+    """Return the strides that show the same elements in the same order in another shape.
 
     None if no strides do and the elements have to be copied. Both shapes hold as many elements.
     """

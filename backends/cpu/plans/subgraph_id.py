@@ -10,7 +10,7 @@ __all__ = ["subgraph_id"]
 
 
 def subgraph_id(graph: Graph, float_dtype: DType) -> str:
-    """Give the graph of a plan a short name: 12 hexadecimal digits.
+    """Return a short name for the graph of a plan: 12 hexadecimal digits.
 
     It depends on names, operators, attributes, shapes and the type that float32 values are held
     in, and not on the content of large weights.

@@ -85,19 +85,19 @@ def power(base: Array, exponent: Array) -> Any:
 
 @kernel("Relu")
 def relu(x: Array) -> Any:
-    """Give max(x, 0)."""
+    """Return max(x, 0)."""
     return np.maximum(x, x.dtype.type(0))
 
 
 @kernel("LeakyRelu")
 def leaky_relu(x: Array, *, alpha: float = 0.01) -> Any:
-    """Give x, times alpha where it is negative."""
+    """Return x, times alpha where it is negative."""
     return np.where(x > 0, x, x * x.dtype.type(np.float32(alpha)))
 
 
 @kernel("Sigmoid")
 def sigmoid(x: Array) -> Any:
-    """Give 1 / (1 + exp(-x)), computed so that no exponential overflows."""
+    """Return 1 / (1 + exp(-x)), computed so that no exponential overflows."""
     small = np.exp(-np.abs(x))
     one = x.dtype.type(1)
     return np.where(x > 0, one / (one + small), small / (one + small)).astype(x.dtype, copy=False)
@@ -160,5 +160,5 @@ def cast(x: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any
 
 @kernel("Identity")
 def identity(x: Any) -> Any:
-    """Give the value itself."""
+    """Return the value itself."""
     return x

@@ -32,7 +32,7 @@ def gemm(
     transA: int = 0,
     transB: int = 0,
 ) -> Any:
-    """Give alpha * a @ b + beta * c, with a and b transposed on request; c is broadcast."""
+    """Return alpha * a @ b + beta * c, with a and b transposed on request; c is broadcast."""
     if a.ndim != 2 or b.ndim != 2:
         raise ValueError(f"a and b need two axes each, and have shapes {a.shape} and {b.shape}")
     made = np.dot(a.T if transA else a, b.T if transB else b)

@@ -38,7 +38,7 @@ def batch_normalization(
 
 @kernel("Softmax")
 def softmax(x: Array, *, axis: int = -1) -> Any:
-    """Give exp(x) over its sum along an axis."""
+    """Return exp(x) over its sum along an axis."""
     if not x.size:
         return x.copy()
     made = np.exp(x - x.max(axis=axis, keepdims=True))

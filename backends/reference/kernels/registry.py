@@ -69,7 +69,7 @@ def kernel(
 
 
 def _keywords(function: Callable[..., Any]) -> tuple[frozenset[str], frozenset[str] | None]:
-    """Give the keywords that a function needs, and those that it knows; None: any."""
+    """Return the keywords that a function needs, and those that it knows; None: any."""
     parameters = inspect.signature(function).parameters.values()
     named = {
         parameter.name: parameter.default

@@ -56,5 +56,5 @@ def concat(*inputs: Array, axis: int) -> Any:
 
 @kernel("Shape")
 def shape(x: Array, *, start: int = 0, end: int | None = None) -> Any:
-    """Give the lengths of the axes, or of a range of them, as int64."""
+    """Return the lengths of the axes, or of a range of them, as int64."""
     return np.array(x.shape[slice(start, end)], np.int64)
