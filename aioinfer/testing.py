@@ -1,7 +1,7 @@
 """The public test kit: executors and devices that wait for the test, and the conformance suite.
 
 - ``ManualExecutor``, ``FakeDevice``, ``VirtualTimer``: nothing happens until the test says so.
-- ``MockDevices``: the invented devices MOCK.0, MOCK.1, ... to load networks on; they fail where
+- ``MockDevices``: the mock devices MOCK.0, MOCK.1, ... to load networks on; they fail where
   a test plants a fault. ``DeviceThread`` makes fake devices go on by themselves.
 - ``conformance_cases``: what every device must do, as functions that a plugin's tests call.
 """

@@ -1,4 +1,4 @@
-"""TIMED: invented devices whose every node is a stage on a thread of its own, and takes its time.
+"""TIMED: mock devices whose every node is a stage on a thread of its own, and takes its time.
 
 A network of TIMED.0, TIMED.1, ... runs its nodes in a line. What a node does besides its operator
 is given by name, as :class:`Work`; that notes how long it took each time.
@@ -96,7 +96,7 @@ class TimedPlugin(Plugin):
         return [str(index) for index in range(self._device_count)]
 
     def full_device_name(self, device_id: str) -> str:
-        return f"invented device {device_id or '0'}"
+        return f"mock device {device_id or '0'}"
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
         return {

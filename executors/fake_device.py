@@ -4,7 +4,7 @@ It keeps the order that a real device guarantees and no other: within a stream w
 order in which it was enqueued, between streams only events order anything. Time passes only in
 ``fire_next``, ``fire_all`` and ``fail``, on the thread that calls them, one such call at a time.
 
-Times are invented, so that tests of them are exact: work that is given how long it takes has a
+Times are virtual, so that tests of them are exact: work that is given how long it takes has a
 begin and an end, as if every stream ran side by side with the others and began as soon as it could.
 In which order the test fires events changes nothing of that.
 """
@@ -31,7 +31,7 @@ class FakeEvent(DeviceEvent):
         super().__init__(device, device._note_watched)
         self.name = name
         self.fired_ns = 0
-        """When it fired, in invented time."""
+        """When it fired, in virtual time."""
 
     def __repr__(self) -> str:
         return f"<FakeEvent {self.name} {'fired' if self.is_ready else 'waiting'}>"

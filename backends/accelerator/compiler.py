@@ -68,7 +68,7 @@ class Compiler:
         self._refused: set[tuple[str, str]] = set()
         """Libraries, and the nodes that they have refused."""
         self.latest: Plan | None = None
-        self.content_inputs = rules.kernels.content_inputs(model.graph)
+        self.shape_tensors = rules.kernels.shape_tensors(model.graph)
 
     def compile(
         self,
@@ -77,7 +77,7 @@ class Compiler:
     ) -> Plan:
         """Build the plan for these input shapes, with its kernels and weights on the device.
 
-        ``contents`` are those of ``content_inputs``: the plan is for these alone. Blocks, for up
+        ``contents`` are those of ``shape_tensors``: the plan is for these alone. Blocks, for up
         to seconds. Raises DeviceError where the plan does not fit the device, before it takes any
         memory there.
         """

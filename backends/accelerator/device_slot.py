@@ -64,7 +64,7 @@ class SlotNetwork(Protocol):
     opened: OpenedDevice
     inline: ImmediateExecutor
     copy_executor: StreamsExecutor
-    content_inputs: list[str]
+    shape_tensors: list[str]
     buckets: BatchBuckets | None
     pool: OutputPool
     only_plan: Plan | None
@@ -121,7 +121,7 @@ class AcceleratorSlot(Slot):
 
     def _find_plan(self, _lane: Lane) -> Ready:
         network, given = self._network, self.bindings.inputs
-        for name in network.content_inputs:
+        for name in network.shape_tensors:
             refuse_on_device(name, given[name])
         self._padding = None if network.buckets is None else network.buckets.padding_of(given)
         self._pending = network.shape_plans.request(given)

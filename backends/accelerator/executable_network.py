@@ -73,7 +73,7 @@ class AcceleratorNetwork(ExecutableNetwork):
         self.compile_executor = core.executors.acquire(StreamsConfig("compile"))
         self.copy_executor = core.executors.acquire(StreamsConfig(f"{device.name} copies"))
         self.inline = ImmediateExecutor("inline")
-        contents = self.content_inputs = self._compiler.content_inputs
+        contents = self.shape_tensors = self._compiler.shape_tensors
         """Inputs whose content plans depend on."""
         sizes: tuple[int, ...] = config.value_or_default(BATCH_BUCKETS)
         self.buckets, self._bucket_refusal = choose_buckets(model, self.inputs, sizes, contents)

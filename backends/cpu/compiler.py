@@ -49,12 +49,12 @@ class Compiler:
         self._prepared = prepared_model(model, shapeless_passes(passes))
         self.weights = WeightStore()
         self.latest: Plan | None = None
-        self.content_inputs = KERNELS.content_inputs(model.graph)
+        self.shape_tensors = KERNELS.shape_tensors(model.graph)
 
     def compile(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> Plan:
         """Build the plan for these input shapes; packs nothing yet. Blocks.
 
-        ``contents`` are those of ``content_inputs``: the plan is for these alone. Raises ModelError
+        ``contents`` are those of ``shape_tensors``: the plan is for these alone. Raises ModelError
         if the file that weights are mapped from was written to.
         """
         check_files(self._model.graph)

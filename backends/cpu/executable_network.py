@@ -74,7 +74,7 @@ class CpuNetwork(ExecutableNetwork):
             self.device,
             compiler.compile,
             self._compile_executor,
-            compiler.content_inputs,
+            compiler.shape_tensors,
         )
         try:
             plans = self._compile_ahead()

@@ -153,10 +153,10 @@ class CupyQueue:
         own.end = moment
         return CupyEvent(self._pool, self._stream, own)
 
-    def _copy(self, to: int, come: int, array: Bytes, kind: int) -> Event:
+    def _copy(self, target: int, source: int, array: Bytes, kind: int) -> Event:
         section = self._begun_section()
         copy = self._runtime.memcpyAsync
-        self._device.checked(copy, to, come, array.nbytes, kind, self._stream.ptr)
+        self._device.checked(copy, target, source, array.nbytes, kind, self._stream.ptr)
         return CupyEvent(self._pool, self._stream, section, array)
 
     def _begun_section(self) -> Section:

@@ -16,13 +16,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["full_collections_held"]
+__all__ = ["full_collections_paused"]
 
 _NEVER = (1 << 31) - 1
 
 
-class _Hold:
-    """How many ask for it, and what the thresholds were before the first did."""
+class _Pause:
+    """How many blocks ask for it, and the thresholds before the first one."""
 
     lock = threading.Lock()
     count = 0
@@ -30,37 +30,37 @@ class _Hold:
 
 
 @contextmanager
-def full_collections_held() -> Iterator[None]:
-    """Hold full collections back in the block; any number of threads may be in one."""
-    with _Hold.lock:
-        if _Hold.count == 0:
-            _Hold.before = gc.get_threshold()
-            gc.set_threshold(*_held())
-        _Hold.count += 1
+def full_collections_paused() -> Iterator[None]:
+    """Pause full collections in the block; any number of threads may be in one."""
+    with _Pause.lock:
+        if _Pause.count == 0:
+            _Pause.before = gc.get_threshold()
+            gc.set_threshold(*_paused())
+        _Pause.count += 1
     try:
         yield
     finally:
-        with _Hold.lock:
-            _Hold.count -= 1
-            if _Hold.count == 0:
-                _let_go()
+        with _Pause.lock:
+            _Pause.count -= 1
+            if _Pause.count == 0:
+                _resume()
 
 
-def _held() -> tuple[int, int, int]:
-    return (*_Hold.before[:2], _NEVER)
+def _paused() -> tuple[int, int, int]:
+    return (*_Pause.before[:2], _NEVER)
 
 
-def _let_go() -> None:
-    if gc.get_threshold() == _held():
-        gc.set_threshold(*_Hold.before)
+def _resume() -> None:
+    if gc.get_threshold() == _paused():
+        gc.set_threshold(*_Pause.before)
 
 
-def _let_go_in_child() -> None:
-    _Hold.lock = threading.Lock()
-    if _Hold.count:
-        _Hold.count = 0
-        _let_go()
+def _resume_in_child() -> None:
+    _Pause.lock = threading.Lock()
+    if _Pause.count:
+        _Pause.count = 0
+        _resume()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go_in_child)
+    os.register_at_fork(after_in_child=_resume_in_child)

@@ -34,7 +34,7 @@ from ..properties.properties import (
 )
 from ..type_inference import has_static_types
 from .blob import read_blob_device
-from .collection_pause import full_collections_held
+from .collection_pause import full_collections_paused
 from .device_name import DeviceName, parse_device
 from .extension import Extension
 from .plugin import Division, Plugin
@@ -114,7 +114,7 @@ class Core:
         """
         plugin, config_of = self._plugin(device)
         configuration = config_of(config)
-        with full_collections_held(), _failures_named(device):
+        with full_collections_paused(), _failures_named(device):
             may_map = plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
             wanted = self._read(model, is_mapped=may_map)
             if wanted is not model:
@@ -199,7 +199,7 @@ class Core:
             )
         plugin, config_of = self._plugin(device or written_for)
         configuration = config_of(config)
-        with full_collections_held():
+        with full_collections_paused():
             network = plugin.import_network(blob, configuration)
         return self._keep(network)
 

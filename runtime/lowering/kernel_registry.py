@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from ...errors import AioInferError, UnsupportedOpError
 from ..graph import DType, Graph, Node, TensorType
 from ..graph.node_failure import node_failure
-from ..plans.shape_tensors import ContentInputs
+from ..plans.shape_tensors import ShapeTensors
 from .node_operands import Lowering
 
 __all__ = ["Kernel", "KernelRegistry"]
@@ -59,7 +59,7 @@ class KernelRegistry(Generic[Builder]):
         self._device, self._package, self._families = device, package, tuple(families)
         self._dtypes, self._base = dtypes, base
         self._registered: dict[tuple[str, str], Kernel[Builder]] = {}
-        self._known = ContentInputs(self._constant_inputs, self.find_refusal)
+        self._known = ShapeTensors(self._constant_inputs, self.find_refusal)
 
     def kernel(
         self,
@@ -120,10 +120,10 @@ class KernelRegistry(Generic[Builder]):
             raise node_failure(error, node, device) from error
 
     def find_unknown(self, node: Node, *, of_a_piece: bool = False) -> str | None:
-        """Return which input that has to be known is computed from data; see ContentInputs."""
+        """Return which input that has to be known is computed from data; see ShapeTensors."""
         return self._known.find_unknown(node, of_a_piece=of_a_piece)
 
-    def content_inputs(self, graph: Graph) -> list[str]:
+    def shape_tensors(self, graph: Graph) -> list[str]:
         """Name the inputs of a graph whose content a plan depends on, in order."""
         return self._known.names(graph)
 

@@ -10,11 +10,17 @@ import numpy as np
 
 from ...errors import GraphError
 from ..graph import Node
-from ..operators.resampling import Resampling, Taps, nearest_indices, weighted_taps
+from ..operators.resampling import Resampling, WeightedIndices, nearest_indices, weighted_indices
 from ..operators.resize import find_unknown_setting
 from .node_parameters import text_of
 
-__all__ = ["find_unknown_setting", "indices_of", "is_repeating", "resamplings", "taps_of"]
+__all__ = [
+    "find_unknown_setting",
+    "indices_of",
+    "is_repeating",
+    "resamplings",
+    "weighted_indices_of",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -87,9 +93,9 @@ def indices_of(node: Node, axis: Resampling) -> Array:
     return nearest_indices(axis, _text(node, "nearest_mode"))
 
 
-def taps_of(node: Node, axis: Resampling) -> Taps:
+def weighted_indices_of(node: Node, axis: Resampling) -> WeightedIndices:
     """Return the elements and weights of each element of the resized axis, in any mode."""
-    return weighted_taps(
+    return weighted_indices(
         axis,
         _mode_of(node),
         rounding=_text(node, "nearest_mode"),

@@ -35,10 +35,10 @@ _FLOAT, _INT, _STRING, _TENSOR, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 4, 6, 7, 8
 _ATTRIBUTE_FIELDS = {
     _FLOAT: 2, _INT: 3, _STRING: 4, _TENSOR: 5, _FLOATS: 7, _INTS: 8, _STRINGS: 9
 }  # fmt: skip
-_MAKES_SENSE = frozenset(DType) - {
+_READABLE_TYPES = frozenset(DType) - {
     DType.STRING, DType.UINT4, DType.INT4, DType.FLOAT4E2M1, DType.UINT2, DType.INT2
 }  # fmt: skip
-_PLAIN_TYPES = {dtype.value: dtype for dtype in _MAKES_SENSE}
+_PLAIN_TYPES = {dtype.value: dtype for dtype in _READABLE_TYPES}
 _SMALL_BYTES = 4096  # so much is copied, which is quicker to walk than a mapped file
 
 

@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COORDINATES", "NEAREST", "Resampling", "Taps", "nearest_indices", "weighted_taps"]
+__all__ = [
+    "COORDINATES",
+    "NEAREST",
+    "Resampling",
+    "WeightedIndices",
+    "nearest_indices",
+    "weighted_indices",
+]
 
 Array = np.ndarray[Any, Any]
 _Coordinates = Callable[["Resampling", Array], Array]
@@ -91,10 +98,10 @@ NEAREST: Mapping[str, Callable[[Array], Array]] = {
 
 
 @dataclass(frozen=True)
-class Taps:
+class WeightedIndices:
     """Element o of the result is ``offsets[o]`` plus the sum of weights times elements.
 
-    ``indices`` and ``weights`` are (count, taps).
+    ``indices`` and ``weights`` are (count, elements read).
     """
 
     indices: Array
@@ -114,7 +121,7 @@ def nearest_indices(axis: Resampling, rounding: str) -> Array:
     return _clamped(NEAREST[rounding](axis.places()), axis)
 
 
-def weighted_taps(
+def weighted_indices(
     axis: Resampling,
     mode: str,
     *,
@@ -124,8 +131,8 @@ def weighted_taps(
     excludes_outside: bool = False,
     outside: float = 0.0,
     dtype: type[np.floating[Any]] = np.float32,
-) -> Taps:
-    """Return the taps of ``nearest``, ``linear`` or ``cubic`` interpolation; weights of ``dtype``.
+) -> WeightedIndices:
+    """Return what ``nearest``, ``linear`` or ``cubic`` interpolation reads; weights of ``dtype``.
 
     ``cubic`` is the coefficient a of the cubic kernel. ``outside`` is what tf_crop_and_resize gives
     where its part reaches beyond the input.
@@ -151,7 +158,7 @@ def weighted_taps(
         is_outside = (places < 0) | (places > axis.length - 1)
         weights = np.where(is_outside[:, None], 0.0, weights)
         offsets[is_outside] = outside
-    return Taps(_clamped(indices, axis), weights.astype(dtype), offsets)
+    return WeightedIndices(_clamped(indices, axis), weights.astype(dtype), offsets)
 
 
 def _linear(distances: Array) -> Array:

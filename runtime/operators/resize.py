@@ -10,7 +10,7 @@ import numpy as np
 from ..graph import Node
 from ..type_inference.resizing import resized_by_scales, resized_to_sizes
 from .plain_operators import Array, plain
-from .resampling import COORDINATES, NEAREST, Resampling, Taps, weighted_taps
+from .resampling import COORDINATES, NEAREST, Resampling, WeightedIndices, weighted_indices
 
 __all__ = ["find_unknown_setting", "resize"]
 
@@ -92,7 +92,7 @@ def resize(
             part[index],
             part[index + len(order)],
         )
-        taps = weighted_taps(
+        weighted = weighted_indices(
             resampling,
             mode,
             rounding=nearest_mode,
@@ -102,12 +102,12 @@ def resize(
             outside=extrapolation_value,
             dtype=np.float64,
         )
-        if taps.is_identity(lengths[index]):
+        if weighted.is_identity(lengths[index]):
             continue
         if repeats:
-            made = np.take(made, taps.indices[:, 0], order[index])
+            made = np.take(made, weighted.indices[:, 0], order[index])
         else:
-            made = _mix(made, taps, order[index])
+            made = _mix(made, weighted, order[index])
     return made if repeats else _as_type(made, x.dtype)
 
 
@@ -140,11 +140,11 @@ def _lengths(
     return counts, factors
 
 
-def _mix(x: Array, taps: Taps, axis: int) -> Array:
+def _mix(x: Array, weighted: WeightedIndices, axis: int) -> Array:
     """Add up the elements that each element of the resized axis is made of."""
     shape = [-1 if index == axis else 1 for index in range(x.ndim)]
-    total = taps.offsets.reshape(shape)
-    for indices, weights in zip(taps.indices.T, taps.weights.T, strict=True):
+    total = weighted.offsets.reshape(shape)
+    for indices, weights in zip(weighted.indices.T, weighted.weights.T, strict=True):
         total = total + np.take(x, indices, axis) * weights.reshape(shape)
     return np.asarray(total)
 

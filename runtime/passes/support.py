@@ -37,25 +37,25 @@ def map_to_original(
     graph; a node that it leaves out is not supported. Raises GraphError for a name that neither a
     node nor ``removed_names`` accounts for. Pure; O(nodes).
     """
-    carriers: dict[str, list[Node]] = {}
+    rewritten: dict[str, list[Node]] = {}
     for node in transformed_graph.nodes:
         for name in node.fused_from:
-            carriers.setdefault(name, []).append(node)
+            rewritten.setdefault(name, []).append(node)
     removed = set(removed_names)
     answers: SupportMap = {}
     for name in original_node_names:
-        if name not in carriers and name not in removed:
+        if name not in rewritten and name not in removed:
             raise GraphError(
                 f"node {name!r} is not in the rewritten graph {transformed_graph.name!r} and no "
                 f"pass reported that it removed it; a rewrite went past GraphPatch"
             )
-        answers[name] = _answer(name, carriers.get(name, []), verdict)
+        answers[name] = _answer(name, rewritten.get(name, []), verdict)
     return answers
 
 
-def _answer(name: str, carriers: Iterable[Node], verdict: Mapping[str, Support]) -> Support:
+def _answer(name: str, rewritten: Iterable[Node], verdict: Mapping[str, Support]) -> Support:
     missing = Support(False, "the device gave no answer for it")
-    for node in carriers:
+    for node in rewritten:
         answer = verdict.get(node.name, missing)
         if not answer.supported and node.name != name:
             return Support(False, f"{answer.reason} (it is part of {node.op} {node.name!r})")

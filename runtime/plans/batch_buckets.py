@@ -68,7 +68,7 @@ def choose_buckets(
     model: Model,
     ports: Sequence[Port],
     sizes: Sequence[int],
-    content_inputs: Collection[str] = (),
+    shape_tensors: Collection[str] = (),
 ) -> tuple[BatchBuckets | None, str]:
     """Return the buckets of a network, or None and the reason why every batch has its own plan.
 
@@ -76,7 +76,7 @@ def choose_buckets(
     """
     if not sizes:
         return None, "no buckets are set"
-    found = find_batch_axis(model, content_inputs)
+    found = find_batch_axis(model, shape_tensors)
     if isinstance(found, str):
         return None, found
     return BatchBuckets(sizes, found, ports), ""

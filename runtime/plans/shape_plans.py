@@ -31,7 +31,7 @@ _Key = tuple[Signature, tuple[bytes, ...]]
 class ShapePlans(Generic[P]):
     """The plans of a network that is compiled per shape. Thread-safe, but for ``compile_ahead``.
 
-    ``build`` makes the plan for input shapes by name, and for the content of ``content_inputs``:
+    ``build`` makes the plan for input shapes by name, and for the content of ``shape_tensors``:
     short integer inputs that shapes depend on, such as a Reshape's. It runs on ``executor``, once
     for each signature. ``signature_of_plan`` says for which signature the plan of another one is
     made, if not for itself.
@@ -44,7 +44,7 @@ class ShapePlans(Generic[P]):
         device: str,
         build: Callable[[dict[str, tuple[int, ...]], dict[str, np.ndarray]], P],
         executor: TaskExecutor,
-        content_inputs: Sequence[str] = (),
+        shape_tensors: Sequence[str] = (),
         signature_of_plan: Callable[[Signature], Signature] | None = None,
     ) -> None:
         self._model, self._ports, self._device = model, tuple(ports), device
@@ -55,7 +55,7 @@ class ShapePlans(Generic[P]):
         self.build_s = 0.0
         """How long that took in all."""
         self._is_static = all(is_static(port.shape) for port in self._ports)
-        self._content_ports = [port for port in self._ports if port.name in content_inputs]
+        self._shape_tensor_ports = [port for port in self._ports if port.name in shape_tensors]
         self._cache: PlanCache[_Key, P] = PlanCache(self._plan, executor)
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class ShapePlans(Generic[P]):
         ModelError for a network of static inputs that contradicts itself.
         """
         wanted = [self._signature_of(item) for item in shapes]
-        if self._content_ports:
+        if self._shape_tensor_ports:
             return []
         if self._is_static:
             wanted.append(self._signature_of({}))
@@ -92,7 +92,7 @@ class ShapePlans(Generic[P]):
 
     def request(self, inputs: Mapping[str, Any]) -> PendingPlan[P]:
         """Return the token of the plan for these arrays; never blocks."""
-        content = tuple([inputs[port.name].tobytes() for port in self._content_ports])
+        content = tuple([inputs[port.name].tobytes() for port in self._shape_tensor_ports])
         signature = shape_signature(inputs, self._ports)
         if self._signature_of_plan is not None:
             signature = self._signature_of_plan(signature)
@@ -104,7 +104,7 @@ class ShapePlans(Generic[P]):
         shapes = {port.name: shape for port, shape in pairs if shape is not None}
         arrays = {
             port.name: np.frombuffer(data, port.dtype).reshape(shapes[port.name])
-            for port, data in zip(self._content_ports, content, strict=True)
+            for port, data in zip(self._shape_tensor_ports, content, strict=True)
         }
         started_s = perf_counter()
         try:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..graph import DType, Graph, Model, Node, TensorType, Value
 
-__all__ = ["ContentInputs", "with_contents"]
+__all__ = ["ShapeTensors", "with_contents"]
 
 _FEW = 64
 """Elements; shapes and pads have two for each axis at most."""
@@ -23,7 +23,7 @@ _SHAPES_ALONE = frozenset({"Shape", "Size"})
 _NO_NUMBERS = frozenset({DType.STRING, DType.COMPLEX128})
 
 
-class ContentInputs:
+class ShapeTensors:
     """Asks a device's kernels what they have to know of a graph. Pure.
 
     ``wanted`` tells the indices of the inputs whose content a node's kernel needs, and ``refuses``

@@ -1,4 +1,4 @@
-"""The test kit: invented devices, and the behaviour that every device must show."""
+"""The test kit: mock devices, and the behaviour that every device must show."""
 
 from .conformance import ConformanceCase, conformance_cases
 from .device_thread import DeviceThread

@@ -1,4 +1,4 @@
-"""Invented devices MOCK.0, MOCK.1, ...: they do nothing until the test says so, and then it right.
+"""Mock devices MOCK.0, MOCK.1, ...: they do nothing until the test says so, and then it right.
 
 A mock device computes real answers, one operator at a time on numpy, but when it does so is the
 test's choice: with a held device each run waits in its ``executor`` until the test releases it;
@@ -40,7 +40,7 @@ Fault = Callable[[str], BaseException | None]
 
 
 class MockDevice:
-    """One invented device; ``executor`` holds its runs, or ``streams`` do if it is streamed."""
+    """One mock device; ``executor`` holds its runs, or ``streams`` do if it is streamed."""
 
     def __init__(self, name: str, executor: TaskExecutor | None, is_streamed: bool) -> None:
         self.name = name
@@ -89,7 +89,7 @@ class MockDevices:
 
 
 class MockPlugin(Plugin):
-    """Drives invented devices."""
+    """Drives mock devices."""
 
     def __init__(self, core: CoreHandle, name: str, devices: Sequence[MockDevice]) -> None:
         super().__init__(core, name)
@@ -99,7 +99,7 @@ class MockPlugin(Plugin):
         return [str(index) for index in range(len(self._devices))]
 
     def full_device_name(self, device_id: str) -> str:
-        return f"invented device {device_id or '0'}"
+        return f"mock device {device_id or '0'}"
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
         device = self._device(config)
@@ -122,7 +122,7 @@ class MockPlugin(Plugin):
 
 
 class MockNetwork(ExecutableNetwork):
-    """A model on an invented device."""
+    """A model on a mock device."""
 
     def __init__(
         self, model: Model, config: Configuration, core: CoreHandle, device: MockDevice

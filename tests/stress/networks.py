@@ -78,7 +78,7 @@ class Networks:
         return bool(self._small_device)
 
     def add_devices(self, core: aioinfer.Core) -> None:
-        """Have a core know the invented devices."""
+        """Have a core know the mock devices."""
         core.register_plugin("MOCK", self._mock.make_plugin)
         core.register_plugin("STREAMED", self._streamed.make_plugin)
         core.register_plugin("INLINE", InlinePlugin)

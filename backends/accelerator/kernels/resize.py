@@ -14,9 +14,9 @@ from ....runtime.lowering.resize import (
     indices_of,
     is_repeating,
     resamplings,
-    taps_of,
+    weighted_indices_of,
 )
-from ....runtime.operators.resampling import Taps
+from ....runtime.operators.resampling import WeightedIndices
 from ....runtime.passes.matching import dtype_of
 from ..elementwise.c_types import C_TYPES, FLOATS
 from ..elementwise.chain_launch import line_groups
@@ -72,7 +72,7 @@ def lower_resize(node: Node, builder: PlanBuilder) -> None:
             made = _repeat(made, axis, indices_of(node, item), builder)
         builder.define(result, made)
     else:
-        taps = {axis: taps_of(node, item) for axis, item in axes.items()}
+        taps = {axis: weighted_indices_of(node, item) for axis, item in axes.items()}
         _interpolate_all(operand, result, taps, builder)
 
 
@@ -88,7 +88,7 @@ def _repeat(
 
 
 def _interpolate_all(
-    operand: Operand, result: Value, taps: dict[int, Taps], builder: PlanBuilder
+    operand: Operand, result: Value, taps: dict[int, WeightedIndices], builder: PlanBuilder
 ) -> None:
     """Interpolate axis by axis, in float32 between the first and the last."""
     changed = [axis for axis in taps if not taps[axis].is_identity(operand.shape[axis])]
@@ -104,7 +104,7 @@ def _interpolate_all(
 
 
 def _interpolate(
-    source: Operand, target: Operand, axis: int, taps: Taps, builder: PlanBuilder
+    source: Operand, target: Operand, axis: int, taps: WeightedIndices, builder: PlanBuilder
 ) -> None:
     x, y = C_TYPES[source.dtype], C_TYPES[target.dtype]
     text = _TEXT.format(

@@ -14,9 +14,9 @@ from ....runtime.lowering.resize import (
     indices_of,
     is_repeating,
     resamplings,
-    taps_of,
+    weighted_indices_of,
 )
-from ....runtime.operators.resampling import Taps
+from ....runtime.operators.resampling import WeightedIndices
 from ....runtime.passes.matching import dtype_of
 from ..plans.operand import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
@@ -58,7 +58,7 @@ def lower_resize(node: Node, builder: PlanBuilder) -> None:
             [order.index(axis) for axis, table in tables.items() if not _is_own(table, shape[axis])]
         )
     else:
-        taps = {axis: taps_of(node, item) for axis, item in axes.items()}
+        taps = {axis: weighted_indices_of(node, item) for axis, item in axes.items()}
         steps = [
             [order.index(axis)] for axis, item in taps.items() if not item.is_identity(shape[axis])
         ]
@@ -144,7 +144,7 @@ def _repeat(
 
 
 def _interpolate(
-    source: Operand, target: Operand, axis: int, taps: Taps, builder: PlanBuilder
+    source: Operand, target: Operand, axis: int, taps: WeightedIndices, builder: PlanBuilder
 ) -> None:
     shape = source.shape
     tables = (taps.indices, taps.weights, taps.offsets)

@@ -56,15 +56,15 @@ class BatchAxis:
     outputs: tuple[str, ...]
 
 
-def find_batch_axis(model: Model, content_inputs: Collection[str] = ()) -> BatchAxis | str:
+def find_batch_axis(model: Model, shape_tensors: Collection[str] = ()) -> BatchAxis | str:
     """Find the batch, or say why no rows may be added to it. Pure; the model is not changed.
 
-    ``content_inputs`` are those whose content a plan is made for. O(nodes).
+    ``shape_tensors`` are those whose content a plan is made for. O(nodes).
     """
     try:
         symbol, inputs = _batch_of(model.inputs)
         for name in inputs:
-            if name in content_inputs:
+            if name in shape_tensors:
                 raise NotApartError(f"plans depend on the content of input {name!r}")
         copied = model.copy()
         if not infer_graph_types(copied.graph):

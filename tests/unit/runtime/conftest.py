@@ -1,4 +1,4 @@
-"""A Core with held and streamed invented devices; nothing of aioinfer's threads may be left."""
+"""A Core with held and streamed mock devices; nothing of aioinfer's threads may be left."""
 
 from __future__ import annotations
 

@@ -282,13 +282,13 @@ class FakeCupy:
         self.check(gpu)
         gpu.blocks.pop(address)[:] = SPOILT
 
-    def _copy(self, to: int, come: int, size: int, kind: int, handle: int) -> None:
+    def _copy(self, target: int, source: int, size: int, kind: int, handle: int) -> None:
         stream = self._named[handle - 1]
 
         def copy() -> None:
-            for address in {1: [to], 2: [come], 3: [to, come]}[kind]:
+            for address in {1: [target], 2: [source], 3: [target, source]}[kind]:
                 stream.gpu.use(address, size)
-            ctypes.memmove(to, come, size)
+            ctypes.memmove(target, source, size)
 
         stream.add(MEMCPY[kind], copy)
 

@@ -1,4 +1,4 @@
-"""A Core with REFERENCE and with invented devices that wait for the test."""
+"""A Core with REFERENCE and with mock devices that wait for the test."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 import aioinfer
 from aioinfer.errors import ModelError
 from aioinfer.runtime.devices import core as core_module
-from aioinfer.runtime.devices.collection_pause import full_collections_held
+from aioinfer.runtime.devices.collection_pause import full_collections_paused
 from unit.runtime.models import tiny_model
 
 MINE = (600, 7, 5)
@@ -26,8 +26,8 @@ def thresholds() -> Iterator[None]:
 
 
 def test_only_the_oldest_generation_waits_until_the_last_is_over() -> None:
-    with full_collections_held():
-        with full_collections_held():
+    with full_collections_paused():
+        with full_collections_paused():
             assert gc.get_threshold()[:2] == MINE[:2]
             assert gc.get_threshold()[2] > 1_000_000
         assert gc.get_threshold()[2] > 1_000_000
@@ -35,18 +35,18 @@ def test_only_the_oldest_generation_waits_until_the_last_is_over() -> None:
 
 
 def test_they_come_back_after_an_error() -> None:
-    with pytest.raises(ValueError, match="planted"), full_collections_held():
+    with pytest.raises(ValueError, match="planted"), full_collections_paused():
         raise ValueError("planted")
     assert gc.get_threshold() == MINE
 
 
-def test_what_somebody_else_has_set_meanwhile_stays() -> None:
-    with full_collections_held():
+def test_what_other_code_has_set_meanwhile_stays() -> None:
+    with full_collections_paused():
         gc.set_threshold(500, 5, 5)
     assert gc.get_threshold() == (500, 5, 5)
 
 
-def test_a_load_holds_them_back_and_lets_go_whatever_becomes_of_it(
+def test_a_load_pauses_them_and_resumes_whatever_becomes_of_it(
     core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
@@ -68,7 +68,7 @@ def test_a_load_holds_them_back_and_lets_go_whatever_becomes_of_it(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_forked_meanwhile_collects_again() -> None:
-    with full_collections_held():
+    with full_collections_paused():
         child = os.fork()
         if child == 0:
             os._exit(0 if gc.get_threshold() == MINE else 1)

@@ -171,10 +171,10 @@ def test_the_id_may_stand_in_the_name_or_in_the_configuration_but_not_differ(
 
 
 def test_facts_are_asked_for_by_device_or_by_id(toy: aioinfer.Core) -> None:
-    assert toy.get_metric("TOY", "FULL_DEVICE_NAME") == "invented device 0"
-    assert toy.get_metric("TOY.1", "FULL_DEVICE_NAME") == "invented device 1"
-    assert toy.get_metric("TOY", "FULL_DEVICE_NAME", DEVICE_ID="1") == "invented device 1"
-    assert toy.get_metric("TOY.1", "FULL_DEVICE_NAME", DEVICE_ID=1) == "invented device 1"
+    assert toy.get_metric("TOY", "FULL_DEVICE_NAME") == "mock device 0"
+    assert toy.get_metric("TOY.1", "FULL_DEVICE_NAME") == "mock device 1"
+    assert toy.get_metric("TOY", "FULL_DEVICE_NAME", DEVICE_ID="1") == "mock device 1"
+    assert toy.get_metric("TOY.1", "FULL_DEVICE_NAME", DEVICE_ID=1) == "mock device 1"
     with pytest.raises(PropertyError, match="TOY has no metric 'FULL_NAME'; did you mean 'FULL_D"):
         toy.get_metric("TOY", "FULL_NAME")
 

@@ -117,8 +117,8 @@ def test_facts_of_the_seeds_are_there_with_those_of_the_plugin(plugin: ToyPlugin
         return plugin.get_metric(key, options)
 
     assert ask("AVAILABLE_DEVICES") == ["0", "1", "2"]
-    assert ask("FULL_DEVICE_NAME") == "invented device 0"
-    assert ask("FULL_DEVICE_NAME", DEVICE_ID="1") == "invented device 1"
+    assert ask("FULL_DEVICE_NAME") == "mock device 0"
+    assert ask("FULL_DEVICE_NAME", DEVICE_ID="1") == "mock device 1"
     assert ask("OPTIMIZATION_CAPABILITIES") == ["FP32"]
     assert ask("RANGE_FOR_STREAMS") == (1, 1)
     assert ask("RANGE_FOR_ASYNC_INFER_REQUESTS") == (1, 2, 1)

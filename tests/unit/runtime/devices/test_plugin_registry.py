@@ -151,7 +151,7 @@ def test_many_threads_that_ask_at_once_get_one_plugin(core: aioinfer.Core) -> No
     maker.gate.set()
     for thread in threads:
         thread.join()
-    assert answers == ["invented device 0"] * 8
+    assert answers == ["mock device 0"] * 8
     assert len(maker.made) == 1
 
 
@@ -249,7 +249,7 @@ def test_a_plugin_may_be_replaced(core: aioinfer.Core) -> None:
     with pytest.raises(DeviceError, match="unknown device 'TOY'"):
         core.get_metric("TOY", "FULL_DEVICE_NAME")
     core.register_plugin("TOY", second)
-    assert core.get_metric("TOY", "FULL_DEVICE_NAME") == "invented device 0"
+    assert core.get_metric("TOY", "FULL_DEVICE_NAME") == "mock device 0"
     assert (len(first.made), len(second.made)) == (0, 1)
 
 

@@ -96,7 +96,7 @@ def test_an_input_that_has_to_be_known_is_named() -> None:
     few, many = TensorType(DType.INT64, (2,)), TensorType(DType.INT64, (1000,))
     asked = node_of("Reshape", X, Value("shape", few))
     assert registry.find_unsupported(asked) is None
-    assert registry.content_inputs(graph_of(asked)) == ["shape"]
+    assert registry.shape_tensors(graph_of(asked)) == ["shape"]
     refused = node_of("Reshape", X, Value("shape", many))
     assert registry.find_refusal(refused) is None
     assert "'shape'" in str(registry.find_unsupported(refused))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aioinfer.runtime.operators.resampling import Resampling, nearest_indices, weighted_taps
+from aioinfer.runtime.operators.resampling import Resampling, nearest_indices, weighted_indices
 
 
 def axis(length: int, count: int, coordinates: str = "half_pixel", **parts: float) -> Resampling:
@@ -48,9 +48,9 @@ def test_nearest_neighbours_stay_inside(rounding: str, indices: list[int]) -> No
 
 
 def test_linear_weights() -> None:
-    taps = weighted_taps(axis(2, 4, "asymmetric"), "linear")
-    assert taps.indices.tolist() == [[0, 0], [0, 1], [0, 1], [1, 1]]
-    assert taps.weights.tolist() == [[0, 1], [0.5, 0.5], [0, 1], [0.5, 0.5]]
+    weighted = weighted_indices(axis(2, 4, "asymmetric"), "linear")
+    assert weighted.indices.tolist() == [[0, 0], [0, 1], [0, 1], [1, 1]]
+    assert weighted.weights.tolist() == [[0, 1], [0.5, 0.5], [0, 1], [0.5, 0.5]]
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
@@ -60,29 +60,29 @@ def test_linear_weights() -> None:
 def test_weights_add_up_to_one(
     mode: str, is_antialiased: bool, excludes_outside: bool, lengths: tuple[int, int]
 ) -> None:
-    taps = weighted_taps(
+    weighted = weighted_indices(
         axis(*lengths), mode, is_antialiased=is_antialiased, excludes_outside=excludes_outside
     )
-    np.testing.assert_allclose(taps.weights.sum(axis=1), 1, rtol=1e-6)
-    assert taps.indices.min() >= 0
-    assert taps.indices.max() < lengths[0]
+    np.testing.assert_allclose(weighted.weights.sum(axis=1), 1, rtol=1e-6)
+    assert weighted.indices.min() >= 0
+    assert weighted.indices.max() < lengths[0]
 
 
 def test_antialiasing_reaches_as_far_as_the_scale() -> None:
-    assert weighted_taps(axis(8, 2), "linear", is_antialiased=True).indices.shape == (2, 8)
-    assert weighted_taps(axis(8, 2), "linear").indices.shape == (2, 2)
+    assert weighted_indices(axis(8, 2), "linear", is_antialiased=True).indices.shape == (2, 8)
+    assert weighted_indices(axis(8, 2), "linear").indices.shape == (2, 2)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 def test_an_axis_that_stays_as_it_is_needs_nothing(mode: str) -> None:
-    assert weighted_taps(axis(4, 4), mode).is_identity(4)
-    assert not weighted_taps(axis(4, 2), mode).is_identity(4)
-    assert not weighted_taps(Resampling(4, 2, np.float64(1.0)), mode).is_identity(4)
+    assert weighted_indices(axis(4, 4), mode).is_identity(4)
+    assert not weighted_indices(axis(4, 2), mode).is_identity(4)
+    assert not weighted_indices(Resampling(4, 2, np.float64(1.0)), mode).is_identity(4)
 
 
 def test_what_is_cropped_from_outside_is_the_value_given() -> None:
     outer = axis(3, 3, "tf_crop_and_resize", start=-0.5, end=1.5)
-    taps = weighted_taps(outer, "linear", outside=7.0)
-    assert taps.offsets.tolist() == [7, 0, 7]
-    assert taps.weights.sum(axis=1).tolist() == [0, 1, 0]
-    assert not taps.is_identity(3)
+    weighted = weighted_indices(outer, "linear", outside=7.0)
+    assert weighted.offsets.tolist() == [7, 0, 7]
+    assert weighted.weights.sum(axis=1).tolist() == [0, 1, 0]
+    assert not weighted.is_identity(3)

@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aioinfer.runtime.plans.shape_tensors import ContentInputs, with_contents
+from aioinfer.runtime.plans.shape_tensors import ShapeTensors, with_contents
 from onnx_text import parse
 
 WANTED = {"Reshape": (1,), "Slice": (1, 2)}
-KNOWN = ContentInputs(
+KNOWN = ShapeTensors(
     lambda node: WANTED.get(node.op_type, ()),
     lambda node: "no kernel" if node.op_type == "NonZero" else None,
 )

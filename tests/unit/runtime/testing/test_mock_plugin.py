@@ -1,4 +1,4 @@
-"""Invented devices fail when they are told to, where real ones do, and their requests live on."""
+"""Mock devices fail when they are told to, where real ones do, and their requests live on."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def arithmetic(x: np.ndarray) -> np.ndarray:
 def test_shape_arithmetic_of_dynamic_models(core: Core) -> None:
     x = numbers(2, 3, 4)
     model = model_of(SHAPE_ARITHMETIC, {"x": x}, ["y"], CONSTANTS, dynamic=True)
-    assert KERNELS.content_inputs(core.read_model(model).graph) == []
+    assert KERNELS.shape_tensors(core.read_model(model).graph) == []
     with core.load_network(model, "CPU") as network:
         for shape in ((2, 3, 4), (1, 10, 4), (5, 1, 4), (2, 3, 4)):
             x = numbers(*shape) - 5

@@ -40,7 +40,7 @@ def plan_of(
     try:
         compiler = Compiler(read, device, precision, compile_rules(libraries))
         shapes = {name: array.shape for name, array in inputs.items()}
-        return compiler.compile(shapes, {name: inputs[name] for name in compiler.content_inputs})
+        return compiler.compile(shapes, {name: inputs[name] for name in compiler.shape_tensors})
     finally:
         device.close()
 

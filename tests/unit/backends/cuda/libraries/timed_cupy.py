@@ -76,10 +76,10 @@ class TimedCupy:
             upload=lambda stream: None, launch=lambda stream: [work() for work in works]
         )
 
-    def _copy(self, to: int, come: int, size: int, kind: int, stream: int) -> None:
+    def _copy(self, target: int, source: int, size: int, kind: int, stream: int) -> None:
         assert self.captured is None
         assert stream == 7
-        ctypes.memmove(to, come, size)
+        ctypes.memmove(target, source, size)
 
     def _set(self, to: int, value: int, size: int, stream: int) -> None:
         ctypes.memset(to, value, size)
