@@ -231,7 +231,7 @@ class Lane:
     variables where they run on threads of others; None says that they see the thread's own.
     """
 
-    __slots__ = ("context", "index", "local", "name", "thread_count")
+    __slots__ = ("context", "give_back", "index", "local", "name", "thread_count")
 
     def __init__(
         self, name: str, index: int = 0, thread_count: int = 1, context: Context | None = None
@@ -239,9 +239,15 @@ class Lane:
         self.name, self.index, self.thread_count = name, index, thread_count
         self.local: dict[Any, Any] = {}
         self.context = context
+        self.give_back: Callable[[], None] = _nothing
+        """Called by the thread that borrowed the lane, once it is done with it."""
 
     def __repr__(self) -> str:
         return f"<Lane {self.name!r}>"
+
+
+def _nothing() -> None:
+    """Do what giving a lane back takes that any number of threads may have at once."""
 
 
 NO_LANE = Lane("none")
@@ -269,14 +275,10 @@ class TaskExecutor(ABC):
     def borrow_lane(self) -> Lane | None:
         """(optional) Lend a lane on which the calling thread may run functions itself, now.
 
-        None says that work has to go through ``run``, as it does here. A caller that gets a lane
-        gives it back with ``return_lane``, on the same thread and soon. Never blocks.
+        None says that work has to go through ``run``, as it does here. The thread that gets a lane
+        calls its ``give_back``, soon. Never blocks.
         """
         return None
-
-    def return_lane(self, lane: Lane) -> None:
-        """(with ``borrow_lane``) Take back a lane that was lent."""
-        raise AioInferError(f"{lane!r} was not lent by {self!r}; give it back where it came from")
 
     @abstractmethod
     def close(self) -> None:

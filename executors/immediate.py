@@ -33,9 +33,6 @@ class ImmediateExecutor(TaskExecutor):
         """Lend its lane to any thread while it is open: it calls on the caller's thread anyway."""
         return self._lane if self._parking.is_open else None
 
-    def return_lane(self, lane: Lane) -> None:
-        """Do nothing: the lane belongs to no one thread."""
-
     def close(self, *, drain: bool = True) -> None:
         """Refuse new work, and wait until every accepted function has been started by its token.
 

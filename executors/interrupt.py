@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import threading
+from functools import partial
 from types import FrameType
 from typing import Any, Self
 
 # The module signal spends microseconds of every run on making enums of what these give.
 _get_handler, _set_handler = _signal.getsignal, _signal.signal
+
+get_sigint_handler = partial(_get_handler, _signal.SIGINT)
+"""Tells what handles SIGINT: ``default_int_handler`` raises, if it is called in the main thread."""
+default_int_handler = _signal.default_int_handler
 
 
 class Interrupt:
@@ -42,7 +47,7 @@ def can_interrupt() -> bool:
     Event loops that handle SIGINT themselves are not interrupted in the middle of a call.
     """
     return (
-        _get_handler(_signal.SIGINT) is _signal.default_int_handler
+        get_sigint_handler() is default_int_handler
         and threading.current_thread() is threading.main_thread()
     )
 

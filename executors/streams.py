@@ -93,6 +93,7 @@ class StreamsExecutor(TaskExecutor):
         self._parking = Parking(f"executor {config.name!r}")
         self._caller_lane = Lane(f"{config.name}.caller", config.stream_count, 1, Context())
         self._caller_lock = threading.Lock()
+        self._caller_lane.give_back = self._caller_lock.release
         self._threads: list[threading.Thread] = []
         self._working: set[int] = set()
         self._lock = threading.Lock()  # of the threads' start and end; never held in run's hot path
@@ -128,18 +129,13 @@ class StreamsExecutor(TaskExecutor):
         return not self._working and self._queue.empty()
 
     def borrow_lane(self) -> Lane | None:
-        """Lend the callers' lane, for kernels of one thread; pair it with ``return_lane``.
+        """Lend the callers' lane, for kernels of one thread, until its ``give_back``.
 
         None if another thread has it, if work is in the queue, or after close. Never blocks.
         """
         if self._queue.empty() and not self._is_told_to_stop and self._caller_lock.acquire(False):
             return self._caller_lane
         return None
-
-    def return_lane(self, lane: Lane) -> None:
-        if lane is not self._caller_lane:
-            super().return_lane(lane)
-        self._caller_lock.release()
 
     def close(self, *, drain: bool = True) -> None:
         """Refuse new work, finish what was accepted, and join the threads; twice is fine.

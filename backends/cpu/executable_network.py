@@ -205,50 +205,48 @@ class _CpuSlot(Slot):
                 bindings.awaited = pending
                 return Again(pending)
             plan = self._plan = pending.plan
+        names, given, bound = network.output_names, bindings.inputs, bindings.bound
         try:
-            results = self._computed(plan, lane)
+            program = network._programs.program(plan, lane)
+            if self.stop.error is not None:  # to pack weights takes long
+                raise self.stop.error
+            buffers: list[Array] = []
+            for name in network.input_names:
+                array = given[name]
+                is_plain = (
+                    type(array) is np.ndarray and array.flags.num & PLAIN_FLAGS == PLAIN_FLAGS
+                )
+                buffers.append(array if is_plain else input_array(name, array))
+            empty = network.pool.empty if plan.has_large_outputs else np.empty
+            if bound:
+                outputs = output_arrays(names, plan.output_forms, bound, buffers, empty)
+            else:
+                outputs = []
+                for shape, dtype in plan.output_forms:
+                    outputs.append(empty(shape, dtype))
+            buffers += outputs
+            if not network.has_buffers:
+                buffers = [as_buffer(array) for array in buffers]
+            if bindings.profile is None:
+                program.run(tuple(buffers))
+            else:
+                times = np.zeros(len(plan.steps) + 1, np.int64)
+                program.run(tuple(buffers), times)
+                bindings.profile.extend(node_times(plan, times.tolist()))
         except AioInferError:
             raise
         except Exception as error:
             raise run_failure(error, f"{network.name!r} on {network.device}") from error
-        if not bindings.bound:
+        results = dict(zip(names, outputs, strict=True))
+        if not bound:
             bindings.results = results
             return NOW
         for name, output in results.items():
-            if bindings.bound.get(name) is output:
+            if bound.get(name) is output:
                 bindings.results[name] = output
             else:
                 bindings.deliver(name, output)
         return NOW
-
-    def _computed(self, plan: Plan, lane: Lane) -> dict[str, Array]:
-        network, bindings, given = self._network, self.bindings, self.bindings.inputs
-        program = network._programs.program(plan, lane)
-        if self.stop.error is not None:  # to pack weights takes long
-            raise self.stop.error
-        buffers: list[Array] = []
-        for name in network.input_names:
-            array = given[name]
-            is_plain = type(array) is np.ndarray and array.flags.num & PLAIN_FLAGS == PLAIN_FLAGS
-            buffers.append(array if is_plain else input_array(name, array))
-        empty = network.pool.empty if plan.has_large_outputs else np.empty
-        names = network.output_names
-        if bindings.bound:
-            outputs = output_arrays(names, plan.output_forms, bindings.bound, buffers, empty)
-        else:
-            outputs = []
-            for shape, dtype in plan.output_forms:
-                outputs.append(empty(shape, dtype))
-        buffers += outputs
-        if not network.has_buffers:
-            buffers = [as_buffer(array) for array in buffers]
-        if bindings.profile is None:
-            program.run(tuple(buffers))
-        else:
-            times = np.zeros(len(plan.steps) + 1, np.int64)
-            program.run(tuple(buffers), times)
-            bindings.profile.extend(node_times(plan, times.tolist()))
-        return dict(zip(names, outputs, strict=True))
 
     def _part(self) -> str:
         return "" if self._plan is None else self._plan.id

@@ -37,17 +37,19 @@ async def until(register: Register, on_cancel: Callable[[], None]) -> None:
     Works on asyncio (uvloop too) and trio. If the awaiting task is cancelled first, ``on_cancel``
     is called and the library's own cancellation goes on. Raises RuntimeError outside a loop.
     """
-    if on_trio():
+    if "trio" in sys.modules and on_trio():
         await _until_trio(register, on_cancel)
         return
     import asyncio
 
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
-    # This frame lives as long as the run: it must know the waker no better than the run does.
     find_waker = _thread.find_waker
-    if not _is_of(find_waker(), loop):
+    known = find_waker()
+    if known is None or known.loop() is not loop:
         find_waker = _thread.find_waker = _finder_of(loop, _AsyncioWaker)
+    # This frame lives as long as the run: it must know the waker no better than the run does.
+    del known
 
     def resolve() -> None:
         if not future.done():
@@ -111,8 +113,10 @@ async def _until_trio(register: Register, on_cancel: Callable[[], None]) -> None
     task = trio.lowlevel.current_task()
     token = trio.lowlevel.current_trio_token()
     find_waker = _thread.find_waker
-    if not _is_of(find_waker(), token):
+    known = find_waker()
+    if known is None or known.loop() is not token:
         find_waker = _thread.find_waker = _finder_of(token, _TrioWaker)
+    del known
     is_waiting = True
 
     def resume() -> None:
@@ -143,8 +147,8 @@ async def _until_trio(register: Register, on_cancel: Callable[[], None]) -> None
 class LoopWaker:
     """The mailbox of one event loop. ``post`` may be called from any thread."""
 
-    is_held_by_loop = False
-    """True if the loop keeps it until it is closed."""
+    _eventfd: int | None = None
+    """What wakes the loop, which keeps this waker as its reader until it is closed."""
 
     def __init__(self, loop: Any) -> None:
         self.loop = ref(loop)
@@ -156,15 +160,23 @@ class LoopWaker:
         self._posted.append(call)
         if not self._is_awake:
             self._is_awake = True
-            if not self._wake():
+            loop = self.loop()
+            if self._eventfd is not None and loop is not None and not loop.is_closed():
+                os.eventfd_write(self._eventfd, 1)  # open as long as this waker
+            elif not self._wake():
                 self._is_awake = False
                 self._posted.clear()
 
     def _wake(self) -> bool:
-        """Wake the loop so that it calls ``_drain``; False if it is closed."""
+        """Have a loop that reads no eventfd call ``_drain``; False if it is closed."""
         raise AssertionError("a waker knows how to wake its loop")
 
     def _drain(self) -> None:
+        if self._eventfd is not None:
+            try:
+                os.eventfd_read(self._eventfd)
+            except BlockingIOError:  # woken for nothing
+                pass
         # The flag goes first: a post that comes while this drains wakes the loop again, or is seen.
         self._is_awake = False
         while self._posted:
@@ -174,31 +186,19 @@ class LoopWaker:
 class _AsyncioWaker(LoopWaker):
     def __init__(self, loop: Any) -> None:
         super().__init__(loop)
-        self._eventfd = _watched_eventfd(loop, self._read)
+        self._eventfd = _watched_eventfd(loop, self._drain)
         if self._eventfd is not None:
-            self.is_held_by_loop = True
             finalize(self, os.close, self._eventfd).atexit = False
 
     def _wake(self) -> bool:
         loop = self.loop()
         if loop is None or loop.is_closed():
             return False
-        if self._eventfd is not None:
-            os.eventfd_write(self._eventfd, 1)  # open as long as this waker
-            return True
         try:
             loop.call_soon_threadsafe(self._drain)
         except RuntimeError:  # the loop was closed just now
             return False
         return True
-
-    def _read(self) -> None:
-        assert self._eventfd is not None
-        try:
-            os.eventfd_read(self._eventfd)
-        except BlockingIOError:  # woken for nothing
-            pass
-        self._drain()
 
 
 def _watched_eventfd(loop: Any, read: Callable[[], None]) -> int | None:
@@ -268,16 +268,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_in_child)
 
 
-def _is_of(waker: LoopWaker | None, loop: Any) -> bool:
-    return waker is not None and waker.loop() is loop
-
-
 def _finder_of(loop: Any, make: Callable[[Any], LoopWaker]) -> FindWaker:
     with _Process.lock:
         waker = _Process.wakers.get(id(loop))
         if waker is None or waker.loop() is not loop:  # an address is used again
             waker = _Process.wakers[id(loop)] = make(loop)
-    return ref(waker) if waker.is_held_by_loop else partial(_same, waker)
+    return partial(_same, waker) if waker._eventfd is None else ref(waker)
 
 
 def _same(waker: LoopWaker) -> LoopWaker:

@@ -25,29 +25,30 @@ way there and back is not counted, and 1 ms by which asyncio rounds: it is to st
 class InlineTurn:
     """One thread's account, for the runs and tasks of that thread."""
 
-    __slots__ = ("may_block", "used_ns", "waiting_count")
+    __slots__ = ("may_block", "most_ns", "used_ns", "waiting_count")
 
     def __init__(self, *, may_block: bool = False) -> None:
         self.may_block = may_block
         """True for a caller without a loop, who would only wait while others compute."""
         self.used_ns = 0
         """Inline work since the last time somebody gave way."""
+        self.most_ns = TURN_NS
+        """A task that has run when this is used up is to give way."""
         self.waiting_count = 0
         """How many tasks have given way and are not back."""
 
-    @property
-    def is_over(self) -> bool:
-        """True if whoever has just run is to give way."""
-        used_ns = self.used_ns
-        return used_ns >= TURN_NS or used_ns * self.waiting_count >= ROUND_NS
+    def share(self, waiting_count: int) -> None:
+        """Note how many tasks have given way; the more they are, the less each may use."""
+        self.waiting_count = waiting_count
+        self.most_ns = min(TURN_NS, ROUND_NS // max(1, waiting_count))
 
     async def give_way(self) -> None:
         """Let the loop go round once; a task that was cancelled meanwhile ends here."""
-        self.waiting_count += 1
+        self.share(self.waiting_count + 1)
         try:
             await let_loop_turn()
         finally:
-            self.waiting_count -= 1
+            self.share(self.waiting_count - 1)
             self.used_ns = 0
 
 

@@ -45,7 +45,7 @@ from ..runs.admission import Ticket
 from ..runs.bindings import Bindings
 from ..runs.inline_gate import InlineGate
 from ..runs.inline_route import InlineRoute
-from ..runs.run import Run
+from ..runs.run import Run, RunOwner
 from ..runs.run_admission import RunAdmission
 from ..runs.slot import Slot
 from ..runs.stage import Stop
@@ -205,9 +205,9 @@ class ExecutableNetwork(ABC):
         if route is not None and not ("trio" in modules and must_end()):
             turn = threads.turn
             if route.carry(run, turn):
-                if turn.is_over:
+                if turn.used_ns >= turn.most_ns:
                     await turn.give_way()
-                return run.outcome()
+                return run.bindings.results if run.error is None else run.outcome()
         # Launched by the last call before this thread sleeps: the worker that is woken finds the
         # interpreter free, and need not sleep again.
         await until(run.launch, run.cancel)
@@ -259,25 +259,26 @@ class ExecutableNetwork(ABC):
         inputs: Any,
         deadline_at: float | None = None,
         priority: int = 0,
-        run_id: int | None = None,
+        request: RunOwner | None = None,
     ) -> Run:
         """Make a run of a caller, with a place in all queues; ``inputs`` as given.
 
-        ``deadline_at`` is a time of the network's clock. Raises ClosedError, TensorError and
-        PropertyError.
+        ``deadline_at`` is a time of the network's clock, ``request`` that whose run it is. Raises
+        ClosedError, TensorError and PropertyError.
         """
         if self.admission.is_closed or not self._process.is_current:
             raise self._closed_error()
         bindings = Bindings(
             self.check_inputs(inputs),
             Ticket.of(priority),
-            next(self._request_ids) if run_id is None else run_id,
+            next(self._request_ids) if request is None else request.id,
             {},
             {},
             [] if self.has_perf_count else None,
             perf_counter_ns(),
         )
         run = Run(self.admission, bindings)
+        run.request = request
         if deadline_at is not None:
             run.deadline = self.clock, deadline_at
         return run

@@ -76,14 +76,17 @@ class InferRequest:
             deadline_at = deadline_from_now(network.clock, deadline_s)
         while self._state == "cancelled":
             await self._wait_idle(deadline_at)
-        run = self._make_run(inputs, deadline_at, priority)
+        if self._bound or inputs is None:
+            run = self._make_run(inputs, deadline_at, priority)
+        else:
+            run = network.make_run(inputs, deadline_at, priority, self)
         route = network.inline_route
         if route is not None and not ("trio" in modules and must_end()):
             turn = threads.turn
             if route.carry(run, turn):
-                if turn.is_over:
+                if turn.used_ns >= turn.most_ns:
                     await turn.give_way()
-                return run.outcome()
+                return run.bindings.results if run.error is None else run.outcome()
         # Launched by the last call before this thread sleeps: the worker that is woken finds the
         # interpreter free, and need not sleep again.
         await until(run.launch, run.cancel)
@@ -314,15 +317,14 @@ class InferRequest:
     def _make_run(self, inputs: Any, deadline_at: float | None, priority: int) -> Run:
         network = self._network
         if self._bound:
-            run = network.make_run(self._with_bound(inputs), deadline_at, priority, self.id)
+            run = network.make_run(self._with_bound(inputs), deadline_at, priority, self)
             run.bindings.bound = {
                 name: self._writable(name, array)
                 for name, array in self._bound.items()
                 if name not in self._input_names
             }
         else:
-            run = network.make_run({} if inputs is None else inputs, deadline_at, priority, self.id)
-        run.request = self
+            run = network.make_run({} if inputs is None else inputs, deadline_at, priority, self)
         return run
 
     def _writable(self, name: str, bound: Any) -> Any:

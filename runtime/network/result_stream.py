@@ -362,7 +362,7 @@ class ResultStream:
 
 async def _give_way() -> None:
     turn = threads.turn
-    if turn.is_over:
+    if turn.used_ns >= turn.most_ns:
         await turn.give_way()
 
 

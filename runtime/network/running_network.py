@@ -8,7 +8,7 @@ from ...executors import Clock, TaskExecutor
 from ..properties.properties import Configuration
 from ..runs.bindings import Bindings
 from ..runs.inline_route import InlineRoute
-from ..runs.run import Run
+from ..runs.run import Run, RunOwner
 from ..tensors.device_array import AdoptArray
 from ..tensors.tensor import Port
 
@@ -50,7 +50,7 @@ class RunningNetwork(Protocol):
         inputs: Any,
         deadline_at: float | None = None,
         priority: int = 0,
-        run_id: int | None = None,
+        request: RunOwner | None = None,
     ) -> Run:
         """Check inputs, and make a run of them that is not started yet."""
 

@@ -15,7 +15,12 @@ from time import perf_counter_ns
 
 from ...executors import NOW, TaskExecutor
 from ...executors.base import checked, hop_now
-from ...executors.interrupt import can_interrupt, held_interrupt
+from ...executors.interrupt import (
+    can_interrupt,
+    default_int_handler,
+    get_sigint_handler,
+    held_interrupt,
+)
 from ..loops.inline_turn import InlineTurn
 from .inline_gate import InlineGate, ServiceTime
 from .run import Run
@@ -45,7 +50,7 @@ class InlineRoute:
         time = gate.only or gate.time_of(run.bindings.inputs)
         if not (time.is_short or (turn.may_block and time.is_bearable and self._executor.is_idle)):
             return False
-        if not can_interrupt():
+        if get_sigint_handler() is not default_int_handler or not can_interrupt():
             return hop_now(self._carry, run, time, turn) is True
         with held_interrupt() as interrupt:  # raised amid this, it would lose the slot
             is_over = hop_now(self._carry, run, time, turn) is True
@@ -88,7 +93,7 @@ class InlineRoute:
                     finally:
                         ended_ns = perf_counter_ns()
                         if place is not lane:
-                            stage.executor.return_lane(place)
+                            place.give_back()
                         self._record(mark, stage, place, queued_ns, started_ns, ended_ns)
                     if ready is not NOW and (
                         not checked(ready).is_ready or ready.error is not None
@@ -102,7 +107,7 @@ class InlineRoute:
             except BaseException as raised:
                 error = raised
         finally:
-            executor.return_lane(lane)
+            lane.give_back()
         try:
             if not is_over:
                 run.take_back(before)

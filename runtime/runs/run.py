@@ -26,7 +26,12 @@ from typing import Any, Protocol
 
 from ...errors import DeadlineExceededError, OverloadedError, RequestCancelledError
 from ...executors import NOW, Clock, Lane, Ready, TaskExecutor, Then, TimerHandle, hop
-from ...executors.interrupt import can_interrupt, held_interrupt
+from ...executors.interrupt import (
+    can_interrupt,
+    default_int_handler,
+    get_sigint_handler,
+    held_interrupt,
+)
 from ..tracing.recorder import RunMark
 from .bindings import Bindings
 from .graph_run import GraphRun
@@ -54,6 +59,8 @@ called_back = _CalledBack()
 
 class RunOwner(Protocol):
     """The request whose run it is, as far as the run is concerned."""
+
+    id: int
 
     @property
     def callback_executor(self) -> TaskExecutor:
@@ -121,7 +128,10 @@ class Run:
         then: Then | None = None,
     ) -> None:
         self.admission, self.bindings = admission, bindings
-        self.stop = Stop(self._answer) if stop is None else stop
+        if stop is None:
+            stop = Stop()
+            stop.listeners = [self._answer]
+        self.stop = stop
         self._after, self._then = after, then
         self._lock = threading.Lock()
         self._answered: list[Callable[[], None]] = []
@@ -209,17 +219,9 @@ class Run:
 
         Raises what the network raises, and RequestBusyError; the run has ended then.
         """
-        if not can_interrupt():
-            self._launch(wake)
+        if get_sigint_handler() is default_int_handler and can_interrupt():
+            self._launch_undisturbed(wake)
             return
-        with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
-            self._launch(wake)
-        if interrupt.has_come:
-            with held_interrupt():
-                self.cancel()
-            raise KeyboardInterrupt
-
-    def _launch(self, wake: Callable[[], None] | None) -> None:
         request = self.request
         before = None if request is None else request.become_busy(self)
         try:
@@ -229,22 +231,29 @@ class Run:
                 self._answered.append(wake)
             if self.deadline is not None:
                 self.start_timer()
-            self.start(may_refuse=True)
+            if self.admission.enter(self, may_refuse=True):
+                hop(self._begin)
+            else:
+                self.stop.when_set(self._drop)
         except BaseException as error:
             self.mark_retrieved()
             self.stop.set(error)  # an interrupt may come when the network has taken it already
-            with self._lock:
-                is_first, self._is_ending = not self._is_ending, True
-            if is_first:
-                self._let_go()
-                self._tell()
+            self.finish(error, was_launched=False)
             if request is not None and isinstance(error, OverloadedError):
                 request.restore(self, before)
             raise
 
-    def start(self, *, may_refuse: bool = False) -> None:
-        """Enter the network, and begin or wait; raises what ``RunAdmission.enter`` raises."""
-        if self.admission.enter(self, may_refuse=may_refuse):
+    def _launch_undisturbed(self, wake: Callable[[], None] | None) -> None:
+        with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
+            self.launch(wake)
+        if interrupt.has_come:
+            with held_interrupt():
+                self.cancel()
+            raise KeyboardInterrupt
+
+    def start(self) -> None:
+        """Enter the network inside a run of an outer one; raises ClosedError."""
+        if self.admission.enter(self):
             hop(self._begin)
         else:
             self.stop.when_set(self._drop)
@@ -315,7 +324,10 @@ class Run:
 
     def _advance(self, ready: Ready, error: BaseException | None) -> None:
         if ready is NOW and (error is not None or self._index == len(self._stages)):
-            self._end(ready, error or self.stop.error)
+            if self._then is None:
+                self.finish(error or self.stop.error)
+            else:
+                self._end(NOW, error or self.stop.error)
         else:
             hop(self._step, ready, error)
 
@@ -379,10 +391,13 @@ class Run:
         for call in calls:
             call()
 
-    def finish(self, error: BaseException | None, *, is_late: bool = False) -> None:
+    def finish(
+        self, error: BaseException | None, *, is_late: bool = False, was_launched: bool = True
+    ) -> None:
         """End a caller's run, whose last token has fired: free its slot, settle, and tell.
 
-        Its callback comes first, on the network's thread for them.
+        Its callback comes first, on the network's thread for them. ``was_launched`` is false where
+        the network may not have it: it has no callback then, and a slot that it has is freed later.
         """
         with self._lock:
             is_first, self._is_ending = not self._is_ending, True
@@ -390,18 +405,26 @@ class Run:
                 self._is_settled = True
                 if error is not None:
                     self._set_error(error)
-        if not is_first:  # an interrupt came while it was sent, and its caller knows
-            self._give_back(None)
+        if not is_first:
+            if was_launched:  # an interrupt came while it was sent, and its caller knows
+                self._give_back(None)
             return
         if error is None and not is_late and not self.is_inline and self.admission.gate is not None:
             self._note_time()
-        following = self.admission.finish(self, self.error)
-        self._let_go()
+        following = self.admission.finish(self, self.error) if was_launched else None
+        # What belongs to the caller is dropped now, and not when the garbage collector comes.
+        self.ended_ns = perf_counter_ns()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.stop.listeners.clear()
+        self._own_run = None
+        if self.request is not None:
+            self.request.on_ended(self)
+        self.bindings.inputs, self.bindings.bound = {}, {}
         if following is not None:
             hop(following._begin_late)
-        if self._callback is None:
-            self._tell()
-            self.admission.leave(self)
+        if self._callback is None or not was_launched:
+            self._tell(leaves=was_launched)
             return
         assert self.request is not None
         try:
@@ -422,17 +445,6 @@ class Run:
         if self.request is not None:
             self.request.restore(self, before)
 
-    def _let_go(self) -> None:
-        """Drop what belongs to the caller now, and not when the garbage collector comes."""
-        self.ended_ns = perf_counter_ns()
-        if self._timer is not None:
-            self._timer.cancel()
-        self.stop.listeners.clear()
-        self._own_run = None
-        if self.request is not None:
-            self.request.on_ended(self)
-        self.bindings.inputs, self.bindings.bound = {}, {}
-
     def _call_back(self, _lane: Lane) -> Ready:
         callback, context, request = self._callback, self._context, self.request
         assert callback is not None
@@ -450,10 +462,9 @@ class Run:
             self._is_retrieved = False
             self._set_error(error)
         self._tell()
-        self.admission.leave(self)
 
-    def _tell(self) -> None:
-        """Call what waits for its answer or its end."""
+    def _tell(self, *, leaves: bool = True) -> None:
+        """Call what waits for its answer or its end; then a close need not wait for it."""
         with self._lock:
             self.is_answered = self.has_ended = True
             calls = self._answered + self._ended
@@ -461,6 +472,10 @@ class Run:
                 self._answered, self._ended = [], []
         for call in calls:
             call()
+        if leaves:
+            self.admission.runs.discard(self)
+            if self.admission.is_waited_for:
+                self.admission.tell_closer()
 
     @property
     def _what(self) -> str:

@@ -65,14 +65,15 @@ class RunAdmission(Generic[R]):
         self.gate: InlineGate | None = None
         """Which runs may stay on their caller's thread; None: none may."""
         self.runs: set[R] = set()
-        """Those that are not over, callbacks included; a run takes itself out by ``leave``."""
+        """Those that are not over, callbacks included; each takes itself out."""
         self._closed_error = closed_error
         self._lock = threading.Lock()
         self._all_ended = threading.Condition(self._lock)
         self._queue: AdmissionQueue[Slot, R] = AdmissionQueue((), most_waiting)
         self._idle = self._queue.idle
         self._outcomes: Counter[str] = Counter()
-        self._is_waited_for = False
+        self.is_waited_for = False
+        """A thread waits for the last run to leave; set before that looks at the runs."""
 
     @property
     def run_count(self) -> int:
@@ -126,9 +127,12 @@ class RunAdmission(Generic[R]):
             self.runs.add(run)
             if not self.first_run_ns:
                 self.first_run_ns = perf_counter_ns()
-        if not run.has_arrived:
-            run.has_arrived = True
-            self.recorder.arrive(run.bindings.inputs)
+            if not run.has_arrived:
+                run.has_arrived = True
+                if self.recorder.has_open_batch:
+                    self.recorder.arrive(run.bindings.inputs)
+                else:
+                    self.recorder.fixed_count += 1
         return run.slot is not None
 
     def finish(self, run: R, error: BaseException | None, *, counts: bool = True) -> R | None:
@@ -166,10 +170,14 @@ class RunAdmission(Generic[R]):
     def leave(self, run: R) -> None:
         """Stop a close from waiting for a run that is over, callback and all. Mostly lock-free."""
         self.runs.discard(run)
-        if self._is_waited_for:  # it is set before the closing thread looks at the runs
-            with self._lock:
-                if not self.runs:
-                    self._all_ended.notify_all()
+        if self.is_waited_for:
+            self.tell_closer()
+
+    def tell_closer(self) -> None:
+        """Wake threads that wait for the last run to leave, if none is left."""
+        with self._lock:
+            if not self.runs:
+                self._all_ended.notify_all()
 
     def _overloaded_error(self) -> OverloadedError:
         return OverloadedError(
@@ -202,7 +210,7 @@ class RunAdmission(Generic[R]):
         """Block until no run and no request is left; False on timeout."""
         give_up_at = None if timeout_s is None else monotonic() + timeout_s
         with self._lock:
-            self._is_waited_for = True
+            self.is_waited_for = True
             while self.runs:
                 left_s = None if give_up_at is None else give_up_at - monotonic()
                 if left_s is not None and left_s <= 0:

@@ -12,6 +12,9 @@ from ...executors.base import WhenReady
 __all__ = ["Again", "Stage", "Stop", "stop_if_interrupted"]
 
 
+_NO_LISTENERS: list[Callable[[], None]] = []
+
+
 class Stop:
     """What ends a run and all its sub-runs early: set once, by cancel, deadline or close.
 
@@ -23,9 +26,8 @@ class Stop:
     error: BaseException | None = None
     """Why the run is to end; None while it may go on."""
 
-    def __init__(self, *listeners: Callable[[], None]) -> None:
-        self.listeners = list(listeners)
-        """Called when it is set, by the thread that sets it."""
+    listeners: list[Callable[[], None]] = _NO_LISTENERS
+    """Called when it is set, by the thread that sets it; a list of its own from the first on."""
 
     def set(self, error: BaseException) -> bool:
         """End the run with this error; False if an earlier one stands. Listeners run here."""
@@ -41,7 +43,7 @@ class Stop:
 
     def when_set(self, listener: Callable[[], None]) -> None:
         """Call once it is set; at once if it is. Listeners never raise and never block."""
-        self.listeners.append(listener)
+        self.__dict__.setdefault("listeners", []).append(listener)
         if self.error is not None and self.forget(listener):
             listener()
 

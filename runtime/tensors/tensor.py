@@ -200,9 +200,10 @@ def shape_signature(
     arrays: Mapping[str, Any], ports: Sequence[Port]
 ) -> tuple[tuple[int, ...] | None, ...]:
     """Return what a plan is specialised for: the shapes of the tensor inputs, None for others."""
-    return tuple(
-        arrays[port.name].shape if isinstance(port.type, TensorType) else None for port in ports
-    )
+    shapes = []
+    for port in ports:
+        shapes.append(arrays[port.name].shape if isinstance(port.type, TensorType) else None)
+    return tuple(shapes)
 
 
 def _by_name(given: Any, ports: Sequence[Port], network: str) -> Mapping[Any, Any]:

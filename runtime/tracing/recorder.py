@@ -58,9 +58,8 @@ class Span(NamedTuple):
     run has nothing else to wait for; the enqueueing stands beside it as "<queue> host".
     ``subgraph`` is the id of the compiled plan that ran, where the device has several; ``device``
     is that of the network, or sub-network, whose stage it is. ``run_id`` is the request's. ``age``
-    tells the runs of one request apart, over all networks, and is shared with sub-runs; it is 0 for
-    inline runs without a request, each of which is one chain of spans that are queued when the one
-    before ends. ``arrived_ns``: when the run was asked for; 0 if its first span was queued then.
+    tells the runs of one request apart, over all networks, and is shared with sub-runs.
+    ``arrived_ns``: when the run was asked for; 0 if its first span was queued then.
     """
 
     run_id: int
@@ -106,8 +105,12 @@ class SpanRecorder:
         self._lanes: dict[str, set[str]] = {}
         self._arrived_shapes: deque[Any] = deque()
         self._batch_sizes: Counter[int] = Counter()
-        self._batch_input: str | None = None
-        self._fixed_shape: tuple[int, ...] = ()
+        self._batch_input = ""
+        self._fixed_size: int | None = None
+        self.has_open_batch = False
+        """Runs come in batches of any size, and :meth:`arrive` is to be called for each."""
+        self.fixed_count = 0
+        """How many runs came otherwise; counted by the admission, under its lock."""
         self._lock = threading.Lock()
 
     def count_batches_of(self, ports: Sequence[Port]) -> None:
@@ -119,18 +122,15 @@ class SpanRecorder:
             if port.shape:
                 length = port.shape[0]
                 if isinstance(length, int):
-                    self._fixed_shape = (length,)
+                    self._fixed_size = length
                 else:
-                    self._batch_input = port.name
+                    self._batch_input, self.has_open_batch = port.name, True
                 return
 
     def arrive(self, inputs: Mapping[str, Any]) -> None:
-        """Count a run by its batch size; called once for each."""
-        name, arrived = self._batch_input, self._arrived_shapes
-        if name is None:
-            arrived.append(self._fixed_shape)
-        else:
-            arrived.append(getattr(inputs.get(name), "shape", ()))
+        """Count a run of an open batch by its size; called once for each."""
+        arrived = self._arrived_shapes
+        arrived.append(getattr(inputs.get(self._batch_input), "shape", ()))
         if len(arrived) >= COUNT_AT_SPANS:
             with self._lock:
                 self._count_arrived()
@@ -247,7 +247,10 @@ class SpanRecorder:
         """
         with self._lock:
             self._count_arrived()
-            return dict(sorted(self._batch_sizes.items()))
+            sizes = dict(sorted(self._batch_sizes.items()))
+        if self._fixed_size is not None and self.fixed_count:
+            sizes = {self._fixed_size: self.fixed_count}
+        return sizes
 
 
 def _rounded_down(size: int) -> int:

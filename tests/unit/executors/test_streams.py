@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from aioinfer.errors import AioInferError, ClosedError, PropertyError, RequestStateError
+from aioinfer.errors import ClosedError, PropertyError, RequestStateError
 from aioinfer.executors import (
     NOW,
     HostReady,
@@ -427,18 +427,9 @@ def test_the_callers_lane_is_lent_to_one_thread_at_a_time() -> None:
         assert (lane.name, lane.index, lane.thread_count) == ("CPU.caller", 2, 1)
         assert lane.context is not None
         assert executor.borrow_lane() is None
-        executor.return_lane(lane)
+        lane.give_back()
         assert executor.borrow_lane() is lane
-        executor.return_lane(lane)
-
-
-def test_a_lane_goes_back_where_it_came_from() -> None:
-    with StreamsExecutor(StreamsConfig("CPU")) as executor:
-        with pytest.raises(AioInferError, match="<Lane 'other'> was not lent by"):
-            executor.return_lane(Lane("other"))
-        lane = executor.borrow_lane()
-        assert lane is not None
-        executor.return_lane(lane)
+        lane.give_back()
 
 
 def test_no_lane_is_lent_past_the_queue_or_after_close() -> None:

@@ -439,7 +439,7 @@ async def test_tasks_that_compete_give_way_sooner(network: InlineNetwork) -> Non
     assert threads.turn.used_ns < TURN_NS
     ticks = Ticks()
     ticker = asyncio.create_task(ticks.go_on())
-    threads.turn.waiting_count = 100
+    threads.turn.share(100)
     await network.infer({"x": X})
     assert ticks.count == 1
     ticker.cancel()
@@ -448,11 +448,11 @@ async def test_tasks_that_compete_give_way_sooner(network: InlineNetwork) -> Non
 @pytest.mark.parametrize("task_count", [2, 16, 64])
 def test_a_timer_waits_no_5_ms_for_tasks_that_infer_all_the_time(task_count: int) -> None:
     turn = InlineTurn()
-    turn.waiting_count = task_count - 1
+    turn.share(task_count - 1)
     round_ns = 0
     for _ in range(task_count):
         turn.used_ns = 0
-        while not turn.is_over:
+        while turn.used_ns < turn.most_ns:
             turn.used_ns += 10_000
         round_ns += turn.used_ns
     rounds = 3  # the rest of one, one until its task is woken, and one until that is called
@@ -548,7 +548,7 @@ def test_a_caller_that_blocks_does_not_compute_beside_a_busy_worker(
 
 
 async def test_failing_counts_as_inline_work_and_lets_the_loop_turn(
-    network: InlineNetwork, monkeypatch: pytest.MonkeyPatch
+    network: InlineNetwork,
 ) -> None:
     def fail(_slot: Slot, _lane: Lane) -> None:
         raise ValueError("broken")
@@ -557,7 +557,7 @@ async def test_failing_counts_as_inline_work_and_lets_the_loop_turn(
     with pytest.raises(ValueError, match="broken"):
         await network.infer(X)
     assert threads.turn.used_ns > 0
-    monkeypatch.setattr("aioinfer.runtime.loops.inline_turn.TURN_NS", 1)
+    threads.turn.most_ns = 1
     turns: list[str] = []
     asyncio.get_running_loop().call_soon(turns.append, "of the loop")
     with pytest.raises(ValueError, match="broken"):
