@@ -81,11 +81,6 @@ class RunAdmission(Generic[R]):
         return self.slot_count - len(self._idle) + self._queue.waiting_count
 
     @property
-    def open_run_count(self) -> int:
-        """How many runs are not over, callbacks included."""
-        return len(self.runs)
-
-    @property
     def waiting_count(self) -> int:
         """How many runs wait for a slot."""
         return self._queue.waiting_count
@@ -94,11 +89,6 @@ class RunAdmission(Generic[R]):
     def is_full(self) -> bool:
         """True if a run that comes now and may be refused is; out of date as soon as it is read."""
         return self._queue.is_full
-
-    @property
-    def idle_slot_count(self) -> int:
-        """How many slots no run has."""
-        return len(self._idle)
 
     def add_slots(self, slots: Sequence[Slot]) -> None:
         """Take in the network's slots; before the first run."""

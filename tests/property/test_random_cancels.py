@@ -80,7 +80,7 @@ class Clients:
         assert statistics.finished_request_count >= self.seen["finished"] > 0
         assert statistics.expired_request_count >= self.seen["expired"] > 0
         assert (statistics.waiting_run_count, statistics.running_run_count) == (0, 0)
-        assert self.network.admission.idle_slot_count == self.network.admission.slot_count
+        assert len(self.network.admission._idle) == self.network.admission.slot_count
 
 
 @pytest.mark.parametrize("seed", range(3))

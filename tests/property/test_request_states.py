@@ -256,6 +256,6 @@ def test_every_run_settles_once(
     assert sum(counted) == sum(world.start_counts)
     for part in (network, *getattr(network, "networks", ())):
         assert part.admission.waiting_count == 0
-        assert part.admission.idle_slot_count == part.admission.slot_count
+        assert len(part.admission._idle) == part.admission.slot_count
         assert part.admission.run_count == 0
-        assert part.admission.open_run_count == 0
+        assert len(part.admission.runs) == 0

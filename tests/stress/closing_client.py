@@ -120,8 +120,8 @@ class ClosingClient(Client):
         assert aborted_count <= seen["closed"] + seen["unknown"], where
         assert plan.may_abort or aborted_count == 0, where
         admission = network.admission
-        assert (admission.waiting_count, admission.open_run_count) == (0, 0), where
-        assert admission.idle_slot_count == admission.slot_count, where
+        assert (admission.waiting_count, len(admission.runs)) == (0, 0), where
+        assert len(admission._idle) == admission.slot_count, where
         self._aborted_count += aborted_count
         self._network_count += 1
         self._late_count += max(0, seen["closed"] - aborted_count)

@@ -212,8 +212,8 @@ def check_counts(plant: Plant, clients: list[Client]) -> None:
         assert statistics.aborted_request_count == 0
         assert (statistics.waiting_run_count, statistics.running_run_count) == (0, 0)
         admission = target.network.admission
-        assert admission.idle_slot_count == admission.slot_count
-        assert admission.open_run_count == 0
+        assert len(admission._idle) == admission.slot_count
+        assert len(admission.runs) == 0
         if index < plant.common_count:
             assert all(counted[outcome] for outcome in OUTCOMES[:4]), where
             assert counted["refused"] == 0, where

@@ -253,9 +253,9 @@ async def test_a_cancelled_run_without_a_request_has_its_slot_until_its_device_i
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (network.admission.open_run_count, network.admission.run_count) == (1, 1)
+    assert (len(network.admission.runs), network.admission.run_count) == (1, 1)
     held[0].held.release()
-    assert (network.admission.open_run_count, network.admission.run_count) == (0, 0)
+    assert (len(network.admission.runs), network.admission.run_count) == (0, 0)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="uvloop has no Windows")

@@ -42,7 +42,7 @@ def check_cancelled(network: aioinfer.ExecutableNetwork, held: MockDevices, coun
     statistics = network.statistics()
     assert statistics.cancelled_request_count == count
     assert (statistics.running_run_count, statistics.waiting_run_count) == (0, 0)
-    assert network.admission.idle_slot_count == network.admission.slot_count
+    assert len(network.admission._idle) == network.admission.slot_count
 
 
 WHICH = pytest.mark.parametrize("which", ["network", "request"])

@@ -109,7 +109,7 @@ def test_two_hundred_runs_leave_no_objects_and_no_threads(
         while network.statistics().running_run_count:
             pass
         del waiting
-        return our_objects(), set(threading.enumerate()), network.admission.idle_slot_count
+        return our_objects(), set(threading.enumerate()), len(network.admission._idle)
 
     asyncio.run(many(2))
     objects, threads, slots = quiet()

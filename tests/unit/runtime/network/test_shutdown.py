@@ -409,7 +409,7 @@ def test_interrupts_amid_the_start_of_runs_lose_no_slot(tmp_path: Path, threshol
         is_over.set()
         sender.join()
         assert network.admission.wait_until_over(20.0), network
-        assert network.admission.idle_slot_count == network.admission.slot_count
+        assert len(network.admission._idle) == network.admission.slot_count
         core.close()
         """.replace("LIMIT", str(threshold_us)),
         tmp_path,

@@ -87,8 +87,8 @@ class Source:
 def check_nothing_left(network: aioinfer.ExecutableNetwork) -> None:
     admission = network.admission
     assert (admission.run_count, admission.waiting_count) == (0, 0)
-    assert admission.idle_slot_count == admission.slot_count
-    assert admission.open_run_count == 0
+    assert len(admission._idle) == admission.slot_count
+    assert len(admission.runs) == 0
     assert not side_task._running
 
 

@@ -149,7 +149,7 @@ def test_inline_runs_are_counted_and_recorded_like_others(network: InlineNetwork
     assert [run.run_id for run in spans.runs] == [request.id + 1, request.id]
     assert statistics.batch_sizes == {X.shape[0]: 2}
     assert request.latency_s > 0
-    assert network.admission.idle_slot_count == network.admission.slot_count
+    assert len(network.admission._idle) == network.admission.slot_count
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
@@ -180,7 +180,7 @@ def test_the_error_of_a_stage_is_raised_as_it_is(
         request.infer_sync({"x": X})
     assert caught == [error, error]
     assert network.statistics().failed_request_count == 3
-    assert network.admission.idle_slot_count == 2
+    assert len(network.admission._idle) == 2
 
 
 def test_bad_inputs_are_refused_before_anything_is_taken(network: InlineNetwork) -> None:
@@ -190,7 +190,7 @@ def test_bad_inputs_are_refused_before_anything_is_taken(network: InlineNetwork)
 
     asyncio.run(main())
     assert network.statistics().failed_request_count == 0
-    assert network.admission.idle_slot_count == 2
+    assert len(network.admission._idle) == 2
 
 
 def test_a_closed_network_refuses(network: InlineNetwork) -> None:
@@ -322,7 +322,7 @@ def test_two_threads_never_share_the_callers_lane(network: InlineNetwork) -> Non
             done.result(WAIT_S)
     assert failed == []
     assert network.statistics().finished_request_count == 800
-    assert network.admission.idle_slot_count == 2
+    assert len(network.admission._idle) == 2
 
 
 def test_while_one_thread_has_the_lane_another_hops(network: InlineNetwork) -> None:

@@ -73,7 +73,7 @@ def test_one_too_many_is_refused_at_once_and_may_come_again(
     late.start_async(X)
     finish(held)
     np.testing.assert_array_equal(late.results["y"], expected(X))
-    assert network.admission.open_run_count == 0
+    assert len(network.admission.runs) == 0
 
 
 def test_a_refused_request_still_has_what_its_last_run_left(
@@ -173,9 +173,9 @@ async def test_a_refused_run_without_a_request_leaves_nothing(
     for _ in range(5):
         with pytest.raises(OverloadedError):
             await network.infer(X)
-    assert network.admission.open_run_count == 3
+    assert len(network.admission.runs) == 3
     finish(held)
-    assert network.admission.open_run_count == 0
+    assert len(network.admission.runs) == 0
 
 
 @pytest.mark.parametrize("where", ["given to HETERO", "set for the device"])
