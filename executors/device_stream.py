@@ -7,6 +7,8 @@ recorded on them, and a blocking call that returns when an event has fired. On t
   for; for those the stream waits on the device. Everything else that ``after`` joins is waited for
   by nobody: whoever fires the last of it enqueues the function, for another device's event that is
   the other device's completion thread.
+- Where functions read on the host what ``after`` stands for, such as inputs to be copied, nothing
+  is left to the stream: the executor with ``reads_host`` waits for events of its own device, too.
 - Several threads may bring work at once, and a function may bring more. The first to come enqueues
   for all, in the order of arrival, outside any lock: no thread waits for another, nothing nests,
   and a stream's functions never overlap on the host.
@@ -194,9 +196,9 @@ class _Enqueued:
 class DeviceStreamExecutor(TaskExecutor):
     """Stages on one in-order stream of a device; see the module's theory of operation."""
 
-    def __init__(self, stream: DeviceStream) -> None:
+    def __init__(self, stream: DeviceStream, *, reads_host: bool = False) -> None:
         super().__init__(stream.name)
-        self._stream = stream
+        self._stream, self._reads_host = stream, reads_host
         self._lane = DeviceLane(stream)
         self._parking = Parking(f"executor {stream.name!r}")
         self._changed = threading.Condition(threading.Lock())
@@ -213,7 +215,11 @@ class DeviceStreamExecutor(TaskExecutor):
         own: list[DeviceEvent] = []
         others: list[Ready] = []
         for part in after.parts:
-            if isinstance(part, DeviceEvent) and part.device is self._stream.device:
+            if (
+                isinstance(part, DeviceEvent)
+                and part.device is self._stream.device
+                and not self._reads_host
+            ):
                 (others if part.is_ready else own).append(part)
             else:
                 others.append(part)

@@ -1,10 +1,12 @@
 """One run's place on an accelerator: its stages, from the host's arrays to the device and back.
 
-Theory of operation. The host copies a run's inputs into memory that the device reads at full speed;
-then upload, the plan's launches, and download are enqueued one after the other, each on a queue of
-its own and each behind the event of the one before. The host waits for none of them. What the
-device does for several slots overlaps. What takes memory, binds or copies much is done on the
-executor of copies, which never compiles.
+Theory of operation. Upload, the plan's launches, and download are enqueued one after the other,
+each on a queue of its own and each behind the event of the one before. The host waits for none of
+them. What the device does for several slots overlaps. The stage that uploads first copies the
+inputs into memory that the device reads at full speed. Where its plan is not built, memory has to
+be taken or much has to be copied, it is called again once that is done: on the executor of
+compiling, or on that of copies, which never compiles. What fails before anything is enqueued never
+touches the device, which may be lost.
 
 A run of fewer rows than its plan has is padded on the host, and of the outputs only its own rows
 are read back.
@@ -15,6 +17,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter_ns
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,7 +38,8 @@ from ...runtime.network.executable_network import Slot
 from ...runtime.plans.batch_buckets import BatchBuckets, Padding
 from ...runtime.plans.plan_cache import PendingPlan
 from ...runtime.plans.shape_plans import ShapePlans
-from ...runtime.runs.stage import Stage
+from ...runtime.runs.run_admission import RunAdmission
+from ...runtime.runs.stage import Again, Stage
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import Port
 from .launching.launch_times import LaunchTimes
@@ -70,6 +74,10 @@ class SlotNetwork(Protocol):
     only_plan: Plan | None
 
     @property
+    def admission(self) -> RunAdmission[Any]:
+        """Whose recorder gets the spans of copies before the upload."""
+
+    @property
     def shape_plans(self) -> ShapePlans[Plan]:
         """The plans by shape signature."""
 
@@ -78,107 +86,149 @@ def _host_errors_named(stage: Callable[..., Ready]) -> Callable[..., Ready]:
     """Let a stage that takes memory of the host raise errors of ours."""
 
     @functools.wraps(stage)
-    def named(slot: AcceleratorSlot, *arguments: Any) -> Ready:
+    def named(slot: AcceleratorSlot, lane: Lane) -> Ready:
         try:
-            return stage(slot, *arguments)
+            return stage(slot, lane)
         except AioInferError:
             raise
         except Exception as error:
-            network = slot._network
-            raise run_failure(error, f"{network.name!r} on {network.device}") from error
+            raise slot._named(error) from error
 
     return named
 
 
 class AcceleratorSlot(Slot):
-    """One run: plan, bind, copy on the host; upload, compute, download on the device; deliver."""
+    """One run: upload, compute and download on the device; deliver where results are staged."""
 
     def __init__(
         self, network: SlotNetwork, memory: SlotMemory, compute: DeviceStreamExecutor
     ) -> None:
         self._network, self._memory = network, memory
-        self._pending: PendingPlan[Plan] | None = None
         self._bound: BoundPlan | None = None
+        self._is_filled = False
         self._times: LaunchTimes | None = None
         self._padding: Padding | None = None
-        device, inline = network.opened, network.inline
-        copies = network.copy_executor
-        fill = ChosenExecutor("copies", self._has_much_to_fill, inline, copies)
+        device, copies = network.opened, network.copy_executor
+        self._fill_stage = Stage("fill", copies, self._fill_on_copies)
         self.stages = (
-            Stage("bind", inline, self._bind),
-            Stage("fill", fill, self._fill),
             Stage("upload", device.upload, self._upload),
             Stage("compute", compute, self._compute),
         )
-        if network.only_plan is None:
-            self.stages = (Stage("plan", inline, self._find_plan), *self.stages)
         if stages_outputs(device.facts):
-            deliver = ChosenExecutor("copies", self._has_much_to_deliver, inline, copies)
+            deliver = ChosenExecutor("copies", self._has_much_to_deliver, network.inline, copies)
             download = Stage("download", device.download, self._download_staged)
             self.stages = (*self.stages, download, Stage("deliver", deliver, self._deliver))
         else:
             self.stages = (*self.stages, Stage("download", device.download, self._download))
 
-    def _find_plan(self, _lane: Lane) -> Ready:
-        network, given = self._network, self.bindings.inputs
-        for name in network.shape_tensors:
-            refuse_on_device(name, given[name])
-        self._padding = None if network.buckets is None else network.buckets.padding_of(given)
-        self._pending = network.shape_plans.request(given)
-        return self._pending
+    def _upload(self, lane: Lane) -> Ready:
+        try:
+            missing = self._prepare()
+        except Exception as error:
+            missing = HostReady()
+            missing.fire(self._named(error))
+        if missing is not None:
+            return Again(missing)
+        bound, given = self._bound, self.bindings.inputs
+        assert bound is not None
+        stream = _stream(lane)
+        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
+            array = given[port.name]
+            if isinstance(array, AdoptedArray):
+                self._copy_on_device(stream, array, place)
+            elif place.staged.data.size:
+                stream.write(place.memory, place.staged.data)
+        return NOW
 
-    def _bind(self, _lane: Lane) -> Ready:
-        """Bind the slot to the run's plan; what allocates is done on the executor of copies."""
+    def _prepare(self) -> HostReady | None:
+        """Find the plan, bind the slot to it and fill staging memory, or say what to wait for."""
         network = self._network
-        network.opened.health.refuse_if_lost()
-        plan = network.only_plan if self._pending is None else self._pending.plan
-        assert plan is not None
-        self._bound = self._memory.find(plan)
-        if self._bound is not None:
-            return NOW
+        bound = self._bound
+        if bound is None:
+            if network.opened.health.lost is not None:
+                network.opened.health.refuse_if_lost()
+            plan = network.only_plan
+            if plan is None:
+                pending = self._find_plan()
+                if not pending.is_built:
+                    return pending
+                plan = pending.plan
+            bound = self._bound = self._memory.find(plan)
+            if bound is None:
+                return self._on_copies(partial(self._bind_on_copies, plan))
+        if self._is_filled:
+            return None
+        if self._has_much_to_fill():
+            return self._on_copies(partial(self._fill_on_copies, queued_ns=perf_counter_ns()))
+        self._fill(bound)
+        return None
+
+    def _find_plan(self) -> PendingPlan[Plan]:
+        bindings, network = self.bindings, self._network
+        found: PendingPlan[Plan] | None = bindings.awaited
+        if found is None:
+            given = bindings.inputs
+            for name in network.shape_tensors:
+                refuse_on_device(name, given[name])
+            self._padding = None if network.buckets is None else network.buckets.padding_of(given)
+            found = network.shape_plans.request(given)
+        bindings.awaited = None if found.is_built else found
+        return found
+
+    def _on_copies(self, function: Callable[[Lane], Ready]) -> HostReady:
+        """Have the executor of copies call this, and return what fires then."""
         ended = HostReady()
-        network.copy_executor.run(
-            partial(self._bind_now, plan), NOW, lambda _ready, error: ended.fire(error)
-        )
+
+        def then(_ready: Ready, error: BaseException | None) -> None:
+            ended.fire(self._named(error) if isinstance(error, Exception) else error)
+
+        self._network.copy_executor.run(function, NOW, then)
         return ended
 
-    @_host_errors_named
-    def _bind_now(self, plan: Plan, _lane: Lane) -> Ready:
+    def _bind_on_copies(self, plan: Plan, _lane: Lane) -> Ready:
         self._bound = self._memory.bind(plan)
         return NOW
 
+    def _fill_on_copies(self, lane: Lane, queued_ns: int = 0) -> Ready:
+        self.stop.raise_if_set()
+        assert self._bound is not None
+        started_ns = perf_counter_ns()
+        try:
+            self._fill(self._bound)
+        finally:
+            record, mark = self._network.admission.recorder.record, self.bindings.mark()
+            record(mark, self._fill_stage, lane, queued_ns, started_ns, perf_counter_ns())
+        return NOW
+
     def _has_much_to_fill(self) -> bool:
-        given, padding = self.bindings.inputs.values(), self._padding
-        total_bytes = sum(int(getattr(array, "nbytes", 0)) for array in given)
+        padding, total_bytes = self._padding, 0
+        for array in self.bindings.inputs.values():
+            total_bytes += int(getattr(array, "nbytes", 0))
         if padding is not None:
             total_bytes = total_bytes * padding.bucket // padding.rows
         return total_bytes > _LIGHT_BYTES
 
-    @_host_errors_named
-    def _fill(self, _lane: Lane) -> Ready:
-        bound = self._plan()
+    def _fill(self, bound: BoundPlan) -> None:
+        inputs, padding = self.bindings.inputs, self._padding
         for port, place in zip(self._network.inputs, bound.inputs, strict=True):
-            given, staged = self.bindings.inputs[port.name], place.staged.array
+            given = inputs[port.name]
             if not isinstance(given, AdoptedArray):
-                stage_input(port.name, given, staged, self._given_rows(port.name))
-        return NOW
+                rows = None if padding is None else self._given_rows(port.name, padding)
+                stage_input(port.name, given, place.staged.array, rows)
+        self._is_filled = True
 
-    def _given_rows(self, name: str) -> int | None:
-        """Say how many rows of an input are given; None: all that its plan has."""
-        padding, buckets = self._padding, self._network.buckets
-        if padding is None or buckets is None or name not in buckets.inputs:
-            return None
-        return padding.rows
+    def _given_rows(self, name: str, padding: Padding) -> int | None:
+        """Return how many rows of an input are given; None: all that its plan has."""
+        buckets = self._network.buckets
+        return None if buckets is None or name not in buckets.inputs else padding.rows
 
-    def _upload(self, lane: Lane) -> Ready:
-        stream = _stream(lane)
-        for port, place in zip(self._network.inputs, self._plan().inputs, strict=True):
-            given = self.bindings.inputs[port.name]
-            if isinstance(given, AdoptedArray):
-                self._copy_on_device(stream, given, place)
-            elif place.staged.data.size:
-                stream.write(place.memory, place.staged.data)
-        return NOW
+    def _named(self, error: Exception) -> Exception:
+        """Return an error of ours: this one, or what it means for the run."""
+        if isinstance(error, AioInferError):
+            return error
+        failure = run_failure(error, f"{self._network.name!r} on {self._network.device}")
+        failure.__cause__ = error
+        return failure
 
     def _copy_on_device(self, stream: QueueStream, given: AdoptedArray, place: BoundInput) -> None:
         """Copy an array of the device, again and again until its rows fill the input."""
@@ -188,7 +238,8 @@ class AcceleratorSlot(Slot):
             stream.copy_from(given, place.memory, part_bytes, offset_bytes)
 
     def _compute(self, lane: Lane) -> Ready:
-        stream, bound = _stream(lane), self._plan()
+        stream, bound = _stream(lane), self._bound
+        assert bound is not None
         if bound.recording is not None and self.bindings.profile is None:
             stream.replay(bound.recording)
             return NOW
@@ -201,13 +252,16 @@ class AcceleratorSlot(Slot):
         return NOW
 
     def _download_staged(self, lane: Lane) -> Ready:
-        stream = _stream(lane)
-        for port, place in zip(self._network.outputs, self._plan().outputs, strict=True):
+        stream, outer = _stream(lane), self.bindings.bound
+        assert self._bound is not None
+        for port, place in zip(self._network.outputs, self._bound.outputs, strict=True):
             assert place.staged is not None
-            if self._keep_on_device(stream, port.name, place):
+            if port.name in outer and self._keep_on_device(stream, port.name, place):
                 continue
-            own = self._own_part(port.name, place.staged.array)
-            data = place.staged.data if own is place.staged.array else bytes_of(own)
+            data = place.staged.data
+            if self._padding is not None:
+                own = self._own_part(port.name, place.staged.array)
+                data = data if own is place.staged.array else bytes_of(own)
             if data.size:
                 stream.read(data, place.memory)
         return NOW
@@ -236,17 +290,20 @@ class AcceleratorSlot(Slot):
 
     def _has_much_to_deliver(self) -> bool:
         assert self._bound is not None
-        return sum(operand.size_bytes for operand in self._bound.plan.outputs) > _LIGHT_BYTES
+        return self._bound.output_bytes > _LIGHT_BYTES
 
     @_host_errors_named
     def _deliver(self, _lane: Lane) -> Ready:
         """Copy results to where they belong: memory that the caller has bound, or a new array."""
         bindings = self.bindings
-        for port, place in zip(self._network.outputs, self._plan().outputs, strict=True):
+        assert self._bound is not None
+        for port, place in zip(self._network.outputs, self._bound.outputs, strict=True):
             if port.name in bindings.results:
                 continue
             assert place.staged is not None
-            array = staged = self._own_part(port.name, place.staged.array)
+            array = staged = place.staged.array
+            if self._padding is not None:
+                array = staged = self._own_part(port.name, staged)
             if port.name not in bindings.bound:
                 array = self._network.pool.empty(staged.shape, staged.dtype)
                 np.copyto(array, staged)
@@ -258,7 +315,8 @@ class AcceleratorSlot(Slot):
         """Let the device write results straight to where they belong, if it can."""
         stream, bindings = _stream(lane), self.bindings
         late: list[tuple[str, np.ndarray[Any, Any]]] = []
-        for port, place in zip(self._network.outputs, self._plan().outputs, strict=True):
+        assert self._bound is not None
+        for port, place in zip(self._network.outputs, self._bound.outputs, strict=True):
             if self._keep_on_device(stream, port.name, place):
                 continue
             operand, given = place.operand, bindings.bound.get(port.name)
@@ -286,15 +344,11 @@ class AcceleratorSlot(Slot):
         self._network.copy_executor.run(deliver, ready, lambda _ready, error: ended.fire(error))
         return ended
 
-    def _plan(self) -> BoundPlan:
-        assert self._bound is not None
-        self.stop.raise_if_set()
-        return self._bound
-
     def release(self) -> None:
         if self._times is not None and self.bindings.profile is not None:
             self.bindings.profile.extend(self._times.profiles())
-        self._pending = self._bound = self._times = self._padding = None
+        self._bound = self._times = self._padding = None
+        self._is_filled, self.bindings.awaited = False, None
 
 
 def _stream(lane: Lane) -> QueueStream:

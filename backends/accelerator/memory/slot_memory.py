@@ -101,6 +101,8 @@ class BoundPlan:
     outputs: Sequence[BoundOutput]
     launches: Sequence[BoundLaunch]
     recording: Recording | None
+    output_bytes: int
+    """How much all outputs take together."""
 
 
 class SlotMemory:
@@ -207,7 +209,8 @@ class SlotMemory:
         staged = self._places(self._staged_operands(plan))
         inputs = [BoundInput(item, memory_of(item), next(staged)) for item in plan.inputs]
         outputs = [BoundOutput(item, memory_of(item), next(staged, None)) for item in plan.outputs]
-        return BoundPlan(plan, inputs, outputs, launches, self._recorded(launches))
+        output_bytes = sum(operand.size_bytes for operand in plan.outputs)
+        return BoundPlan(plan, inputs, outputs, launches, self._recorded(launches), output_bytes)
 
     def _recorded(self, launches: Sequence[BoundLaunch]) -> Recording | None:
         if self._recorder is None or not launches:

@@ -46,7 +46,7 @@ class OpenedDevice:
         self.programs = KernelPrograms(name, context)
         self.completion = CompletionThread(f"{name} completion", _wait_for)
         self.queues = QueueGroup(self, self.health, self.completion.watch)
-        self.upload = self._executor("upload")
+        self.upload = self._executor("upload", reads_host=True)
         self.download = self._executor("download")
         self._computing: list[DeviceStreamExecutor] = []
         self._computing_lock = threading.Lock()
@@ -121,9 +121,10 @@ class OpenedDevice:
         state = "lost" if self.health.lost else f"{self.memory.taken_bytes} bytes taken"
         return f"<{type(self).__name__} {self.name!r} {state}>"
 
-    def _executor(self, queue: str) -> DeviceStreamExecutor:
+    def _executor(self, queue: str, *, reads_host: bool = False) -> DeviceStreamExecutor:
         name = f"{self.name} {queue}"
-        return DeviceStreamExecutor(QueueStream(name, self._context.queue(name), self.queues))
+        stream = QueueStream(name, self._context.queue(name), self.queues)
+        return DeviceStreamExecutor(stream, reads_host=reads_host)
 
 
 def _wait_for(event: DeviceEvent) -> None:

@@ -102,6 +102,18 @@ def test_a_join_of_the_devices_own_events_is_waited_for_on_the_device(device, to
     assert told.only[1] is None
 
 
+def test_functions_that_read_on_the_host_wait_there_for_events_of_their_own_device(
+    device, told
+) -> None:
+    upload = DeviceStreamExecutor(device.stream("upload"), reads_host=True)
+    written = device.stream("download").record_event()
+    upload.run(enqueue(device, "upload", "copy in"), written, told)
+    assert device.enqueued == ["download: record download#1"]
+    device.fire_next("download")
+    assert device.enqueued[1:] == ["upload: copy in", "upload: record upload#1"]
+    assert told.only[1] is None
+
+
 def test_after_a_join_of_host_and_device_only_the_host_part_is_waited_for(device, told) -> None:
     upload, compute = executors(device, "upload", "compute")
     tokens: list[Ready] = [HostReady()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from itertools import pairwise
 from time import perf_counter_ns
 from typing import Any
@@ -12,7 +13,13 @@ import pytest
 
 from aioinfer import Core
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
-from aioinfer.errors import DeviceError, NotSupportedError, TensorError
+from aioinfer.errors import (
+    DeviceError,
+    NotSupportedError,
+    RequestCancelledError,
+    TensorError,
+)
+from aioinfer.executors import NOW, Lane, Ready
 from unit.backends.accelerator.comparing import model_of, operator
 from unit.backends.accelerator.fake_driver import TOOK_NS, FakeDriver
 from unit.backends.accelerator.serving import negating, pump
@@ -128,6 +135,65 @@ def test_a_lost_device_refuses_runs_and_loads(driver: FakeDriver, fake_core: Cor
                 request.infer_sync(X)
         with pytest.raises(DeviceError, match="is lost"):
             fake_core.load_network(negating(X), "FAKE")
+
+
+def test_a_lost_device_gets_no_command_of_a_run(driver: FakeDriver, fake_core: Core) -> None:
+    network = fake_core.load_network(negating(X), "FAKE")
+    (context,) = driver.contexts
+    network.opened.health.translate(DriverError(ErrorKind.LOST, "unplugged"), "computing")  # type: ignore[attr-defined]
+    before = driver.command_count
+    with pytest.raises(DeviceError, match="is lost"):
+        network.create_infer_request().infer_sync(X)
+    assert (driver.command_count, context.run_all()) == (before, None)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_large_input_is_copied_on_the_executor_of_copies_and_its_copy_is_in_the_trace(
+    dynamic: bool, driver: FakeDriver, fake_core: Core
+) -> None:
+    large = np.ones((130, 130), np.float32)
+    network = fake_core.load_network(negating(large, dynamic=dynamic), "FAKE")
+    request = network.create_infer_request()
+    request.start_async(large)
+    pump(driver.contexts[0], request)
+    np.testing.assert_array_equal(request.results["y"], -large)
+    fill = [span for span in network.trace() if span.stage == "fill"]
+    assert [span.lane for span in fill] == ["FAKE.0 copies.0"]
+    (upload,) = [span for span in network.trace() if span.lane == "FAKE.0 upload host"]
+    assert upload.started_ns >= fill[0].ended_ns
+    small = np.ones((3, 4), np.float32)
+    if dynamic:
+        request.start_async(small)
+        pump(driver.contexts[0], request)
+        assert len([span for span in network.trace() if span.stage == "fill"]) == 1
+
+
+def test_a_run_stopped_while_its_input_is_copied_ends_when_the_copy_has(
+    driver: FakeDriver, fake_core: Core
+) -> None:
+    large = np.ones((130, 130), np.float32)
+    network = fake_core.load_network(negating(large), "FAKE")
+    entered, go_on = threading.Event(), threading.Event()
+
+    def hold(_lane: Lane) -> Ready:
+        entered.set()
+        assert go_on.wait(WAIT_S)
+        return NOW
+
+    copies = network.copy_executor  # type: ignore[attr-defined]
+    copies.run(hold, NOW, lambda _ready, _error: None)
+    assert entered.wait(WAIT_S)
+    request = network.create_infer_request()
+    request.start_async(large)
+    request.cancel()
+    assert not request.wait(0.0)
+    go_on.set()
+    with pytest.raises(RequestCancelledError):
+        request.wait(WAIT_S)
+    assert driver.contexts[0].done.count("upload: write") == 0
+    request.start_async(large)
+    pump(driver.contexts[0], request)
+    np.testing.assert_array_equal(request.results["y"], -large)
 
 
 def test_a_model_that_does_not_fit_is_refused_before_memory_is_taken(
