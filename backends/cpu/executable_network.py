@@ -20,7 +20,7 @@ from ...runtime.runs.stage import Again, Stage
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import ports_of
 from .compiler import Compiler
-from .native.extension import runner
+from .native.step_runner import step_runner
 from .onednn.bindings import version_text
 from .onednn.library import is_waiting_ours
 from .plans.node_facts import NodeFacts, described_graph, node_facts
@@ -66,7 +66,7 @@ class CpuNetwork(ExecutableNetwork):
         self._resize_executor = core.executors.acquire(StreamsConfig("resize"))
         is_adaptive = bool(config[CPU_ADAPTIVE_TEAMS.key]) and is_waiting_ours()
         self._programs = LanePrograms(
-            runner(compiler.engine), self._want_resized if is_adaptive else None
+            step_runner(compiler.engine), self._want_resized if is_adaptive else None
         )
         self._plans: ShapePlans[Plan] = ShapePlans(
             model,

@@ -22,7 +22,7 @@ from ...runtime.properties.properties import (
 from .compiler import Compiler
 from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS
-from .native.extension import runner
+from .native.step_runner import step_runner
 from .onednn.bindings import open_engine
 from .passes import plan_passes, shared_passes
 from .precision import (
@@ -51,7 +51,7 @@ class CpuPlugin(Plugin):
     def __init__(self, core: CoreHandle, name: str) -> None:
         super().__init__(core, name)
         self._engine = open_engine()
-        runner(self._engine)
+        step_runner(self._engine)
 
     def device_ids(self) -> list[str]:
         return ["0"]

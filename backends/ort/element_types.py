@@ -14,7 +14,13 @@ import numpy as np
 
 from ...runtime.graph import DType, OptionalType, SequenceType, TensorType, ValueType
 
-__all__ = ["cast_of", "find_uncarried", "is_native", "memory_of", "text_of"]
+__all__ = [
+    "find_unexchangeable",
+    "is_numpy_type",
+    "output_cast_of",
+    "raw_memory_of",
+    "text_array",
+]
 
 _PACKED_BITS = {
     DType.UINT4: 4,
@@ -38,29 +44,29 @@ _CASTS = {
 }
 
 
-def is_native(dtype: DType) -> bool:
+def is_numpy_type(dtype: DType) -> bool:
     """True for the element types that numpy has itself, and strings."""
     return dtype.value < DType.BFLOAT16.value
 
 
-def cast_of(value_type: ValueType | None) -> DType | None:
+def output_cast_of(value_type: ValueType | None) -> DType | None:
     """Return the type that an output leaves onnxruntime in, if that is not its own."""
     return _CASTS.get(value_type.dtype) if isinstance(value_type, TensorType) else None
 
 
-def find_uncarried(value_type: ValueType | None) -> str | None:
+def find_unexchangeable(value_type: ValueType | None) -> str | None:
     """Return why a value can be no input or output of a session; None if it can."""
     if value_type is None or isinstance(value_type, TensorType):
         return None
     inner = value_type.element
     while isinstance(inner, SequenceType | OptionalType):
         inner = inner.element
-    if isinstance(inner, TensorType) and not is_native(inner.dtype):
+    if isinstance(inner, TensorType) and not is_numpy_type(inner.dtype):
         return f"onnxruntime exchanges no {value_type} with Python"
     return None
 
 
-def memory_of(array: np.ndarray, dtype: DType) -> np.ndarray:
+def raw_memory_of(array: np.ndarray, dtype: DType) -> np.ndarray:
     """Lay an array out as onnxruntime has it in memory: C order, small types several to a byte.
 
     The shape stays what it was: of a packed array only the first bytes are used.
@@ -79,10 +85,10 @@ def memory_of(array: np.ndarray, dtype: DType) -> np.ndarray:
     return packed[: codes.size].reshape(array.shape)
 
 
-def text_of(value: Any) -> Any:
+def text_array(value: Any) -> Any:
     """Make strings of any array, list or tuple of them what onnxruntime takes: objects of str."""
     if value is None or isinstance(value, list):
-        return value if value is None else [text_of(item) for item in value]
+        return value if value is None else [text_array(item) for item in value]
     if isinstance(value, np.ndarray) and value.dtype.kind == "U":
         return value.astype(object)
     array = np.asarray(value, object)

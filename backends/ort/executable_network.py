@@ -12,8 +12,8 @@ from ...runtime.network.executable_network import ExecutableNetwork, Slot
 from ...runtime.properties.properties import Configuration, slot_count
 from ...runtime.runs.stage import Stage
 from ...runtime.tensors.tensor import ports_of
-from .failure import explain_run, original_names
 from .session import Session, Terminator
+from .session_failure import explain_run, original_names
 
 __all__ = ["OrtNetwork"]
 

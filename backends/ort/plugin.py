@@ -22,6 +22,7 @@ from ...runtime.properties.properties import (
     stream_count,
 )
 from .executable_network import OrtNetwork
+from .node_support import NodeSupport, onnxruntime_text
 from .properties import ORT_PROFILE_PREFIX, PROPERTIES, SessionSettings, settings_of
 from .providers import Providers, sample_model
 from .session import (
@@ -31,7 +32,6 @@ from .session import (
     available_providers,
     library_version,
 )
-from .support import NodeSupport, onnxruntime_text
 
 __all__ = ["OrtPlugin"]
 

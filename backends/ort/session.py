@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import DeviceError
 from ...executors import find_shortage
 from ...runtime.graph import DType, Model, TensorType, Value
-from .element_types import cast_of, is_native, memory_of, text_of
+from .element_types import is_numpy_type, output_cast_of, raw_memory_of, text_array
 from .properties import SessionSettings
 
 __all__ = ["CPU_PROVIDER", "Session", "Terminator", "available_providers", "library_version"]
@@ -174,7 +174,7 @@ def _raw_value(value: Value) -> Any:
 
 
 def _ort_value(array: Any, dtype: DType) -> Any:
-    memory = memory_of(array, dtype)
+    memory = raw_memory_of(array, dtype)
     made = _library().OrtValue.ortvalue_from_numpy_with_onnx_type(memory, dtype.value)
     made._numpy_obj = memory
     return made
@@ -185,8 +185,8 @@ def _feed_makers(inputs: Sequence[Value]) -> dict[str, Callable[[Any], Any]]:
     for value in inputs:
         dtype = _innermost_dtype(value)
         if dtype is DType.STRING:
-            makers[value.name] = text_of
-        elif isinstance(value.type, TensorType) and not is_native(value.type.dtype):
+            makers[value.name] = text_array
+        elif isinstance(value.type, TensorType) and not is_numpy_type(value.type.dtype):
             makers[value.name] = _maker(value.type.dtype)
     return makers
 
@@ -206,13 +206,13 @@ def _finishers(outputs: Sequence[Value]) -> list[tuple[int, Any]]:
     return [
         (index, value.type.dtype.numpy)
         for index, value in enumerate(outputs)
-        if isinstance(value.type, TensorType) and not is_native(value.type.dtype)
+        if isinstance(value.type, TensorType) and not is_numpy_type(value.type.dtype)
     ]
 
 
 def _end_with_cast(proto: Any, value: Value) -> str:
     """Return the output's name; behind a Cast if onnxruntime cannot give its type to numpy."""
-    dtype = cast_of(value.type)
+    dtype = output_cast_of(value.type)
     if dtype is None:
         return value.name
     name = f"{value.name} as {dtype.label}"

@@ -22,7 +22,7 @@ from ...errors import AioInferError, GraphError, TensorError
 from ...runtime.graph import Graph, Node, Value
 from ...runtime.operators import Operator
 from .control_flow import CONTROL_FLOW, Body, ControlFlow, Run
-from .failure import explain
+from .kernel_failure import explain
 from .outputs import detach_outputs
 
 __all__ = ["FindKernel", "Steps", "compile_steps"]

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node, TensorType, Value
-from ..native.extension import double_bits
+from ..native.step_runner import double_bits
 from ..onednn.post_ops import CPU_DOMAIN
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .epilogue import repeated
 from .matmul import product

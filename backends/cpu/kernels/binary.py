@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ....runtime.graph import DType, Node, TensorType, Value
 from ..onednn.post_ops import PostOp
-from ..plans.operand import Layout
+from ..plans.operand_layout import Layout
 from ..plans.plan_builder import PlanBuilder
 from .chains import lower_chain
 from .registry import FLOATS, INTEGERS, kernel

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node, TensorType
-from ..plans.operand import Layout
+from ..plans.operand_layout import Layout
 from ..plans.plan_builder import PlanBuilder
 from .chains import lower_chain
 from .registry import INTEGERS, kernel

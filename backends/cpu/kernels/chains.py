@@ -18,7 +18,7 @@ from ..plans.elementwise_chain import (
     check_broadcast,
     where_parameters,
 )
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 
 __all__ = ["chain_into", "lower_chain", "lower_where", "result_dtype", "result_layout"]

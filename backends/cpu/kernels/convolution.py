@@ -22,7 +22,7 @@ from ....runtime.graph import DType, Node, Value
 from ....runtime.lowering.window import Window, transposed_window, window_of
 from ..onednn.bindings import ARG, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
 from ..onednn.post_ops import CPU_DOMAIN
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .convolution_choice import (
     ConvolutionShape,
@@ -31,9 +31,9 @@ from .convolution_choice import (
     wanted_implementation,
 )
 from .epilogue import Epilogue
+from .onednn_windows import dims_array, find_bad_window
 from .pooling import channels_last
 from .registry import kernel
-from .windows import dims_array, find_bad_window
 
 __all__ = ["lower_conv", "lower_conv_transpose"]
 

@@ -11,7 +11,7 @@ from ....runtime.graph import Node, Value
 from ..onednn.bindings import ARG, ELTWISE, FORWARD_INFERENCE, Attributes
 from ..onednn.post_ops import CPU_DOMAIN, UNARY, PostOp, loses_nan, parse_post_ops
 from ..plans.elementwise_chain import chain_axes
-from ..plans.operand import Operand
+from ..plans.operand_layout import Operand
 from ..plans.plan_builder import PlanBuilder
 from .chains import lower_chain, result_dtype
 from .registry import FLOATS, INTEGERS, kernel

@@ -12,9 +12,9 @@ from ....runtime.graph import Node, Value
 from ..onednn.bindings import ARG, Attributes, Desc, PrimitiveDesc
 from ..onednn.post_ops import PostOp, parse_post_ops
 from ..plans.elementwise_chain import check_broadcast
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
-from ..plans.strides import reshaped_strides
+from ..plans.view_strides import reshaped_strides
 from .movement import broadcast
 
 __all__ = ["Epilogue", "repeated"]

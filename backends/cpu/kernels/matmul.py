@@ -18,9 +18,9 @@ import numpy as np
 from ....runtime.graph import DType, Node, TensorType, Value
 from ..onednn.bindings import ARG, MAX_RANK, Attributes, Desc, PrimitiveDesc
 from ..onednn.post_ops import CPU_DOMAIN, PostOp, parse_post_ops
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
-from ..plans.strides import reshaped_strides
+from ..plans.view_strides import reshaped_strides
 from .epilogue import Epilogue
 from .registry import kernel
 from .small_product import is_small, lower_small_product

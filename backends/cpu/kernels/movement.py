@@ -13,7 +13,7 @@ from ....runtime.lowering.node_parameters import integers_of
 from ....runtime.lowering.space_depth import block_transpose
 from ..onednn.bindings import ARG, Attributes, Descs, OneDnnError
 from ..plans.elementwise_chain import check_broadcast
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .registry import kernel
 from .views import permuted, sliced

@@ -14,7 +14,7 @@ from ....runtime.lowering.normalization import (
 )
 from ..onednn.bindings import ARG, BINARY_ALGORITHMS, FORWARD_INFERENCE, Attributes
 from ..onednn.post_ops import PostOp
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .registry import FLOATS, kernel
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from ....runtime.graph import DType, Node, Value
 from ....runtime.lowering.normalization import find_other_precision
-from ..native.extension import double_bits
+from ..native.step_runner import double_bits
 from ..onednn.bindings import ARG, ELTWISE, FORWARD_INFERENCE, Attributes
 from ..onednn.post_ops import CPU_DOMAIN, PostOp
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .attention import ELEMENT_CODES
 from .epilogue import repeated

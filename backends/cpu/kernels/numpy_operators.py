@@ -14,7 +14,7 @@ import numpy as np
 from ....runtime.graph import Node
 from ....runtime.operators import Operator, make_operator
 from ....runtime.operators import find_unsupported as find_missing
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .registry import kernel
 

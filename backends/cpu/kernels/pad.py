@@ -18,7 +18,7 @@ from ....runtime.lowering.pad import (
     repeated_indices,
 )
 from ....runtime.lowering.strides import row_major
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .registry import kernel
 from .shapes import word_of

@@ -20,12 +20,12 @@ from ....runtime.lowering.window import Window, window_of
 from ..onednn.bindings import ARG, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
 from ..onednn.post_ops import PostOp
 from ..plans.elementwise_chain import chain_axes, chain_parameters
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .chains import result_dtype
+from .onednn_windows import MAX_SPATIAL_RANK, dims_array, find_bad_window
 from .reductions import reduction_parameters
 from .registry import FLOATS, kernel
-from .windows import MAX_SPATIAL_RANK, dims_array, find_bad_window
 
 __all__ = ["lower_average_pool", "lower_lp_pool", "lower_max_pool"]
 

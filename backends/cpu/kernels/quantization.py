@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ....runtime.graph import DType, Node, TensorType, Value
 from ..onednn.post_ops import PostOp
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .chains import lower_chain
 from .numpy_operators import lower_by_numpy

@@ -25,7 +25,7 @@ from ..onednn.bindings import (
     OneDnnError,
     PrimitiveDesc,
 )
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .numpy_operators import lower_by_numpy
 from .registry import kernel

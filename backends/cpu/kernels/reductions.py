@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ....runtime.graph import DType, Node, Value
 from ....runtime.lowering.reduction import reduced_axes
 from ..plans.elementwise_chain import chain_axes
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .chains import result_dtype
 from .numpy_operators import lower_by_numpy

@@ -18,9 +18,9 @@ from ....runtime.lowering.resize import (
 )
 from ....runtime.operators.resampling import WeightedIndices
 from ....runtime.passes.matching import dtype_of
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
-from ..plans.strides import memory_order
+from ..plans.view_strides import memory_order
 from .registry import kernel
 from .views import permuted
 

@@ -9,7 +9,7 @@ import numpy as np
 from ....runtime.graph import DType, Node
 from ....runtime.lowering.node_parameters import integers_of
 from ....runtime.lowering.shape_kernels import register_shape_kernels
-from ..plans.operand import Layout
+from ..plans.operand_layout import Layout
 from ..plans.plan_builder import PlanBuilder
 from .registry import KERNELS, kernel
 

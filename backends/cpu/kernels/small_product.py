@@ -10,7 +10,7 @@ import numpy as np
 
 from ....runtime.graph import DType, Value
 from ..onednn.post_ops import PostOp
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 
 __all__ = ["is_small", "lower_small_product"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ....runtime.graph import DType, Node
-from ..plans.operand import Layout
+from ..plans.operand_layout import Layout
 from ..plans.plan_builder import PlanBuilder
 from .attention import ELEMENT_CODES
 from .registry import kernel

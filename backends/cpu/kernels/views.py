@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ....runtime.graph import Node, Value
 from ....runtime.lowering.slice import slice_box
 from ..onednn.bindings import OneDnnError
-from ..plans.operand import Layout, Operand
+from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
-from ..plans.strides import reshaped_strides
+from ..plans.view_strides import reshaped_strides
 from .registry import kernel
 
 __all__ = ["sliced"]

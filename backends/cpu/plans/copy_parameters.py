@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .operand import Layout
+from .operand_layout import Layout
 
 __all__ = ["copy_parameters", "merged_axes"]
 

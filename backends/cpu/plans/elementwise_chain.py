@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ....errors import GraphError
-from ..native.extension import double_bits
+from ..native.step_runner import double_bits
 from ..onednn.post_ops import PostOp
-from .operand import Layout
+from .operand_layout import Layout
 
 __all__ = [
     "FLOAT_STEPS",

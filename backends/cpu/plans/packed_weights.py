@@ -13,7 +13,7 @@ from ....runtime.graph.mapped_file import Reading, forget_pages
 from ....runtime.graph.slabs import Slabs
 from ....runtime.passes.constant_cache import ConstantCache
 from ..onednn.bindings import ARG, Attributes, Desc, Engine, Memory, aligned_bytes
-from .operand import Buffer
+from .operand_layout import Buffer
 
 __all__ = ["PackedWeight", "WeightStore"]
 

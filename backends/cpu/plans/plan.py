@@ -16,7 +16,7 @@ from ....runtime.graph.mapped_file import Reading
 from ....runtime.lowering.node_operands import NodeOrigin, place_buffers
 from ....runtime.tensors.output_pool import POOLED_BYTES
 from ..onednn.bindings import Engine, Primitive, PrimitiveDesc
-from .operand import Buffer, Layout, Operand
+from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
 
 __all__ = ["Form", "NativeStep", "NumpyStep", "Plan", "PrimitiveStep", "Step", "place_steps"]

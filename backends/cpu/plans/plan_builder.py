@@ -27,12 +27,12 @@ from ..onednn.bindings import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
 from ..onednn.bindings import Attributes as Attributes
 from .copy_parameters import copy_parameters
 from .elementwise_chain import chain_axes, chain_parameters
-from .operand import Buffer, Layout, Operand
+from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
 from .plan import NativeStep, NumpyStep, Plan, PrimitiveStep, Step, place_steps
 from .step_bounds import find_array_overrun, find_native_overrun, find_primitive_overrun
-from .strides import reshaped_strides
 from .subgraph_id import subgraph_id
+from .view_strides import reshaped_strides
 
 __all__ = ["PlanBuilder"]
 

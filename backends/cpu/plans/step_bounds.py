@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from ..onednn.bindings import PrimitiveDesc
 from .kernel_bounds import reaches_of
-from .operand import Operand
+from .operand_layout import Operand
 
 __all__ = ["find_array_overrun", "find_native_overrun", "find_primitive_overrun"]
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from ....executors import Lane
 from ....runtime.plans.plan_cache import PLAN_COUNT
-from ..native.extension import Runner
+from ..native.step_runner import StepRunner
 from ..onednn.bindings import aligned_bytes
 from ..onednn.headroom import check_threads
 from ..plans.plan import Plan
@@ -71,7 +71,7 @@ class LanePrograms:
     """
 
     def __init__(
-        self, runner: Runner, want_resized: Callable[[Plan, int], None] | None = None
+        self, runner: StepRunner, want_resized: Callable[[Plan, int], None] | None = None
     ) -> None:
         self._runner = runner
         self._want_resized = want_resized

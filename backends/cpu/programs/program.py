@@ -22,17 +22,17 @@ import numpy as np
 
 from ....errors import DeviceError, GraphError, TensorError
 from ....runtime.lowering.node_operands import NodeOrigin
-from ..native.extension import (
+from ..native.step_runner import (
     KIND_END,
     KIND_PRIMITIVE,
     STATUS_BUFFER,
     STATUS_INDEX,
-    Runner,
+    StepRunner,
     failure_text,
     view_at,
 )
 from ..onednn.bindings import ExecArg, Memory
-from ..plans.operand import Buffer, Operand
+from ..plans.operand_layout import Buffer, Operand
 from ..plans.plan import NativeStep, NumpyStep, Plan, PrimitiveStep, Step
 from .lane_team import LaneTeam
 
@@ -67,7 +67,7 @@ class Program:
     """
 
     def __init__(
-        self, plan: Plan, runner: Runner, arena: Array, team: LaneTeam | None = None
+        self, plan: Plan, runner: StepRunner, arena: Array, team: LaneTeam | None = None
     ) -> None:
         self.plan, self.arena = plan, arena
         self._team = team

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..kernels.convolution_choice import is_slow
 from ..onednn.bindings import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
-from ..plans.operand import Buffer, Layout, Operand
+from ..plans.operand_layout import Buffer, Layout, Operand
 from ..plans.packed_weights import PackedWeight, WeightStore
 from ..plans.plan import Plan, PrimitiveStep, Step, place_steps
 from ..plans.step_bounds import find_primitive_overrun

@@ -4,10 +4,10 @@ from . import (  # they register here
     conv,
     elementwise,
     linear,
+    movement,
     normalize,
     pool,
     reduce,
-    shape,
 )
 from .registry import Kernel, find_kernel, kernel
 
@@ -18,8 +18,8 @@ __all__ = [
     "find_kernel",
     "kernel",
     "linear",
+    "movement",
     "normalize",
     "pool",
     "reduce",
-    "shape",
 ]

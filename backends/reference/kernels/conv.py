@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .registry import Array, kernel
-from .windows import Axis, offsets, pad, plan_axes, shifted
+from .window_views import Axis, offsets, pad, plan_axes, shifted
 
 __all__ = ["conv", "conv_integer", "conv_transpose", "qlinear_conv"]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .registry import Array, kernel
-from .windows import Axis, offsets, pad, plan_axes, shifted
+from .window_views import Axis, offsets, pad, plan_axes, shifted
 
 __all__ = ["average_pool", "global_average_pool", "global_max_pool", "lp_pool", "max_pool"]
 

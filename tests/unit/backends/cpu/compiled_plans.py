@@ -9,7 +9,7 @@ import numpy as np
 
 from aioinfer import Core
 from aioinfer.backends.cpu.compiler import Compiler
-from aioinfer.backends.cpu.native.extension import runner
+from aioinfer.backends.cpu.native.step_runner import step_runner
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.passes import plan_passes
 from aioinfer.backends.cpu.plans.plan import Plan
@@ -54,7 +54,7 @@ class BoundPlan:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.lane = plan, Lane("test", 0, plan.thread_count)
-        self.programs = LanePrograms(runner(plan.engine))
+        self.programs = LanePrograms(step_runner(plan.engine))
 
     def run(self, inputs: Arrays, times: Any = None) -> list[np.ndarray]:
         """Run it and return its outputs, in order."""

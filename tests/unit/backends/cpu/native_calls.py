@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aioinfer.backends.cpu.native.extension import KIND_END, runner
+from aioinfer.backends.cpu.native.step_runner import KIND_END, step_runner
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 
 
@@ -14,7 +14,7 @@ def run_native(
     kernel: str, arrays: Sequence[np.ndarray], parameters: Sequence[int], threads: int = 1
 ) -> None:
     """Call one native kernel as a step table does."""
-    steps = runner(open_engine())
+    steps = step_runner(open_engine())
     payload = [len(arrays), *(word for array in arrays for word in (0, array.ctypes.data))]
     words = [*payload, *parameters]
     table = np.array([0, 0, 0, steps.kinds[kernel], 2 + len(words), *words, KIND_END, 2], np.int64)

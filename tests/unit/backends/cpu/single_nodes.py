@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aioinfer.backends.cpu.kernels.registry import KERNELS
-from aioinfer.backends.cpu.native.extension import runner
+from aioinfer.backends.cpu.native.step_runner import step_runner
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.onednn.post_ops import CPU_DOMAIN
 from aioinfer.backends.cpu.plans.packed_weights import WeightStore
@@ -59,7 +59,7 @@ def plan_of(model: Model, *, thread_count: int = 1, float_dtype: DType = DType.F
 def run_plan(plan: Plan, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Run a plan once, and return its outputs."""
     lane = Lane("test", 0, plan.thread_count)
-    program = LanePrograms(runner(plan.engine)).program(plan, lane)
+    program = LanePrograms(step_runner(plan.engine)).program(plan, lane)
     outputs = [np.full(item.shape, 77, item.dtype.numpy) for item in plan.outputs]
     program.run((*map(np.ascontiguousarray, inputs), *outputs))
     return outputs

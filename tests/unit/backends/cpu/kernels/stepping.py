@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aioinfer import Core
-from aioinfer.backends.cpu.native.extension import KIND_END, runner
+from aioinfer.backends.cpu.native.step_runner import KIND_END, step_runner
 from aioinfer.backends.cpu.onednn.bindings import Engine
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +27,7 @@ def run_kernel(
     engine: Engine, name: str, arrays: Sequence[Array], parameters: Sequence[int]
 ) -> tuple[int, int] | None:
     """Run one native kernel on arrays; None, or the status and the step that failed."""
-    run = runner(engine)
+    run = step_runner(engine)
     references = [word for array in arrays for word in (0, array.ctypes.data)]
     payload = [len(arrays), *references, *parameters]
     table = [0, 0, 0, run.kinds[name], 2 + len(payload), *payload, KIND_END, 2]

@@ -11,7 +11,7 @@ from aioinfer.backends.cpu.kernels.reductions import reduction_parameters
 from aioinfer.backends.cpu.onednn.bindings import Desc, open_engine
 from aioinfer.backends.cpu.onednn.post_ops import PostOp
 from aioinfer.backends.cpu.plans.elementwise_chain import chain_axes, chain_parameters
-from aioinfer.backends.cpu.plans.operand import Layout
+from aioinfer.backends.cpu.plans.operand_layout import Layout
 from aioinfer.runtime.graph import DType
 from unit.backends.cpu.native_calls import run_native
 

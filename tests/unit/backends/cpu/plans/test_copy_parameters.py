@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.plans.copy_parameters import copy_parameters, merged_axes
-from aioinfer.backends.cpu.plans.operand import Layout
+from aioinfer.backends.cpu.plans.operand_layout import Layout
 from aioinfer.runtime.graph import DType
 from unit.backends.cpu.kernels.stepping import run_kernel
 

@@ -7,7 +7,7 @@ from aioinfer.backends.cpu.plans.elementwise_chain import (
     chain_parameters,
     where_parameters,
 )
-from aioinfer.backends.cpu.plans.operand import Layout
+from aioinfer.backends.cpu.plans.operand_layout import Layout
 from aioinfer.errors import GraphError
 from aioinfer.runtime.graph import DType
 

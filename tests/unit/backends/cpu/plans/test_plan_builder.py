@@ -12,7 +12,7 @@ from onnx import helper
 
 from aioinfer import Core
 from aioinfer.backends.cpu.onednn.bindings import open_engine
-from aioinfer.backends.cpu.plans.operand import Layout, Operand
+from aioinfer.backends.cpu.plans.operand_layout import Layout, Operand
 from aioinfer.backends.cpu.plans.packed_weights import WeightStore
 from aioinfer.backends.cpu.plans.plan import NativeStep, Plan
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder

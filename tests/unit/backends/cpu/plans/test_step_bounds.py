@@ -9,10 +9,10 @@ import pytest
 
 from aioinfer import Core
 from aioinfer.backends.cpu.kernels.matmul import product
-from aioinfer.backends.cpu.native.extension import double_bits, runner
+from aioinfer.backends.cpu.native.step_runner import double_bits, step_runner
 from aioinfer.backends.cpu.onednn.bindings import OneDnnError, open_engine
 from aioinfer.backends.cpu.plans.kernel_bounds import reaches_of
-from aioinfer.backends.cpu.plans.operand import Buffer, Layout, Operand
+from aioinfer.backends.cpu.plans.operand_layout import Buffer, Layout, Operand
 from aioinfer.backends.cpu.plans.packed_weights import WeightStore
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
 from aioinfer.backends.cpu.plans.step_bounds import find_native_overrun
@@ -79,7 +79,7 @@ def operands_of(kinds: Operands, short: int | None = None) -> list[Operand]:
 
 
 def test_every_native_kernel_has_a_call_here() -> None:
-    assert set(CALLS) == set(runner(open_engine()).kinds)
+    assert set(CALLS) == set(step_runner(open_engine()).kinds)
 
 
 @pytest.mark.parametrize("kernel", CALLS)

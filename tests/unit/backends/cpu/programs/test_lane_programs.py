@@ -11,7 +11,7 @@ from onnx import helper
 
 from aioinfer import Core
 from aioinfer.backends.cpu.compiler import Compiler
-from aioinfer.backends.cpu.native.extension import runner
+from aioinfer.backends.cpu.native.step_runner import step_runner
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.programs.lane_programs import LanePrograms
@@ -41,7 +41,7 @@ def plan(of: Compiler, rows: int) -> Plan:
 
 
 def programs() -> LanePrograms:
-    return LanePrograms(runner(open_engine()))
+    return LanePrograms(step_runner(open_engine()))
 
 
 def test_a_plan_is_bound_once_to_each_stream(core: Core) -> None:

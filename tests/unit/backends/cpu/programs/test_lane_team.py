@@ -13,7 +13,7 @@ import pytest
 from onnx import helper
 
 from aioinfer import Core
-from aioinfer.backends.cpu.native.extension import runner
+from aioinfer.backends.cpu.native.step_runner import step_runner
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.programs import lane_team
 from aioinfer.backends.cpu.programs.lane_programs import LanePrograms
@@ -146,7 +146,7 @@ def bound(core: Core) -> tuple[Any, LanePrograms, list[tuple[Any, int]]]:
         asked.append((plan, thread_count))
         plan.resized[thread_count] = resized_plan(plan, thread_count, compiler.weights)
 
-    return plan, LanePrograms(runner(open_engine()), want), asked
+    return plan, LanePrograms(step_runner(open_engine()), want), asked
 
 
 def compute(program: Any) -> np.ndarray:
@@ -182,7 +182,7 @@ def test_while_the_smaller_plan_is_made_runs_go_on(core: Core, machine: Machine)
         asked.append(thread_count)
         plan.resized[thread_count] = None
 
-    programs, lane = LanePrograms(runner(open_engine()), want), Lane("cpu", 0, 2)
+    programs, lane = LanePrograms(step_runner(open_engine()), want), Lane("cpu", 0, 2)
     whole = programs.program(plan, lane)
     held_up(LaneTeam.of_lane(lane), machine)
     assert programs.program(plan, lane) is whole

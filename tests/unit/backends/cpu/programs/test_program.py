@@ -11,9 +11,9 @@ import pytest
 from onnx import helper
 
 from aioinfer import Core
-from aioinfer.backends.cpu.native.extension import runner
+from aioinfer.backends.cpu.native.step_runner import step_runner
 from aioinfer.backends.cpu.onednn.bindings import aligned_bytes, open_engine
-from aioinfer.backends.cpu.plans.operand import Layout
+from aioinfer.backends.cpu.plans.operand_layout import Layout
 from aioinfer.backends.cpu.plans.packed_weights import WeightStore
 from aioinfer.backends.cpu.plans.plan import NumpyStep, Plan
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
@@ -169,7 +169,7 @@ def test_a_plan_takes_as_many_arrays_as_it_has_ports(core: Core, count: int) -> 
 
 def test_no_address_is_written_beyond_what_there_is(core: Core) -> None:
     plan = numpy_plan(core, {"a": None, "b": None, "y": None})
-    by = runner(plan.engine)
+    by = step_runner(plan.engine)
     with pytest.raises(GraphError, match="does not lie in memory of 0 bytes"):
         Program(plan, by, aligned_bytes(0))
     beyond = dict.fromkeys(plan.offsets, plan.arena_bytes)

@@ -15,17 +15,17 @@ import pytest
 
 from aioinfer import Core
 from aioinfer.backends.cpu import plugin
-from aioinfer.backends.cpu.native import extension as native
-from aioinfer.backends.cpu.native.extension import (
+from aioinfer.backends.cpu.native import step_runner as native
+from aioinfer.backends.cpu.native.step_runner import (
     KIND_END,
     KIND_PRIMITIVE,
     STATUS_BUFFER,
     STATUS_INDEX,
     STATUS_TABLE,
-    Runner,
+    StepRunner,
     failure_text,
     mismatch_text,
-    runner,
+    step_runner,
     view_at,
 )
 from aioinfer.backends.cpu.onednn.bindings import Memory, open_engine
@@ -36,8 +36,8 @@ END = [KIND_END, 2]
 
 
 @pytest.fixture(scope="module")
-def by() -> Runner:
-    return runner(open_engine())
+def by() -> StepRunner:
+    return step_runner(open_engine())
 
 
 def table(*words: int, buffers: Sequence[Any] = (), inputs: int = 0) -> np.ndarray:
@@ -47,33 +47,35 @@ def table(*words: int, buffers: Sequence[Any] = (), inputs: int = 0) -> np.ndarr
 
 
 def run_table(
-    by: Runner, words: Sequence[int], buffers: tuple[np.ndarray, ...], *times: np.ndarray
+    by: StepRunner, words: Sequence[int], buffers: tuple[np.ndarray, ...], *times: np.ndarray
 ) -> tuple[int, int] | None:
     """Run a table that is made for these buffers."""
     return by.run(table(*words, buffers=buffers), buffers, 1, *times)
 
 
-def step(by: Runner, kernel: str, references: Sequence[tuple[int, int]], *parameters: int) -> Any:
+def step(
+    by: StepRunner, kernel: str, references: Sequence[tuple[int, int]], *parameters: int
+) -> Any:
     flat = [word for reference in references for word in reference]
     payload = [len(references), *flat, *parameters]
     return [by.kinds[kernel], 2 + len(payload), *payload]
 
 
-def copy_step(by: Runner, source: int, target: int, count: int) -> list[int]:
+def copy_step(by: StepRunner, source: int, target: int, count: int) -> list[int]:
     return list(step(by, "copy", [(source, 0), (target, 0)], 4, 1, count, 4, 4))
 
 
-def test_a_table_without_steps_does_nothing(by: Runner) -> None:
+def test_a_table_without_steps_does_nothing(by: StepRunner) -> None:
     assert by.run(table(0, *END), (), 1) is None
 
 
-def test_a_copy_between_buffers(by: Runner) -> None:
+def test_a_copy_between_buffers(by: StepRunner) -> None:
     source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
     assert run_table(by, [0, *copy_step(by, 1, 2, 5), *END], (source, target)) is None
     np.testing.assert_array_equal(target, source)
 
 
-def test_a_copy_backwards(by: Runner) -> None:
+def test_a_copy_backwards(by: StepRunner) -> None:
     source, target = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
     words = step(by, "copy", [(1, 20), (2, 0)], 4, 2, 2, -12, 12, 3, -4, 4)
     assert run_table(by, [0, *words, *END], (source, target)) is None
@@ -81,7 +83,7 @@ def test_a_copy_backwards(by: Runner) -> None:
 
 
 @pytest.mark.parametrize("count", [16, 17, 100, 1000])
-def test_there_may_be_many_buffers(by: Runner, count: int) -> None:
+def test_there_may_be_many_buffers(by: StepRunner, count: int) -> None:
     buffers = tuple(np.full(1, index, np.float32) for index in range(count))
     words = copy_step(by, count, 1, 1)
     assert run_table(by, [0, *words, *END], buffers) is None
@@ -103,7 +105,7 @@ def test_there_may_be_many_buffers(by: Runner, count: int) -> None:
     ],
 )
 def test_buffers_are_as_long_as_the_table_says(
-    by: Runner, given: tuple[int, ...], wrong: int | None
+    by: StepRunner, given: tuple[int, ...], wrong: int | None
 ) -> None:
     wanted = (np.zeros(20, np.uint8), np.zeros(24, np.uint8))
     buffers = tuple(np.zeros(length, np.uint8) for length in given)
@@ -114,7 +116,7 @@ def test_buffers_are_as_long_as_the_table_says(
         assert not any(buffer.any() for buffer in buffers)  # nothing has been run
 
 
-def test_only_inputs_may_be_read_only(by: Runner) -> None:
+def test_only_inputs_may_be_read_only(by: StepRunner) -> None:
     source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
     source.flags.writeable = False
     made = table(0, *copy_step(by, 1, 2, 5), *END, buffers=(source, target), inputs=1)
@@ -124,19 +126,19 @@ def test_only_inputs_may_be_read_only(by: Runner) -> None:
 
 
 @pytest.mark.parametrize("words", [[], [0], [1, 0], [-1, 0], [2**62, 0], [1025, 0, *[0] * 1030]])
-def test_a_head_that_is_damaged_is_refused(by: Runner, words: list[int]) -> None:
+def test_a_head_that_is_damaged_is_refused(by: StepRunner, words: list[int]) -> None:
     failure = by.run(np.array(words, np.int64), (), 1)
     assert failure is not None
     assert failure[0] == STATUS_TABLE
 
 
-def test_too_many_buffers_are_refused(by: Runner) -> None:
+def test_too_many_buffers_are_refused(by: StepRunner) -> None:
     one = np.zeros(1, np.float32)
     with pytest.raises(ValueError, match="at most 1024 buffers, not 1025"):
         run_table(by, [0, *END], (one,) * 1025)
 
 
-def test_times_get_a_reading_before_and_after_each_step(by: Runner) -> None:
+def test_times_get_a_reading_before_and_after_each_step(by: StepRunner) -> None:
     source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
     words = copy_step(by, 1, 2, 5) * 3
     times = np.zeros(4, np.int64)
@@ -146,7 +148,7 @@ def test_times_get_a_reading_before_and_after_each_step(by: Runner) -> None:
     assert readings == sorted(readings)
 
 
-def test_times_that_are_too_short_are_not_overrun(by: Runner) -> None:
+def test_times_that_are_too_short_are_not_overrun(by: StepRunner) -> None:
     one = np.zeros(1, np.float32)
     times = np.zeros(4, np.int64)
     words = copy_step(by, 1, 1, 0) * 5
@@ -155,7 +157,7 @@ def test_times_that_are_too_short_are_not_overrun(by: Runner) -> None:
     assert times[2:].tolist() == [0, 0]
 
 
-def test_an_index_out_of_range_names_the_step(by: Runner) -> None:
+def test_an_index_out_of_range_names_the_step(by: StepRunner) -> None:
     source, target = np.arange(3, dtype=np.float32), np.zeros(2, np.float32)
     index = np.array([0, 3], np.int64)
     good = copy_step(by, 1, 1, 0)
@@ -167,7 +169,7 @@ def test_an_index_out_of_range_names_the_step(by: Runner) -> None:
     assert target.tolist() == [0, 0]
 
 
-def test_the_team_of_the_thread_is_as_before(by: Runner) -> None:
+def test_the_team_of_the_thread_is_as_before(by: StepRunner) -> None:
     openmp = open_engine().openmp
     seen: list[tuple[int, int]] = []
 
@@ -210,14 +212,14 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_a_damaged_table_is_refused(by: Runner, case: str) -> None:
+def test_a_damaged_table_is_refused(by: StepRunner, case: str) -> None:
     buffer = np.zeros(1, np.float32)
     failure = run_table(by, DAMAGED[case], (buffer,))
     assert failure is not None
     assert failure[0] == STATUS_TABLE
 
 
-def test_unknown_kinds_are_refused(by: Runner) -> None:
+def test_unknown_kinds_are_refused(by: StepRunner) -> None:
     assert by.run(table(0, UNKNOWN, 3, 0, *END), (), 1) == (STATUS_TABLE, 0)
 
 
@@ -242,12 +244,12 @@ def test_unknown_kinds_are_refused(by: Runner) -> None:
         ((table(0, *END)[::2], (), 1), (ValueError, BufferError)),
     ],
 )
-def test_wrong_arguments_raise(by: Runner, arguments: tuple[Any, ...], error: Any) -> None:
+def test_wrong_arguments_raise(by: StepRunner, arguments: tuple[Any, ...], error: Any) -> None:
     with pytest.raises(error):
         by.run(*arguments)
 
 
-def test_failed_calls_release_what_they_held(by: Runner) -> None:
+def test_failed_calls_release_what_they_held(by: StepRunner) -> None:
     held = bytearray(8)
     for _ in range(3):
         with pytest.raises(TypeError):
@@ -257,7 +259,7 @@ def test_failed_calls_release_what_they_held(by: Runner) -> None:
     held.append(1)  # BufferError while somebody holds its memory
 
 
-def test_memory_objects_are_bound_to_the_buffers_of_each_run(by: Runner) -> None:
+def test_memory_objects_are_bound_to_the_buffers_of_each_run(by: StepRunner) -> None:
     engine = open_engine()
     desc = engine.desc((4,), DType.FLOAT32)
     memory = Memory(engine, desc, 0)
@@ -267,7 +269,7 @@ def test_memory_objects_are_bound_to_the_buffers_of_each_run(by: Runner) -> None
 
 
 def test_a_kernel_that_an_old_extension_lacks_is_named() -> None:
-    old = Runner(lambda *arguments: None, ["copy"])
+    old = StepRunner(lambda *arguments: None, ["copy"])
     assert old.kind("copy") == native.KIND_KERNEL
     with pytest.raises(DeviceError, match="no native kernel 'fill': the native extension"):
         old.kind("fill")
@@ -283,7 +285,7 @@ def test_statuses_are_put_in_words() -> None:
 def test_an_extension_that_is_older_than_its_sources_is_told_with_the_way_to_build_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "__file__", str(tmp_path / "extension.py"))
+    monkeypatch.setattr(native, "__file__", str(tmp_path / "step_runner.py"))
     for name, time_s in (("_steps.abi3.so", 20), ("steps.c", 10), ("elements.h", 30)):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (time_s, time_s))
@@ -302,7 +304,7 @@ def test_an_extension_of_another_interface_is_refused_by_name(
     old = SimpleNamespace(configure=lambda one: None, run=None, kernels=())
     monkeypatch.setattr(native.importlib, "import_module", lambda *names: old)
     with pytest.raises(DeviceError, match=r"CPU cannot be used .*: the native extension"):
-        runner.__wrapped__(open_engine())
+        step_runner.__wrapped__(open_engine())
 
 
 def test_memory_at_an_address_is_seen_and_not_copied() -> None:
@@ -323,8 +325,8 @@ def test_without_the_extension_the_device_says_why_it_is_not_there(
             raise ImportError("No module named '_steps'")
         return real(name, package)
 
-    monkeypatch.setattr(native, "runner", runner.__wrapped__)
-    monkeypatch.setattr(plugin, "runner", runner.__wrapped__)
+    monkeypatch.setattr(native, "step_runner", step_runner.__wrapped__)
+    monkeypatch.setattr(plugin, "step_runner", step_runner.__wrapped__)
     monkeypatch.setattr(native.importlib, "import_module", without)
     with Core() as core:
         with pytest.raises(DeviceError, match=r"without its native extension .*'_steps'.*compiler"):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from aioinfer.backends.reference.failure import explain, value_text
+from aioinfer.backends.reference.kernel_failure import explain, value_text
 from aioinfer.errors import DeviceError, TensorError
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aioinfer.backends.cpu.plans.strides import memory_order, reshaped_strides
+from aioinfer.backends.cpu.plans.view_strides import memory_order, reshaped_strides
 
 EXAMPLES = settings(max_examples=300, deadline=None, derandomize=True)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from ...errors import AioInferError, DeviceError, TensorError
 from ...runtime.graph import Node
-from .support import onnxruntime_text
+from .node_support import onnxruntime_text
 
 __all__ = ["explain_run", "original_names"]
 

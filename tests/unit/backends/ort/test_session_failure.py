@@ -1,6 +1,6 @@
 import pytest
 
-from aioinfer.backends.ort.failure import explain_run, original_names
+from aioinfer.backends.ort.session_failure import explain_run, original_names
 from aioinfer.errors import DeviceError, TensorError
 from onnx_text import parse
 

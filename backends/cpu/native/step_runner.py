@@ -1,4 +1,4 @@
-"""The native extension, which walks step tables."""
+"""Runs step tables by the native extension."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ....errors import DeviceError
 from ....executors import shortage_as_error
 from ..onednn.bindings import Engine
 
-__all__ = ["KIND_KERNEL", "KIND_PRIMITIVE", "Runner", "runner"]
+__all__ = ["KIND_KERNEL", "KIND_PRIMITIVE", "StepRunner", "step_runner"]
 
 KIND_END = 0
 KIND_PRIMITIVE = 1
@@ -37,7 +37,7 @@ Failure = tuple[int, int]
 Run = Callable[..., Failure | None]
 
 
-class Runner:
+class StepRunner:
     """Runs step tables; one call releases the GIL for all of their steps.
 
     ``run(table, buffers, threads, times, spent)`` is as steps.c documents it.
@@ -55,7 +55,7 @@ class Runner:
 
 
 @functools.cache
-def runner(engine: Engine) -> Runner:
+def step_runner(engine: Engine) -> StepRunner:
     """Return the process's runner for an engine; DeviceError where the extension is missing."""
     try:
         with shortage_as_error("loading CPU's native extension"):
@@ -77,7 +77,7 @@ def runner(engine: Engine) -> Runner:
         steps.configure(*addresses)
     except TypeError as error:
         raise DeviceError(f"CPU cannot be used ({error}): {mismatch_text()}") from error
-    return Runner(steps.run, steps.kernels)
+    return StepRunner(steps.run, steps.kernels)
 
 
 def failure_text(status: int) -> str:

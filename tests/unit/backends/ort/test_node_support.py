@@ -2,9 +2,9 @@ from collections.abc import Callable
 
 import pytest
 
+from aioinfer.backends.ort.node_support import NodeSupport, model_of_node, onnxruntime_text
 from aioinfer.backends.ort.properties import SessionSettings
 from aioinfer.backends.ort.session import CPU_PROVIDER, Session
-from aioinfer.backends.ort.support import NodeSupport, model_of_node, onnxruntime_text
 from aioinfer.runtime.graph import Model
 from onnx_text import parse
 

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from ...runtime.graph import Graph, Model, Node, Value, copy_node
-from .element_types import find_uncarried
+from .element_types import find_unexchangeable
 from .properties import SessionSettings
 
 __all__ = ["NodeSupport", "TrySession", "model_of_node", "onnxruntime_text"]
@@ -43,7 +43,7 @@ class NodeSupport:
         from ...runtime.onnx_writer import write_model
 
         for value in (*node.dependencies(), *_needed_outputs(node)):
-            reason = find_uncarried(value.type)
+            reason = find_unexchangeable(value.type)
             if reason is not None:
                 return f"value {value.name!r}: {reason}"
         alone = model_of_node(model, node)

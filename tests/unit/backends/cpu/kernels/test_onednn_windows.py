@@ -2,7 +2,7 @@
 
 import pytest
 
-from aioinfer.backends.cpu.kernels.windows import find_bad_window
+from aioinfer.backends.cpu.kernels.onednn_windows import find_bad_window
 from aioinfer.runtime.graph import DType, Node, TensorType, Value
 
 pytestmark = pytest.mark.needs_no_library
