@@ -68,7 +68,7 @@ gpu: $(TEST) ## Run all that wants a GPU, or say why there is none: ARGS="--minu
 bench: $(TEST) ## Run the benchmarks (ARGS: passed on).
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
-docs: $(TEST) ## Run every fenced example of README.md and docs/.
+docs: $(TEST) ## Run every fenced example of README.md, docs/ and the public docstrings.
 	$(BIN)/pytest tests/docs $(ARGS)
 
 format: $(DEV) ## Format the sources, and mend what the linter can.

@@ -16,6 +16,17 @@ class ManualExecutor(TaskExecutor):
 
     What waits for a token that has not fired is held, and joins the waiting ones, at their end,
     once it fires. Thread-safe; ``repr`` is meant to be asserted on.
+
+    ```python
+    from aioinfer.testing import NOW, ManualExecutor
+
+    ended = []
+    executor = ManualExecutor("upload")
+    executor.run(lambda lane: NOW, NOW, lambda ready, error: ended.append(error))
+    assert not ended  # until the test says so
+    executor.release()
+    assert ended == [None]
+    ```
     """
 
     def __init__(self, name: str) -> None:

@@ -220,7 +220,20 @@ class Timer(Clock):
 
 
 class VirtualTimer(Clock):
-    """Time that stands still until a test advances it; alarms fire on the advancing thread."""
+    """Time that stands still until a test advances it; alarms fire on the advancing thread.
+
+    ```python
+    from aioinfer.testing import VirtualTimer
+
+    rung = []
+    timer = VirtualTimer()
+    timer.call_at(2.0, lambda: rung.append(timer.now_s()))
+    timer.advance(1.0)
+    assert not rung
+    timer.advance(1.0)
+    assert rung == [2.0]
+    ```
+    """
 
     def __init__(self, start_s: float = 0.0) -> None:
         self._now_s = start_s

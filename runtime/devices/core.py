@@ -67,6 +67,13 @@ class Core:
     """Finds devices, reads models and loads networks. Thread-safe; several may live side by side.
 
     Close it, or use it in a ``with`` or ``async with`` block; that closes its networks, too.
+
+    ```python
+    async with aioinfer.Core() as core:
+        network = await core.load_network_async("model.onnx", "HETERO:CPU,REFERENCE")
+        outputs = await network.infer({"image": np.zeros((1, 1, 8, 8), np.float32)})
+        print(core.available_devices, outputs["logits"].argmax())
+    ```
     """
 
     def __init__(self) -> None:

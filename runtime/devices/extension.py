@@ -25,6 +25,14 @@ class Extension:
     device's thread, several at once. ``infer_types`` is the operator's dtype and shape rule; it
     may be called several times, with more known each time. Raises GraphError for what is no
     operator.
+
+    ```python
+    def swirl(x, *, strength=1.0):
+        return x + np.float32(strength) * np.sin(x)
+
+    with aioinfer.Core() as core:
+        core.add_extension(aioinfer.Extension("Swirl", swirl, domain="com.example"), "REFERENCE")
+    ```
     """
 
     op_type: str

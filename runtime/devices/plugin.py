@@ -92,6 +92,26 @@ class Plugin(ABC):
     cannot; one that answers queries without a device does not raise, and ``why_no_device`` says
     why. ``properties`` are the keys beyond ``standard_properties``, which every device with
     hardware has. Methods may be called from any thread.
+
+    ```python
+    class Refusing(aioinfer.Plugin):
+        def device_ids(self):
+            return ["0"]
+
+        def full_device_name(self, device_id):
+            return "a device without kernels"
+
+        def find_unsupported(self, model, config):
+            return {node.name: "it has no kernels" for node in model.graph.nodes}
+
+        def compile_network(self, model, config):
+            raise aioinfer.errors.NotSupportedError(f"{self.name} has no kernels; use CPU")
+
+    with aioinfer.Core() as core:
+        core.register_plugin("REFUSING", Refusing)
+        answers = core.query_network("model.onnx", "REFUSING")
+        assert not any(answer.supported for answer in answers.values())
+    ```
     """
 
     standard_properties: ClassVar[Sequence[Property[Any]]] = STANDARD_PROPERTIES

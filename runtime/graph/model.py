@@ -16,6 +16,14 @@ class Model:
 
     ``Core.load_network`` works on a copy, so a model may be loaded many times and edited between.
     ``node(name).affinity = "CUDA"`` asks HETERO for a device.
+
+    ```python
+    with aioinfer.Core() as core:
+        model = core.read_model("model.onnx")
+        model.node("conv1").affinity = "REFERENCE"
+        network = core.load_network(model, "HETERO:CPU,REFERENCE")
+        print(network.execution_devices)
+    ```
     """
 
     def __init__(

@@ -83,6 +83,14 @@ class ExecutableNetwork(ABC):
 
     Made by ``Core.load_network``. Thread-safe, and usable from any number of event loops. Close it,
     or use it in a ``with`` or ``async with`` block.
+
+    ```python
+    image = np.zeros((1, 1, 8, 8), np.float32)
+    with aioinfer.Core() as core, core.load_network("model.onnx", "CPU") as network:
+        both = await asyncio.gather(network.infer(image), network.infer(image))
+        async for outputs in network.stream([image, image]):
+            print(outputs["logits"].argmax())
+    ```
     """
 
     def __init__(

@@ -40,6 +40,14 @@ class InferRequest:
 
     Made by ``network.create_infer_request()``. Thread-safe: calls that do not fit the state raise
     RequestBusyError.
+
+    ```python
+    with aioinfer.Core() as core, core.load_network("model.onnx", "CPU") as network:
+        request = network.create_infer_request()
+        request.start_async(np.zeros((1, 1, 8, 8), np.float32))  # returns at once
+        request.wait()
+        print(request.results["logits"], request.latency_s)
+    ```
     """
 
     def __init__(self, network: RunningNetwork, request_id: int) -> None:

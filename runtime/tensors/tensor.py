@@ -57,6 +57,15 @@ class Tensor:
     A request's own handle stays the same object while its content changes with each run. One made
     by the user wraps memory that stays the user's; a list of arrays is a sequence. Works where
     numpy wants an array, and by DLPack.
+
+    ```python
+    with aioinfer.Core() as core, core.load_network("model.onnx", "CPU") as network:
+        request = network.create_infer_request()
+        image = np.zeros((1, 1, 8, 8), np.float32)
+        request.set_tensor("image", aioinfer.Tensor(image))  # no copy
+        await request.infer()
+        print(request.get_tensor("logits").shape)
+    ```
     """
 
     def __init__(self, data: Any = None, *, port: Port | None = None) -> None:

@@ -72,6 +72,23 @@ class MockDevices:
     """The devices of one MOCK plugin: ``core.register_plugin("MOCK", MockDevices(2).make_plugin)``.
 
     ``executor``: where runs compute instead of being held, for tests that want no control.
+
+    ```python
+    import onnx.parser
+
+    from aioinfer.testing import MockDevices
+
+    text = '<ir_version: 10, opset_import: ["": 20]> g (float[2] x) => (float[2] y) {y = Relu(x)}'
+    devices = MockDevices(1)
+    with aioinfer.Core() as core:
+        core.register_plugin("MOCK", devices.make_plugin)
+        network = core.load_network(onnx.parser.parse_model(text), "MOCK")
+        request = network.create_infer_request()
+        request.start_async(np.ones(2, np.float32))
+        assert not request.wait(0)  # the device holds the run
+        devices[0].held.release()
+        request.wait()
+    ```
     """
 
     def __init__(

@@ -5,7 +5,7 @@ share one namespace and one event loop, and may await at top level. Of its `sh` 
 with `aioinfer` or `python -m aioinfer` run; installing, `make` and the like are skipped by rule,
 and any other command is an error. Blocks in another language, such as `text`, are not run.
 
-Run as a program, with a page as its argument, this file runs that page in the current folder.
+Run as a program, with pages as its arguments, this file runs these in the current folder.
 """
 
 import ast
@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,11 @@ def run_page(page: Path) -> None:
 
 
 def run_page_alone(page: Path, folder: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-W", "error", __file__, str(page)]
+    return run_pages_alone([page], folder)
+
+
+def run_pages_alone(pages: Sequence[Path], folder: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-W", "error", __file__, *map(str, pages)]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=PAGE_TIMEOUT_S
     )
@@ -219,4 +223,5 @@ def test_a_block_that_never_ends_is_refused() -> None:
 
 
 if __name__ == "__main__":
-    run_page(Path(sys.argv[1]))
+    for argument in sys.argv[1:]:
+        run_page(Path(argument))
