@@ -89,8 +89,8 @@ class AutoPlugin(VirtualPlugin):
         """Ask a device; one that is not there, or does not say what it is, counts as none."""
         key = "DEVICE_TYPE"
         try:
-            says_it = key in self.core.get_metric(device, "SUPPORTED_METRICS")
-            return says_it and self.core.get_metric(device, key) == "cpu"
+            has_type = key in self.core.get_metric(device, "SUPPORTED_METRICS")
+            return has_type and self.core.get_metric(device, key) == "cpu"
         except DeviceError:
             return False
 

@@ -37,13 +37,13 @@ class Providers:
         """Device id -> provider; the one that every onnxruntime has is first. Blocks once."""
         with self._lock:
             if self._by_id is None:
-                there = [self._fallback] if self._fallback in self._listed else []
-                there += [
+                working = [self._fallback] if self._fallback in self._listed else []
+                working += [
                     provider
                     for provider in self._listed
                     if provider != self._fallback and self._takes_nodes(provider)
                 ]
-                self._by_id = {device_id_of(provider): provider for provider in there}
+                self._by_id = {device_id_of(provider): provider for provider in working}
             return self._by_id
 
 

@@ -17,7 +17,7 @@ _NO_MEMORY = re.compile(r"failed to allocate memory|bad_alloc|out of memory", re
 
 
 def original_names(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
-    """Note for each node, by its name in the session, the nodes of the file it stands for."""
+    """Return for each node, by its name in the session, the nodes of the file it stands for."""
     return {node.name: node.fused_from for node in nodes}
 
 

@@ -262,7 +262,7 @@ def _read_only(constant: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any] | 
 
 
 def _with_drops(steps: Sequence[_Step], outputs: Sequence[int]) -> list[_Step]:
-    """Note for each step the slots that no later step reads and that are not returned."""
+    """Return the steps, each with the slots that no later step reads and outputs lack."""
     kept = {_NONE, *outputs}
     planned: list[_Step] = []
     for step in reversed(steps):

@@ -199,7 +199,7 @@ def _probabilities(
 
 
 def _given_mask(node: Node, builder: PlanBuilder, shape: Sequence[int]) -> Operand | None:
-    """Show the mask with the scores' axes: repeated by strides of 0, its last axis in one piece."""
+    """View the mask with the scores' axes: repeated by strides of 0, its last axis in one piece."""
     mask = node.inputs[_MASK] if len(node.inputs) > _MASK else None
     if mask is None:
         return None

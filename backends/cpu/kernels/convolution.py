@@ -200,7 +200,7 @@ def _with_zeros(array: Array, size: Sequence[int]) -> Array:
 
 
 def _transposed(shape: Sequence[int], groups: int, dtype: DType) -> Layout:
-    """See the weights (C, M / groups, ...) of ConvTranspose as oneDNN's (groups,) M, C, ..."""
+    """View the weights (C, M / groups, ...) of ConvTranspose as oneDNN's (groups,) M, C, ..."""
     read, made, *size = shape
     grouped = Layout.plain((groups, read // groups, made, *size), dtype)
     assert grouped.strides is not None
@@ -224,7 +224,7 @@ def _longer_window(window: Window) -> Window:
 
 
 def _spread(convolution: _Convolution) -> _Convolution | None:
-    """See a transposed convolution as one without strides, of an input with zeros in between."""
+    """View a transposed convolution as one without strides, of an input with zeros in between."""
     window, (images, channels, *lengths) = convolution.window, convolution.source
     if all(stride == 1 for stride in window.strides) or 0 in lengths:
         return None
@@ -258,7 +258,7 @@ def _with_zeros_between(
 
 
 def _with_height(convolution: _Convolution) -> _Convolution:
-    """See a convolution over one axis as one over two, of which the first has length 1."""
+    """View a convolution over one axis as one over two, of which the first has length 1."""
     window = convolution.window
     plane = Window(
         (1, *window.kernel),

@@ -134,7 +134,7 @@ def repeated(value: Value, shape: Sequence[int], builder: PlanBuilder) -> Operan
 
 
 def _layout_of(desc: Desc, shape: tuple[int, ...]) -> Layout:
-    """See the primitive's result in the shape of its value."""
+    """View the primitive's result in the shape of its value."""
     strides = desc.strides if desc.dims != shape else None
     if strides is None:
         return Layout.of(desc)

@@ -222,7 +222,7 @@ def _sides(left: Dims, right: Dims) -> _Sides:
 
 
 def _fit(dims: Dims, sides: _Sides) -> Dims:
-    """Show an operand of a post-op as the primitive broadcasts it; else it is repeated.
+    """View an operand of a post-op as the primitive broadcasts it; else it is repeated.
 
     oneDNN is fast with one element, one row for all, and the result's own lengths.
     """
@@ -263,7 +263,7 @@ def _packed(builder: PlanBuilder, array: Array, dims: Dims, is_turned: bool, des
 def _matrices(
     builder: PlanBuilder, value: Value, dims: Dims, dtype: DType, is_turned: bool = False
 ) -> Operand:
-    """Show a value as matrices that oneDNN multiplies fast, as it lies if that can be."""
+    """View a value as matrices that oneDNN multiplies fast, as it lies if that can be."""
     lying = (*dims[:-2], dims[-1], dims[-2]) if is_turned else dims
     operand = builder.operand(value)
     found = as_matrices(operand, lying) if operand.dtype is dtype else None

@@ -69,7 +69,7 @@ def lower_dynamic_quantize(node: Node, builder: PlanBuilder) -> None:
 
 
 def _along(node: Node, builder: PlanBuilder, value: Value) -> Operand:
-    """See one number, or a row of them, so that it broadcasts along the node's axis."""
+    """View one number, or a row of them, so that it broadcasts along the node's axis."""
     assert node.inputs[0] is not None
     given = builder.shape(node.inputs[0])
     builder.expect_shape(node.outputs[0], given)

@@ -333,7 +333,7 @@ def _sequence_result(node: Node, cell: _Cell, pd: PrimitiveDesc, builder: PlanBu
 
 
 def _state_view(operand: Operand, cell: _Cell, builder: PlanBuilder) -> Operand:
-    """See a state as ONNX does: (direction, batch, hidden), or the batch first."""
+    """View a state as ONNX does: (direction, batch, hidden), or the batch first."""
     strides = operand.layout.strides
     assert strides is not None
     view = operand.viewed(Layout.plain(cell.state_dims[1:], operand.dtype, strides[1:]))

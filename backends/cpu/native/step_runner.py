@@ -110,7 +110,7 @@ def double_bits(number: float) -> int:
 
 
 def view_at(address: int, size_bytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """See memory at an address as bytes; its owner must live on."""
+    """View memory at an address as bytes; its owner must live on."""
     if not size_bytes:
         return np.empty(0, np.uint8)
     block = (ctypes.c_uint8 * size_bytes).from_address(address)

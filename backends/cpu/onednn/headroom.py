@@ -21,7 +21,7 @@ THREAD_BYTES = 1 << 20  # of what a team of threads is described by, beside thei
 
 
 def check_memory(size_bytes: int = COMPILE_BYTES) -> None:
-    """Raise MemoryError if so much address space is not to be had."""
+    """Raise MemoryError if that much address space cannot be had."""
     try:
         mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError as error:

@@ -92,7 +92,7 @@ class PostOp(NamedTuple):
         return cls(name, operand=operand)
 
     def counted_from(self, shift: int) -> PostOp:
-        """Count its operand, if it has one, so much higher."""
+        """Return it with the index of its operand, if it has one, raised by ``shift``."""
         if self.operand is None:
             return self
         return PostOp(self.name, self.alpha, self.beta, self.operand + shift)

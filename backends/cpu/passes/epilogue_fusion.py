@@ -31,8 +31,8 @@ _FIRST_OPERAND = 3
 class EpilogueFusion(Pass):
     """Append bias, residual sum, binary steps with constants or tensors, and activations.
 
-    Float32 only. ``sum`` is used, as the first step, for a tensor of the result's shape that nobody
-    needs afterwards, because oneDNN may then add to it in place; other operands have the result's
+    Float32 only. ``sum`` is used, as the first step, for a tensor of the result's shape that is not
+    needed afterwards, because oneDNN may then add to it in place; other operands have the result's
     shape, one element, or one for each channel (of MatMul and Gemm: along the last axis). ``cache``
     keeps biases that lose axes of length 1, once for all plans. With ``keep_nan``, steps in which
     oneDNN loses NaN are left to others.

@@ -180,6 +180,6 @@ class Operand:
         return self.layout.dtype
 
     def viewed(self, layout: Layout, offset_elements: int = 0) -> Operand:
-        """See the same memory in another layout, from an element on."""
+        """View the same memory in another layout, from an element on."""
         offset = self.offset_bytes + offset_elements * self.dtype.item_bytes
         return Operand(self.buffer, layout, offset)
