@@ -163,3 +163,14 @@ def test_a_network_is_measured_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> N
     runs.measure_cases(report, settings, "resnet50", [runs.Case(2, "f32")], {}, "images/s")
     measured = {row.what for row in report.rows if row.measured is not None}
     assert "batch 2, f32, with transfers" in measured
+
+
+@needs_cpu
+def test_an_awaited_request_on_cpu_calls_no_more_functions_than_its_goal() -> None:
+    program = importlib.import_module("call_count")
+    bounded = [item for item in program.SITUATIONS if item.device == "CPU" and item.most]
+    assert bounded
+    with program.profiled() as calls, aioinfer.Core() as core:
+        counts = [program.count_of(item, core, calls, 5) for item in bounded]
+    for count in counts:
+        assert 0 < count.call_count <= count.situation.most, count.situation.name
