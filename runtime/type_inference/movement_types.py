@@ -65,6 +65,13 @@ def _check_list(node: Node, index: int, what: str, *more: DType) -> None:
         require_rank(what, given, 1)
 
 
+def _check_count(node: Node, index: int, what: str, wanted: int) -> None:
+    """Raise unless a list has so many numbers; also one too long for its content to be known."""
+    given = operand(node, index)
+    if given is not None and not agree(product(given.shape), wanted):
+        raise ContradictionError(f"it has {product(given.shape)} {what}, and not {wanted}")
+
+
 def _given_axes(node: Node, contents: ShapeContent, index: int, default: int) -> list[int] | None:
     """Read an input of axes; where it is left out, they are the first ones."""
     if operand(node, index) is None:
@@ -254,9 +261,12 @@ def _expand(node: Node, contents: ShapeContent) -> Types:
 def _tile(node: Node, contents: ShapeContent) -> Types:
     _check_list(node, 1, "the list of repeats")
     shape, repeats = _shape(node), contents.dims(node, 1)
-    if shape is None or repeats is None:
+    if shape is None:
         return None
-    if len(repeats) != len(shape) or any(isinstance(n, int) and n < 0 for n in repeats):
+    _check_count(node, 1, "repeats", len(shape))
+    if repeats is None:
+        return None
+    if any(isinstance(n, int) and n < 0 for n in repeats):
         raise ContradictionError(
             f"{shape_text(shape)} cannot be repeated {shape_text(repeats)} times: a count from 0 "
             f"on is wanted for each axis"
@@ -275,10 +285,10 @@ def _pad(node: Node, contents: ShapeContent) -> Types:
         return None
     given = _given_axes(node, contents, 3, len(shape))
     axes = None if given is None else axes_of(given, len(shape))
+    if axes is not None:
+        _check_count(node, 1, f"pads for the two ends of {len(axes)} axes", 2 * len(axes))
     if axes is None or pads is None:
         return None
-    if len(pads) != 2 * len(axes):
-        raise ContradictionError(f"it has {len(pads)} pads for the two ends of {len(axes)} axes")
     ends = zip(axes, pads, pads[len(axes) :], strict=False)
     padded = [total((shape[axis], before, after)) for axis, before, after in ends]
     fills = node.attributes.get("mode", "constant") == "constant"

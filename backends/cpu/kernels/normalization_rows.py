@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ctypes import c_float, c_int, c_uint
 from dataclasses import dataclass
 
-from ....runtime.graph import DType, Node, Value
+from ....runtime.graph import DType, Node, TensorType, Value
 from ....runtime.lowering.normalization import find_other_precision
 from ..native.step_runner import double_bits
 from ..onednn.bindings import ARG, ELTWISE, FORWARD_INFERENCE, Attributes
@@ -20,6 +20,24 @@ from .registry import kernel
 
 _FORWARD_TRAINING = 64
 _USE_SCALE, _USE_SHIFT = 2, 4
+
+
+def _refuses_rows(node: Node) -> str | None:
+    return find_other_precision(node) or _find_factor_by_row(node)
+
+
+def _find_factor_by_row(node: Node) -> str | None:
+    """Say which scale or offset may differ from row to row."""
+    source, *factors = (value.type if value is not None else None for value in node.inputs)
+    if not isinstance(source, TensorType) or source.shape is None:
+        return None
+    axis, rank = int(node.attributes.get("axis", -1)), len(source.shape)
+    length = -axis if axis < 0 else rank - axis
+    for known in factors:
+        shape = known.shape if isinstance(known, TensorType) else None
+        if shape is not None and any(dim != 1 for dim in shape[: max(0, len(shape) - length)]):
+            return f"CPU has {node.op_type} with one scale and offset for all rows"
+    return None
 
 
 @dataclass(frozen=True)
@@ -43,8 +61,8 @@ class _Rows:
         return cls(source, math.prod(outer), math.prod(inner), inner, outer)
 
 
-@kernel("LayerNormalization", refuses=find_other_precision)
-@kernel("LayerNormalization", domain=CPU_DOMAIN, refuses=find_other_precision)
+@kernel("LayerNormalization", refuses=_refuses_rows)
+@kernel("LayerNormalization", domain=CPU_DOMAIN, refuses=_refuses_rows)
 def lower_layer_normalization(node: Node, builder: PlanBuilder) -> None:
     """Lower with oneDNN, in place where it may; statistics are float32 whatever the data is."""
     rows = _Rows.of(node, builder)
@@ -106,8 +124,8 @@ def _invert(builder: PlanBuilder, variance: Operand, epsilon: float) -> None:
     builder.primitive(pd, {ARG.SRC: variance}, {ARG.DST: variance})
 
 
-@kernel("RMSNormalization", refuses=find_other_precision)
-@kernel("RMSNormalization", domain=CPU_DOMAIN, refuses=find_other_precision)
+@kernel("RMSNormalization", refuses=_refuses_rows)
+@kernel("RMSNormalization", domain=CPU_DOMAIN, refuses=_refuses_rows)
 def lower_rms_normalization(node: Node, builder: PlanBuilder) -> None:
     """Lower to a native kernel, in place where it may; oneDNN has none."""
     rows = _Rows.of(node, builder)
@@ -127,7 +145,8 @@ def _factors(node: Node, index: int, rows: _Rows, builder: PlanBuilder) -> Opera
     """Return scale or shift as one row of float32; repeated where it is shorter."""
     value = node.inputs[index]
     assert value is not None
-    if math.prod(builder.shape(value)) == rows.length:
+    shape = builder.shape(value)
+    if math.prod(shape) == rows.length and shape[-len(rows.shape) :] == rows.shape:
         operand = builder.plain(value, DType.FLOAT32)
     else:
         operand = repeated(value, rows.shape, builder)

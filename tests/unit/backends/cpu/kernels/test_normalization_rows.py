@@ -139,3 +139,20 @@ def test_statistics_of_another_type_are_refused() -> None:
     model = model_of([node], {"x": x}, constants={"scale": scale})
     with Core() as core, pytest.raises(UnsupportedOpError, match="stash_type 1"):
         core.load_network(model, "CPU")
+
+
+@pytest.mark.parametrize("op", ["LayerNormalization", "RMSNormalization"])
+@pytest.mark.parametrize("shape", [(2, 1), (2, 2), (3, 1, 1)])
+def test_scales_that_differ_from_row_to_row_are_left_to_others(core: Core, op, shape) -> None:
+    x, scale = arrays((3, 2, 2), shape)
+    model = model_of(
+        [helper.make_node(op, ["x", "w"], ["y"])], {"x": x}, ["y"], {"w": scale}, opset=23
+    )
+    with pytest.raises(UnsupportedOpError, match="one scale and offset for all rows"):
+        core.load_network(model, "CPU")
+    reduced = {"LayerNormalization": x.mean(-1, keepdims=True), "RMSNormalization": 0.0}
+    centred = x - reduced[op]
+    wanted = centred / np.sqrt(np.square(centred).mean(-1, keepdims=True) + 1e-5) * scale
+    with core.load_network(model, "HETERO:CPU,REFERENCE") as network:
+        made = network.create_infer_request().infer_sync({"x": x})["y"]
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
