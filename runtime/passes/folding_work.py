@@ -1,4 +1,4 @@
-"""How much work it is to compute a node of constants, told before it is done.
+"""How much work it is to compute a node of constants, predicted before it is done.
 
 Work is counted in elements that a numpy function touches, about a nanosecond each. What onnx's
 reference computes in Python's loops costs thousands of them for each element, and where the content

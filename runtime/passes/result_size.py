@@ -1,4 +1,4 @@
-"""How large the result of a node will be, told before it is computed."""
+"""How large the result of a node will be, predicted before it is computed."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def specialize_with_report(
     *,
     check: bool = True,
 ) -> tuple[Model, PassReport]:
-    """Specialise, and tell what was rewritten; ``passes`` replace the ones that run every round.
+    """Specialise, and return what was rewritten; ``passes`` replace the ones that run every round.
 
     The report's ``removed_names`` belong to ``map_to_original`` as those of any other run.
     """

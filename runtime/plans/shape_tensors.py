@@ -26,7 +26,7 @@ _NO_NUMBERS = frozenset({DType.STRING, DType.COMPLEX128})
 class ShapeTensors:
     """Asks a device's kernels what they have to know of a graph. Pure.
 
-    ``wanted`` tells the indices of the inputs whose content a node's kernel needs, and ``refuses``
+    ``wanted`` returns the indices of inputs whose content a node's kernel needs, and ``refuses``
     why the device cannot run a node, or None.
     """
 

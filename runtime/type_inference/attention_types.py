@@ -91,8 +91,8 @@ def _check_mask(mask: Operand, q: Operand, scores: Shape) -> None:
     if mask.dtype is not DType.BOOL:
         require_same_type("queries and a mask that is added", q, mask)
     require_rank("the mask", mask, 1, 4)
-    told, count = mask.shape[-1], scores[3]
-    is_longer = isinstance(told, int) and isinstance(count, int) and told > max(count, 1)
+    masked, count = mask.shape[-1], scores[3]
+    is_longer = isinstance(masked, int) and isinstance(count, int) and masked > max(count, 1)
     if is_longer or not spreads_over(mask.shape[:-1], scores[:3]):
         raise ContradictionError(
             f"the mask of shape {shape_text(mask.shape)} cannot be spread over scores of shape "

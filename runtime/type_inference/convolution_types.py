@@ -63,12 +63,12 @@ def _kernel(node: Node, weights: Shape) -> list[int] | None:
         raise ContradictionError(f"weights of shape {shape_text(weights)} have an empty window")
     if "kernel_shape" not in node.attributes:
         return known if len(known) == len(weights) - 2 else None
-    told = integers(node, "kernel_shape", len(weights) - 2, least=1)
-    if told is not None and is_contradiction(told, weights[2:]):
+    declared = integers(node, "kernel_shape", len(weights) - 2, least=1)
+    if declared is not None and is_contradiction(declared, weights[2:]):
         raise ContradictionError(
-            f"its kernel_shape is {told}, and its weights are {shape_text(weights)}"
+            f"its kernel_shape is {declared}, and its weights are {shape_text(weights)}"
         )
-    return told
+    return declared
 
 
 def _positions(length: Dim, axis: int, window: _Window, rounds_up: bool) -> Dim:
@@ -137,7 +137,7 @@ def conv(node: Node, contents: ShapeContent) -> list[TensorType] | None:
 
 @type_rule("DeformConv")
 def deformable_conv(node: Node, contents: ShapeContent) -> list[TensorType] | None:
-    """As Conv; its third input tells where each element of the window lies."""
+    """As Conv; its third input says where each element of the window lies."""
     x, w = operand(node, 0), operand(node, 1)
     shape, offsets = _convolved(node, x, w, bias=3), operand(node, 2)
     if shape is None or x is None or w is None or offsets is None:
@@ -216,21 +216,21 @@ def _spread(node: Node, lengths: Shape, window: _Window) -> Shape | None:
     if added is None:
         return None
     if "output_shape" in node.attributes:
-        told = integers(node, "output_shape", len(lengths), least=1)
-        pairs = zip(told or (), lengths, strict=False)
-        if told is None:
+        declared = integers(node, "output_shape", len(lengths), least=1)
+        pairs = zip(declared or (), lengths, strict=False)
+        if declared is None:
             return None
         if any(isinstance(dim, int) and size < dim for size, dim in pairs):
             raise ContradictionError(
-                f"its output_shape {told} is smaller than the input's {shape_text(lengths)}"
+                f"its output_shape {declared} is smaller than the input's {shape_text(lengths)}"
             )
-        return tuple(told)
+        return tuple(declared)
     found: list[Dim] = []
     for axis, dim in enumerate(lengths):
         reach, stride = window.reaches[axis], window.strides[axis]
         removed = window.begins[axis] + window.ends[axis]
         if window.keeps_size:
-            if reach < stride:  # the specification and onnx's inference tell different lengths
+            if reach < stride:  # the specification and onnx's inference have different lengths
                 return None
             removed = reach - stride
         more = reach + added[axis] - removed
@@ -274,17 +274,17 @@ def global_pool(node: Node, contents: ShapeContent) -> list[TensorType] | None:
 
 @type_rule("MaxUnpool")
 def unpool(node: Node, contents: ShapeContent) -> list[TensorType] | None:
-    """The shape that a MaxPool had before, or the one that the third input tells."""
+    """The shape that a MaxPool had before, or the one that the third input holds."""
     x, places = operand(node, 0), operand(node, 1)
     if x is None or places is None:
         return None
     require_rank("the input", x, 3, -1)
     require_shape("the list of places", places, *x.shape)
     if len(node.inputs) > 2 and node.inputs[2] is not None:
-        told = contents.integers(node, 2)
-        if told is not None and (len(told) != len(x.shape) or min(told) < 0):
-            raise ContradictionError(f"{told} is no shape for {len(x.shape)} axes")
-        return [TensorType(x.dtype, tuple(told))] if told is not None else None
+        shape = contents.integers(node, 2)
+        if shape is not None and (len(shape) != len(x.shape) or min(shape) < 0):
+            raise ContradictionError(f"{shape} is no shape for {len(x.shape)} axes")
+        return [TensorType(x.dtype, tuple(shape))] if shape is not None else None
     count = len(x.shape) - 2
     window = _window(node, count, integers(node, "kernel_shape", count, least=1))
     lengths = None if window is None else _spread(node, x.shape[2:], window)

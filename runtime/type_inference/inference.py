@@ -64,8 +64,8 @@ def open_untold_lengths(graph: Graph) -> None:
     """
     contents = ShapeContent()
     for node in graph.nodes:
-        told = _types_of(node, contents) or ()
-        for value, found in zip_longest(node.outputs, told[: len(node.outputs)]):
+        types = _types_of(node, contents) or ()
+        for value, found in zip_longest(node.outputs, types[: len(node.outputs)]):
             if has_rank(found):
                 value.type = found
             elif node.domain in STANDARD_DOMAINS:

@@ -194,9 +194,9 @@ def _split(node: Node, contents: ShapeContent) -> Types:
 def _check_parts(node: Node, length: Dim, parts: Shape | None) -> None:
     """Raise unless an axis of this length may be split into these, or into equal parts."""
     count = len(node.outputs)
-    told = integer(node, "num_outputs", count)
-    if told != count:
-        raise ContradictionError(f"its num_outputs is {told}, and it has {count} outputs")
+    declared = integer(node, "num_outputs", count)
+    if declared != count:
+        raise ContradictionError(f"its num_outputs is {declared}, and it has {count} outputs")
     if parts is None:
         room = length if isinstance(length, int) and operand(node, 1) is None else None
         if room is not None and ceil_divide(room, count) * (count - 1) > room:

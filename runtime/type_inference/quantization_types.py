@@ -13,7 +13,7 @@ from .rules import type_rule
 from .shape_content import ShapeContent
 
 
-def _told_type(node: Node) -> DType | None:
+def _declared_type(node: Node) -> DType | None:
     """Return the type that the attribute ``output_dtype`` names, if any."""
     is_told = integer(node, "output_dtype", 0) != 0
     return element_type(node, "output_dtype") if is_told else None
@@ -53,13 +53,13 @@ def _blocks(x: Shape, axis: int, block: int) -> tuple[Dim, ...]:
 def quantize(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """Of the zero point's type, or of ``output_dtype``; else uint8."""
     x, scale, zero_point = operand(node, 0), operand(node, 1), operand(node, 2)
-    told = _told_type(node)
+    declared = _declared_type(node)
     if x is None or scale is None:
         return None
     _check(node, x.shape, scale, zero_point)
     if zero_point is None:
-        return [TensorType(told or DType.UINT8, x.shape)]
-    if told not in (None, zero_point.dtype):
+        return [TensorType(declared or DType.UINT8, x.shape)]
+    if declared not in (None, zero_point.dtype):
         raise ContradictionError(
             f"its zero point is {zero_point.dtype.label}, and its result is to be something else"
         )
@@ -70,7 +70,7 @@ def quantize(node: Node, contents: ShapeContent) -> list[TensorType] | None:
 def dequantize(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """Of ``output_dtype``, else of the scale's type."""
     x, scale, zero_point = operand(node, 0), operand(node, 1), operand(node, 2)
-    told = _told_type(node)
+    declared = _declared_type(node)
     if x is None or scale is None:
         return None
     _check(node, x.shape, scale, zero_point)
@@ -78,7 +78,7 @@ def dequantize(node: Node, contents: ShapeContent) -> list[TensorType] | None:
         raise ContradictionError(
             f"its input is {x.dtype.label} and its zero point {zero_point.dtype.label}"
         )
-    dtype = told or scale.dtype
+    dtype = declared or scale.dtype
     return None if dtype not in _DEQUANTIZED else [TensorType(dtype, x.shape)]
 
 

@@ -1,4 +1,4 @@
-"""Types of random tensors: a told shape, or another tensor's."""
+"""Types of random tensors: a shape in an attribute, or another tensor's."""
 
 from __future__ import annotations
 

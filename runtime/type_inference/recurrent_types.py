@@ -57,13 +57,13 @@ def recurrent(node: Node, contents: ShapeContent) -> list[TensorType] | None:
 
 
 def _hidden_size(node: Node, r: Operand) -> Dim:
-    told = integer(node, "hidden_size")
-    if told is None:
+    declared = integer(node, "hidden_size")
+    if declared is None:
         return r.shape[2]
-    if told < 1:
-        raise ContradictionError(f"its hidden_size is {told}")
-    require_length("the last length of R", r.shape[2], told)
-    return told
+    if declared < 1:
+        raise ContradictionError(f"its hidden_size is {declared}")
+    require_length("the last length of R", r.shape[2], declared)
+    return declared
 
 
 def _check_optional(

@@ -18,11 +18,11 @@ Types = Sequence[TensorType] | None
     "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
 )  # fmt: skip
 def _reduce(node: Node, contents: ShapeContent) -> Types:
-    x, told = operand(node, 0), operand(node, 1)
-    if told is not None:
-        require_type("axes", told, (DType.INT64,))
-        require_rank("the list of axes", told, 0, 1)
-    given = [] if told is None else contents.integers(node, 1)
+    x, listed = operand(node, 0), operand(node, 1)
+    if listed is not None:
+        require_type("axes", listed, (DType.INT64,))
+        require_rank("the list of axes", listed, 0, 1)
+    given = [] if listed is None else contents.integers(node, 1)
     is_noop, keepdims = integer(node, "noop_with_empty_axes", 0), integer(node, "keepdims", 1)
     if x is None or is_noop is None or keepdims is None:
         return None

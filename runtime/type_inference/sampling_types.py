@@ -1,4 +1,4 @@
-"""Types of what looks into images at places that another input tells: grids and regions."""
+"""Types of what looks into images at places that another input holds: grids and regions."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _INPUT_COUNT = 5
 
 
 class ShapeContent:
-    """Follows lists of lengths through a graph; tell it the nodes in topological order."""
+    """Follows lists of lengths through a graph; give it the nodes in topological order."""
 
     def __init__(self) -> None:
         self._known: dict[Value, Lengths] = {}

@@ -42,10 +42,10 @@ def _constant(node: Node, contents: ShapeContent) -> Types:
 
 @type_rule("ConstantOfShape")
 def _constant_of_shape(node: Node, contents: ShapeContent) -> Types:
-    told = operand(node, 0)
-    if told is not None:
-        require_type("lengths", told, (DType.INT64,))
-        require_rank("the list of lengths", told, 1)
+    listed = operand(node, 0)
+    if listed is not None:
+        require_type("lengths", listed, (DType.INT64,))
+        require_rank("the list of lengths", listed, 1)
     shape, value = contents.dims(node, 0), node.attributes.get("value")
     if isinstance(value, np.ndarray) and value.size != 1:
         raise ContradictionError(f"its value has to be one number, and there are {value.size}")
