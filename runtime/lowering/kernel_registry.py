@@ -124,7 +124,7 @@ class KernelRegistry(Generic[Builder]):
         return self._known.find_unknown(node, of_a_piece=of_a_piece)
 
     def shape_tensors(self, graph: Graph) -> list[str]:
-        """Name the inputs of a graph whose content a plan depends on, in order."""
+        """Return the names of the graph inputs whose content a plan depends on, in order."""
         return self._known.names(graph)
 
     def unsupported_nodes(self, graph: Graph) -> dict[str, str]:

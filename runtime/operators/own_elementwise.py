@@ -63,7 +63,7 @@ def softplus(x: Array) -> Array:
 # onnx.reference takes the logarithm of a softmax that vanishes from 104 below the greatest on.
 @own("LogSoftmax", since=13)
 def log_softmax(x: Array, *, axis: int = -1) -> Array:
-    """Give the logarithm of softmax, also where softmax itself would vanish."""
+    """Return the logarithm of softmax, also where softmax itself would vanish."""
     if not x.size:
         return x.copy()
     with np.errstate(all="ignore"):

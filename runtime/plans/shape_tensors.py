@@ -53,7 +53,7 @@ class ShapeTensors:
         return None
 
     def names(self, graph: Graph) -> list[str]:
-        """Name the inputs of a graph whose content a plan depends on, in order."""
+        """Return the names of the graph inputs whose content a plan depends on, in order."""
         found: set[Value] = set()
         for node in graph.nodes:
             for _, value in self._wanted(node):
