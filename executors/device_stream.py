@@ -55,25 +55,26 @@ class DeviceEvent(HostReady):
     device has passed it, unless the subclass asks the driver.
     """
 
-    __slots__ = ("_device", "_is_watched", "_watch")
+    __slots__ = ("_is_watched", "_watch", "device")
+
+    device: object
 
     def __init__(self, device: object, watch: Callable[[DeviceEvent], None]) -> None:
         super().__init__()
-        self._device = device
+        self.device = device
         self._watch = watch
         self._is_watched = False
 
-    @property
-    def device(self) -> object:
-        return self._device
-
     def when_ready(self, call: WhenReady) -> None:
-        super().when_ready(call)
         with self._lock:
-            if self._fired or self._is_watched:
-                return
-            self._is_watched = True
-        self._watch(self)
+            has_fired, is_watched = self._fired, self._is_watched
+            if not has_fired:
+                self._calls.append(call)
+                self._is_watched = True
+        if has_fired:
+            call(self._error)
+        elif not is_watched:
+            self._watch(self)
 
 
 class DeviceStream(ABC):
@@ -178,19 +179,15 @@ class CompletionThread:
             event.fire()
 
 
-class _Enqueued:
-    """A function to be called for one stream, and the events to wait for on the device."""
+_Work = tuple[Callable[[Lane], Ready], tuple[DeviceEvent, ...], Then]
+"""A function to be called for one stream, and the events to wait for on the device."""
 
-    __slots__ = ("events", "function", "then")
 
-    def __init__(
-        self, function: Callable[[Lane], Ready], events: tuple[DeviceEvent, ...], then: Then
-    ) -> None:
-        self.function, self.events, self.then = function, events, then
-
-    def refuse(self, ready: Ready, error: BaseException | None) -> None:
-        """Answer without calling the function; what it would have waited for is handed on."""
-        self.then(Ready.join((ready, *self.events)), error)
+def _refuse(
+    events: tuple[DeviceEvent, ...], then: Then, ready: Ready, error: BaseException | None
+) -> None:
+    """Answer without calling the function; what it would have waited for is handed on."""
+    then(Ready.join((ready, *events)), error)
 
 
 class DeviceStreamExecutor(TaskExecutor):
@@ -198,37 +195,41 @@ class DeviceStreamExecutor(TaskExecutor):
 
     def __init__(self, stream: DeviceStream, *, reads_host: bool = False) -> None:
         super().__init__(stream.name)
-        self._stream, self._reads_host = stream, reads_host
+        self._stream = stream
+        self._device = object() if reads_host else stream.device
+        """Whose events the stream waits for; of an object that nobody else has there are none."""
         self._lane = DeviceLane(stream)
         self._parking = Parking(f"executor {stream.name!r}")
-        self._changed = threading.Condition(threading.Lock())
-        self._arrived: deque[_Enqueued] = deque()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._arrived: deque[_Work] = deque()
         self._is_enqueuing = False
         self._is_ended = False
 
     def run(self, function: Callable[[Lane], Ready], after: Ready, then: Then) -> None:
-        if not self._parking.is_open:
-            raise self._parking.refusal()
+        parking = self._parking
+        if parking.is_closed or not parking.process.is_current:
+            raise parking.refusal()
         if after is NOW:
-            self._submit(_Enqueued(function, (), then))
+            self._submit((function, (), then))
+            return
+        if isinstance(after, DeviceEvent) and after.device is self._device and not after.is_ready:
+            self._submit((function, (after,), then))
             return
         own: list[DeviceEvent] = []
         others: list[Ready] = []
         for part in after.parts:
-            if (
-                isinstance(part, DeviceEvent)
-                and part.device is self._stream.device
-                and not self._reads_host
-            ):
+            if isinstance(part, DeviceEvent) and part.device is self._device:
                 (others if part.is_ready else own).append(part)
             else:
                 others.append(part)
-        work = _Enqueued(function, tuple(own), then)
+        events = tuple(own)
         rest = Ready.join(others)
         if rest is NOW:
-            self._submit(work)
+            self._submit((function, events, then))
         else:
-            self._parking.park(rest, partial(self._submit, work), work.refuse)
+            start = partial(self._submit, (function, events, then))
+            parking.park(rest, start, partial(_refuse, events, then))
 
     def close(self, *, drain: bool = True) -> None:
         """Refuse new work, and wait until all that was accepted is enqueued; twice is fine.
@@ -248,47 +249,51 @@ class DeviceStreamExecutor(TaskExecutor):
         state = "closed" if self._parking.is_closed else f"{self._parking.count} held by a token"
         return f"<{type(self).__name__} {self.name!r} {state}>"
 
-    def _submit(self, work: _Enqueued) -> None:
-        with self._changed:
+    def _submit(self, work: _Work) -> None:
+        lock, arrived = self._lock, self._arrived
+        with lock:
             is_late = self._is_ended
             if not is_late:
-                self._arrived.append(work)
+                arrived.append(work)
                 if self._is_enqueuing:
                     return
                 self._is_enqueuing = True
         if is_late:
-            tell(work.refuse, NOW, self._parking.refusal())
+            _, events, then = work
+            tell(partial(_refuse, events, then), NOW, self._parking.refusal())
             return
-        del work
-        while (next_work := self._next()) is not None:
-            self._enqueue(next_work)
-            del next_work
+        while True:
+            del work
+            with lock:
+                if not arrived:
+                    self._is_enqueuing = False
+                    if self._parking.is_closed:
+                        self._changed.notify_all()
+                    return
+                work = arrived.popleft()
+            self._enqueue(*work)
 
-    def _next(self) -> _Enqueued | None:
-        with self._changed:
-            if self._arrived:
-                return self._arrived.popleft()
-            self._is_enqueuing = False
-            self._changed.notify_all()
-            return None
-
-    def _enqueue(self, work: _Enqueued) -> None:
+    def _enqueue(
+        self, function: Callable[[Lane], Ready], events: tuple[DeviceEvent, ...], then: Then
+    ) -> None:
         ready, error = NOW, None
         waited_count = 0
         try:
-            for event in work.events:
+            for event in events:
                 self._stream.wait_event(event)
                 waited_count += 1
-            ready = checked(work.function(self._lane))
+            returned = function(self._lane)
+            if returned is not NOW:
+                ready = checked(returned)
         except BaseException as raised:
             error = raised
         if ready is NOW:
             try:
                 ready = self._stream.record_event()
             except BaseException as lost:  # no event will come: what it waited for is all we have
-                ready = Ready.join(work.events)
+                ready = Ready.join(events)
                 error = lost if error is None else error
-        if waited_count < len(work.events):  # the stream does not wait for these
-            ready = Ready.join((ready, *work.events[waited_count:]))
-        tell(work.then, ready, error)
-        del work, error  # the error's traceback keeps this frame; it must not keep them
+        if waited_count < len(events):  # the stream does not wait for these
+            ready = Ready.join((ready, *events[waited_count:]))
+        tell(then, ready, error)
+        del function, then, error  # the error's traceback keeps this frame; it must not keep them

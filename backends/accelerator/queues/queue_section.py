@@ -142,8 +142,17 @@ class QueueSection(Generic[S]):
         What it awaited is settled. Returns when the queue was done with it; ``passed_ns`` is when
         it was done with what came before.
         """
-        ready_ns = max([section.ended_ns for section in self.awaited], default=0)
-        self.failure = self._find_failure()
+        marker, ready_ns = self.marker, 0
+        assert marker is not None
+        has_failed = bool(self.events) and marker is self.events[-1]  # it knows of itself alone
+        for section in self.awaited:
+            ready_ns = max(ready_ns, section.ended_ns)
+            has_failed = has_failed or section.failure is not None
+        try:
+            has_failed = has_failed or marker.failure is not None
+        except DriverError:  # it cannot tell
+            pass
+        self.failure = self._find_failure(marker) if has_failed else None
         self.awaited = []
         for work in self.works:
             work.read(clock, ready_ns, passed_ns)
@@ -154,16 +163,9 @@ class QueueSection(Generic[S]):
         self.is_passed = self.is_settled = True
         return passed_ns
 
-    def let_go(self) -> None:
-        """Drop the commands, and with them host arrays."""
-        self.events, self.works, self.kept = [], [], []
-
-    def _find_failure(self) -> Failure | None:
+    def _find_failure(self, marker: Event) -> Failure | None:
         found = [section.failure for section in self.awaited if section.failure is not None]
-        marker = self.marker
-        assert marker is not None
-        is_stand_in = bool(self.events) and marker is self.events[-1]
-        if is_stand_in or failure_of(marker) is not None:
+        if failure_of(marker) is not None or (self.events and marker is self.events[-1]):
             found += self._failures_of([*self.events, marker])
         return next((item for item in found if item.is_cause), found[0] if found else None)
 

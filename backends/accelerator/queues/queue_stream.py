@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any
 
+from ....errors import DeviceError
 from ....executors import DeviceClock, DeviceEvent, DeviceStream, TellTimes
 from .device_health import DeviceHealth
 from .driver import (
@@ -42,21 +43,14 @@ class QueueEvent(DeviceEvent):
 
     __slots__ = ("section",)
 
-    def __init__(self, section: QueueSection[QueueStream]) -> None:
-        super().__init__(section.stream.device, section.stream.group.watch)
-        self.section = section
-
-    @property
-    def marker(self) -> Event:
-        """The driver's event."""
-        assert self.section.marker is not None
-        return self.section.marker
+    section: QueueSection[QueueStream]
 
     def wait(self) -> None:
         """Block until the device has passed it; raises DeviceError if what is behind it failed."""
         section, group, refused = self.section, self.section.stream.group, None
+        assert section.marker is not None
         try:
-            self.marker.wait()
+            section.marker.wait()
             section.is_passed = True
         except DriverError as error:
             section.is_passed = error.kind is ErrorKind.WAITED_FOR_FAILURE
@@ -83,7 +77,8 @@ class QueueGroup:
     def forget_finished(self) -> None:
         """Let all streams go of what is over. Any thread; short."""
         for stream in self.streams:
-            stream.forget_finished()
+            if stream.unfinished:
+                stream.forget_finished()
 
 
 class QueueStream(DeviceStream):
@@ -92,35 +87,53 @@ class QueueStream(DeviceStream):
     def __init__(self, name: str, queue: Queue, group: QueueGroup) -> None:
         self.name, self.device, self.group = name, group.device, group
         self._queue, self._health = queue, group.health
-        self._awaited: list[QueueEvent] = []
+        self._markers: list[Event] = []
+        """What the open section waits for."""
         self._open = QueueSection(self)
         self._work: StageWork | None = None
-        self._unfinished: deque[QueueSection[QueueStream]] = deque()
+        self.unfinished: deque[QueueSection[QueueStream]] = deque()
+        """What the device has not been seen to have passed."""
         self._passed_ns = 0
         group.streams.append(self)
 
     def write(self, target: Memory, source: Bytes) -> Event:
         """Enqueue a copy to the device; keeps ``source`` until it is over."""
-        return self._note("uploading", lambda: self._queue.write(target, source))
+        before_ns = perf_counter_ns()
+        try:
+            event = self._queue.write(target, source)
+        except DriverError as error:
+            raise self._refused(error, "uploading") from error
+        return self._note(event, before_ns)
 
     def read(self, target: Bytes, source: Memory) -> Event:
         """Enqueue a copy to the host; keeps ``target`` until it is over."""
-        return self._note("downloading", lambda: self._queue.read(target, source))
+        before_ns = perf_counter_ns()
+        try:
+            event = self._queue.read(target, source)
+        except DriverError as error:
+            raise self._refused(error, "downloading") from error
+        return self._note(event, before_ns)
 
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
     ) -> Event:
         """Enqueue a kernel."""
-        return self._note(
-            "enqueueing a kernel", lambda: self._queue.launch(kernel, global_size, local_size)
-        )
+        before_ns = perf_counter_ns()
+        try:
+            event = self._queue.launch(kernel, global_size, local_size)
+        except DriverError as error:
+            raise self._refused(error, "enqueueing a kernel") from error
+        return self._note(event, before_ns)
 
     def replay(self, recording: Recording) -> Event:
         """Enqueue all launches of a recording; keeps it until they are over."""
-        section = self._open
-        event = self._note("replaying launches", lambda: self._queue.replay(recording))
-        section.kept.append(recording)
-        return event
+        before_ns = perf_counter_ns()
+        try:
+            event = self._queue.replay(recording)
+        except DriverError as error:
+            raise self._refused(error, "replaying launches") from error
+        self._open.kept.append(recording)
+        return self._note(event, before_ns)
 
     def copy_from(
         self, source: AdoptedArray, target: Memory, size_bytes: int, target_offset_bytes: int
@@ -139,28 +152,32 @@ class QueueStream(DeviceStream):
 
     def wait_event(self, event: DeviceEvent) -> None:
         assert isinstance(event, QueueEvent)
+        section = event.section
+        assert section.marker is not None
         try:
-            self._queue.wait_for([event.marker])
-            self._awaited.append(event)
+            self._queue.wait_for([section.marker])
         except DriverError as error:
-            raise self._health.translate(error, f"enqueueing on {self.name}") from error
+            raise self._refused(error, "enqueueing") from error
+        self._open.awaited.append(section)
+        self._markers.append(section.marker)
 
     def record_event(self) -> QueueEvent:
         section, self._open = self._open, QueueSection(self)
-        awaited, self._awaited = self._awaited, []
-        section.awaited = [event.section for event in awaited]
-        markers = [event.marker for event in awaited]
+        markers, self._markers = self._markers, []
         try:
             section.marker = self._queue.marker([*markers, *section.events])
         except DriverError as error:
-            refusal = self._health.translate(error, f"enqueueing on {self.name}")
+            refusal = self._refused(error, "enqueueing")
             if not section.events:
                 raise refusal from error
             section.marker = section.events[-1]
-        self.forget_finished()
+        if self.unfinished:
+            self.forget_finished()
         with self.group.lock:
-            self._unfinished.append(section)
-        return QueueEvent(section)
+            self.unfinished.append(section)
+        event = QueueEvent(self.device, self.group.watch)
+        event.section = section
+        return event
 
     def tell_times(self, tell: TellTimes) -> None:
         work, self._work = self._work, None
@@ -174,65 +191,57 @@ class QueueStream(DeviceStream):
     @property
     def unfinished_count(self) -> int:
         """How many recorded events the stream keeps commands for."""
-        return len(self._unfinished)
+        return len(self.unfinished)
 
     def forget_finished(self) -> None:
         """Let go of the commands that are over, and tell when they were. Any thread; short."""
-        if not self._unfinished:
-            return
         over: list[QueueSection[QueueStream]] = []
+        unfinished = self.unfinished
         with self.group.lock:
-            count = self._over_count()
-            if count:
-                self._settle(self._unfinished[count - 1])
+            count = 0  # all before the last that is over
+            for number, section in enumerate(unfinished, 1):
+                is_over = section.is_passed or section.is_over
+                if is_over:
+                    count = number
+                elif is_over is not None:
+                    break
+            if count and not unfinished[count - 1].is_settled:
+                self._settle(unfinished[count - 1])
             while len(over) < count:
-                over.append(self._unfinished.popleft())
+                over.append(unfinished.popleft())
         for section in over:  # outside the lock: it frees host arrays
-            section.let_go()
-
-    def _over_count(self) -> int:
-        """Count the sections that the device is done with: all before the last that is over."""
-        count = 0
-        for number, section in enumerate(self._unfinished, 1):
-            is_over = section.is_over
-            if is_over:
-                count = number
-            elif is_over is not None:
-                break
-        return count
+            section.events, section.works, section.kept = [], [], []
 
     def _settle(self, last: QueueSection[QueueStream]) -> None:
         """Settle the sections up to one that is over, and first what they waited for."""
-        for section in self._unfinished if not last.is_settled else ():
+        for section in self.unfinished:
             if not section.is_settled:
                 for awaited in section.awaited:
-                    awaited.stream._settle(awaited)
+                    if not awaited.is_settled:
+                        awaited.stream._settle(awaited)
                 self._passed_ns = section.settle(self.group.clock, self._passed_ns)
             if section is last:
                 return
 
     def _copy(self, array: AdoptedArray, *copied: Any) -> Event:
-        section = self._open
-        section.kept.append(array)
-
-        def enqueue() -> Event:
-            self._queue.wait_for([array.written])
-            return self._queue.copy(*copied)
-
-        return self._note("copying an array of the device", enqueue)
-
-    def _note(self, doing: str, enqueue: Callable[[], Event]) -> Event:
-        section = self._open
-        is_first = self._work is None or not section.works
-        before_ns = perf_counter_ns() if is_first else 0
+        self._open.kept.append(array)
+        before_ns = perf_counter_ns()
         try:
-            event = enqueue()
+            self._queue.wait_for([array.written])
+            event = self._queue.copy(*copied)
         except DriverError as error:
-            raise self._health.translate(error, f"{doing} on {self.name}") from error
+            raise self._refused(error, "copying an array of the device") from error
+        return self._note(event, before_ns)
+
+    def _note(self, event: Event, before_ns: int) -> Event:
+        section, work = self._open, self._work
         section.events.append(event)
-        if is_first or self._work is None:
+        if work is None or not section.works:
             self._work = StageWork(event, before_ns, perf_counter_ns())
             section.works.append(self._work)
         else:
-            self._work.last = event
+            work.last = event
         return event
+
+    def _refused(self, error: DriverError, doing: str) -> DeviceError:
+        return self._health.translate(error, f"{doing} on {self.name}")
