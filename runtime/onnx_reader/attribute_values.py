@@ -9,7 +9,7 @@ __all__ = ["VALUES", "find_wrong_value"]
 
 _Choices = Mapping[str, tuple[str | int, ...]]
 
-_PADDING: _Choices = {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", "")}
+_PADDING: _Choices = {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")}
 _DIRECTIONS: _Choices = {"direction": ("forward", "reverse", "bidirectional"), "layout": (0, 1)}
 _SCATTERING: _Choices = {"reduction": ("none", "add", "mul", "max", "min")}
 _LOSS: _Choices = {"reduction": ("none", "sum", "mean")}

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 from time import perf_counter_ns
 
+from ...errors import NotSupportedError
 from ...executors import NO_LANE, NOW, Lane, Ready, Then, hop
 from ..tracing.recorder import RunMark, SpanRecorder
-from .stage import Stage, Stop, stop_if_interrupted
+from .stage import Again, Stage, Stop, stop_if_interrupted
 
 __all__ = ["GraphRun", "StageGraph"]
 
@@ -98,11 +99,16 @@ class GraphRun:
         stage = self._stages[index]
         started_ns = perf_counter_ns()
         try:
-            return stage.function(lane)
+            ready = stage.function(lane)
         finally:
-            if lane is not NO_LANE:  # binding a sub-request is nobody's work
+            if lane is not NO_LANE:  # binding a sub-request is no executor's work
                 ended_ns = perf_counter_ns()
                 self._recorder.record(self._run, stage, lane, queued_ns, started_ns, ended_ns)
+        if type(ready) is Again:  # what follows would start without what the stage makes
+            raise NotSupportedError(
+                f"stage {stage.name!r} of a graph asks to be run again; only a line does"
+            )
+        return ready
 
     def _ended(self, index: int, ready: Ready, error: BaseException | None) -> None:
         startable = []

@@ -1,4 +1,4 @@
-"""Every source file and folder that README.md and docs/ name is in the tree.
+"""Every source file and folder that README.md, docs/, Makefile and CI name is in the tree.
 
 A name may be the end of a path (`plan_cache.py`, `graph/slabs.py`), have `*` in it, and list
 alternatives in braces.
@@ -14,7 +14,10 @@ import pytest
 from architecture.tree import ROOT
 
 PARTS = ["aioinfer", "backends", "benchmarks", "docs", "examples", "executors", "runtime", "tests"]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "Makefile", ".ci/run")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 NAME = r"[\w{},*.<>-]+"
 FILE = re.compile(rf"(?:{NAME}/)*{NAME}\.(?:py|c|h)\b(?![\w.]*\()")

@@ -183,7 +183,6 @@ INLINE int64_t floored_integer_remainder(int64_t x, int64_t y)
     return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
 }
 
-/* An exponent below 0 is taken as 0. */
 /* What 1 / x^n leaves is cut off; of 0 nothing is left. */
 INLINE int64_t integer_power(int64_t x, int64_t exponent)
 {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from aioinfer.errors import NotSupportedError
 from aioinfer.executors import (
     NOW,
     DeviceStreamExecutor,
@@ -18,7 +19,7 @@ from aioinfer.executors import (
     Then,
 )
 from aioinfer.runtime.runs.graph_run import GraphRun, StageGraph
-from aioinfer.runtime.runs.stage import Stage, Stop
+from aioinfer.runtime.runs.stage import Again, Stage, Stop
 from aioinfer.runtime.tracing.recorder import SpanRecorder
 from unit.runtime.lines import start_line
 
@@ -195,6 +196,19 @@ def test_an_interrupted_hand_over_ends_the_run_once_and_the_stage_does_nothing(k
     assert isinstance(told.error, KeyboardInterrupt)
     executor.release()
     assert isinstance(told.error, KeyboardInterrupt), "once, and not again"
+    assert log == []
+
+
+def test_a_stage_of_a_graph_that_asks_to_be_run_again_is_an_error_and_nothing_follows() -> None:
+    log: list[str] = []
+    stages = [
+        Stage("a", ImmediateExecutor("one"), lambda _: Again(NOW)),
+        Stage("b", ImmediateExecutor("two"), lambda _: log.append("b") or NOW),
+    ]
+    told = Told()
+    GraphRun(stages, StageGraph([[], [0]]), Stop(), told, SpanRecorder()).start()
+    assert isinstance(told.error, NotSupportedError)
+    assert "stage 'a' of a graph" in str(told.error)
     assert log == []
 
 
