@@ -76,6 +76,7 @@ class CpuNetwork(ExecutableNetwork):
             self._compile_executor,
             compiler.shape_tensors,
         )
+        self._slots: list[_CpuSlot] = []
         try:
             plans = self._compile_ahead()
         except BaseException:
@@ -90,7 +91,8 @@ class CpuNetwork(ExecutableNetwork):
         # One run computes on each stream, and one more is bound and ready to follow it.
         slots = slot_count(config, 2 * streams.stream_count)
         self.pool = OutputPool(most_free=slots * max(1, len(self.outputs)))
-        self._provide_slots([_CpuSlot(self) for _ in range(slots)])
+        self._slots += [_CpuSlot(self) for _ in range(slots)]
+        self._provide_slots(self._slots)
 
     def _has_one_plan(self, plans: Sequence[Plan]) -> bool:
         return len(plans) == 1 and all(is_static(port.shape) for port in self.inputs)
@@ -158,6 +160,10 @@ class CpuNetwork(ExecutableNetwork):
         self._core.executors.release(self._streams)
         self._core.executors.release(self._compile_executor)
         self._programs.clear()
+        self._plans.clear()
+        self.only_plan = None
+        for slot in self._slots:
+            slot.plan = None
         self._compiler.close()
         self._core.executors.release(self._resize_executor)  # what waits there finds weights closed
 
@@ -191,8 +197,9 @@ class _CpuSlot(Slot):
 
     def __init__(self, network: CpuNetwork) -> None:
         self._network = network
-        self._plan = network.only_plan
-        part = self._part if self._plan is None else self._plan.id
+        self.plan = network.only_plan
+        """The plan of its last run."""
+        part = self._part if self.plan is None else self.plan.id
         self.stages = (Stage("compute", network._streams, self._compute, part),)
         self.may_run_inline = network.computes_with_one_thread
 
@@ -204,7 +211,7 @@ class _CpuSlot(Slot):
             if not pending.is_built:
                 bindings.awaited = pending
                 return Again(pending)
-            plan = self._plan = pending.plan
+            plan = self.plan = pending.plan
         names, given, bound = network.output_names, bindings.inputs, bindings.bound
         try:
             program = network._programs.program(plan, lane)
@@ -249,4 +256,4 @@ class _CpuSlot(Slot):
         return NOW
 
     def _part(self) -> str:
-        return "" if self._plan is None else self._plan.id
+        return "" if self.plan is None else self.plan.id

@@ -13,7 +13,7 @@ from __future__ import annotations
 from contextvars import copy_context
 from time import perf_counter_ns
 
-from ...executors import NOW, TaskExecutor
+from ...executors import NOW, Ready, TaskExecutor
 from ...executors.base import checked, hop_now
 from ...executors.interrupt import (
     can_interrupt,
@@ -25,6 +25,7 @@ from ..loops.inline_turn import InlineTurn
 from .inline_gate import InlineGate, ServiceTime
 from .run import Run
 from .run_admission import RunAdmission
+from .stage import Again
 
 __all__ = ["InlineRoute"]
 
@@ -70,16 +71,16 @@ class InlineRoute:
                 if request is not None:
                     request.restore(run, before)
                 return False
-            if run.deadline is not None:
-                run.start_timer()
-            slot, stop, bindings = run.slot, run.stop, run.bindings
-            assert slot is not None
-            slot.bindings, slot.stop, run.is_inline = bindings, stop, True
             error: BaseException | None = None
             is_over, service_ns, queued_ns = True, 0, began_ns
-            mark = bindings.run_id, bindings.ticket[1], bindings.arrived_ns
-            context = copy_context() if lane.context is None else lane.context
             try:
+                if run.deadline is not None:
+                    run.start_timer()
+                slot, stop, bindings = run.slot, run.stop, run.bindings
+                assert slot is not None
+                slot.bindings, slot.stop, run.is_inline = bindings, stop, True
+                mark = bindings.run_id, bindings.ticket[1], bindings.arrived_ns
+                context = copy_context() if lane.context is None else lane.context
                 for stage in slot.stages:
                     if stop.error is not None:
                         raise stop.error
@@ -88,13 +89,15 @@ class InlineRoute:
                         is_over = False
                         break
                     started_ns = perf_counter_ns()
+                    ready: Ready | None = None
                     try:
                         ready = context.run(stage.function, place)
                     finally:
                         ended_ns = perf_counter_ns()
                         if place is not lane:
                             place.give_back()
-                        self._record(mark, stage, place, queued_ns, started_ns, ended_ns)
+                        if type(ready) is not Again:
+                            self._record(mark, stage, place, queued_ns, started_ns, ended_ns)
                     if ready is not NOW and (
                         not checked(ready).is_ready or ready.error is not None
                     ):

@@ -114,6 +114,7 @@ class Run:
     _context: contextvars.Context | None = None
     _timer: TimerHandle | None = None
     _traceback: TracebackType | None = None
+    _has_begun_late = False
     _is_settled = False
     _is_ending = False
     _is_retrieved = False
@@ -234,7 +235,7 @@ class Run:
             if self.admission.enter(self, may_refuse=True):
                 hop(self._begin)
             else:
-                self.stop.when_set(self._drop)
+                self._leave_queue_if_stopped()
         except BaseException as error:
             self.mark_retrieved()
             self.stop.set(error)  # an interrupt may come when the network has taken it already
@@ -256,9 +257,15 @@ class Run:
         if self.admission.enter(self):
             hop(self._begin)
         else:
-            self.stop.when_set(self._drop)
+            self._leave_queue_if_stopped()
+
+    def _leave_queue_if_stopped(self) -> None:
+        self.stop.when_set(self._drop)
+        if self._has_begun_late:  # on another thread, which found no listener to forget
+            self.stop.forget(self._drop)
 
     def _begin_late(self) -> None:
+        self._has_begun_late = True
         self.stop.forget(self._drop)
         self._begin()
 
@@ -340,6 +347,7 @@ class Run:
                 ready.when_ready(lambda late: self.finish(error or late, is_late=True))
             return
         then, self._then = self._then, None  # an ended run keeps nothing alive
+        self.bindings.awaited = None
         if ready is NOW:
             if error is None:
                 self._note_time()
@@ -420,7 +428,7 @@ class Run:
         self._own_run = None
         if self.request is not None:
             self.request.on_ended(self)
-        self.bindings.inputs, self.bindings.bound = {}, {}
+        self.bindings.inputs, self.bindings.bound, self.bindings.awaited = {}, {}, None
         if following is not None:
             hop(following._begin_late)
         if self._callback is None or not was_launched:

@@ -16,6 +16,8 @@ import pytest
 from onnx import helper
 
 from aioinfer import Core
+from aioinfer.backends.cpu.compiler import Compiler
+from aioinfer.backends.cpu.plans.plan import Plan
 from unit.backends.cpu.comparing import model_of
 
 node = helper.make_node
@@ -96,6 +98,30 @@ def test_weights_are_not_held_twice(core: Core) -> None:
         assert [original() for original in originals] == [None, None]
         assert WEIGHT_BYTES <= network.get_metric("PACKED_WEIGHTS_BYTES") < 1.5 * WEIGHT_BYTES
         network.create_infer_request().infer_sync({"x": X})
+
+
+def test_a_closed_network_keeps_one_plan_for_its_graph_even_if_it_and_its_request_are_kept(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[weakref.ref[Plan]] = []
+    compile_plan = Compiler.compile
+
+    def noted(compiler: Compiler, *arguments: Any) -> Plan:
+        plan = compile_plan(compiler, *arguments)
+        plans.append(weakref.ref(plan))
+        return plan
+
+    monkeypatch.setattr(Compiler, "compile", noted)
+    network = core.load_network(model(dynamic=True), "CPU")
+    requests = [network.create_infer_request() for _ in range(3)]
+    for count, request in enumerate(requests, start=1):
+        request.infer_sync({"x": X[:count]})
+    network.close()
+    gc.collect()
+    *earlier, latest = (plan() for plan in plans)
+    assert earlier == [None, None]
+    assert latest is not None
+    assert len(network.runtime_graph()) > 0
 
 
 @pytest.mark.parametrize("streams", [1, 2])

@@ -20,12 +20,13 @@ import aioinfer
 from aioinfer.errors import (
     ClosedError,
     DeadlineExceededError,
+    DeviceError,
     RequestBusyError,
     RequestCancelledError,
     RequestStateError,
     TensorError,
 )
-from aioinfer.executors import Lane
+from aioinfer.executors import Lane, TimerHandle
 from aioinfer.runtime.loops.inline_turn import ROUND_NS, TURN_NS, InlineTurn, threads
 from aioinfer.runtime.network.executable_network import Slot
 from aioinfer.runtime.runs.inline_gate import FIRST_RUNS
@@ -589,3 +590,23 @@ async def test_a_run_without_a_request_does_not_overtake_those_that_wait(
     assert threading.get_ident() not in seen.threads
     for request in requests:
         request.wait(WAIT_S)
+
+
+class BrokenTimer(VirtualTimer):
+    """A clock that can start no timer, as where the process has no threads left."""
+
+    def call_at(self, when_s: float, call: Callable[[], None]) -> TimerHandle:
+        raise DeviceError("starting thread 'aioinfer.timer': no thread can be started")
+
+
+async def test_a_deadline_that_cannot_be_kept_is_an_error_and_the_slot_is_free_again(
+    network: InlineNetwork,
+) -> None:
+    clock, network.clock = network.clock, BrokenTimer()
+    for _ in range(3):
+        with pytest.raises(DeviceError, match="no thread can be started"):
+            await network.infer(X, deadline_s=5.0)
+    assert not network.admission.runs
+    network.clock = clock
+    assert (await network.infer(X))["y"].tolist() == [2, 4, 6]
+    network.close(timeout_s=WAIT_S)
