@@ -98,9 +98,9 @@ def lower_conv(node: Node, builder: PlanBuilder) -> None:
     epilogue, bias = Epilogue(node, builder), _bias_desc(node, builder)
     pd = None
     if len(shape) == 3 and convolution.shape.is_depthwise:
-        seen = Epilogue(node, builder, lambda dims: (*dims[:2], 1, *dims[2:]))
-        pd = _choose(builder, _with_height(convolution), bias, seen.attributes)
-        epilogue, pd = (epilogue, None) if pd.desc("dst").strides is None else (seen, pd)
+        two_axes = Epilogue(node, builder, lambda dims: (*dims[:2], 1, *dims[2:]))
+        pd = _choose(builder, _with_height(convolution), bias, two_axes.attributes)
+        epilogue, pd = (epilogue, None) if pd.desc("dst").strides is None else (two_axes, pd)
     if pd is None:
         pd = _choose(builder, convolution, bias, epilogue.attributes)
     packed = builder.reordered(weights, pd.desc("weights"))
@@ -120,12 +120,12 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
             f"weights of {weight_shape} make no {result_shape} of {shape} in {groups} groups"
         )
     window = _longer_window(transposed_window(node, weight_shape[2:], shape[2:], result_shape[2:]))
-    seen = _transposed((*weight_shape[:2], *window.kernel), groups, DType.FLOAT32)
+    swapped = _transposed((*weight_shape[:2], *window.kernel), groups, DType.FLOAT32)
     convolution = _Convolution(
         "deconvolution_forward",
         _DECONVOLUTION_DIRECT,
         shape,
-        seen.shape,
+        swapped.shape,
         result_shape,
         window,
         builder.held_dtype(result),
@@ -140,15 +140,15 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
         other = _choose(builder, spread, bias, epilogue.attributes)
         if not _is_uncompiled(other):
             pd, window = other, spread.window
-            seen = _transposed((*weight_shape[:2], *window.kernel), groups, DType.FLOAT32)
+            swapped = _transposed((*weight_shape[:2], *window.kernel), groups, DType.FLOAT32)
     wanted, size = pd.desc("weights"), window.kernel
     if weights.constant is not None:
         array = _longer_constant(builder, weights.constant, size)
-        packed = builder.packed(array, seen.desc(builder.engine), wanted)
+        packed = builder.packed(array, swapped.desc(builder.engine), wanted)
     else:
         operand = _longer(builder, builder.plain(weights), size)
         packed = builder.temporary(Layout.of(wanted))
-        builder.move(operand.viewed(seen), packed)
+        builder.move(operand.viewed(swapped), packed)
     if pd.desc("src").dims == shape:
         read = builder.reordered(source, pd.desc("src"))
     else:
@@ -309,9 +309,9 @@ def _lower_empty_sum(node: Node, convolution: _Convolution, builder: PlanBuilder
     """Convolve one channel of zeros: what remains is the bias, and what is fused."""
     images, _, *lengths = convolution.source
     weights = (convolution.result[1], 1, *convolution.window.kernel)
-    seen = replace(convolution, source=(images, 1, *lengths), weights=weights)
+    one_channel = replace(convolution, source=(images, 1, *lengths), weights=weights)
     epilogue = Epilogue(node, builder)
-    pd = _choose(builder, seen, _bias_desc(node, builder), epilogue.attributes)
+    pd = _choose(builder, one_channel, _bias_desc(node, builder), epilogue.attributes)
     _emit(
         node,
         builder,

@@ -293,8 +293,8 @@ def as_matrices(operand: Operand, dims: Dims) -> Operand | None:
     is_standing = (down == 1 or rows == 1) and (across >= rows or columns == 1)
     if not is_lying and not is_standing:
         return None
-    seen = Layout.plain(dims, operand.dtype, _tidied(dims, strides))
-    return operand.viewed(seen) if seen.has_desc else None
+    matrices = Layout.plain(dims, operand.dtype, _tidied(dims, strides))
+    return operand.viewed(matrices) if matrices.has_desc else None
 
 
 def _tidied(dims: Dims, strides: Dims) -> Dims:

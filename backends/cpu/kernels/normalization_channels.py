@@ -107,8 +107,8 @@ def lower_lrn(node: Node, builder: PlanBuilder) -> None:
     operand = builder.operand(source)
     shape = operand.shape
     if len(shape) != 4 or not operand.layout.has_desc:
-        seen = (*shape[:2], math.prod(shape[2:]), 1)
-        operand = builder.plain(source, operand.dtype).viewed(Layout.plain(seen, operand.dtype))
+        dims = (*shape[:2], math.prod(shape[2:]), 1)
+        operand = builder.plain(source, operand.dtype).viewed(Layout.plain(dims, operand.dtype))
     desc = operand.layout.desc(engine)
     pd = engine.primitive_desc(
         "lrn_forward",
@@ -171,9 +171,9 @@ def _scale_and_shift(
     rest = math.prod(shape[1:]) // count
     # Behind a broadcast axis, oneDNN 3 takes a last one of length 1 for the one to go along.
     tail = (rest,) if rest > 1 else ()
-    seen = (shape[0], count, *tail)
+    dims = (shape[0], count, *tail)
     each = Layout.plain((1, count, *(1 for _ in tail)), DType.FLOAT32)
-    read, written = Layout.plain(seen, source.dtype), Layout.plain(seen, target.dtype)
+    read, written = Layout.plain(dims, source.dtype), Layout.plain(dims, target.dtype)
     pd = engine.primitive_desc(
         "binary",
         engine,
@@ -210,8 +210,8 @@ def _few_axes(builder: PlanBuilder, value: Value) -> Operand:
     shape = operand.shape
     if len(shape) <= _MAX_RANK and (operand.layout.strides is None or 0 not in shape):
         return operand
-    seen = (*shape[:2], math.prod(shape[2:]))
-    return builder.plain(value, operand.dtype).viewed(Layout.plain(seen, operand.dtype))
+    dims = (*shape[:2], math.prod(shape[2:]))
+    return builder.plain(value, operand.dtype).viewed(Layout.plain(dims, operand.dtype))
 
 
 def _result_like(builder: PlanBuilder, result: Value, operand: Operand) -> Operand:

@@ -47,9 +47,9 @@ def lower_reduction(node: Node, builder: PlanBuilder) -> None:
     final = Layout.plain(builder.shape(result), layout.dtype)
     made = builder.result(result, final)
     if layout.count:
-        seen = made.viewed(layout)
+        target = made.viewed(layout)
         parameters = reduction_parameters(_KINDS[node.op_type], operand.layout, layout)
-        builder.native("reduce", (operand, seen), parameters)
+        builder.native("reduce", (operand, target), parameters)
 
 
 def reduction_parameters(kind: int, source: Layout, result: Layout) -> list[int]:
@@ -59,8 +59,8 @@ def reduction_parameters(kind: int, source: Layout, result: Layout) -> list[int]
     has blocks without padding.
     """
     strides = _repeating(result, source.shape)
-    seen = Layout.plain(source.shape, result.dtype, strides)
-    axes = chain_axes([seen, source]) or []
+    target = Layout.plain(source.shape, result.dtype, strides)
+    axes = chain_axes([target, source]) or []
     inner = axes[-1] if axes else None
     kept = [axis for axis in axes[:-1] if axis.strides[0]]
     reduced = [axis for axis in axes[:-1] if not axis.strides[0]]

@@ -96,12 +96,12 @@ class _Place:
         if not is_last:
             return self._builder.temporary(layout)
         assert layout.strides is not None
-        seen = Layout.plain(
+        ordered = Layout.plain(
             [layout.shape[axis] for axis in self._back],
             dtype,
             [layout.strides[axis] for axis in self._back],
         )
-        return self._builder.result(self._result, seen).viewed(layout)
+        return self._builder.result(self._result, ordered).viewed(layout)
 
 
 def _is_own(table: Array, length: int) -> bool:
