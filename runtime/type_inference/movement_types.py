@@ -57,12 +57,19 @@ def _shape(node: Node) -> Shape | None:
     return None if data is None else data.shape
 
 
-def _check_list(node: Node, index: int, what: str, *more: DType) -> None:
+def _check_list(
+    node: Node, index: int, what: str, *more: DType, ranks: Sequence[int] = (1,)
+) -> None:
     """Raise unless an input is a list of int64, or of one of more types, if it is there."""
     given = operand(node, index)
     if given is not None:
         require_type(f"the numbers of {what}", given, (DType.INT64, *more))
-        require_rank(what, given, 1)
+        require_rank(what, given, *ranks)
+
+
+def _check_axes(node: Node) -> None:
+    """Raise unless the second input is a list of axes; ONNX's own functions write one as scalar."""
+    _check_list(node, 1, "the list of axes", ranks=(0, 1))
 
 
 def _check_count(node: Node, index: int, what: str, wanted: int) -> None:
@@ -102,7 +109,7 @@ def _flatten(node: Node, contents: ShapeContent) -> Types:
 
 @type_rule("Squeeze")
 def _squeeze(node: Node, contents: ShapeContent) -> Types:
-    _check_list(node, 1, "the list of axes")
+    _check_axes(node)
     shape = _shape(node)
     if shape is None:
         return None
@@ -125,7 +132,7 @@ def _squeeze(node: Node, contents: ShapeContent) -> Types:
 
 @type_rule("Unsqueeze")
 def _unsqueeze(node: Node, contents: ShapeContent) -> Types:
-    _check_list(node, 1, "the list of axes")
+    _check_axes(node)
     shape, given = _shape(node), contents.integers(node, 1)
     if shape is None or given is None:
         return None

@@ -64,6 +64,7 @@ AXES = [
     by_inputs("Squeeze", ["float32[1,4]", ints(0, -2)], ["float32[1,4]", ints(-2)], "twice"),
     by_inputs("Squeeze", ["float32[1,4]", "int64[2,1]"], ["float32[1,4]", ints(0)], "list of axes"),
     by_inputs("Unsqueeze", [X, "int64[1,1]"], [X, ints(0)], "list of axes"),
+    by_inputs("Unsqueeze", [X, "int64[1,1]"], [X, np.array(0)], "list of axes"),
     by_inputs("Squeeze", [X, ints(0)], ["float32[1,4]", ints(0)], "length 1"),
     by_inputs("Unsqueeze", [X, ints(0, 0)], [X, ints(0, 3)], "twice"),
     by_inputs("CumSum", [X, np.array(2)], [X, np.array(1)], "axis 2"),
