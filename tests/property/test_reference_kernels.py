@@ -181,14 +181,6 @@ def test_softmax(x, axis) -> None:
 
 
 @EXAMPLES
-@given(x=tensors((np.float32,), min_dims=1))
-def test_the_logarithm_of_softmax(x) -> None:
-    made, expected = both("LogSoftmax", x)
-    assert (made.dtype, made.shape) == (expected.dtype, expected.shape)
-    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-5)
-
-
-@EXAMPLES
 @given(x=tensors((np.float32, np.int64)), data=st.data())
 def test_views(x, data) -> None:
     perm = data.draw(st.permutations(range(x.ndim)))
