@@ -166,7 +166,10 @@ def test_a_network_is_measured_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @needs_cpu
-def test_an_awaited_request_on_cpu_calls_no_more_functions_than_its_goal() -> None:
+def test_an_awaited_request_on_cpu_calls_no_more_functions_than_its_goal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "trio", raising=False)  # two calls more where it is
     program = importlib.import_module("call_count")
     bounded = [item for item in program.SITUATIONS if item.device == "CPU" and item.most]
     assert bounded
