@@ -51,6 +51,10 @@ def _run_command(parsed: Any, argv: list[str]) -> int:
         from .devices import run_devices
 
         return run_devices(is_json=parsed.json)
+    if parsed.command == "properties":
+        from .properties import run_properties
+
+        return run_properties(parsed.device, is_json=parsed.json)
     if parsed.command == "query":
         from .query import run_query
 

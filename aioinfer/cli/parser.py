@@ -26,6 +26,10 @@ CPU, REFERENCE.1, HETERO:CUDA,CPU. Without -d it is AUTO, the best one there is.
 DEVICES = """\
 List the devices that are there, and why others are not."""
 
+PROPERTIES = """\
+List what can be set on a device and what can be asked of it and of its networks,
+with types, defaults and values; without DEVICE, of all devices."""
+
 QUERY = """\
 Say for each node of a model whether a device runs it, or why not. On a HETERO
 device, show the partition: which node runs where and why, and what crosses
@@ -61,6 +65,13 @@ def build_parser() -> CommandParser:
     parser.add_argument("--version", action="version", version=f"aioinfer {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     _add_devices(commands.add_parser("devices", help="list the devices", description=DEVICES))
+    _add_properties(
+        commands.add_parser(
+            "properties",
+            help="list the properties and metrics of devices",
+            description=PROPERTIES,
+        )
+    )
     _add_query(
         commands.add_parser(
             "query",
@@ -84,6 +95,11 @@ def build_parser() -> CommandParser:
 def _add_devices(parser: CommandParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     _add_common(parser)
+
+
+def _add_properties(parser: CommandParser) -> None:
+    parser.add_argument("device", metavar="DEVICE", nargs="?", help="a device (default: all)")
+    _add_devices(parser)
 
 
 def _add_query(parser: CommandParser) -> None:

@@ -276,6 +276,10 @@ class Core:
             return str(error)
         return plugin.why_no_device()
 
+    def plugin_of(self, device: str) -> Plugin:
+        """Return the plugin of a device, for listings; raises DeviceError if it cannot start."""
+        return self._started(self._physical_or_bare(device).name)
+
     @property
     def available_devices(self) -> list[str]:
         """The devices that are there: ``NAME``, or ``NAME.ID`` each if a plugin has several."""

@@ -244,8 +244,7 @@ class Plugin(ABC):
         device = self.name if device_id is None else f"{self.name}.{device_id}"
         values = property_keys(given, device)
         self._refuse_other_id(device_id, values)
-        declared = (*self.standard_properties, *self.properties)
-        base = Configuration(device, declared, self._metric_keys())
+        base = Configuration(device, self.all_properties(), self.all_metrics())
         base = base.with_defaults(defaults).with_values(self._settings.get("", {}))
         config = base.with_values(values)
         if config.knows(DEVICE_ID.key):  # a device made of devices has no id
@@ -303,7 +302,7 @@ class Plugin(ABC):
     def set_config(self, values: Mapping[Any, Any], device_id: str | None = None) -> None:
         """Set properties of one device, or of all of this kind; all or none are taken."""
         keys = property_keys(values, self.name)
-        for declared in (*self.standard_properties, *self.properties):
+        for declared in self.all_properties():
             if declared.only_at_load and declared.key in keys:
                 raise PropertyError(
                     f"{declared.key} belongs to one network; give it to load_network",
@@ -322,7 +321,7 @@ class Plugin(ABC):
 
     def get_metric(self, key: str, options: Mapping[str, Any]) -> Any:
         """Return a fact; ``options`` may hold DEVICE_ID. PropertyError for an unknown key."""
-        metrics = {metric.key: metric for metric in (*self._standard_metrics(), *self.metrics())}
+        metrics = self.all_metrics()
         if key not in metrics:
             hint = nearest(key, metrics) or f"; it has {sorted(metrics)}"
             if key in self._property_keys():
@@ -345,11 +344,11 @@ class Plugin(ABC):
                 lambda _: (1, 2 * self.stream_range()[1], 1),
                 "Useful requests in flight: low, high, step.",
             ),
-            "SUPPORTED_METRICS": (lambda _: sorted(self._metric_keys()), "For get_metric."),
+            "SUPPORTED_METRICS": (lambda _: sorted(self.all_metrics()), "For get_metric."),
             "SUPPORTED_CONFIG_KEYS": (lambda _: sorted(self._property_keys()), "For get_config."),
             "SUPPORTED_PROPERTIES": (
                 lambda _: {
-                    **dict.fromkeys(self._metric_keys(), "RO"),
+                    **dict.fromkeys(self.all_metrics(), "RO"),
                     **dict.fromkeys(self._property_keys(), "RW"),
                 },
                 "All keys, with RO or RW.",
@@ -362,12 +361,16 @@ class Plugin(ABC):
             )
         return [Metric(key, function, doc) for key, (function, doc) in read.items()]
 
-    def _metric_keys(self) -> list[str]:
-        metrics = (*self._standard_metrics(), *self.metrics())
-        return list(dict.fromkeys([metric.key for metric in metrics]))
+    def all_properties(self) -> Sequence[Property[Any]]:
+        """List the standard properties of its devices and their own."""
+        return (*self.standard_properties, *self.properties)
+
+    def all_metrics(self) -> Mapping[str, Metric]:
+        """Return every fact that ``get_metric`` tells, by key."""
+        return {metric.key: metric for metric in (*self._standard_metrics(), *self.metrics())}
 
     def _property_keys(self) -> list[str]:
-        return [declared.key for declared in (*self.standard_properties, *self.properties)]
+        return [declared.key for declared in self.all_properties()]
 
     def _id_of(self, options: Mapping[str, Any]) -> str:
         ids = self.device_ids()

@@ -197,7 +197,7 @@ class VirtualPlugin(Plugin):
 
     def _refuse_key_of_devices(self, key: str) -> None:
         """Raise PropertyError that says where a key of single devices belongs."""
-        declared = {item.key for item in (*self.standard_properties, *self.properties)}
+        declared = {item.key for item in self.all_properties()}
         kinds = [name for name in self.core.plugin_names if name != self.name]
         owner = next((name for name in kinds if str(key).startswith(f"{name}_")), None)
         is_standard = key in {item.key for item in STANDARD_PROPERTIES}

@@ -57,7 +57,7 @@ from ..tracing.statistics import NetworkStatistics, statistics_of
 from ..tracing.timeline import Trace
 from .deadlines import check_timeout, deadline_from_now
 from .infer_request import InferRequest
-from .network_facts import config_value, metric_value
+from .network_facts import config_value, known_metrics, metric_value
 from .result_stream import Results, ResultStream, Source, StreamOptions, default_look_ahead
 from .shutdown import close_at_exit
 
@@ -374,6 +374,10 @@ class ExecutableNetwork(ABC):
         """Return a fact about the network; raises PropertyError for an unknown key."""
         self.refuse_after_fork()
         return metric_value(self, key, options, self._metrics())
+
+    def all_metrics(self) -> Mapping[str, Metric]:
+        """Return every fact that ``get_metric`` tells, by key; for listings."""
+        return known_metrics(self, self._metrics())
 
     def export(self, target: IO[bytes] | str | None = None) -> bytes:
         """Write the compiled network for ``import_network``; NotSupportedError if it cannot."""

@@ -9,12 +9,12 @@ from ...errors import PropertyError, nearest
 from ..properties.properties import Metric
 from .running_network import RunningNetwork
 
-__all__ = ["config_value", "metric_value"]
+__all__ = ["config_value", "known_metrics", "metric_value"]
 
 
 def config_value(network: RunningNetwork, key: str, of_backend: Sequence[Metric]) -> Any:
     """Return the value of a property; raises PropertyError for an unknown key, and for a fact."""
-    if key in _metrics(network, of_backend):
+    if key in known_metrics(network, of_backend):
         raise PropertyError(
             f"network {network.name!r} on {network.device} has no property {key!r}; that is a "
             f"fact: ask with get_metric",
@@ -31,7 +31,7 @@ def metric_value(
     of_backend: Sequence[Metric],
 ) -> Any:
     """Read a fact; raises PropertyError for an unknown key, and for a property."""
-    metrics = _metrics(network, of_backend)
+    metrics = known_metrics(network, of_backend)
     if key not in metrics:
         hint = nearest(key, metrics) or f"; it has {sorted(metrics)}"
         if network.config.knows(key):
@@ -44,7 +44,7 @@ def metric_value(
     return metrics[key].value(options, f"network {network.name!r}")
 
 
-def _metrics(network: RunningNetwork, of_backend: Sequence[Metric]) -> dict[str, Metric]:
+def known_metrics(network: RunningNetwork, of_backend: Sequence[Metric]) -> dict[str, Metric]:
     """Return the facts about a network by key: the common ones and the backend's."""
     keys = ["NETWORK_NAME", "OPTIMAL_NUMBER_OF_INFER_REQUESTS", "EXECUTION_DEVICES"]
     keys += ["SUPPORTED_METRICS", "SUPPORTED_CONFIG_KEYS", "SUPPORTED_PROPERTIES"]
