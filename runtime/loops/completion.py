@@ -1,16 +1,16 @@
 """Waking event loops: one coalesced wake-up per loop for all that finished meanwhile.
 
-Theory of operation. A thread that ends a run posts a function to the loop of whoever awaits it.
-Each loop has one :class:`LoopWaker`: a deque and an "awake" flag. The first post wakes the loop, by
-an eventfd that it reads (half the time of asyncio's ``call_soon_threadsafe``, which is there where
-no eventfd is) or by ``TrioToken.run_sync_soon``; the posts that come before the loop gets there
-ride along. A loop that was closed drops the answer, and nothing else.
+Theory of operation. A thread that ends a run posts a function to the loop of the task that awaits
+it. Each loop has one :class:`LoopWaker`: a deque and an "awake" flag. The first post wakes the
+loop, by an eventfd that it reads (half the time of asyncio's ``call_soon_threadsafe``, which is
+there where no eventfd is) or by ``TrioToken.run_sync_soon``; the posts that come before the loop
+gets there ride along. A loop that was closed drops the answer, and nothing else.
 
-Who holds what. A waker holds what it was posted, and so futures and their loop. Nobody may hold it
-who outlives the loop: a waker with an eventfd is held by its loop alone, as the reader of it, so
-closing the loop gives it back with the eventfd and the answers that nobody took, whatever is still
-under way. Runs and tables know it weakly. Loops that watch no descriptors hold their waker only
-while a wake-up is on its way; the runs under way and the loop's thread hold it as well.
+References. A waker holds what it was posted, and so futures and their loop. Nothing may hold it
+that outlives the loop: a waker with an eventfd is held by its loop alone, as the reader of it, so
+closing the loop gives it back with the eventfd and the answers that were not taken, whatever is
+still under way. Runs and tables know it weakly. Loops that watch no descriptors hold their waker
+only while a wake-up is on its way; the runs under way and the loop's thread hold it as well.
 """
 
 from __future__ import annotations

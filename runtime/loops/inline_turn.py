@@ -1,9 +1,9 @@
 """How long a thread has run inferences inline since an event loop on it last had its turn.
 
 Theory of operation. An await that never suspends starves the other tasks and delays timers. So the
-time of inline runs is summed up per thread, and who comes when it is used up gives way to the loop
-first. The more tasks do so, the shorter is what each of them gets before it is the next one's turn;
-one run it gets at least.
+time of inline runs is summed up per thread, and a task that comes when it is used up gives way to
+the loop first. The more tasks do so, the shorter is what each of them gets before it is the next
+one's turn; one run it gets at least.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class InlineTurn:
 
     def __init__(self, *, may_block: bool = False) -> None:
         self.may_block = may_block
-        """True for a caller without a loop, who would only wait while others compute."""
+        """True for a caller without a loop, which would only wait while others compute."""
         self.used_ns = 0
-        """Inline work since the last time somebody gave way."""
+        """Inline work since a task last gave way."""
         self.most_ns = TURN_NS
         """A task that has run when this is used up is to give way."""
         self.waiting_count = 0
@@ -43,7 +43,7 @@ class InlineTurn:
         self.most_ns = min(TURN_NS, ROUND_NS // max(1, waiting_count))
 
     async def give_way(self) -> None:
-        """Let the loop go round once; a task that was cancelled meanwhile ends here."""
+        """Suspend for one round of the loop; a task that was cancelled meanwhile ends here."""
         self.share(self.waiting_count + 1)
         try:
             await let_loop_turn()

@@ -1,4 +1,4 @@
-"""An async generator that owns something, and lets go of it even if it was never read.
+"""An async generator that owns something, and releases it even if it was never read.
 
 Theory of operation. Python runs nothing of a generator that is closed before it began, so its
 ``finally`` cannot give back what the generator was handed. Here closing comes by this object, which
@@ -16,7 +16,7 @@ __all__ = ["OwningGenerator"]
 class OwningGenerator(AsyncGenerator[Any, None]):
     """Hands out a generator; ``end_unread`` is awaited after each close, in the closing task.
 
-    It does nothing if the generator had begun, or nobody owns anything any more. Not thread-safe.
+    It does nothing if the generator had begun, or nothing is owned any more. Not thread-safe.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""One task beside the one that needs it, on asyncio and trio, and the bell between the two.
+"""One task beside the one that needs it, on asyncio and trio, and the event between the two.
 
 Theory of operation. A generator must not hold a nursery or a task group open over its yields, so
 its helper is a task of its own: a plain one on asyncio, a system task on trio. It takes its errors
-with it; whoever started it cancels it and waits for its end.
+with it; the generator cancels it and waits for its end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from .completion import on_trio, until
 
-__all__ = ["Bell", "SideTask", "start_side_task"]
+__all__ = ["AutoResetEvent", "SideTask", "start_side_task"]
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -21,30 +21,30 @@ _running: set[SideTask] = set()
 """Loops hold their tasks weakly; these are held until they have ended."""
 
 
-class Bell:
-    """What one task listens to; a ring that nobody heard yet is kept."""
+class AutoResetEvent:
+    """An event for one waiting task, which resets it; set without a waiter, it stays set."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._has_rung = False
+        self._is_set = False
         self._wake: Callable[[], None] | None = None
 
-    def ring(self) -> None:
-        """Wake the task that listens, or let the next one that comes go on; from any thread."""
+    def set(self) -> None:
+        """Wake the task that waits, or make the next wait return at once; from any thread."""
         with self._lock:
-            self._has_rung = True
+            self._is_set = True
             wake, self._wake = self._wake, None
         if wake is not None:
             wake()
 
     async def wait(self) -> None:
-        """Suspend until it has rung since the last wait; look at what has changed afterwards."""
-        await until(self._listen, lambda: None)
-        self._has_rung = False
+        """Suspend until it is set, and reset it; look at what has changed afterwards."""
+        await until(self._register, lambda: None)
+        self._is_set = False
 
-    def _listen(self, wake: Callable[[], None]) -> None:
+    def _register(self, wake: Callable[[], None]) -> None:
         with self._lock:
-            if not self._has_rung:
+            if not self._is_set:
                 self._wake = wake
                 return
         wake()
@@ -59,7 +59,7 @@ class SideTask:
 
     def __init__(self, work: Work, clean_up: Work) -> None:
         self._work, self._clean_up = work, clean_up
-        self._ended = Bell()
+        self._ended = AutoResetEvent()
         self._is_working = self._has_ended = self._is_cancelled = False
         self._error: Exception | None = None
 
@@ -101,7 +101,7 @@ class SideTask:
         finally:
             self._has_ended = True
             _running.discard(self)
-            self._ended.ring()
+            self._ended.set()
 
     async def _cancellable(self) -> None:
         await self._work()

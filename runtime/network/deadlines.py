@@ -27,7 +27,7 @@ def check_timeout(timeout_s: float | None) -> None:
 
 
 def deadline_from_now(clock: Clock, deadline_s: float) -> float:
-    """Return the time of the clock that lies so many seconds from now; infinity never comes.
+    """Return the time of the clock ``deadline_s`` seconds from now; infinity never comes.
 
     Raises PropertyError for what is no time.
     """

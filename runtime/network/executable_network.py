@@ -295,7 +295,7 @@ class ExecutableNetwork(ABC):
         """Send a run to the device as soon as a slot is free; like ``TaskExecutor.run``.
 
         Either raises ClosedError and has kept nothing, or calls ``then`` exactly once. Never
-        blocks. For outer networks, whose run was let in already; users call ``infer``.
+        blocks. For outer networks, whose run was admitted already; users call ``infer``.
         """
         self.refuse_if_closed()
         Run(self.admission, bindings, stop, after, then).start()
@@ -405,9 +405,9 @@ class ExecutableNetwork(ABC):
         return ClosedError(f"network {self.name!r} on {self.device} is closed; load it again")
 
     def close(self, *, drain: bool = True, timeout_s: float | None = None) -> None:
-        """Refuse new runs, let those under way finish, and give the device back; twice is fine.
+        """Refuse new runs, wait for those under way, and give the device back; twice is fine.
 
-        With ``drain`` false, runs end with ClosedError as soon as their device lets them. Blocks,
+        With ``drain`` false, runs end with ClosedError as soon as their device can stop. Blocks,
         at most ``timeout_s``. Raises RequestStateError on one of aioinfer's own threads (as in a
         callback). On an event loop use ``await aclose()``.
         """
@@ -421,7 +421,7 @@ class ExecutableNetwork(ABC):
         if not self.admission.wait_until_over(timeout_s):
             _log.warning("network %r was closed with runs on its device", self.name)
             return
-        with self._closer:  # who comes second returns when the first is done
+        with self._closer:  # a second caller returns when the first is done
             if not self._is_released:
                 self._is_released = True
                 self._release_device()

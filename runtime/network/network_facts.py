@@ -57,7 +57,11 @@ def known_metrics(network: RunningNetwork, of_backend: Sequence[Metric]) -> dict
             lambda _: network.optimal_request_count,
             "How many requests in flight keep the device busy.",
         ),
-        Metric("EXECUTION_DEVICES", lambda _: list(network.execution_devices), "Who computes."),
+        Metric(
+            "EXECUTION_DEVICES",
+            lambda _: list(network.execution_devices),
+            "Devices that compute.",
+        ),
         Metric("SUPPORTED_METRICS", lambda _: sorted(known), "What get_metric knows."),
         Metric("SUPPORTED_CONFIG_KEYS", lambda _: sorted(network.config), "For get_config."),
         Metric("SUPPORTED_PROPERTIES", lambda _: read_only, "All keys with RO or RW."),

@@ -5,7 +5,7 @@ and not yet in the consumer's hands. So the consumer's pace bounds how far the s
 item is a run of the network; nothing below knows of streams. A sync source is
 pulled by the consumer's own task, when it asks for a result. An async source may have nothing to
 give while there are results, so one task beside the consumer's pulls it and starts the runs; there
-is no task per item. Whoever ends a stream early ends its runs, closes its source, and waits.
+is no task per item. Ending a stream early ends its runs, closes its source, and waits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ...errors import OverloadedError, PropertyError, RequestCancelledError, Ten
 from ..loops.completion import let_loop_turn, must_end, until
 from ..loops.inline_turn import threads
 from ..loops.owning_generator import OwningGenerator
-from ..loops.side_task import Bell, SideTask, start_side_task
+from ..loops.side_task import AutoResetEvent, SideTask, start_side_task
 from ..runs.run import Run
 from .deadlines import deadline_from_now
 from .running_network import RunningNetwork
@@ -121,7 +121,7 @@ class ResultStream:
         self._listens_to = -1
         self._was_refused = self._is_over = self._has_begun = self._has_failed = False
         self._source_error: Exception | None = None
-        self._changed, self._room = Bell(), Bell()
+        self._changed, self._room = AutoResetEvent(), AutoResetEvent()
 
     def results(self) -> AsyncGenerator[Any, None]:
         """Return what yields the results in order, or (index, results) as they finish."""
@@ -203,7 +203,7 @@ class ResultStream:
         if self._listens_to != item.index:
             self._listens_to = item.index
             assert item.run is not None
-            item.run.when_answered(self._changed.ring)
+            item.run.when_answered(self._changed.set)
         return None
 
     def _hand_over(self) -> Any:
@@ -211,7 +211,7 @@ class ResultStream:
         item = self._on_way.pop(index)
         self._next_index += 1
         self._was_refused = False
-        self._room.ring()
+        self._room.set()
         try:
             results = item.results()
         except BaseException as error:  # what a device raises may be no Exception
@@ -257,7 +257,7 @@ class ResultStream:
                 self._start(item)
                 if item is not self._pending:
                     if item.index == self._next_index:  # else the consumer waits for another one
-                        self._changed.ring()
+                        self._changed.set()
                     if item.was_inline:
                         await _give_way()
         except Exception as error:
@@ -267,10 +267,10 @@ class ResultStream:
             raise
         finally:
             self._is_over = True
-            self._changed.ring()
+            self._changed.set()
 
     def _end_cancelled(self, cause: BaseException | None) -> None:
-        """Say that the puller was cancelled by somebody else: a stream must not end as if done."""
+        """Say that foreign code cancelled the puller: a stream must not end as if done."""
         if not self._is_over:
             self._is_over = True
             self._source_error = RequestCancelledError(
@@ -278,7 +278,7 @@ class ResultStream:
                 f"{self._network.name!r} was cancelled"
             )
             self._source_error.__cause__ = cause
-            self._changed.ring()
+            self._changed.set()
 
     def _pulled(self, inputs: Any) -> _Item:
         """Make an item of what the source gave; its deadline counts from now."""
@@ -309,7 +309,7 @@ class ResultStream:
                 self._was_refused = True
                 return
             item.error = error
-            self._is_over = True  # nobody would get to see what comes after it
+            self._is_over = True  # no reader would see what comes after it
         self._pending = item.inputs = None
         self._on_way[item.index] = item
         if not self._is_ordered:
@@ -328,7 +328,7 @@ class ResultStream:
 
     def _on_answer(self, item: _Item) -> None:
         self._answered.append(item)
-        self._changed.ring()
+        self._changed.set()
 
     async def _close(self) -> Exception | None:
         """Cancel what is on its way, and close the source; a run ends when its device is done.

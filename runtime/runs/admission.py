@@ -14,8 +14,8 @@ from ...errors import PropertyError
 __all__ = ["MOST_OVERTAKINGS", "AdmissionQueue", "Ticket"]
 
 MOST_OVERTAKINGS = 7
-"""So many slots in a row may go past who has waited longest: an eighth of the device is what low
-priorities can cost high ones, and for the low ones enough to get on."""
+"""How many slots in a row may go past the run that has waited longest: an eighth of the device is
+what low priorities can cost high ones, and for the low ones enough to get on."""
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -47,12 +47,12 @@ class Ticket(NamedTuple):
 class AdmissionQueue(Generic[S, R]):
     """Slots and the runs that wait for one. Not thread-safe; O(log n) a call.
 
-    Whoever waits goes by ticket, but nobody is overtaken for ever: when MOST_OVERTAKINGS slots in a
-    row have gone to others, the next one goes to the run that has waited longest. So a run with k
-    runs before it, in order of arrival, has a slot after (MOST_OVERTAKINGS + 1) * (k + 1) slots at
-    the latest, whatever comes meanwhile. A run that is dropped never gets a slot.
+    Runs wait in the order of their tickets, but none is overtaken for ever: when MOST_OVERTAKINGS
+    slots in a row have gone to others, the next one goes to the run that has waited longest. So a
+    run with k runs before it, in order of arrival, has a slot after (MOST_OVERTAKINGS + 1) * (k +
+    1) slots at the latest, whatever comes meanwhile. A run that is dropped never gets a slot.
 
-    ``most_waiting``: with so many runs waiting it is full, for those who ask; 0: never.
+    ``most_waiting``: with this many runs waiting ``is_full`` is true; 0: never.
     """
 
     def __init__(self, slots: Iterable[S] = (), most_waiting: int = 0) -> None:
@@ -61,7 +61,7 @@ class AdmissionQueue(Generic[S, R]):
         self._most_waiting = most_waiting
         self._heap: list[tuple[Ticket, int, R]] = []
         self.waiting: OrderedDict[R, int] = OrderedDict()
-        """The entry's number for each run that waits, who came first before the others; a heap
+        """The entry's number for each run that waits, in order of arrival; a heap
         entry without one was dropped, or had its slot out of turn."""
         self._numbers = itertools.count()
         self._overtakings = 0

@@ -1,8 +1,8 @@
-"""Which runs are short enough to stay on the thread that asks for them. A pure decision.
+"""Which runs are short enough to stay on their caller's thread. A pure decision.
 
 Theory of operation. A hand-over to a worker and back costs tens of microseconds, a tiny plan a few.
 So runs are timed, per shape signature, wherever they run, and a plan whose least time of late is
-within the threshold may run where its caller stands. The least time, because what is added to it
+within the threshold may run on its caller's thread. The least time, because what is added to it
 (other threads, the interpreter's lock) says nothing about the plan. A plan whose time depends on
 its data can deceive: if more than one run in about twenty takes far too long on its caller's
 thread, the next ones go to the workers again, each time twice as many. Where they are rarer, the
@@ -24,10 +24,10 @@ FIRST_RUNS = 3  # the first of all is slow: memory is touched, caches are cold
 MOST_FIRST_RUNS = 1024
 WINDOW_RUNS = 64  # how many runs a least time stands for, at most twice as many
 FAR_TOO_LONG = 10  # thresholds; anything less is no harm to an event loop
-HELD_UP = 20  # how many runs in time make up for one that took far too long
-MOST_HELD_UP = 60
+OVERRUN_COST = 20  # what a run that took far too long costs, in runs on time that pay for it
+MOST_OVERRUN_DEBT = 60
 KEPT_SIGNATURES = 64
-BEARABLE_NS = 50_000_000  # a cancel from another thread, or Ctrl-C, may wait so long
+BEARABLE_NS = 50_000_000  # a cancel from another thread, or Ctrl-C, may wait this long
 
 
 class ServiceTime:
@@ -39,10 +39,10 @@ class ServiceTime:
     __slots__ = (
         "_earlier_ns",
         "_far_too_long_ns",
-        "_held_up",
         "_least_ns",
         "_needed",
         "_noted",
+        "_overrun_debt",
         "_threshold_ns",
         "is_bearable",
         "is_short",
@@ -58,21 +58,21 @@ class ServiceTime:
         self._least_ns = self._earlier_ns = _NEVER_NS
         self._noted = 0
         self._needed = FIRST_RUNS
-        self._held_up = 0
-        """Counts callers that were held up; what runs in time take back."""
+        self._overrun_debt = 0
+        """What overruns on callers' threads have cost, less what runs on time have paid."""
 
     def note(self, service_ns: int, *, is_inline: bool = False) -> None:
-        """Count a run that took so long; ``is_inline`` says on the thread of a caller with a loop.
+        """Count a run of this duration; ``is_inline``: on the thread of a caller with a loop.
 
-        Too many that were far too long there make it forget what was noted, and want twice as many
-        runs as before.
+        Too many overruns there discard what was noted, and the next decision needs twice as many
+        runs.
         """
         if is_inline:
             if service_ns >= self._far_too_long_ns:
                 self._note_overrun()
                 return
-            if self._held_up:
-                self._held_up -= 1
+            if self._overrun_debt:
+                self._overrun_debt -= 1
         self._noted += 1
         if service_ns < self._least_ns:
             self._least_ns = service_ns
@@ -84,11 +84,11 @@ class ServiceTime:
             self._earlier_ns, self._least_ns = self._least_ns, _NEVER_NS
 
     def _note_overrun(self) -> None:
-        self._held_up += HELD_UP
-        if self._held_up > MOST_HELD_UP:
+        self._overrun_debt += OVERRUN_COST
+        if self._overrun_debt > MOST_OVERRUN_DEBT:
             self.is_short = False
             self._least_ns = self._earlier_ns = _NEVER_NS
-            self._noted = self._held_up = 0
+            self._noted = self._overrun_debt = 0
             self._needed = min(2 * self._needed, MOST_FIRST_RUNS)
 
 

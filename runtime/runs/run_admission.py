@@ -136,7 +136,7 @@ class RunAdmission(Generic[R]):
             try:
                 slot.release()
             except Exception:  # the backend's own; the next run must not wait for ever
-                _log.exception("a slot of network %s cannot let go", self.network)
+                _log.exception("a slot of network %s could not be released", self.network)
         with self._lock:
             if counts:
                 self._outcomes["finished" if error is None else _outcome_of(error)] += 1

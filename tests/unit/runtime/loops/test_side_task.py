@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aioinfer.runtime.loops import side_task
-from aioinfer.runtime.loops.side_task import Bell, start_side_task
+from aioinfer.runtime.loops.side_task import AutoResetEvent, start_side_task
 from unit.runtime.event_loops import EVERY_LOOP, Run, settle
 
 WAIT_S = 20.0  # a bound for what must happen; never slept through
@@ -22,23 +22,23 @@ async def nothing() -> None:
 
 
 @EVERY_LOOP
-def test_a_ring_that_nobody_heard_is_kept_and_only_once(run: Run) -> None:
+def test_an_event_that_is_set_twice_without_a_waiter_ends_one_wait(run: Run) -> None:
     rounds: list[str] = []
 
     async def main() -> None:
-        bell = Bell()
-        bell.ring()
-        bell.ring()
-        await bell.wait()
+        event = AutoResetEvent()
+        event.set()
+        event.set()
+        await event.wait()
 
         async def listen() -> None:
-            await bell.wait()
+            await event.wait()
             rounds.append("second")
 
         task = start_side_task(listen, nothing)
         await settle()
         assert rounds == []
-        bell.ring()
+        event.set()
         await task.wait_until_ended()
 
     run(main)
@@ -52,7 +52,7 @@ def test_a_cancel_ends_the_work_and_never_the_clean_up(run: Run, turns: int) -> 
 
     async def work() -> None:
         try:
-            await Bell().wait()
+            await AutoResetEvent().wait()
         finally:
             done.append("work")
 

@@ -77,7 +77,7 @@ def test_a_slot_that_cannot_let_go_is_logged_and_takes_the_next_run(
         finish(held)
         for request in requests:
             assert request.wait()
-    assert "a slot of network 'tiny' on MOCK.0 cannot let go" in caplog.text
+    assert "a slot of network 'tiny' on MOCK.0 could not be released" in caplog.text
     assert network.statistics().finished_request_count == len(requests)
 
 

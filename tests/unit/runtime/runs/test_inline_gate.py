@@ -10,9 +10,9 @@ from aioinfer.runtime.runs.inline_gate import (
     BEARABLE_NS,
     FAR_TOO_LONG,
     FIRST_RUNS,
-    HELD_UP,
     KEPT_SIGNATURES,
     MOST_FIRST_RUNS,
+    OVERRUN_COST,
     WINDOW_RUNS,
     InlineGate,
     ServiceTime,
@@ -63,7 +63,7 @@ def test_a_caller_that_is_held_up_now_and_then_is_no_sign() -> None:
     time = noted(*[10_000] * FIRST_RUNS)
     for _ in range(20):
         time.note(1000 * THRESHOLD_NS, is_inline=True)
-        for _ in range(HELD_UP):
+        for _ in range(OVERRUN_COST):
             time.note(10_000, is_inline=True)
         assert time.is_short
 
