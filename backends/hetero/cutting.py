@@ -170,7 +170,9 @@ class _Cutter:
         for node in self._members[index]:
             graph.append(copy_node(node, mapping))
         graph.outputs = [mapping[value] for value in self._outputs[index]]
-        return self._model.with_graph(graph)
+        piece = self._model.with_graph(graph)
+        piece.name = graph.name
+        return piece
 
 
 def _places(ports: Sequence[Mapping[Value, None]]) -> dict[Value, list[PortPlace]]:

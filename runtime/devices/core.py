@@ -112,13 +112,17 @@ class Core:
         model: ModelSource,
         device: str = "AUTO",
         config: Mapping[Any, Any] | None = None,
+        *,
+        name: str | None = None,
     ) -> ExecutableNetwork:
         """Compile a model for a device, such as ``CPU``, ``REFERENCE.1`` or ``HETERO:CUDA,CPU``.
 
-        Works on a copy of the model. Blocks; on an event loop use ``load_network_async``. Raises
-        ModelError, DeviceError (for want of memory, threads or files, too), PropertyError,
-        UnsupportedOpError.
+        Works on a copy of the model. ``name`` is what errors, logs, metrics and traces call the
+        network; None: the model's (``Model.name``). Blocks; on an event loop use
+        ``load_network_async``. Raises ModelError, DeviceError (for want of memory, threads or
+        files, too), PropertyError, UnsupportedOpError.
         """
+        _check_name(name, device)
         plugin, config_of = self._plugin(device)
         configuration = config_of(config)
         with full_collections_paused(), _failures_named(device):
@@ -126,6 +130,10 @@ class Core:
             wanted = self._read(model, is_mapped=may_map)
             if wanted is not model:
                 wanted.is_disposable = True
+            if name is not None:
+                if wanted is model:  # the caller's keeps its own name
+                    wanted = model.with_graph(model.graph)
+                wanted.name = name
             if wanted.is_mapped and (has_static_types(wanted.inputs) or not may_map):
                 wanted = _in_memory(wanted)  # once is enough
             with constants_held(wanted.graph):
@@ -137,8 +145,10 @@ class Core:
         model: ModelSource,
         device: str = "AUTO",
         config: Mapping[Any, Any] | None = None,
+        *,
+        name: str | None = None,
     ) -> ExecutableNetwork:
-        """Load a network on a thread, so that the event loop goes on.
+        """Load a network on a thread, so that the event loop goes on; as ``load_network``.
 
         If the task is cancelled, the network is closed as soon as the compiler is done with it.
         """
@@ -149,7 +159,7 @@ class Core:
         is_wanted = True
 
         def load() -> None:
-            network = self.load_network(model, device, config)
+            network = self.load_network(model, device, config, name=name)
             with lock:
                 if is_wanted:
                     loaded.append(network)
@@ -463,6 +473,18 @@ def _in_memory(model: Model) -> Model:
     read_constants(made.graph)
     made.is_mapped, made.is_disposable = False, True
     return made
+
+
+def _check_name(name: Any, device: str) -> None:
+    if name is None:
+        return
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise PropertyError(
+            f"a network cannot be called {name!r}; give a text of one line that can be printed, "
+            f"or None for its file's name",
+            "name",
+            device,
+        )
 
 
 def _key(key: Any) -> str:

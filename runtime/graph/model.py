@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from .copying import copy_graph
 from .graph import Graph, Node, Value
 
 __all__ = ["Model"]
+
+NAMES_OF_EXPORTERS = frozenset({"", "main_graph", "torch-jit-export", "torch_jit", "tf2onnx"})
+"""What exporters call every graph, so that it says nothing of this one."""
 
 
 class Model:
@@ -42,6 +46,7 @@ class Model:
         self.producer = producer
         self.metadata: dict[str, str] = dict(metadata or {})
         self.path = path
+        self._name = ""
         self.is_disposable = False
         """True if no caller holds it: the load that copies it may then dispose of it."""
         self.is_mapped = False
@@ -56,8 +61,20 @@ class Model:
 
     @property
     def name(self) -> str:
-        """The graph's name."""
-        return self.graph.name
+        """What errors, logs, metrics and traces call it and its networks; may be set.
+
+        By default its file's name without the ending; of a model from elsewhere the graph's name,
+        or "model" where that is one that an exporter gives to every graph.
+        """
+        if self._name:
+            return self._name
+        if self.path is not None:
+            return os.fsencode(self.path.stem).decode(errors="backslashreplace")
+        return "model" if self.graph.name in NAMES_OF_EXPORTERS else self.graph.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
 
     @property
     def inputs(self) -> list[Value]:
@@ -81,7 +98,7 @@ class Model:
         return self.with_graph(copy_graph(self.graph))
 
     def with_graph(self, graph: Graph) -> Model:
-        """Make a model of another graph that follows this one's operator sets and metadata."""
+        """Make a model of another graph; operator sets, metadata and name are this one's."""
         made = Model(
             graph,
             self.opsets,
@@ -90,7 +107,7 @@ class Model:
             metadata=self.metadata,
             path=self.path,
         )
-        made.is_mapped = self.is_mapped
+        made.is_mapped, made._name = self.is_mapped, self._name
         return made
 
     def __str__(self) -> str:

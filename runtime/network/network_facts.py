@@ -51,7 +51,11 @@ def known_metrics(network: RunningNetwork, of_backend: Sequence[Metric]) -> dict
     known = [*keys, *(metric.key for metric in of_backend)]
     read_only = dict.fromkeys([*known, *network.config], "RO")
     common = [
-        Metric("NETWORK_NAME", lambda _: network.name, "The model's name."),
+        Metric(
+            "NETWORK_NAME",
+            lambda _: network.name,
+            "What load_network called it: the file's name, unless one was given.",
+        ),
         Metric(
             "OPTIMAL_NUMBER_OF_INFER_REQUESTS",
             lambda _: network.optimal_request_count,

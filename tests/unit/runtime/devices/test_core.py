@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import re
 import threading
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from aioinfer.errors import (
     ModelError,
     NotSupportedError,
     PropertyError,
+    TensorError,
 )
 from aioinfer.executors import ImmediateExecutor
 from aioinfer.runtime.devices.blob import frame_blob
@@ -99,6 +101,84 @@ def test_loading_leaves_the_model_alone_and_later_edits_do_not_reach_the_network
         assert (network.inputs, network.outputs) == (inputs, outputs)
         assert (network.name, network.inputs[0].name) == ("tiny", "x")
         np.testing.assert_array_equal(infer(network), expected(X))
+
+
+@pytest.mark.parametrize("written", ["main_graph", "tiny"])
+def test_a_network_is_called_what_its_file_is(
+    toy: aioinfer.Core, tmp_path: Path, written: str
+) -> None:
+    path = tmp_path / "resnet.v2.onnx"
+    path.write_bytes(tiny_model(written).SerializeToString())
+    model = toy.read_model(path)
+    assert model.name == model.copy().name == "resnet.v2"
+    for source in (path, str(path), model):
+        for device in ("TOY", "AUTO:TOY", "REFERENCE", "HETERO:REFERENCE"):
+            with toy.load_network(source, device) as network:
+                assert network.name == "resnet.v2"
+                assert network.get_metric("NETWORK_NAME") == "resnet.v2"
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("tiny", "tiny"),
+        ("main_graph", "model"),
+        ("torch-jit-export", "model"),
+        ("tf2onnx", "model"),
+    ],
+)
+def test_a_network_from_memory_has_its_graphs_name_unless_an_exporter_gave_it(
+    toy: aioinfer.Core, written: str, name: str
+) -> None:
+    with toy.load_network(tiny_model(written), "TOY") as network:
+        assert network.name == name
+
+
+def test_the_name_that_is_given_is_in_errors_logs_traces_and_parts(
+    toy: aioinfer.Core, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "tiny.onnx"
+    path.write_bytes(tiny_model("main_graph").SerializeToString())
+    model = toy.read_model(path)
+    for source in (path, model):
+        for device in ("REFERENCE", "AUTO:REFERENCE", "HETERO:REFERENCE.0,REFERENCE.1"):
+            caplog.clear()
+            with (
+                caplog.at_level("INFO", "aioinfer"),
+                toy.load_network(source, device, name="detector") as network,
+            ):
+                assert repr(network).startswith(f"<{type(network).__name__} 'detector' on ")
+                request = network.create_infer_request()
+                assert "'detector'" in repr(request)
+                infer(network)
+                assert network.trace().network == "detector"
+                with pytest.raises(TensorError, match="'detector'"):
+                    request.infer_sync({"nothing": X})
+                for part in getattr(network, "networks", ()):
+                    assert part.name == "detector.subgraph0"
+            with pytest.raises(ClosedError, match="network 'detector' on "):
+                request.infer_sync(X)
+            assert "model 'detector' is compiled for" in caplog.text
+            assert "'tiny'" not in caplog.text
+            assert "main_graph" not in caplog.text
+    assert model.name == "tiny"
+    model.name = "own"
+    with toy.load_network(model, "TOY") as network:
+        assert network.name == "own"
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "\udc80", 5, b"text"])
+def test_a_name_that_cannot_be_printed_is_refused(toy: aioinfer.Core, name: Any) -> None:
+    with pytest.raises(PropertyError, match="a network cannot be called"):
+        toy.load_network(tiny_model(), "TOY", name=name)
+
+
+def test_a_file_name_that_is_no_text_still_makes_a_name_that_can_be_written(
+    toy: aioinfer.Core, tmp_path: Path
+) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.onnx")
+    path.write_bytes(tiny_model().SerializeToString())
+    assert toy.read_model(path).name == r"caf\xe9"
 
 
 def test_devices_are_listed_with_an_id_only_if_there_are_several(core: aioinfer.Core) -> None:

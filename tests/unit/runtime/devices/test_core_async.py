@@ -70,12 +70,14 @@ def slow(core: aioinfer.Core) -> SlowPlugin:
 async def test_the_loop_goes_on_while_a_network_is_compiled(
     core: aioinfer.Core, slow: SlowPlugin
 ) -> None:
-    loading = asyncio.create_task(core.load_network_async(tiny_model(), "SLOW", {"SPEED": 2}))
+    loading = asyncio.create_task(
+        core.load_network_async(tiny_model(), "SLOW", {"SPEED": 2}, name="detector")
+    )
     assert await asyncio.to_thread(slow.started.wait, WAIT_S)
     assert not loading.done()
     slow.go_on.set()
     async with await loading as network:
-        assert network.get_config("SPEED") == 2
+        assert (network.get_config("SPEED"), network.name) == (2, "detector")
         np.testing.assert_array_equal((await network.infer(X))["y"], expected(X))
 
 
