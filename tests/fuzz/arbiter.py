@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .bases import Base
-from .drawing import Case, draw_case
+from .drawing import Case
 from .oracle import Finding, difference
 
 __all__ = ["is_upheld"]
@@ -19,7 +17,7 @@ _WAIT_S = 30
 _UPHELD, _DROPPED, _UNKNOWN = 10, 11, 12
 
 
-def is_upheld(bases: Sequence[Base], seed: int, index: int, finding: Finding) -> bool:
+def is_upheld(case: Case, finding: Finding) -> bool:
     """Tell whether a suspicion stays one; what onnxruntime cannot say anything about does not.
 
     ``accepted`` stays if onnxruntime refuses the case as well, or has another answer than the
@@ -33,7 +31,6 @@ def is_upheld(bases: Sequence[Base], seed: int, index: int, finding: Finding) ->
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 2)
             os.dup2(silence, 1)
-            case = draw_case(bases, seed, index)
             code = _UPHELD if _stays(case, finding) else _DROPPED
         except BaseException:
             code = _UNKNOWN

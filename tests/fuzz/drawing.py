@@ -7,7 +7,7 @@ means the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -20,7 +20,9 @@ from .chains import append_links, fresh_chain
 from .draft import Draft, elem_type_of, tensor_type
 from .mutations import CONTENT, STRUCTURE, mutate
 
-__all__ = ["Case", "Run", "draw_case"]
+__all__ = ["Case", "Draw", "Run", "draw_case"]
+
+Array = np.ndarray[Any, Any]
 
 _MOST_WITH_LINKS = 6
 
@@ -50,9 +52,15 @@ class Case:
     binds: bool
     """Give memory for the outputs, too."""
     thread_count: int
+    answer: Mapping[str, Array] | None = None
+    """What every device must give at each run, where that is known beforehand."""
 
     def __str__(self) -> str:
         return f"{self.seed}:{self.index} {self.name} ({'; '.join(self.notes) or 'as it is'})"
+
+
+Draw = Callable[[int], Case]
+"""Makes the case of a number, the same one every time."""
 
 
 def draw_case(bases: Sequence[Base], seed: int, index: int) -> Case:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy as np
 from .drawing import Case
 
 __all__ = ["Failure", "Finding", "Outcome", "difference", "judge", "normalized"]
+
+Array = np.ndarray[Any, Any]
 
 _RANDOM = {
     *("RandomUniformLike", "RandomNormalLike", "RandomUniform", "RandomNormal", "Bernoulli"),
@@ -71,7 +73,12 @@ class Finding:
 
 
 def judge(case: Case, device: str, outcome: Outcome, reference: Outcome | None) -> list[Finding]:
-    """List what is wrong with an outcome; ``reference`` is None for REFERENCE's own."""
+    """List what is wrong with an outcome; ``reference`` is None for REFERENCE's own.
+
+    Where the answer of a case is known, every device is held to it.
+    """
+    if case.answer is not None:
+        return _judge_known(case, device, outcome, case.answer)
     found: dict[str, Finding] = {}
     for number in range(len(case.runs)):
         finding = _judge_run(case, device, number, outcome, reference)
@@ -80,6 +87,20 @@ def judge(case: Case, device: str, outcome: Outcome, reference: Outcome | None) 
         if outcome.load_error is not None:
             break
     return list(found.values())
+
+
+def _judge_known(
+    case: Case, device: str, outcome: Outcome, answer: Mapping[str, Array]
+) -> list[Finding]:
+    for number in range(len(case.runs)):
+        got = outcome.of_run(number)
+        if isinstance(got, Failure):
+            category, what = "refused", f"{got.kind}: {got.message[:200]} {got.place}"
+        else:
+            category, what = "differs", difference(dict(answer), got, case)
+        if what is not None:
+            return [Finding(category, device, f"{category} {device} {case.name}", what)]
+    return []
 
 
 def _judge_run(

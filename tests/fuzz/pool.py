@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .bases import Base
-from .drawing import draw_case
+from .acceptance import Acceptance
+from .drawing import Draw
 from .oracle import Finding
 from .worker import Progress, fork_worker
 
@@ -40,18 +40,17 @@ class _Child:
 
 
 def run_cases(
-    bases: Sequence[Base],
-    seed: int,
+    draw: Draw,
     batches: Iterator[range],
     devices: Sequence[str],
     jobs: int,
     tell: Tell,
-) -> int:
-    """Run batches of cases in as many processes as ``jobs``; return how many cases were run.
+) -> Acceptance:
+    """Run batches of cases in as many processes as ``jobs``; return how many the devices accepted.
 
     ``tell`` gets each finding with the index of its case, on this thread.
     """
-    count = 0
+    acceptance = Acceptance(devices)
     left: list[range] = []
     children: dict[int, _Child] = {}
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, selectors.DefaultSelector() as poll:
@@ -61,19 +60,18 @@ def run_cases(
                     indices = left.pop() if left else next(batches, None)
                     if indices is None:
                         break
-                    child = _start(bases, seed, indices, devices, Path(folder))
+                    child = _start(draw, indices, devices, Path(folder))
                     children[child.say] = child
                     poll.register(child.say, selectors.EVENT_READ)
                 if not children:
-                    return count
+                    return acceptance
                 for key, _ in poll.select(timeout=1.0):
                     child = children[key.fd]
                     if _read(child, tell):
                         continue
                     poll.unregister(key.fd)
                     del children[key.fd]
-                    done, rest = _ended(child, bases, seed, devices, tell)
-                    count += done
+                    rest = _ended(child, draw, devices, tell, acceptance)
                     left += [rest] if rest else []
                 for child in children.values():
                     _watch(child)
@@ -83,13 +81,11 @@ def run_cases(
                 os.waitpid(child.pid, 0)
 
 
-def _start(
-    bases: Sequence[Base], seed: int, indices: range, devices: Sequence[str], folder: Path
-) -> _Child:
+def _start(draw: Draw, indices: range, devices: Sequence[str], folder: Path) -> _Child:
     progress = Progress()
     progress.note(indices.start, 0)
     errors = folder / f"{indices.start}.txt"
-    pid, say = fork_worker(bases, seed, indices, devices, progress, errors)
+    pid, say = fork_worker(draw, indices, devices, progress, errors)
     return _Child(pid, say, indices, progress, errors)
 
 
@@ -114,24 +110,28 @@ def _watch(child: _Child) -> None:
 
 
 def _ended(
-    child: _Child, bases: Sequence[Base], seed: int, devices: Sequence[str], tell: Tell
-) -> tuple[int, range]:
-    """Clear up behind a child; return how many cases are done, and those that are left."""
+    child: _Child, draw: Draw, devices: Sequence[str], tell: Tell, acceptance: Acceptance
+) -> range:
+    """Clear up behind a child, count what it did, and return the cases that are left."""
     os.close(child.say)
     status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
     index, number = child.progress.read()
+    for place, name in enumerate(devices):
+        acceptance.add(name, *child.progress.counts(place))
     child.progress.close()
     if status == 0:
-        return len(child.indices), range(0)
+        acceptance.case_count += len(child.indices)
+        return range(0)
     device = devices[number]
-    op_types = "+".join(draw_case(bases, seed, index).op_types[:4])
+    op_types = "+".join(draw(index).op_types[:4])
     category = "hang" if child.is_hanging else "died"
     end = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
     said = child.errors.read_text(encoding="utf-8", errors="replace")
     group = f"{category} {device} {op_types} {_innermost(said)}"
     detail = f"{end} in the batch from {child.indices.start}\n{_tail(said)}"
     tell(index, Finding(category, device, group, detail))
-    return index + 1 - child.indices.start, range(index + 1, child.indices.stop)
+    acceptance.case_count += index + 1 - child.indices.start
+    return range(index + 1, child.indices.stop)
 
 
 def _innermost(said: str) -> str:

@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from .bases import Base
-from .drawing import draw_case
+import aioinfer
+
+from .drawing import Case, Draw
 from .guarded import GuardedMemory
-from .oracle import Finding, judge
+from .oracle import Failure, Finding, Outcome, judge
 from .running import run_case
 
-__all__ = ["Progress", "fork_worker", "run_batch"]
+__all__ = ["Progress", "fork_worker", "open_core", "run_batch"]
 
 _SLOW_S = 5.0
 """Processor time of one case on one device that is too much: the tensors are tiny."""
@@ -30,7 +31,10 @@ _DATA_BYTES = 3 << 30
 
 
 class Progress:
-    """What a child does just now, for its parent: index of the case, number of the device."""
+    """What a child does just now, for its parent: index of the case, number of the device.
+
+    And how many valid runs each device was given, and to how many it gave a result.
+    """
 
     _FORMAT = struct.Struct("qq")
 
@@ -44,13 +48,33 @@ class Progress:
         index, device = self._FORMAT.unpack_from(self._shared, 0)
         return index, device
 
+    def count(self, device: int, valid_count: int, accepted_count: int) -> None:
+        before = self.counts(device)
+        at = self._FORMAT.size * (1 + device)
+        after = before[0] + valid_count, before[1] + accepted_count
+        self._FORMAT.pack_into(self._shared, at, *after)
+
+    def counts(self, device: int) -> tuple[int, int]:
+        given, accepted = self._FORMAT.unpack_from(self._shared, self._FORMAT.size * (1 + device))
+        return given, accepted
+
     def close(self) -> None:
         self._shared.close()
 
 
+def open_core(devices: Sequence[str]) -> aioinfer.Core:
+    """Make the Core that these devices are fuzzed with."""
+    core = aioinfer.Core()
+    if any("OPENCL" in device for device in devices):
+        from .quick_builds import quick_opencl
+
+        core.unregister_plugin("OPENCL")
+        core.register_plugin("OPENCL", quick_opencl)
+    return core
+
+
 def run_batch(
-    bases: Sequence[Base],
-    seed: int,
+    draw: Draw,
     indices: range,
     devices: Sequence[str],
     progress: Progress,
@@ -59,21 +83,15 @@ def run_batch(
     """Run cases and write each finding as a line to the file descriptor ``say``."""
     _limit_memory()
     faulthandler.enable(all_threads=False)
-    import aioinfer
-
     guarded = GuardedMemory()
-    with aioinfer.Core() as core:
-        if any("OPENCL" in device for device in devices):
-            from .quick_builds import quick_opencl
-
-            core.unregister_plugin("OPENCL")
-            core.register_plugin("OPENCL", quick_opencl)
+    with open_core(devices) as core:
         for index in indices:
-            case = draw_case(bases, seed, index)
+            case = draw(index)
             reference = None
             for number, device in enumerate(devices):
                 progress.note(index, number)
                 outcome = run_case(core, device, case, guarded, reference)
+                progress.count(number, *_valid_runs(case, outcome))
                 found = judge(case, device, outcome, reference)
                 if outcome.cpu_s > _SLOW_S and not outcome.was_ended:
                     ops = "+".join(case.op_types[:4])
@@ -84,6 +102,12 @@ def run_batch(
                     os.write(say, line.encode())
                 if device == "REFERENCE":
                     reference = outcome
+
+
+def _valid_runs(case: Case, outcome: Outcome) -> tuple[int, int]:
+    """Count the valid runs of a case, and those of them that have a result."""
+    got = [outcome.of_run(number) for number, run in enumerate(case.runs) if run.is_valid]
+    return len(got), sum(not isinstance(item, Failure) for item in got)
 
 
 def _limit_memory() -> None:
@@ -97,8 +121,7 @@ def _limit_memory() -> None:
 
 
 def fork_worker(
-    bases: Sequence[Base],
-    seed: int,
+    draw: Draw,
     indices: range,
     devices: Sequence[str],
     progress: Progress,
@@ -117,7 +140,7 @@ def fork_worker(
         file = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(file, 2)
         os.dup2(file, 1)
-        run_batch(bases, seed, indices, devices, progress, write)
+        run_batch(draw, indices, devices, progress, write)
         code = 0
     except BaseException:
         import traceback

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +11,20 @@ import numpy as np
 import onnx
 import pytest
 
+import aioinfer
+from aioinfer.backends.reference.plugin import ReferencePlugin
+from aioinfer.errors import ModelError
+from aioinfer.runtime.devices.extension import Extension
+from aioinfer.runtime.devices.plugin import CoreHandle
+from fuzz import __main__ as fuzz_main
 from fuzz import pool
+from fuzz.acceptance import Acceptance
 from fuzz.bases import Base
-from fuzz.drawing import Case, Run, draw_case
+from fuzz.drawing import Case, Draw, Run, draw_case
 from fuzz.guarded import GuardedMemory
 from fuzz.oracle import Failure, Finding, Outcome, judge
 
+MakePlugin = Callable[[CoreHandle, str], ReferencePlugin]
 Y = np.array([1, 2], np.float32)
 OURS = Failure(True, "TensorError", "no")
 CASE = Case(
@@ -86,9 +94,8 @@ def test_a_death_is_a_finding_and_the_cases_behind_it_are_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run_batch(
-        _bases: Sequence[Base], _seed: int, indices: range, _devices: Sequence[str], progress: Any,
-        say: int,
-    ) -> None:  # fmt: skip
+        _draw: Draw, indices: range, _devices: Sequence[str], progress: Any, say: int
+    ) -> None:
         for index in indices:
             progress.note(index, 1)
             if index == 2:
@@ -102,9 +109,108 @@ def test_a_death_is_a_finding_and_the_cases_behind_it_are_run(
     monkeypatch.setattr("fuzz.worker.run_batch", run_batch)
     told: list[tuple[int, Finding]] = []
     batches = iter([range(0, 4), range(4, 6)])
-    count = pool.run_cases(
-        [base()], 1, batches, ["REFERENCE", "CPU"], 2, lambda *item: told.append(item)
+    acceptance = pool.run_cases(
+        lambda _: CASE, batches, ["REFERENCE", "CPU"], 2, lambda *item: told.append(item)
     )
-    assert count == 6
+    assert acceptance.case_count == 6
     found = {index: (finding.category, finding.device) for index, finding in told}
     assert found == {2: ("died", "CPU"), 5: ("raw", "CPU")}
+
+
+def break_devices(
+    monkeypatch: pytest.MonkeyPatch,
+    names: Sequence[str],
+    plugin: MakePlugin,
+) -> None:
+    """Put a broken device in the place of each of these while cases are run."""
+
+    def open_core(_devices: Sequence[str]) -> aioinfer.Core:
+        core = aioinfer.Core()
+        for name in names:
+            core.unregister_plugin(name)
+            core.register_plugin(name, plugin)
+        return core
+
+    monkeypatch.setattr("fuzz.worker.open_core", open_core)
+
+
+class AnyProperty(ReferencePlugin):
+    """A device that takes whatever properties the device in whose place it is takes."""
+
+    def check_values(self, config: Any) -> None:
+        pass
+
+
+def refusing(is_refused: Callable[[aioinfer.Model], bool]) -> MakePlugin:
+    """Make a device that finds a fault in these models."""
+
+    class Refusing(AnyProperty):
+        def compile_network(self, model: aioinfer.Model, config: Any) -> aioinfer.ExecutableNetwork:
+            if is_refused(model):
+                raise ModelError("no model is good enough")
+            return super().compile_network(model, config)
+
+    return Refusing
+
+
+def halving(core: CoreHandle, name: str) -> ReferencePlugin:
+    """Make a device whose Tanh is wrong."""
+    plugin = AnyProperty(core, name)
+    plugin.add_extension(Extension("Tanh", lambda x: x / 2))
+    return plugin
+
+
+@pytest.mark.parametrize("names", [["REFERENCE", "CPU"], ["CPU"]])
+def test_devices_that_refuse_what_is_known_to_be_good_end_the_fuzzer(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], names: list[str]
+) -> None:
+    break_devices(monkeypatch, names, refusing(lambda _: True))
+    assert fuzz_main.main(["--devices", "CPU"]) == 1
+    said = capfd.readouterr().out
+    assert "nothing else is worth running" in said
+    for name in ("REFERENCE", "CPU"):
+        assert (f"refused {name} perceptron" in said) is (name in names)
+
+
+def test_devices_that_are_wrong_alike_end_the_fuzzer(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    break_devices(monkeypatch, ["REFERENCE", "CPU"], halving)
+    assert fuzz_main.main(["--devices", "CPU"]) == 1
+    said = capfd.readouterr().out
+    assert "differs REFERENCE open" in said
+    assert "differs CPU open" in said
+    assert "perceptron" not in said
+
+
+def test_devices_that_refuse_all_other_valid_cases_alike_fail_the_fuzzer(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    is_drawn = refusing(lambda model: model.producer == "fuzz")
+    break_devices(monkeypatch, ["REFERENCE", "CPU"], is_drawn)
+    monkeypatch.setattr(fuzz_main, "load_bases", lambda: [base()])
+    assert fuzz_main.main(["--cases", "250", "--devices", "CPU", "--jobs", "1"]) == 1
+    said = capfd.readouterr().out
+    assert " 0 findings" in said
+    assert said.count("this run proves nothing") == 2
+
+
+@pytest.mark.parametrize(
+    ("device", "given", "accepted", "is_short"),
+    [
+        ("REFERENCE", 100, 94, True),
+        ("REFERENCE", 100, 95, False),
+        ("REFERENCE", 99, 0, False),
+        ("HETERO:CPU,REFERENCE", 1000, 900, True),
+        ("CPU", 100, 59, True),
+        ("CPU", 100, 60, False),
+    ],
+)
+def test_a_device_that_accepts_too_little_of_enough_is_told(
+    device: str, given: int, accepted: int, is_short: bool
+) -> None:
+    acceptance = Acceptance([device])
+    acceptance.add(device, given - 50, accepted - accepted // 2)
+    acceptance.add(device, 50, accepted // 2)
+    assert acceptance.shortfalls() == [device] * is_short
+    assert f"{accepted} of {given} valid runs" in acceptance.describe()[0]
