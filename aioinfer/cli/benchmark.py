@@ -44,7 +44,7 @@ from .node_times import mean_node_times
 from .percentiles import summarize, throughput_per_s, window_between
 from .progress import progress_bar
 from .report import BenchmarkReport
-from .shapes import choose_shapes
+from .shapes import asked_shapes, choose_shapes
 
 __all__ = ["run_benchmark"]
 
@@ -154,6 +154,10 @@ class Benchmark:
         chosen = choose_shapes(ports, options.shapes, options.batch, known)
         for note in chosen.notes:
             self._say(note)
+        pinned = asked_shapes(ports, options.shapes, options.batch)
+        if pinned:
+            model.reshape(pinned)
+            ports = ports_of(model.inputs)
         for name, arrays in load_shaped(files, ports, chosen.shapes).items():
             given.setdefault(name, []).extend(arrays)
         rest = [port for port in ports if port.name not in given]

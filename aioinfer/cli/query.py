@@ -13,7 +13,7 @@ from rich.console import Console
 from ..errors import NotSupportedError, UnsupportedOpError
 from ..runtime.devices.core import Core
 from ..runtime.devices.plugin import Division
-from ..runtime.graph import Model, TensorType
+from ..runtime.graph import Model
 from ..runtime.passes import SupportMap
 from ..runtime.tensors.tensor import ports_of
 from .console import make_console, print_table
@@ -48,10 +48,7 @@ def run_query(parsed: argparse.Namespace) -> int:
 
 def _set_shapes(model: Model, text: str | None, batch: int | None) -> None:
     asked = parse_shapes(text) if text is not None else {}
-    chosen = choose_shapes(ports_of(model.inputs), asked, batch)
-    for value in model.inputs:
-        if isinstance(value.type, TensorType):
-            value.type = TensorType(value.type.dtype, chosen.shapes[value.name])
+    model.reshape(choose_shapes(ports_of(model.inputs), asked, batch).shapes)
 
 
 def _divided(

@@ -11,7 +11,7 @@ from ..runtime.graph import Dim, TensorType, shape_text
 from ..runtime.tensors.tensor import Port
 from .arguments import OptionError
 
-__all__ = ["ChosenShapes", "choose_shapes", "parse_shapes"]
+__all__ = ["ChosenShapes", "asked_shapes", "choose_shapes", "parse_shapes"]
 
 _ITEM = re.compile(r"\s*(?P<name>[^\[\],]*?)\s*\[(?P<dims>[^\[\]]*)\]\s*(?P<comma>,|$)")
 
@@ -87,6 +87,22 @@ def choose_shapes(
         batch or (shapes[symbolic[0]][0] if symbolic else 1),
         tuple(binding.notes),
     )
+
+
+def asked_shapes(
+    ports: Sequence[Port], asked: Mapping[str, tuple[int, ...]], batch: int | None
+) -> dict[str, tuple[Dim, ...]]:
+    """Return what -shape and -b pin of each input, for ``Model.reshape``; the rest is None.
+
+    They were checked by ``choose_shapes``.
+    """
+    tensors = {port.name: port for port in ports if isinstance(port.type, TensorType)}
+    pinned: dict[str, tuple[Dim, ...]] = {**_by_input(asked, tensors, ports)}
+    for name, port in tensors.items() if batch is not None else ():
+        if name not in pinned and port.shape and not isinstance(port.shape[0], int):
+            rest = (dim if isinstance(dim, int) else None for dim in port.shape[1:])
+            pinned[name] = (batch, *rest)
+    return pinned
 
 
 class _Binding:

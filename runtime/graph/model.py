@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
+from ...errors import ModelError, TensorError
 from .copying import copy_graph
 from .graph import Graph, Node, Value
+from .reshaping import reshaped_inputs
+from .shape import Dim, TensorType, shape_text
+from .traversal import all_values
 
 __all__ = ["Model"]
 
@@ -29,6 +34,9 @@ class Model:
         print(network.execution_devices)
     ```
     """
+
+    infer_types: ClassVar[Callable[[Model, Mapping[str, Dim]], None]]
+    """Infers all types from the inputs on, given what symbols have become; the passes set it."""
 
     def __init__(
         self,
@@ -92,6 +100,33 @@ class Model:
             if node.name == name:
                 return node
         raise KeyError(f"model {self.name!r} has no node {name!r}")
+
+    def reshape(self, shapes: Mapping[str, Sequence[Dim]] | Sequence[Dim]) -> None:
+        """Pin or rename dimensions of inputs, in this model, before it is loaded.
+
+        ``shapes`` is by input name, in part if you like, or one shape for a model of one input. A
+        length pins what the model leaves open, a text names it, and None or -1 leaves it open.
+        A symbol stands for one length everywhere: pinned or renamed in one input it is so in all,
+        and two that are given one name become one. The types of all other values follow. Raises
+        TensorError, and changes nothing, for another rank, a length that the model or another input
+        contradicts, and a length of the model's that would be opened.
+        """
+        found, symbols = reshaped_inputs(self.inputs, shapes)
+        before = {value: value.type for value in all_values(self.graph)}
+        for value in self.graph.inputs:
+            if isinstance(value.type, TensorType) and value.name in found:
+                value.type = TensorType(value.type.dtype, found[value.name])
+        try:
+            Model.infer_types(self, symbols)
+        except BaseException as error:
+            for value, known in before.items():
+                value.type = known
+            if not isinstance(error, ModelError):
+                raise
+            texts = [f"{name!r} {shape_text(shape)}" for name, shape in found.items()]
+            raise TensorError(
+                f"inputs {', '.join(texts)} do not fit the model {self.name!r}: {error}"
+            ) from error
 
     def copy(self) -> Model:
         """Copy everything but the bytes of constants, which are shared."""

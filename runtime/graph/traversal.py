@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from .graph import Graph, Node, Value
 
-__all__ = ["all_nodes", "constant_values"]
+__all__ = ["all_nodes", "all_values", "constant_values"]
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:
@@ -15,6 +15,15 @@ def all_nodes(graph: Graph) -> Iterator[Node]:
         yield node
         for body in node.bodies():
             yield from all_nodes(body)
+
+
+def all_values(graph: Graph) -> Iterator[Value]:
+    """Walk the inputs of a graph and of all bodies inside, and what their nodes make."""
+    yield from graph.inputs
+    for node in all_nodes(graph):
+        yield from node.outputs
+        for body in node.bodies():
+            yield from body.inputs
 
 
 def constant_values(graph: Graph) -> list[Value]:

@@ -1,5 +1,6 @@
 """Rewrites of the graph: one pass a file, run by ``run_passes``, which checks and names them."""
 
+from ..graph import Model
 from .common_subexpressions import CommonSubexpressions
 from .constant_folding import ConstantFolding
 from .dead_code import DeadCode
@@ -11,7 +12,7 @@ from .pass_base import Pass
 from .pass_pipeline import find_bad_patch, run_passes
 from .pass_report import PassReport, PassResult
 from .patch_check import have_one_affinity
-from .specialization import specialize, specialize_with_report
+from .specialization import infer_afresh, specialize, specialize_with_report
 from .support import Support, SupportMap, map_to_original
 
 __all__ = [
@@ -35,3 +36,5 @@ __all__ = [
     "specialize_with_report",
     "symbol_bindings",
 ]
+
+Model.infer_types = infer_afresh

@@ -64,8 +64,8 @@ def bound_input_shapes(
     return shapes
 
 
-def bind_shape(shape: Sequence[Dim], bindings: Mapping[str, int]) -> Shape:
-    """Put lengths in for the symbols that have one."""
+def bind_shape(shape: Sequence[Dim], bindings: Mapping[str, Dim]) -> Shape:
+    """Put in what symbols have become; the others stay."""
     return tuple(bindings.get(dim, dim) if isinstance(dim, str) else dim for dim in shape)
 
 

@@ -11,7 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..graph import Graph, Model, Node, OptionalType, SequenceType, TensorType, Value, ValueType
+from ..graph import (
+    Dim,
+    Graph,
+    Model,
+    Node,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Value,
+    ValueType,
+)
 from ..graph.traversal import all_nodes
 from ..type_inference import (
     correct_graph_types,
@@ -27,7 +37,7 @@ from .pass_base import Pass
 from .pass_pipeline import run_passes
 from .pass_report import PassReport
 
-__all__ = ["specialize", "specialize_with_report"]
+__all__ = ["infer_afresh", "specialize", "specialize_with_report"]
 
 
 def specialize(
@@ -68,7 +78,7 @@ def specialize_with_report(
     for value in special.graph.inputs:
         if value.name in shapes and isinstance(value.type, TensorType):
             value.type = TensorType(value.type.dtype, shapes[value.name])
-    _infer_afresh(special, bindings)
+    infer_afresh(special, bindings)
     report = run_passes(special, chosen, check=check)
     patch_count = report.patch_count
     # A round resolves one step of shape arithmetic: a few in most models, one or two for each layer
@@ -93,8 +103,10 @@ def _infer(model: Model) -> None:
     correct_graph_types(model.graph)
 
 
-def _infer_afresh(model: Model, bindings: Mapping[str, int]) -> None:
+def infer_afresh(model: Model, bindings: Mapping[str, Dim]) -> None:
     """Infer all types from the inputs on; what inference cannot tell stays as the file has it.
+
+    ``bindings``: what symbols of the types that stay have become. Raises ContradictionError.
 
     That is whole types, and of what bodies promise (see ``_promised_values``) also lengths. But no
     lengths of what an operator with a rule makes: such operators may run on devices that allocate
@@ -161,7 +173,7 @@ def _states(node: Node, body: Graph) -> set[Value]:
     return set()
 
 
-def _bind_type(known: ValueType, bindings: Mapping[str, int]) -> ValueType:
+def _bind_type(known: ValueType, bindings: Mapping[str, Dim]) -> ValueType:
     if isinstance(known, TensorType):
         if known.shape is None:
             return known

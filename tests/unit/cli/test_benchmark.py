@@ -91,6 +91,17 @@ def test_a_note_says_which_lengths_were_chosen(aioinfer: Run, digits: str) -> No
     assert "image[3,1,8,8]: random" in aioinfer(*arguments, "-shape", "image[3,1,8,8]").out
 
 
+def test_a_shape_that_is_given_makes_the_model_static(
+    aioinfer: Run, digits: str, report: Path
+) -> None:
+    arguments = ["benchmark", "-m", digits, "-d", "REFERENCE", "-niter", "1"]
+    for option in (["-shape", "image[3,1,8,8]"], ["-b", "3"]):
+        assert aioinfer(*arguments, *option, "-report", str(report)).code == 0
+        execution = read(report)["execution"]
+        assert execution["shapes"] == {"image": [3, 1, 8, 8]}
+        assert not execution["properties"]["INPUT_SHAPES"]
+
+
 def test_node_times_are_shown_slowest_first(aioinfer: Run, digits: str, report: Path) -> None:
     arguments = ["benchmark", "-m", digits, "-d", HETERO, "--affinity", "conv2=REFERENCE.1"]
     finished = aioinfer(*arguments, "-niter", "4", "-pc", "-report", str(report))

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioinfer.cli.arguments import OptionError
-from aioinfer.cli.shapes import choose_shapes, parse_shapes
+from aioinfer.cli.shapes import asked_shapes, choose_shapes, parse_shapes
 from aioinfer.runtime.graph import Dim, DType, SequenceType, TensorType
 from aioinfer.runtime.tensors.tensor import Port
 
@@ -156,3 +156,10 @@ def test_an_input_of_unknown_rank_needs_a_shape() -> None:
 
 def test_what_is_no_tensor_gets_no_shape() -> None:
     assert dict(choose_shapes([SEQUENCE, FIXED], {}).shapes) == {"fixed": (2, 3)}
+
+
+def test_only_what_was_asked_for_is_pinned() -> None:
+    ports = [port("a", "n", "seq"), port("b", "n", 3), port("c", 2)]
+    assert asked_shapes(ports, {}, None) == {}
+    assert asked_shapes(ports, {}, 4) == {"a": (4, None), "b": (4, 3)}
+    assert asked_shapes(ports, {"a": (2, 5)}, 2) == {"a": (2, 5), "b": (2, 3)}
