@@ -1,19 +1,19 @@
 """The public test kit: executors and devices that wait for the test, and the conformance suite.
 
-- ``ManualExecutor``, ``FakeDevice``, ``VirtualTimer``: nothing happens until the test says so.
+- ``ManualExecutor``, ``ManualStreams``, ``VirtualTimer``: nothing happens until the test says so.
 - ``MockDevices``: the mock devices MOCK.0, MOCK.1, ... to load networks on; they fail where
-  a test plants a fault. ``DeviceThread`` makes fake devices go on by themselves.
+  a test plants a fault. ``DeviceThread`` fires manual streams by itself.
 - ``conformance_cases``: what every device must do, as functions that a plugin's tests call.
 """
 
 from .executors import (
     NOW,
     DeviceStreamExecutor,
-    FakeDevice,
-    FakeEvent,
-    FakeStream,
     HostReady,
+    ManualEvent,
     ManualExecutor,
+    ManualStream,
+    ManualStreams,
     VirtualTimer,
 )
 from .runtime.testing import (
@@ -31,12 +31,12 @@ __all__ = [
     "ConformanceCase",
     "DeviceStreamExecutor",
     "DeviceThread",
-    "FakeDevice",
-    "FakeEvent",
-    "FakeStream",
     "Fault",
     "HostReady",
+    "ManualEvent",
     "ManualExecutor",
+    "ManualStream",
+    "ManualStreams",
     "MockDevice",
     "MockDevices",
     "MockPlugin",

@@ -26,11 +26,11 @@ from .device_stream import (
     DeviceStreamExecutor,
 )
 from .device_times import DeviceClock, TellTimes
-from .fake_device import FakeDevice, FakeEvent, FakeStream
 from .fork import ProcessMark
 from .immediate import ImmediateExecutor
 from .manager import ExecutorManager
 from .manual import ManualExecutor
+from .manual_streams import ManualEvent, ManualStream, ManualStreams
 from .shortage import check_files, find_shortage, is_shortage, shortage_as_error
 from .streams import StreamsConfig, StreamsExecutor
 from .timer import Clock, Timer, TimerHandle, VirtualTimer, process_timer
@@ -48,13 +48,13 @@ __all__ = [
     "DeviceStream",
     "DeviceStreamExecutor",
     "ExecutorManager",
-    "FakeDevice",
-    "FakeEvent",
-    "FakeStream",
     "HostReady",
     "ImmediateExecutor",
     "Lane",
+    "ManualEvent",
     "ManualExecutor",
+    "ManualStream",
+    "ManualStreams",
     "ProcessMark",
     "Ready",
     "StreamsConfig",

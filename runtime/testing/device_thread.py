@@ -1,6 +1,6 @@
-"""A thread that plays the device: fake devices fire their events by themselves.
+"""A thread that plays the device: it fires the events of manual streams.
 
-Theory of operation. A fake device does its work when a test fires its events. That gives a test
+Theory of operation. Manual streams do their work when a test fires their events. That gives a test
 every order; a program with threads of its own wants a device that just goes on. Here a thread fires
 what can be fired each time the host asks for an event, which it does for the last one of each run.
 """
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import Self
 
-from ...executors import FakeDevice
+from ...executors import ManualStreams
 from ...executors.base import mark_own_thread
 
 __all__ = ["DeviceThread"]
@@ -27,12 +27,14 @@ class DeviceThread:
     raised, because no function that an event calls may raise.
     """
 
-    def __init__(self, devices: Sequence[FakeDevice], order: random.Random | None = None) -> None:
+    def __init__(
+        self, devices: Sequence[ManualStreams], order: random.Random | None = None
+    ) -> None:
         self._devices, self._order = devices, order
         self._wanted = threading.Event()
         self._is_over = False
         self._broken: list[BaseException] = []
-        self._thread = threading.Thread(target=self._work, name="aioinfer.fake", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="aioinfer.device", daemon=True)
 
     def __enter__(self) -> Self:
         for device in self._devices:
@@ -59,7 +61,7 @@ class DeviceThread:
             for device in self._devices:
                 self._fire(device)
 
-    def _fire(self, device: FakeDevice) -> None:
+    def _fire(self, device: ManualStreams) -> None:
         try:
             device.fire_all(self._order)
         except BaseException as broken:  # kept for the end; the other runs must not hang

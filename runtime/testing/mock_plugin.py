@@ -2,8 +2,8 @@
 
 A mock device computes real answers, one operator at a time on numpy, but when it does so is the
 test's choice: with a held device each run waits in its ``executor`` until the test releases it;
-with a streamed one each run is enqueued on the ``streams`` of a FakeDevice, whose events the test
-fires. What fails is the test's choice as well: ``stage_fault`` and ``device_fault``.
+with a streamed one each run is enqueued on its ``streams``, whose events the test fires. What
+fails is the test's choice as well: ``stage_fault`` and ``device_fault``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ...errors import TensorError
 from ...executors import (
     NOW,
     DeviceStreamExecutor,
-    FakeDevice,
-    FakeStream,
     HostReady,
     Lane,
     ManualExecutor,
+    ManualStream,
+    ManualStreams,
     Ready,
     TaskExecutor,
 )
@@ -46,7 +46,7 @@ class MockDevice:
         self.name = name
         self.held: ManualExecutor = ManualExecutor(name)
         self.executor: TaskExecutor = executor or self.held
-        self.streams: FakeDevice | None = FakeDevice(name) if is_streamed else None
+        self.streams: ManualStreams | None = ManualStreams(name) if is_streamed else None
         self.refused_ops: dict[str, str] = {}
         """Operator type -> the reason why this device cannot run it."""
         self.stage_fault: Fault | None = None
@@ -216,7 +216,7 @@ class _StreamedSlot(Slot):
 
 
 def _enqueue(
-    device: MockDevice, stream: FakeStream, name: str, action: Callable[[], None]
+    device: MockDevice, stream: ManualStream, name: str, action: Callable[[], None]
 ) -> Callable[[Lane], Ready]:
     def work() -> None:
         _raise_fault(device.device_fault, name)

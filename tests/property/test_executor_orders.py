@@ -1,4 +1,4 @@
-"""Random runs over fake devices, a manual CPU and the host, in random orders of what happens.
+"""Random runs over manual streams, a manual CPU and the host, in random orders of what happens.
 
 Each run is a graph of stages in the shape that HETERO gives it: a stage starts after the join of
 the tokens of earlier stages. Whatever the order, every stage is answered exactly once, and its
@@ -17,10 +17,10 @@ from aioinfer.errors import ClosedError
 from aioinfer.executors import (
     NOW,
     DeviceStreamExecutor,
-    FakeDevice,
     HostReady,
     ImmediateExecutor,
     ManualExecutor,
+    ManualStreams,
     Ready,
     TaskExecutor,
 )
@@ -31,8 +31,8 @@ class World:
     """Two devices with two streams each, a CPU released by hand, and an inline executor."""
 
     order: random.Random
-    devices: list[FakeDevice] = field(
-        default_factory=lambda: [FakeDevice("FAKE.0"), FakeDevice("FAKE.1")]
+    devices: list[ManualStreams] = field(
+        default_factory=lambda: [ManualStreams("MANUAL.0"), ManualStreams("MANUAL.1")]
     )
     cpu: ManualExecutor = field(default_factory=lambda: ManualExecutor("CPU"))
     gates: list[HostReady] = field(default_factory=list)
@@ -57,7 +57,7 @@ class World:
         self.cpu.release()
         return True
 
-    def fire(self, device: FakeDevice) -> bool:
+    def fire(self, device: ManualStreams) -> bool:
         streams = [device.stream(name) for name in ("upload", "compute")]
         self.order.shuffle(streams)
         return any(stream._advance() for stream in streams)

@@ -11,10 +11,10 @@ from aioinfer.executors import (
     DeviceEvent,
     DeviceStream,
     DeviceStreamExecutor,
-    FakeDevice,
-    FakeStream,
     HostReady,
     ImmediateExecutor,
+    ManualStream,
+    ManualStreams,
     Ready,
     StreamsConfig,
     StreamsExecutor,
@@ -25,11 +25,11 @@ WAIT_S = 20.0
 
 
 @pytest.fixture
-def device() -> FakeDevice:
-    return FakeDevice()
+def device() -> ManualStreams:
+    return ManualStreams()
 
 
-def enqueue(device: FakeDevice, stream: str, label: str, action=None):
+def enqueue(device: ManualStreams, stream: str, label: str, action=None):
     """A stage function that enqueues one piece of work."""
 
     def function(lane):
@@ -39,7 +39,7 @@ def enqueue(device: FakeDevice, stream: str, label: str, action=None):
     return function
 
 
-def executors(device: FakeDevice, *names: str) -> list[DeviceStreamExecutor]:
+def executors(device: ManualStreams, *names: str) -> list[DeviceStreamExecutor]:
     return [DeviceStreamExecutor(device.stream(name)) for name in names]
 
 
@@ -129,7 +129,7 @@ def test_after_a_join_of_host_and_device_only_the_host_part_is_waited_for(device
 
 
 def test_another_devices_event_is_waited_for_on_the_host(device, told) -> None:
-    other = FakeDevice("FAKE.1")
+    other = ManualStreams("MANUAL.1")
     (source,), (target,) = executors(other, "download"), executors(device, "upload")
     tokens: list[Ready] = []
     source.run(lambda lane: NOW, NOW, lambda ready, error: tokens.append(ready))
@@ -376,7 +376,7 @@ def test_a_lost_device_ends_the_run_with_its_error(told) -> None:
 
 
 def test_what_a_stream_refuses_to_wait_for_is_still_waited_for(device, told) -> None:
-    class Refusing(FakeStream):
+    class Refusing(ManualStream):
         def wait_event(self, event: DeviceEvent) -> None:
             if event is first:
                 super().wait_event(event)

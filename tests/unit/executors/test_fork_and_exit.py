@@ -31,7 +31,7 @@ def run(script: str, folder: Path) -> str:
 def test_in_a_forked_child_every_executor_refuses_and_close_returns(tmp_path) -> None:
     run(
         """
-        device = FakeDevice()
+        device = ManualStreams()
         executors = [
             StreamsExecutor(StreamsConfig("CPU", 2)), ImmediateExecutor("inline"),
             ManualExecutor("manual"), DeviceStreamExecutor(device.stream("upload")),

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from aioinfer.executors import NOW, FakeDevice, HostReady, Ready
+from aioinfer.executors import NOW, HostReady, ManualStreams, Ready
 
 
 def test_a_token_tells_who_asked_before_and_who_asks_after() -> None:
@@ -87,12 +87,12 @@ def test_a_join_keeps_a_token_that_has_failed() -> None:
 
 
 def test_a_join_of_one_device_event_is_that_event() -> None:
-    event = FakeDevice().stream("upload").record_event()
+    event = ManualStreams().stream("upload").record_event()
     assert Ready.join([NOW, event, event]) is event
 
 
 def test_joins_are_taken_apart_when_they_are_joined() -> None:
-    device = FakeDevice()
+    device = ManualStreams()
     first, second = (device.stream(name).record_event() for name in ("upload", "compute"))
     host = HostReady()
     joined = Ready.join([Ready.join([first, host]), second, first])
@@ -103,7 +103,7 @@ def test_joins_are_taken_apart_when_they_are_joined() -> None:
 
 
 def test_a_join_asks_its_parts_nothing_until_it_is_asked() -> None:
-    device = FakeDevice()
+    device = ManualStreams()
     events = [device.stream(name).record_event() for name in ("upload", "compute")]
     joined, heard = Ready.join(events), []
     assert device.watched == []

@@ -14,8 +14,8 @@ from aioinfer.executors import (
     NOW,
     CompletionThread,
     ExecutorManager,
-    FakeDevice,
     Lane,
+    ManualStreams,
     Ready,
     StreamsConfig,
     StreamsExecutor,
@@ -150,7 +150,7 @@ def test_an_event_fires_where_its_device_can_start_no_thread(
     few_threads(0)
     waited: list[object] = []
     thread = CompletionThread("completion", waited.append)
-    device = FakeDevice()
+    device = ManualStreams()
     event = device.stream("a").record_event()
     thread.watch(event)
     assert waited == [event]

@@ -40,7 +40,7 @@ def held(core: aioinfer.Core) -> Iterator[MockDevices]:
 
 @pytest.fixture
 def streamed(core: aioinfer.Core) -> Iterator[MockDevices]:
-    """STREAMED.0 and STREAMED.1: each run is enqueued on a fake device's streams."""
+    """STREAMED.0 and STREAMED.1: each run is enqueued on manual streams."""
     devices = MockDevices(2, is_streamed=True)
     core.register_plugin("STREAMED", devices.make_plugin)
     yield devices

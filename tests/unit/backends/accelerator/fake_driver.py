@@ -61,11 +61,11 @@ FACTS = DeviceFacts(
 
 
 @dataclass
-class FakeEvent:
+class ManualEvent:
     """The end of a command; ``is_over`` once the device has come to it."""
 
     label: str
-    needs: Sequence[FakeEvent] = ()
+    needs: Sequence[ManualEvent] = ()
     action: Callable[[], None] = lambda: None
     error: DriverError | None = None
     ended: threading.Event = field(default_factory=threading.Event)
@@ -122,26 +122,26 @@ class FakeEvent:
 class FakeQueue:
     def __init__(self, name: str, context: FakeContext) -> None:
         self.name, self._context = name, context
-        self.commands: deque[FakeEvent] = deque()
+        self.commands: deque[ManualEvent] = deque()
         self.now_ns = 0
 
-    def write(self, target: FakeMemory, source: np.ndarray) -> FakeEvent:
+    def write(self, target: FakeMemory, source: np.ndarray) -> ManualEvent:
         def copy() -> None:
             target.use()[: source.size] = source
 
-        return self._add(FakeEvent("write", action=copy, array=source, memories=[target]))
+        return self._add(ManualEvent("write", action=copy, array=source, memories=[target]))
 
-    def read(self, target: np.ndarray, source: FakeMemory) -> FakeEvent:
+    def read(self, target: np.ndarray, source: FakeMemory) -> ManualEvent:
         target[:] = SPOILT
 
         def copy() -> None:
             target[:] = source.use()[: target.size]
 
-        return self._add(FakeEvent("read", action=copy, array=target, memories=[source]))
+        return self._add(ManualEvent("read", action=copy, array=target, memories=[source]))
 
     def copy(
         self, target: FakeMemory, source: FakeMemory, size_bytes: int, target_offset_bytes: int = 0
-    ) -> FakeEvent:
+    ) -> ManualEvent:
         assert self._context.facts.can_adopt
         assert target_offset_bytes + size_bytes <= target.size_bytes
         assert size_bytes <= source.size_bytes
@@ -150,34 +150,34 @@ class FakeQueue:
             there = target.use()[target_offset_bytes : target_offset_bytes + size_bytes]
             there[:] = source.use()[:size_bytes]
 
-        return self._add(FakeEvent("copy", action=copy, memories=[target, source]))
+        return self._add(ManualEvent("copy", action=copy, memories=[target, source]))
 
     def launch(
         self, kernel: FakeKernel, global_size: Sequence[int], local_size: Sequence[int]
-    ) -> FakeEvent:
+    ) -> ManualEvent:
         assert len(global_size) == len(local_size)
         arguments = list(kernel.arguments)
         used = [item for item in arguments if isinstance(item, FakeMemory)]
         return self._add(
-            FakeEvent("launch", action=lambda: kernel.function(*arguments), memories=used)
+            ManualEvent("launch", action=lambda: kernel.function(*arguments), memories=used)
         )
 
-    def replay(self, recording: FakeRecording) -> FakeEvent:
+    def replay(self, recording: FakeRecording) -> ManualEvent:
         recording.begin()
         action, at_end = replay_of(recording)
         try:
-            return self._add(FakeEvent("replay", action=action, at_end=at_end))
+            return self._add(ManualEvent("replay", action=action, at_end=at_end))
         except DriverError:
             recording.end()
             raise
 
-    def wait_for(self, events: Sequence[FakeEvent]) -> None:
-        self._add(FakeEvent("wait", needs=tuple(events)))
+    def wait_for(self, events: Sequence[ManualEvent]) -> None:
+        self._add(ManualEvent("wait", needs=tuple(events)))
 
-    def marker(self, events: Sequence[FakeEvent]) -> FakeEvent:
-        return self._add(FakeEvent("marker", needs=tuple(events)))
+    def marker(self, events: Sequence[ManualEvent]) -> ManualEvent:
+        return self._add(ManualEvent("marker", needs=tuple(events)))
 
-    def _add(self, event: FakeEvent) -> FakeEvent:
+    def _add(self, event: ManualEvent) -> ManualEvent:
         return self._context.add(self, event)
 
 
@@ -280,13 +280,13 @@ class FakeContext:
         return recording
 
     def _capture(self, enqueue: Callable[[FakeCapture], None]) -> list[Any]:
-        capture = FakeCapture(lambda: FakeEvent("recorded"), self._count_recording_step)
+        capture = FakeCapture(lambda: ManualEvent("recorded"), self._count_recording_step)
         return capture.take(enqueue)
 
     def close(self) -> None:
         return
 
-    def add(self, queue: FakeQueue, event: FakeEvent) -> FakeEvent:
+    def add(self, queue: FakeQueue, event: ManualEvent) -> ManualEvent:
         self._count_command()
         with self._lock:
             event.is_enqueued = True
@@ -334,7 +334,7 @@ class FakeContext:
     def _can_go_on(self, queue: FakeQueue) -> bool:
         return bool(queue.commands) and all(need.ended.is_set() for need in queue.commands[0].needs)
 
-    def _do(self, queue: FakeQueue, event: FakeEvent) -> None:
+    def _do(self, queue: FakeQueue, event: ManualEvent) -> None:
         self.done.append(f"{queue.name.rsplit(' ', 1)[-1]}: {event.label}")
         error: DriverError | None = None
         if any(need.error is not None for need in event.needs):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from unit.backends.accelerator.fake_driver import FakeContext, FakeEvent
+from unit.backends.accelerator.fake_driver import FakeContext, ManualEvent
 
 __all__ = ["OnDevice"]
 
@@ -26,7 +26,7 @@ class OnDevice:
         """Enqueue other content on the caller's queue."""
         self._queue.write(self.memory, np.ascontiguousarray(content).reshape(-1).view(np.uint8))
 
-    def enqueued(self) -> FakeEvent:
+    def enqueued(self) -> ManualEvent:
         """Give the end of what the caller has enqueued so far."""
         return self._queue.marker([])
 

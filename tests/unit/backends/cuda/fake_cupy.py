@@ -19,10 +19,10 @@ from unit.backends.cuda.fake_gpu import (
     SPOILT,
     FakeCompileError,
     FakeDriverError,
-    FakeEvent,
     FakeGpu,
     FakeRuntimeError,
-    FakeStream,
+    ManualEvent,
+    ManualStream,
 )
 
 MEMCPY = {1: "write", 2: "read", 3: "copy"}
@@ -51,7 +51,7 @@ class FakeOwner:
         self.array = FakeArray(cupy, content.shape, content.dtype)
         self.array.flags.c_contiguous = is_dense
         self._cupy, self._index = cupy, cupy.current
-        self._stream = FakeStream(cupy, non_blocking=True)
+        self._stream = ManualStream(cupy, non_blocking=True)
         self.fill(content)
 
     def fill(self, content: np.ndarray) -> None:
@@ -66,7 +66,7 @@ class FakeOwner:
     def __dlpack__(self, *, stream: int) -> FakeArray:
         cupy = self._cupy
         assert not cupy.streams_in_use, "the owner's current stream is not seen in a block"
-        event = FakeEvent(cupy, block=True)
+        event = ManualEvent(cupy, block=True)
         event.record(self._stream)
         cupy.named(stream).wait_event(event)
         return self.array
@@ -140,9 +140,9 @@ class FakeCupy:
         self.functions: dict[str, Callable[..., None]] = {}
         self.loaded: set[str] = set()
         self.compiled: list[tuple[int, str]] = []
-        self.events: list[FakeEvent] = []
-        self.capturing: list[FakeStream] = []
-        self.streams_in_use: list[FakeStream] = []
+        self.events: list[ManualEvent] = []
+        self.capturing: list[ManualStream] = []
+        self.streams_in_use: list[ManualStream] = []
         """Those of the blocks that the thread is in."""
         self.calls: list[str] = []
         """What was enqueued, in order."""
@@ -159,8 +159,8 @@ class FakeCupy:
             driver=SimpleNamespace(CUDADriverError=FakeDriverError),
             compiler=SimpleNamespace(CompileException=FakeCompileError),
             nvrtc=SimpleNamespace(getVersion=self._nvrtc_version),
-            Stream=lambda **named: FakeStream(self, **named),
-            Event=lambda **named: FakeEvent(self, **named),
+            Stream=lambda **named: ManualStream(self, **named),
+            Event=lambda **named: ManualEvent(self, **named),
             PinnedMemory=lambda size: FakePinnedMemory(self, size),
             PinnedMemoryPointer=FakePinnedMemoryPointer,
             get_elapsed_time=self._elapsed_ms,
@@ -292,7 +292,7 @@ class FakeCupy:
 
         stream.add(MEMCPY[kind], copy)
 
-    def _elapsed_ms(self, start: FakeEvent, end: FakeEvent) -> float:
+    def _elapsed_ms(self, start: ManualEvent, end: ManualEvent) -> float:
         times = []
         for event in (start, end):
             if event.status or event.latest is None:

@@ -50,7 +50,7 @@ class FakeGpu:
 
     def __init__(self, memory_bytes: int = 1 << 20) -> None:
         self.memory_bytes = memory_bytes
-        self.streams: list[FakeStream] = []
+        self.streams: list[ManualStream] = []
         self.blocks: dict[int, np.ndarray] = {}
         self.pinned: dict[int, np.ndarray] = {}
         self.now_ns = 5 * 10**9
@@ -87,7 +87,7 @@ class FakeGpu:
             pass
 
 
-class FakeStream:
+class ManualStream:
     def __init__(self, cupy: FakeCupy, non_blocking: bool = False) -> None:
         assert non_blocking, "it would wait for the legacy stream"
         self.cupy, self.index = cupy, cupy.current
@@ -98,7 +98,7 @@ class FakeStream:
         self.is_valid = True
         self.ptr = cupy.name(self)
 
-    def __enter__(self) -> FakeStream:
+    def __enter__(self) -> ManualStream:
         self.cupy.streams_in_use.append(self)
         return self
 
@@ -123,7 +123,7 @@ class FakeStream:
         assert not gc.isenabled(), "the collector may run in the capture"
         self.captured.append(action)
 
-    def wait_event(self, event: FakeEvent) -> None:
+    def wait_event(self, event: ManualEvent) -> None:
         latest = event.latest
         self.add("wait", lambda: None, lambda: latest is None or latest.is_passed)
 
@@ -149,13 +149,13 @@ class FakeStream:
 
 
 class FakeGraph:
-    def __init__(self, stream: FakeStream, actions: Sequence[Callable[[], None]]) -> None:
+    def __init__(self, stream: ManualStream, actions: Sequence[Callable[[], None]]) -> None:
         self.gpu, self.actions, self.launch_count = stream.gpu, actions, 0
 
-    def upload(self, stream: FakeStream) -> None:
+    def upload(self, stream: ManualStream) -> None:
         stream.add("upload", lambda: None)
 
-    def launch(self, stream: FakeStream) -> None:
+    def launch(self, stream: ManualStream) -> None:
         stream.cupy.must_be_current(self.gpu)
         self.launch_count += 1
 
@@ -172,7 +172,7 @@ class FakeRecord:
     is_passed, time_ns = False, 0
 
 
-class FakeEvent:
+class ManualEvent:
     """Asked, it speaks of its latest record; who waits for it waits for the one of then."""
 
     def __init__(self, cupy: FakeCupy, block: bool = False, disable_timing: bool = False) -> None:
@@ -183,7 +183,7 @@ class FakeEvent:
         self.ptr = cupy.name(self)
         cupy.events.append(self)
 
-    def record(self, stream: FakeStream) -> None:
+    def record(self, stream: ManualStream) -> None:
         assert stream.gpu is self.gpu
         record = FakeRecord()
 

@@ -1,4 +1,4 @@
-"""Runs on manual executors and a fake device: order, tokens, errors and stops at every point."""
+"""Runs on manual executors and streams: order, tokens, errors and stops at every point."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aioinfer.errors import NotSupportedError
 from aioinfer.executors import (
     NOW,
     DeviceStreamExecutor,
-    FakeDevice,
     HostReady,
     ImmediateExecutor,
     Lane,
     ManualExecutor,
+    ManualStreams,
     Ready,
     Then,
 )
@@ -220,7 +220,7 @@ def test_six_hundred_inline_stages_do_not_nest() -> None:
 
 
 def test_device_stages_are_enqueued_without_a_wait() -> None:
-    device = FakeDevice("fake")
+    device = ManualStreams("fake")
     upload, compute = device.stream("upload"), device.stream("compute")
     stages = [
         Stage("upload", DeviceStreamExecutor(upload), lambda _: (upload.enqueue("copy"), NOW)[1]),

@@ -9,7 +9,7 @@ import pytest
 
 from aioinfer.errors import RequestStateError
 from aioinfer.executors.base import refuse_own_thread
-from aioinfer.testing import DeviceThread, FakeDevice
+from aioinfer.testing import DeviceThread, ManualStreams
 
 WAIT_S = 20.0
 
@@ -18,7 +18,7 @@ WAIT_S = 20.0
 def test_an_event_that_the_host_asks_for_fires_on_the_device_s_thread(
     order: random.Random | None,
 ) -> None:
-    device, told = FakeDevice(), threading.Event()
+    device, told = ManualStreams(), threading.Event()
     threads: list[str] = []
 
     def tell(_error: BaseException | None) -> None:
@@ -31,12 +31,12 @@ def test_an_event_that_the_host_asks_for_fires_on_the_device_s_thread(
         compute.wait_event(upload.record_event())
         compute.record_event().when_ready(tell)
         assert told.wait(WAIT_S)
-    assert threads == ["aioinfer.fake"]
+    assert threads == ["aioinfer.device"]
     assert device.enqueued == device.done == device.watched == []
 
 
 def test_at_its_end_the_device_does_what_was_enqueued() -> None:
-    device, done = FakeDevice(), []
+    device, done = ManualStreams(), []
     with DeviceThread([device]):
         device.stream("upload").enqueue("copy", lambda: done.append("copy"))
         event = device.stream("upload").record_event()
@@ -45,7 +45,7 @@ def test_at_its_end_the_device_does_what_was_enqueued() -> None:
 
 
 def test_who_raises_when_told_is_found_out_at_the_end_and_holds_up_nobody() -> None:
-    device, told = FakeDevice(), threading.Event()
+    device, told = ManualStreams(), threading.Event()
 
     def raise_(_error: BaseException | None) -> None:
         raise KeyError("planted")
@@ -62,7 +62,7 @@ def test_who_raises_when_told_is_found_out_at_the_end_and_holds_up_nobody() -> N
 
 
 def test_blocking_calls_refuse_on_the_device_s_thread() -> None:
-    device, refused = FakeDevice(), []
+    device, refused = ManualStreams(), []
 
     def block(_error: BaseException | None) -> None:
         try:
@@ -76,7 +76,7 @@ def test_blocking_calls_refuse_on_the_device_s_thread() -> None:
 
 
 def test_after_its_end_the_test_has_the_device_again() -> None:
-    device = FakeDevice()
+    device = ManualStreams()
     with DeviceThread([device]):
         pass
     event = device.stream("upload").record_event()

@@ -10,7 +10,7 @@ import pytest
 
 import aioinfer
 from aioinfer.executors import ImmediateExecutor
-from aioinfer.testing import DeviceThread, FakeDevice, Fault, MockDevice, MockDevices
+from aioinfer.testing import DeviceThread, Fault, ManualStreams, MockDevice, MockDevices
 from unit.runtime.models import expected, tiny_model
 
 X = np.array([[-1, 2, 3]], np.float32)
@@ -62,7 +62,7 @@ def going(core: aioinfer.Core) -> Iterator[MockDevices]:
         core.close()
 
 
-def fake_of(device: MockDevice) -> FakeDevice:
+def fake_of(device: MockDevice) -> ManualStreams:
     assert device.streams is not None
     return device.streams
 

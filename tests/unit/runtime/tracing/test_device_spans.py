@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aioinfer.executors import NOW, DeviceStreamExecutor, FakeDevice, Lane, Ready
+from aioinfer.executors import NOW, DeviceStreamExecutor, Lane, ManualStreams, Ready
 from aioinfer.runtime.runs.stage import Stage, Stop
 from aioinfer.runtime.tracing.recorder import COUNT_AT_SPANS, Span, SpanRecorder, busy_shares
 from aioinfer.runtime.tracing.timeline import Trace
@@ -18,7 +18,7 @@ FAR_NS = 10**18
 """Later than any time of the host's clock here, so that the device's spans come behind."""
 
 
-def stages_of(device: FakeDevice, took_ns: dict[str, int | None]) -> list[Stage]:
+def stages_of(device: ManualStreams, took_ns: dict[str, int | None]) -> list[Stage]:
     def function(name: str) -> Callable[[Lane], Ready]:
         def enqueue(_lane: Lane) -> Ready:
             device.stream(name).enqueue(name, took_ns=took_ns[name])
@@ -31,7 +31,7 @@ def stages_of(device: FakeDevice, took_ns: dict[str, int | None]) -> list[Stage]
     ]
 
 
-def run_all(device: FakeDevice, took_ns: dict[str, Any], run_count: int) -> SpanRecorder:
+def run_all(device: ManualStreams, took_ns: dict[str, Any], run_count: int) -> SpanRecorder:
     device.host_ns = FAR_NS
     recorder, stages = SpanRecorder(), stages_of(device, took_ns)
     for number in range(1, run_count + 1):
@@ -53,7 +53,7 @@ def on_device(spans: list[Span]) -> dict[tuple[int, str], tuple[int, int, int]]:
 
 
 def test_each_stage_has_a_span_of_the_device_beside_that_of_the_enqueueing() -> None:
-    recorder = run_all(FakeDevice(), TOOK_NS, run_count=2)
+    recorder = run_all(ManualStreams(), TOOK_NS, run_count=2)
     assert on_device(recorder.spans()) == {
         (1, "upload"): (0, 0, 20),
         (1, "compute"): (20, 20, 70),
@@ -69,7 +69,7 @@ def test_each_stage_has_a_span_of_the_device_beside_that_of_the_enqueueing() -> 
 
 
 def test_the_tallies_say_how_busy_the_device_was() -> None:
-    tallies = run_all(FakeDevice(), TOOK_NS, run_count=2).tallies()
+    tallies = run_all(ManualStreams(), TOOK_NS, run_count=2).tallies()
     counted = {tally.executor: (tally.stage, tally.count, tally.busy_ns) for tally in tallies}
     for name, took_ns in TOOK_NS.items():
         assert counted[name] == (name, 2, 2 * took_ns)
@@ -77,12 +77,12 @@ def test_the_tallies_say_how_busy_the_device_was() -> None:
 
 
 def test_without_times_of_the_device_there_is_the_enqueueing_alone() -> None:
-    recorder = run_all(FakeDevice(), dict.fromkeys(TOOK_NS), run_count=1)
+    recorder = run_all(ManualStreams(), dict.fromkeys(TOOK_NS), run_count=1)
     assert {span.lane for span in recorder.spans()} == {f"{name} host" for name in TOOK_NS}
 
 
 def test_a_run_that_fails_on_the_device_has_the_spans_of_what_was_done() -> None:
-    device, recorder = FakeDevice(), SpanRecorder()
+    device, recorder = ManualStreams(), SpanRecorder()
     device.host_ns = FAR_NS
     start_line(stages_of(device, TOOK_NS), Stop(), lambda *_: None, recorder, 1)
     device.fire_next("upload")
@@ -92,7 +92,7 @@ def test_a_run_that_fails_on_the_device_has_the_spans_of_what_was_done() -> None
 
 
 def test_stages_that_share_a_stream_have_times_of_their_own() -> None:
-    device, recorder = FakeDevice(), SpanRecorder()
+    device, recorder = ManualStreams(), SpanRecorder()
     device.host_ns = FAR_NS
     executor = DeviceStreamExecutor(device.stream("all"))
 
@@ -112,7 +112,7 @@ def test_stages_that_share_a_stream_have_times_of_their_own() -> None:
 
 
 def test_a_traces_critical_path_goes_through_the_device() -> None:
-    recorder = run_all(FakeDevice(), TOOK_NS, run_count=2)
+    recorder = run_all(ManualStreams(), TOOK_NS, run_count=2)
     trace = Trace("net", "FAKE", recorder.spans("FAKE"), recorder.forgot_until_ns)
     (_, run) = trace.runs
     path = [(trace[part.span].lane, part.queue_ns) for part in trace.critical_path(run)]
@@ -121,7 +121,7 @@ def test_a_traces_critical_path_goes_through_the_device() -> None:
 
 @pytest.mark.parametrize("run_count", [1, COUNT_AT_SPANS])
 def test_the_ring_of_the_device_forgets_as_the_hosts_does(run_count: int) -> None:
-    device, recorder = FakeDevice(), SpanRecorder(capacity=6)
+    device, recorder = ManualStreams(), SpanRecorder(capacity=6)
     device.host_ns = FAR_NS
     stages = stages_of(device, TOOK_NS)
     for number in range(1, run_count + 1):

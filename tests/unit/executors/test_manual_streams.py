@@ -6,11 +6,11 @@ import random
 import pytest
 
 from aioinfer.errors import AioInferError
-from aioinfer.executors import FakeDevice
+from aioinfer.executors import ManualStreams
 
 
 def test_nothing_is_done_until_an_event_is_fired_and_then_in_order() -> None:
-    device, done = FakeDevice(), []
+    device, done = ManualStreams(), []
     upload = device.stream("upload")
     upload.enqueue("copy a", lambda: done.append("a"))
     upload.enqueue("copy b", lambda: done.append("b"))
@@ -23,7 +23,7 @@ def test_nothing_is_done_until_an_event_is_fired_and_then_in_order() -> None:
 
 
 def test_an_event_fires_only_after_the_events_that_its_stream_waits_for() -> None:
-    device = FakeDevice()
+    device = ManualStreams()
     upload, compute = device.stream("upload"), device.stream("compute")
     compute.wait_event(upload.record_event())
     event = compute.record_event()
@@ -35,14 +35,14 @@ def test_an_event_fires_only_after_the_events_that_its_stream_waits_for() -> Non
 
 
 def test_firing_where_no_event_is_recorded_says_so() -> None:
-    device = FakeDevice("FAKE.1")
-    with pytest.raises(AioInferError, match=r"FAKE.1: stream 'upload' has no event to fire"):
+    device = ManualStreams("MANUAL.1")
+    with pytest.raises(AioInferError, match=r"MANUAL.1: stream 'upload' has no event to fire"):
         device.fire_next("upload")
 
 
 @pytest.mark.parametrize("order", [None, random.Random(1)], ids=["turns", "drawn"])
 def test_fire_all_follows_the_waits_across_streams(order) -> None:
-    device = FakeDevice()
+    device = ManualStreams()
     streams = [device.stream(name) for name in ("upload", "compute", "download")]
     for _ in range(3):
         event = None
@@ -52,12 +52,12 @@ def test_fire_all_follows_the_waits_across_streams(order) -> None:
             event = stream.record_event()
     assert device.fire_all(order) == 9
     assert repr(device) == (
-        "<FakeDevice 'FAKE.0' upload: 0 enqueued, compute: 0 enqueued, download: 0 enqueued>"
+        "<ManualStreams 'MANUAL.0' upload: 0 enqueued, compute: 0 enqueued, download: 0 enqueued>"
     )
 
 
 def test_a_failure_reaches_the_events_that_wait_for_it_and_no_others() -> None:
-    device, error = FakeDevice(), OSError("bad kernel")
+    device, error = ManualStreams(), OSError("bad kernel")
     upload, compute = device.stream("upload"), device.stream("compute")
     first = upload.record_event()
     compute.wait_event(first)
@@ -70,7 +70,7 @@ def test_a_failure_reaches_the_events_that_wait_for_it_and_no_others() -> None:
 
 
 def test_work_that_raises_fails_its_event_and_the_rest_of_its_stage_is_left_out() -> None:
-    device, done = FakeDevice(), []
+    device, done = ManualStreams(), []
     stream = device.stream("compute")
 
     def bad() -> None:
@@ -85,13 +85,13 @@ def test_work_that_raises_fails_its_event_and_the_rest_of_its_stage_is_left_out(
 
 
 def test_a_stream_refuses_another_devices_event() -> None:
-    event = FakeDevice("FAKE.1").stream("upload").record_event()
+    event = ManualStreams("MANUAL.1").stream("upload").record_event()
     with pytest.raises(AioInferError, match="not an event of its device; wait on the host"):
-        FakeDevice().stream("upload").wait_event(event)
+        ManualStreams().stream("upload").wait_event(event)
 
 
 def test_what_is_read_before_its_event_is_poison() -> None:
-    device, output = FakeDevice(), [0.0]
+    device, output = ManualStreams(), [0.0]
     stream = device.stream("compute")
 
     def write(value: float) -> None:
@@ -106,7 +106,7 @@ def test_what_is_read_before_its_event_is_poison() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_streams_work_side_by_side_in_invented_time_whatever_fires_first(seed) -> None:
-    device, told = FakeDevice(), {}
+    device, told = ManualStreams(), {}
     streams = {name: device.stream(name) for name in ("upload", "compute", "download")}
     for run in range(2):
         event = None
@@ -129,7 +129,7 @@ def test_streams_work_side_by_side_in_invented_time_whatever_fires_first(seed) -
 
 
 def test_times_are_told_before_the_event_behind_the_work_fires() -> None:
-    device, told = FakeDevice(), []
+    device, told = ManualStreams(), []
     stream = device.stream("upload")
     stream.enqueue("first half", took_ns=3)
     stream.enqueue("second half", took_ns=4)
@@ -140,7 +140,7 @@ def test_times_are_told_before_the_event_behind_the_work_fires() -> None:
 
 
 def test_times_of_work_that_fails_or_has_none_are_never_told() -> None:
-    device, told = FakeDevice(), []
+    device, told = ManualStreams(), []
     stream = device.stream("upload")
     for took_ns in (3, None):
         stream.enqueue("copy", took_ns=took_ns)

@@ -1,6 +1,6 @@
-"""A device without hardware: what is enqueued is recorded, and events fire when the test says so.
+"""Streams without a device: what is enqueued is recorded, and events fire when the test says so.
 
-It keeps the order that a real device guarantees and no other: within a stream work is done in the
+They keep the order that a real device guarantees and no other: within a stream work is done in the
 order in which it was enqueued, between streams only events order anything. Time passes only in
 ``fire_next``, ``fire_all`` and ``fail``, on the thread that calls them, one such call at a time.
 
@@ -22,19 +22,19 @@ from .device_stream import DeviceEvent, DeviceStream
 from .device_times import TellTimes
 
 
-class FakeEvent(DeviceEvent):
-    """An event of a fake device, named ``<stream>#<number>``."""
+class ManualEvent(DeviceEvent):
+    """An event of manual streams, named ``<stream>#<number>``."""
 
     __slots__ = ("fired_ns", "name")
 
-    def __init__(self, name: str, device: FakeDevice) -> None:
+    def __init__(self, name: str, device: ManualStreams) -> None:
         super().__init__(device, device._note_watched)
         self.name = name
         self.fired_ns = 0
         """When it fired, in virtual time."""
 
     def __repr__(self) -> str:
-        return f"<FakeEvent {self.name} {'fired' if self.is_ready else 'waiting'}>"
+        return f"<ManualEvent {self.name} {'fired' if self.is_ready else 'waiting'}>"
 
 
 @dataclass
@@ -62,18 +62,18 @@ class _Command:
 
     label: str
     action: Callable[[], None] | None = None
-    awaited: FakeEvent | None = None
-    recorded: FakeEvent | None = None
+    awaited: ManualEvent | None = None
+    recorded: ManualEvent | None = None
     took_ns: int = 0
     stage: _Stage | None = None
 
 
-class FakeStream(DeviceStream):
-    """One in-order stream of a fake device; made by ``FakeDevice.stream``."""
+class ManualStream(DeviceStream):
+    """One in-order stream that a test fires; made by ``ManualStreams.stream``."""
 
-    def __init__(self, name: str, device: FakeDevice) -> None:
+    def __init__(self, name: str, device: ManualStreams) -> None:
         self.name = name
-        self.device: FakeDevice = device
+        self.device: ManualStreams = device
         self._commands: deque[_Command] = deque()
         self._event_count = 0
         self._error: BaseException | None = None  # of the work since the last event
@@ -111,17 +111,17 @@ class FakeStream(DeviceStream):
         self._add(_Command(label, action=action, took_ns=took_ns, stage=self._stage))
 
     def wait_event(self, event: DeviceEvent) -> None:
-        if not isinstance(event, FakeEvent) or event.device is not self.device:
+        if not isinstance(event, ManualEvent) or event.device is not self.device:
             raise AioInferError(
                 f"{self!r} cannot wait for {event!r}, which is not an event of its device; "
                 f"wait on the host"
             )
         self._add(_Command(f"wait {event.name}", awaited=event))
 
-    def record_event(self) -> FakeEvent:
+    def record_event(self) -> ManualEvent:
         with self.device._lock:
             self._event_count += 1
-            event = FakeEvent(f"{self.name}#{self._event_count}", self.device)
+            event = ManualEvent(f"{self.name}#{self._event_count}", self.device)
         self._add(_Command(f"record {event.name}", recorded=event))
         return event
 
@@ -132,7 +132,7 @@ class FakeStream(DeviceStream):
             stage.tell_if_known()
 
     def __repr__(self) -> str:
-        return f"<FakeStream {self.name!r} {self.outstanding_count} enqueued>"
+        return f"<ManualStream {self.name!r} {self.outstanding_count} enqueued>"
 
     def _add(self, command: _Command) -> None:
         with self.device._lock:
@@ -177,7 +177,7 @@ class FakeStream(DeviceStream):
             self._passed.append(stage)
         stage.ended_ns = self._now_ns = max(stage.began_ns, self._now_ns) + took_ns
 
-    def _pass_event(self, event: FakeEvent, error: BaseException | None) -> None:
+    def _pass_event(self, event: ManualEvent, error: BaseException | None) -> None:
         passed, self._passed = self._passed, []
         event.fired_ns = self._now_ns = max(self._now_ns, self._ready_ns)
         for stage in passed if error is None else ():
@@ -186,29 +186,29 @@ class FakeStream(DeviceStream):
         event.fire(error)
 
 
-class FakeDevice:
+class ManualStreams:
     """Streams and events fired by hand, for tests of what is scheduled on a device.
 
     ``enqueued`` lists what the host has enqueued and ``done`` what the device has done, each in
     order, as "<stream>: <label>". ``watched`` lists the events whose firing the host asked for.
     """
 
-    def __init__(self, name: str = "FAKE.0") -> None:
+    def __init__(self, name: str = "MANUAL.0") -> None:
         self.name = name
         self.enqueued: list[str] = []
         self.done: list[str] = []
-        self.watched: list[FakeEvent] = []
+        self.watched: list[ManualEvent] = []
         self.host_ns = 0
         """The host's clock for work with a time; a test sets it."""
         self.when_watched: Callable[[], None] | None = None
         """Called when the host has asked for an event's firing, on the thread that asks."""
-        self._streams: dict[str, FakeStream] = {}
+        self._streams: dict[str, ManualStream] = {}
         self._lock = threading.Lock()
 
-    def stream(self, name: str) -> FakeStream:
+    def stream(self, name: str) -> ManualStream:
         """Return the stream of this name, made on the first call."""
         with self._lock:
-            return self._streams.setdefault(name, FakeStream(name, self))
+            return self._streams.setdefault(name, ManualStream(name, self))
 
     def fire_next(self, stream: str) -> None:
         """Do the stream's work up to its next event, and fire that.
@@ -252,7 +252,7 @@ class FakeDevice:
             f"{stream.name}: {stream.outstanding_count} enqueued"
             for stream in self._streams.values()
         )
-        return f"<FakeDevice {self.name!r} {streams or 'no streams'}>"
+        return f"<ManualStreams {self.name!r} {streams or 'no streams'}>"
 
     def _obstacle(self, stream: str) -> str:
         commands = self.stream(stream)._commands
@@ -261,7 +261,7 @@ class FakeDevice:
         return f"stream {stream!r} has no event to fire; record one after its work"
 
     def _note_watched(self, event: DeviceEvent) -> None:
-        if isinstance(event, FakeEvent):
+        if isinstance(event, ManualEvent):
             self.watched.append(event)
         if self.when_watched is not None:
             self.when_watched()
