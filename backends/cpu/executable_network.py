@@ -235,10 +235,10 @@ class _CpuSlot(Slot):
             if not network.has_buffers:
                 buffers = [as_buffer(array) for array in buffers]
             if bindings.profile is None:
-                program.run(tuple(buffers))
+                program.run(tuple(buffers), self.stop)
             else:
                 times = np.zeros(len(plan.steps) + 1, np.int64)
-                program.run(tuple(buffers), times)
+                program.run(tuple(buffers), self.stop, times)
                 bindings.profile.extend(node_times(plan, times.tolist()))
         except AioInferError:
             raise

@@ -4,7 +4,8 @@ Theory of operation. A run enters the network's admission, goes through the stag
 it gets, and gives the slot back when its last token has fired. The thread that finishes a stage
 hands the next one to its executor together with the :class:`Ready` token; no event loop is
 involved. Stages that follow each other on one executor are one hop. The run's Stop, which it shares
-with the runs inside it, is looked at before every stage.
+with the runs inside it, is looked at before every stage, and inside of stages by their devices:
+before the next of what they do.
 
 A run of a caller has an outcome, settled once by whatever comes first: the end of the last stage,
 or the Stop. One that is stopped is answered at once and ends later; any other is answered when it
@@ -37,7 +38,7 @@ from .bindings import Bindings
 from .graph_run import GraphRun
 from .run_admission import RunAdmission
 from .slot import Slot
-from .stage import Again, Stage, Stop, stop_if_interrupted
+from .stage import Again, Stage, Stop, new_stop_word, stop_if_interrupted
 
 __all__ = ["Run", "RunCallback", "RunOwner", "called_back"]
 
@@ -97,7 +98,9 @@ class Run:
     has_ended = False
     """Nothing works for it any more, and its callback is over."""
     has_arrived = False
-    """Written by the admission: it has been counted."""
+    """Written by the admission: it has been counted among those that came."""
+    is_counted = False
+    """Its outcome has been counted, by the admission; or is not to be, as that of a refused one."""
     slot: Slot | None = None
     """Where it is; None before and after. Written by the admission."""
     service_ns = 0
@@ -131,7 +134,7 @@ class Run:
         self.admission, self.bindings = admission, bindings
         if stop is None:
             stop = Stop()
-            stop.listeners = [self._answer]
+            stop.listeners, stop.word = [self._answer], new_stop_word()
         self.stop = stop
         self._after, self._then = after, then
         self._lock = threading.Lock()
@@ -238,6 +241,7 @@ class Run:
                 self._leave_queue_if_stopped()
         except BaseException as error:
             self.mark_retrieved()
+            self.is_counted = True
             self.stop.set(error)  # an interrupt may come when the network has taken it already
             self.finish(error, was_launched=False)
             if request is not None and isinstance(error, OverloadedError):
@@ -391,6 +395,7 @@ class Run:
                 return
             self._is_settled = True
             self._set_error(self.stop.error)
+        self.admission.count_answered(self, self.error)
         if self.request is not None:
             self.request.on_answered_early(self)
         with self._lock:

@@ -37,6 +37,7 @@ class AdmittedRun(Protocol):
     stop: Stop
     slot: Slot | None
     has_arrived: bool
+    is_counted: bool
 
     @property
     def place(self) -> str:
@@ -128,7 +129,8 @@ class RunAdmission(Generic[R]):
     def finish(self, run: R, error: BaseException | None, *, counts: bool = True) -> R | None:
         """Take back the slot of a run, if it has one, and return the run that has it now.
 
-        ``counts`` says that the outcome is a request's; ``error`` is None where it has a result.
+        ``counts`` says that the outcome is a request's, which is counted unless it was when its
+        caller was answered; ``error`` is None where it has a result.
         The run that is returned is to be begun; this one stays among those that a close waits for.
         """
         slot, following = run.slot, None
@@ -138,7 +140,7 @@ class RunAdmission(Generic[R]):
             except Exception:  # the backend's own; the next run must not wait for ever
                 _log.exception("a slot of network %s could not be released", self.network)
         with self._lock:
-            if counts:
+            if counts and not run.is_counted:
                 self._outcomes["finished" if error is None else _outcome_of(error)] += 1
             if slot is not None:
                 run.slot = None
@@ -151,6 +153,13 @@ class RunAdmission(Generic[R]):
                     assert following is not None
                     following.slot = slot
         return following
+
+    def count_answered(self, run: R, error: BaseException | None) -> None:
+        """Count a request whose caller is answered now, and whose run ends later."""
+        with self._lock:
+            if run.has_arrived and not run.is_counted:
+                run.is_counted = True
+                self._outcomes[_outcome_of(error)] += 1
 
     def drop(self, run: R) -> bool:
         """Take a stopped run out of the queue; False: it has or had a slot, and ends itself."""

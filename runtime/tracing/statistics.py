@@ -34,7 +34,8 @@ class NetworkStatistics:
     """A frozen picture of a network.
 
     Requests by outcome: ``finished`` with a result, ``failed`` with an error, ``cancelled`` by the
-    caller, ``expired`` by a deadline, ``aborted`` by a close, ``refused`` by MAX_QUEUED_REQUESTS.
+    caller, ``expired`` by a deadline, ``aborted`` by a close, ``refused`` by MAX_QUEUED_REQUESTS;
+    counted before the caller is answered, while the device may not be done yet.
     ``waiting`` have no slot yet, ``running`` have one. ``busy_shares`` says for each executor in
     which share of ``elapsed_s`` (since the first run) its lanes worked for this network, 0 to 1.
     ``compiled_plan_count`` plans, one for each signature of shapes, took ``compile_s`` in all.

@@ -16,7 +16,7 @@ from ....errors import DeviceError
 from ....executors import shortage_as_error
 from ..onednn.bindings import Engine
 
-__all__ = ["KIND_KERNEL", "KIND_PRIMITIVE", "StepRunner", "step_runner"]
+__all__ = ["KIND_KERNEL", "KIND_PRIMITIVE", "STATUS_STOPPED", "StepRunner", "step_runner"]
 
 KIND_END = 0
 KIND_PRIMITIVE = 1
@@ -26,11 +26,13 @@ STATUS_INDEX = 1001
 STATUS_TABLE = 1002
 STATUS_MEMORY = 1003
 STATUS_BUFFER = 1004
+STATUS_STOPPED = 1005
 STATUS_TEXTS = {
     STATUS_INDEX: "an index in the data is out of range",
     STATUS_TABLE: "the step table is damaged",
     STATUS_MEMORY: "there is not enough memory",
     STATUS_BUFFER: "an array is not as long as it should be",
+    STATUS_STOPPED: "the run was stopped",
 }
 
 Failure = tuple[int, int]
@@ -40,7 +42,7 @@ Run = Callable[..., Failure | None]
 class StepRunner:
     """Runs step tables; one call releases the GIL for all of their steps.
 
-    ``run(table, buffers, threads, times, spent)`` is as steps.c documents it.
+    ``run(table, buffers, threads, stop, times, spent)`` is as steps.c documents it.
     """
 
     def __init__(self, run: Run, kernel_names: Sequence[str]) -> None:

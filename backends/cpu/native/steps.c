@@ -6,6 +6,10 @@
  *   binding count, then for each binding: oneDNN memory object, reference
  *   steps:   kind, word count of the step, payload
  *
+ * A call may come with a stop word: one byte that any thread may set to end the run. It is looked at
+ * before every step, and a call that finds it set leaves the steps from there on undone. No single
+ * step looks at it: none takes much longer than a primitive, which cannot be interrupted.
+ *
  * Offsets and lengths in steps are right for buffers of these bytes, so a call with others is refused
  * before anything runs. All but inputs are written to.
  *
@@ -68,6 +72,7 @@ struct call {
     int64_t buffer_count;
     int64_t *times; /* one clock reading before the first step and one after each; or NULL */
     int64_t time_count;
+    const char *stop; /* set to anything but 0 by another thread when the run is to end; or NULL */
 };
 
 static inline int resolve(const int64_t *reference, const struct call *call, char **address)
@@ -87,6 +92,11 @@ static inline void read_clock(struct call *call)
         call->time_count--;
         *call->times++ = now_ns(CLOCK_MONOTONIC);
     }
+}
+
+static inline int is_stopped(const struct call *call)
+{
+    return call->stop != NULL && __atomic_load_n(call->stop, __ATOMIC_RELAXED) != 0;
 }
 
 static int bind(const int64_t *word, int64_t count, const struct call *call)
@@ -141,6 +151,8 @@ static int run_table(const int64_t *word, int64_t length, struct call *call, int
             return STATUS_TABLE;
         if (word[0] == KIND_END)
             return STATUS_OK;
+        if (is_stopped(call))
+            return STATUS_STOPPED;
         if (word[1] < 2 || word[1] > end - word || (word[0] == KIND_PRIMITIVE && word[1] != 5))
             return STATUS_TABLE;
         if (word[0] == KIND_PRIMITIVE)
@@ -171,7 +183,9 @@ static PyObject *configure(PyObject *module, PyObject *args)
 
 static PyObject *run(PyObject *module, PyObject *args)
 {
-    PyObject *table_object, *buffer_tuple, *times_object = Py_None, *spent_object = Py_None;
+    PyObject *table_object, *buffer_tuple, *stop_word = Py_None;
+    PyObject *times_object = Py_None, *spent_object = Py_None;
+    const char *stop = NULL;
     int threads, status = STATUS_OK;
     Py_buffer table, times, spent, views[16], *view = views;
     char *addresses[16], **address = addresses;
@@ -180,9 +194,16 @@ static PyObject *run(PyObject *module, PyObject *args)
     const int64_t *words;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO!i|OO", &table_object, &PyTuple_Type, &buffer_tuple, &threads,
-                          &times_object, &spent_object))
+    if (!PyArg_ParseTuple(args, "OO!i|OOO", &table_object, &PyTuple_Type, &buffer_tuple, &threads,
+                          &stop_word, &times_object, &spent_object))
         return NULL;
+    if (stop_word != Py_None) {
+        if (!PyByteArray_Check(stop_word) || PyByteArray_Size(stop_word) < 1) {
+            PyErr_SetString(PyExc_TypeError, "a stop word is a bytearray of one byte");
+            return NULL;
+        }
+        stop = PyByteArray_AsString(stop_word); /* never resized, and held by the caller */
+    }
     if (execute_primitive == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "configure() was not called");
         return NULL;
@@ -250,7 +271,7 @@ static PyObject *run(PyObject *module, PyObject *args)
             spent_ns[1] -= now_ns(CLOCK_THREAD_CPUTIME_ID);
         }
         struct call call = {address, count, times.buf,
-                            times.buf == NULL ? 0 : (int64_t)(times.len / 8)};
+                            times.buf == NULL ? 0 : (int64_t)(times.len / 8), stop};
         status = run_table(words + head, length - head, &call, &step);
         if (spent_ns != NULL) {
             spent_ns[0] += now_ns(CLOCK_MONOTONIC);
@@ -285,8 +306,9 @@ static PyMethodDef methods[] = {
      "configure(execute, set_data_handle, get_max_threads, set_num_threads, stream)\n\n"
      "Set the addresses of oneDNN's and OpenMP's functions; once, before the first run."},
     {"run", run, METH_VARARGS,
-     "run(table, buffers, threads, times=None, spent=None)\n\n"
-     "Run a table without the GIL; None, or (status, index of the step) of what failed. Of buffers\n"
+     "run(table, buffers, threads, stop=None, times=None, spent=None)\n\n"
+     "Run a table without the GIL; None, or (status, index of the step) of what failed. Once the\n"
+     "byte of stop, a bytearray, is set, (1005, index of the first step that was not run). Of buffers\n"
      "that are not as the table says, (1004, index of the first). To the two numbers of spent it adds\n"
      "nanoseconds: of the run, and of them those that this thread had a CPU."},
     {NULL, NULL, 0, NULL},

@@ -17,6 +17,7 @@ enum status {
     STATUS_TABLE = 1002,   /* the table is damaged */
     STATUS_MEMORY = 1003,  /* there is no memory for what a kernel holds */
     STATUS_BUFFER = 1004,  /* a buffer of the call is not as long as the table says */
+    STATUS_STOPPED = 1005, /* the run's stop word was set */
 };
 
 typedef int (*native_kernel)(char *const *data, const int64_t *parameters);

@@ -22,11 +22,13 @@ import numpy as np
 
 from ....errors import DeviceError, GraphError, TensorError
 from ....runtime.lowering.node_operands import NodeOrigin
+from ....runtime.runs.stage import Stop
 from ..native.step_runner import (
     KIND_END,
     KIND_PRIMITIVE,
     STATUS_BUFFER,
     STATUS_INDEX,
+    STATUS_STOPPED,
     StepRunner,
     failure_text,
     view_at,
@@ -40,6 +42,8 @@ __all__ = ["Program"]
 
 Array = np.ndarray[Any, Any]
 Reference = tuple[int, int]
+
+_NEVER = Stop()
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,13 @@ class Program:
         self._only_table = only.table if isinstance(only, _Segment) else None
         self._run_table, self._thread_count = runner.run, plan.thread_count
 
-    def run(self, buffers: tuple[Array, ...], times: Array | None = None) -> None:
+    def run(
+        self, buffers: tuple[Array, ...], stop: Stop = _NEVER, times: Array | None = None
+    ) -> None:
         """Run all steps. Raises TensorError or DeviceError, which name the node.
+
+        Once ``stop`` is set no further step begins, and its error is raised; what was written until
+        then is of no use to the caller and no harm to the next run.
 
         TensorError is for an index in the data that is out of range, and for an array that is not
         as the plan wants it; then nothing has been run.
@@ -97,29 +106,32 @@ class Program:
         """
         table = self._only_table
         if self._team is not None:
-            self._run_by_team(self._team, buffers, times)
+            self._run_by_team(self._team, buffers, stop, times)
         elif table is not None and times is None:
             try:
-                failure = self._run_table(table, buffers, self._thread_count)
+                failure = self._run_table(table, buffers, self._thread_count, stop.word)
             except (BufferError, TypeError, ValueError) as error:
                 raise self._unreadable(error) from error
             if failure is not None:
-                raise self._error(*failure, 0, buffers)
+                raise self._error(*failure, 0, buffers, stop)
         else:
-            self._run_parts(buffers, times)
+            self._run_parts(buffers, stop, times)
 
-    def _run_by_team(self, team: LaneTeam, buffers: tuple[Array, ...], times: Array | None) -> None:
+    def _run_by_team(
+        self, team: LaneTeam, buffers: tuple[Array, ...], stop: Stop, times: Array | None
+    ) -> None:
         assert self._spent is not None
         self._spent.fill(0)
-        self._run_parts(buffers, times)
+        self._run_parts(buffers, stop, times)
         wall_ns, caller_ns = self._spent.tolist()
         team.ran(self._thread_count, wall_ns, caller_ns)
 
-    def _run_parts(self, buffers: tuple[Array, ...], times: Array | None) -> None:
+    def _run_parts(self, buffers: tuple[Array, ...], stop: Stop, times: Array | None) -> None:
         if isinstance(self._parts[0], _Call):
             self._check(buffers)
         for part in self._parts:
             if isinstance(part, _Call):
+                stop.raise_if_set()
                 self._call(part, buffers, times)
                 continue
             readings = None
@@ -127,12 +139,12 @@ class Program:
                 readings = times[part.first_step : part.first_step + part.step_count + 1]
             try:
                 failure = self._run_table(
-                    part.table, buffers, self._thread_count, readings, self._spent
+                    part.table, buffers, self._thread_count, stop.word, readings, self._spent
                 )
             except (BufferError, TypeError, ValueError) as error:
                 raise self._unreadable(error) from error
             if failure is not None:
-                raise self._error(*failure, part.first_step, buffers)
+                raise self._error(*failure, part.first_step, buffers, stop)
 
     def _check(self, buffers: Sequence[Array]) -> None:
         """Ask of the arrays what a native call asks."""
@@ -146,9 +158,14 @@ class Program:
             raise self._wrong_array(min(len(buffers), count), buffers)
 
     def _error(
-        self, status: int, index: int, first_step: int, buffers: Sequence[Array]
-    ) -> TensorError | DeviceError:
-        """Name the node whose step has failed, or the input or output whose array is wrong."""
+        self, status: int, index: int, first_step: int, buffers: Sequence[Array], stop: Stop
+    ) -> BaseException:
+        """Name the node whose step has failed, or the input or output whose array is wrong.
+
+        Of a run that was stopped, return the error that it was stopped with.
+        """
+        if status == STATUS_STOPPED and stop.error is not None:
+            return stop.error
         if status == STATUS_BUFFER:
             return self._wrong_array(index, buffers)
         step = first_step + index

@@ -61,7 +61,7 @@ class BoundPlan:
         program = self.programs.program(self.plan, self.lane)
         outputs = [np.empty(item.shape, item.dtype.numpy) for item in self.plan.outputs]
         given = [inputs[value.name] for value in self.plan.graph.inputs]
-        program.run(tuple(map(as_buffer, (*given, *outputs))), times)
+        program.run(tuple(map(as_buffer, (*given, *outputs))), times=times)
         return outputs
 
     def poison(self, byte: int) -> None:

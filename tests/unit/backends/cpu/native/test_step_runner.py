@@ -21,6 +21,7 @@ from aioinfer.backends.cpu.native.step_runner import (
     KIND_PRIMITIVE,
     STATUS_BUFFER,
     STATUS_INDEX,
+    STATUS_STOPPED,
     STATUS_TABLE,
     StepRunner,
     failure_text,
@@ -50,7 +51,7 @@ def run_table(
     by: StepRunner, words: Sequence[int], buffers: tuple[np.ndarray, ...], *times: np.ndarray
 ) -> tuple[int, int] | None:
     """Run a table that is made for these buffers."""
-    return by.run(table(*words, buffers=buffers), buffers, 1, *times)
+    return by.run(table(*words, buffers=buffers), buffers, 1, None, *times)
 
 
 def step(
@@ -136,6 +137,60 @@ def test_too_many_buffers_are_refused(by: StepRunner) -> None:
     one = np.zeros(1, np.float32)
     with pytest.raises(ValueError, match="at most 1024 buffers, not 1025"):
         run_table(by, [0, *END], (one,) * 1025)
+
+
+def byte_copy(by: StepRunner, source: int, address: int) -> list[int]:
+    return list(step(by, "copy", [(source, 0), (0, address)], 1, 1, 1, 1, 1))
+
+
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_no_step_begins_once_the_stop_word_is_set(by: StepRunner, at: int) -> None:
+    """The step before the ``at``-th sets the word itself; so no clock decides."""
+    word = bytearray(1)
+    address = np.frombuffer(word, np.uint8).ctypes.data
+    source, made = np.ones(4, np.uint8), [np.zeros(4, np.uint8) for _ in range(4)]
+    words: list[int] = []
+    for index in range(4):
+        if index == at:
+            words += byte_copy(by, 1, address)
+        words += copy_step(by, 1, 2 + index, 1)
+    buffers = (source, *made)
+    whole = table(0, *words, *END, buffers=buffers)
+    assert by.run(whole, buffers, 1, word) == (STATUS_STOPPED, at + 1)
+    assert [bool(item.all()) for item in made] == [index < at for index in range(4)]
+    word[0] = 0
+    spared = table(0, *copy_step(by, 1, 5, 1), *END, buffers=buffers)
+    assert by.run(spared, buffers, 1, word) is None
+
+
+def test_a_stop_word_that_is_set_before_the_call_keeps_all_steps_back(by: StepRunner) -> None:
+    source, target = np.ones(4, np.uint8), np.zeros(4, np.uint8)
+    whole = table(0, *copy_step(by, 1, 2, 1), *END, buffers=(source, target))
+    assert by.run(whole, (source, target), 1, bytearray(b"\1")) == (STATUS_STOPPED, 0)
+    assert not target.any()
+
+
+def test_another_thread_stops_a_table_amid_its_steps(by: StepRunner) -> None:
+    word, started = bytearray(1), np.zeros(4, np.uint8)
+    source, target = np.ones(4 << 18, np.uint8), np.zeros(4 << 18, np.uint8)
+    buffers = (source, target, started)
+    copies = copy_step(by, 1, 2, 1 << 18)
+    count = 100_000  # a minute, if it went to its end
+    words = np.array([*copy_step(by, 1, 3, 1), *copies * count, *END], np.int64)
+    whole = np.concatenate([table(0, buffers=buffers), words])
+
+    def stop() -> None:
+        while not started.any():
+            pass
+        word[0] = 1
+
+    other = threading.Thread(target=stop)
+    other.start()
+    failure = by.run(whole, buffers, 1, word)
+    other.join()
+    assert failure is not None
+    assert failure[0] == STATUS_STOPPED
+    assert 0 < failure[1] < count
 
 
 def test_times_get_a_reading_before_and_after_each_step(by: StepRunner) -> None:
@@ -239,8 +294,11 @@ def test_unknown_kinds_are_refused(by: StepRunner) -> None:
         ((table(0, *END), (), "1"), TypeError),
         ((table(0, *END), (), 2**40), OverflowError),
         ((table(0, *END), (), 1, 5), TypeError),
-        ((table(0, *END), (), 1, b"read-only"), (BufferError, ValueError)),
-        ((table(0, *END), (), 1, None, None, None), TypeError),
+        ((table(0, *END), (), 1, None, 5), TypeError),
+        ((table(0, *END), (), 1, None, b"read-only"), (BufferError, ValueError)),
+        ((table(0, *END), (), 1, bytearray()), TypeError),
+        ((table(0, *END), (), 1, b"read-only"), TypeError),
+        ((table(0, *END), (), 1, None, None, None, None), TypeError),
         ((table(0, *END)[::2], (), 1), (ValueError, BufferError)),
     ],
 )

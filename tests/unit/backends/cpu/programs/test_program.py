@@ -18,8 +18,9 @@ from aioinfer.backends.cpu.plans.packed_weights import WeightStore
 from aioinfer.backends.cpu.plans.plan import NumpyStep, Plan
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
 from aioinfer.backends.cpu.programs.program import Program
-from aioinfer.errors import DeviceError, GraphError, TensorError
+from aioinfer.errors import DeviceError, GraphError, RequestCancelledError, TensorError
 from aioinfer.runtime.graph import DType, Node
+from aioinfer.runtime.runs.stage import Stop, new_stop_word
 from unit.backends.cpu.comparing import model_of
 from unit.backends.cpu.compiled_plans import BoundPlan
 
@@ -120,6 +121,37 @@ def test_numpy_steps_do_not_warn(core: Core) -> None:
 
     (y,) = BoundPlan(numpy_plan(core, {"y": divide})).run({"x": X})
     assert np.isinf(y[0, 0])
+
+
+@pytest.mark.parametrize("where", [0, 1, 2, 4])
+@pytest.mark.parametrize("times", [None, np.zeros(7, np.int64)], ids=["plain", "timed"])
+def test_a_stopped_run_begins_no_further_step_and_the_next_run_is_whole(
+    core: Core, where: int, times: Any
+) -> None:
+    entered: list[int] = []
+    stop = Stop()
+    stop.word = new_stop_word()
+
+    def numbered(index: int) -> Callable[..., None]:
+        def function(source: np.ndarray, target: np.ndarray) -> None:
+            entered.append(index)
+            if index == where and stop.error is None:
+                stop.set(RequestCancelledError("enough"))
+            double(source, target)
+
+        return function
+
+    functions = {f"n{index}": numbered(index) for index in (0, 1, 2, 4, 5)}
+    ordered = {f"n{index}": functions.get(f"n{index}") for index in range(6)}
+    bound = BoundPlan(numpy_plan(core, ordered))
+    program = bound.programs.program(bound.plan, bound.lane)
+    y = np.full_like(X, 7)
+    with pytest.raises(RequestCancelledError, match="enough"):
+        program.run((X, y), stop, times)
+    assert (y == 7).all()
+    assert entered == [index for index in (0, 1, 2, 4, 5) if index <= where]
+    program.run((X, y), Stop(), times)
+    np.testing.assert_array_equal(y, X * 32)
 
 
 def test_each_run_may_bring_other_arrays(core: Core) -> None:
