@@ -287,14 +287,24 @@ class TaskExecutor(ABC):
         Blocks. Raises RequestStateError on one of aioinfer's own threads, which it would wait for.
         """
 
-    def run_and_wait(self, functions: Sequence[Callable[[Lane], Ready]]) -> None:
-        """Run all of them, wait for all, and raise the first error in list order. Blocks."""
+    def run_and_wait(
+        self,
+        functions: Sequence[Callable[[Lane], Ready]],
+        when_failed: Callable[[], None] | None = None,
+    ) -> None:
+        """Run all of them, wait for all, and raise the first error in list order. Blocks.
+
+        ``when_failed`` is called at once for each one that fails or is refused.
+        """
         refuse_own_thread("run_and_wait")
         errors: list[BaseException | None] = [None] * len(functions)
         ended = threading.Semaphore(0)
 
         def wait_for(index: int) -> Then:
             def then(ready: Ready, error: BaseException | None) -> None:
+                if error is not None and when_failed is not None:
+                    when_failed()
+
                 def fired(late: BaseException | None) -> None:
                     errors[index] = late if error is None else error
                     ended.release()
@@ -308,6 +318,8 @@ class TaskExecutor(ABC):
                 self.run(function, NOW, wait_for(index))
             except BaseException as refused:
                 errors[index] = refused
+                if when_failed is not None:
+                    when_failed()
                 ended.release()
         for _ in functions:
             ended.acquire()

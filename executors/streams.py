@@ -96,6 +96,7 @@ class StreamsExecutor(TaskExecutor):
         self._caller_lane.give_back = self._caller_lock.release
         self._threads: list[threading.Thread] = []
         self._working: set[int] = set()
+        self._meeting = threading.Lock()  # two at once would keep each other's streams waiting
         self._lock = threading.Lock()  # of the threads' start and end; never held in run's hot path
         self._has_started = False
         self._is_told_to_stop = False
@@ -136,6 +137,28 @@ class StreamsExecutor(TaskExecutor):
         if self._queue.empty() and not self._is_told_to_stop and self._caller_lock.acquire(False):
             return self._caller_lane
         return None
+
+    def run_on_each(self, function: Callable[[Lane], Ready]) -> None:
+        """Call it once on every stream, wait for all, and raise the first error. Blocks.
+
+        A stream that comes early waits for the others, so what they run now delays them all; for
+        work that is done once.
+        """
+        count = self.config.stream_count
+        lock, has_met, come = threading.Lock(), threading.Event(), 0
+
+        def meet(lane: Lane) -> Ready:
+            nonlocal come
+            with lock:
+                come += 1
+                if come == count:
+                    has_met.set()
+            has_met.wait()
+            return function(lane)
+
+        refuse_own_thread("run_on_each")
+        with self._meeting:
+            self.run_and_wait([meet] * count, has_met.set)
 
     def close(self, *, drain: bool = True) -> None:
         """Refuse new work, finish what was accepted, and join the threads; twice is fine.

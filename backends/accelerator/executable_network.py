@@ -14,6 +14,7 @@ from ...executors import ImmediateExecutor, StreamsConfig
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph, is_static
 from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.network.warm_up import run_in_slots
 from ...runtime.plans.batch_buckets import choose_buckets
 from ...runtime.plans.shape_plans import ShapePlans
 from ...runtime.properties.properties import INPUT_SHAPES, Configuration, Metric, slot_count
@@ -134,6 +135,9 @@ class AcceleratorNetwork(ExecutableNetwork):
             memory.bind(plan)
         self._compiler.release_weights()
         return plan
+
+    def run_everywhere(self, inputs: Mapping[str, Any]) -> None:
+        run_in_slots(self, inputs, self.admission.slot_count)
 
     def runtime_graph(self) -> Graph:
         """Return a copy of the graph that is executed: of the latest plan, fused nodes and all."""

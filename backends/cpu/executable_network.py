@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from ...runtime.graph.node_failure import failure_at, run_failure
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
 from ...runtime.plans.shape_plans import ShapePlans
 from ...runtime.properties.properties import INPUT_SHAPES, Configuration, Metric, slot_count
-from ...runtime.runs.stage import Again, Stage
+from ...runtime.runs.admission import Ticket
+from ...runtime.runs.bindings import Bindings
+from ...runtime.runs.stage import Again, Stage, Stop
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import ports_of
 from .compiler import Compiler
@@ -118,6 +120,21 @@ class CpuNetwork(ExecutableNetwork):
                 raise failure_at(error, what) from error
         return plans
 
+    def run_everywhere(self, inputs: Mapping[str, Any]) -> None:
+        def compute(lane: Lane) -> Ready:
+            slot = _CpuSlot(self)
+            slot.bindings, slot.stop = Bindings(dict(inputs), Ticket.of(0)), Stop()
+            ready = slot.compute(lane)
+            return ready.token if isinstance(ready, Again) else ready
+
+        self._streams.run_on_each(compute)
+        lane = self._streams.borrow_lane() if self.inline_route is not None else None
+        if lane is not None:
+            try:
+                compute(lane)
+            finally:
+                lane.give_back()
+
     def _want_resized(self, plan: Plan, thread_count: int) -> None:
         """Have the plan made for a smaller team, on a thread that no run waits for."""
         plan.resized[thread_count] = None
@@ -200,10 +217,11 @@ class _CpuSlot(Slot):
         self.plan = network.only_plan
         """The plan of its last run."""
         part = self._part if self.plan is None else self.plan.id
-        self.stages = (Stage("compute", network._streams, self._compute, part),)
+        self.stages = (Stage("compute", network._streams, self.compute, part),)
         self.may_run_inline = network.computes_with_one_thread
 
-    def _compute(self, lane: Lane) -> Ready:
+    def compute(self, lane: Lane) -> Ready:
+        """Compute the run that has the slot, on this stream."""
         network, bindings = self._network, self.bindings
         plan = network.only_plan
         if plan is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -82,6 +82,10 @@ class HeteroNetwork(ExecutableNetwork):
             needs.append([])
         self._stage_graph = StageGraph(needs)
         self._provide_slots([_HeteroSlot(self) for _ in range(self._wanted_slot_count())])
+
+    def run_everywhere(self, inputs: Mapping[str, Any]) -> None:
+        for network in self._networks:
+            network.run_kept_everywhere()
 
     def _wanted_slot_count(self) -> int:
         """Count what keeps every device busy; the subgraphs of one device share its executors."""

@@ -28,6 +28,7 @@ from ..passes import SupportMap
 from ..properties.properties import (
     DEVICE_ID,
     ENABLE_MMAP,
+    INPUT_SHAPES,
     STANDARD_PROPERTIES,
     Configuration,
     property_keys,
@@ -138,7 +139,14 @@ class Core:
                 wanted = _in_memory(wanted)  # once is enough
             with constants_held(wanted.graph):
                 network = plugin.load_network(wanted, configuration)
-        return self._keep(network)
+        self._keep(network)
+        if configuration.value_or_default(INPUT_SHAPES):
+            try:
+                network.warm_up()
+            except BaseException:
+                network.close()
+                raise
+        return network
 
     async def load_network_async(
         self,

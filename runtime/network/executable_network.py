@@ -37,10 +37,12 @@ from ..loops.inline_turn import threads
 from ..properties.properties import (
     DEFAULT_DEADLINE_S,
     INLINE_THRESHOLD_US,
+    INPUT_SHAPES,
     MAX_QUEUED_REQUESTS,
     Configuration,
     Metric,
 )
+from ..properties.property_parsers import parse_input_shapes
 from ..runs.admission import Ticket
 from ..runs.bindings import Bindings
 from ..runs.inline_gate import InlineGate
@@ -60,6 +62,7 @@ from .infer_request import InferRequest
 from .network_facts import config_value, known_metrics, metric_value
 from .result_stream import Results, ResultStream, Source, StreamOptions, default_look_ahead
 from .shutdown import close_at_exit
+from .warm_up import made_up_inputs, warm_up_network
 
 if TYPE_CHECKING:
     from ..plans.shape_plans import ShapePlans
@@ -166,6 +169,18 @@ class ExecutableNetwork(ABC):
     def _metrics(self) -> Sequence[Metric]:
         """(optional) List the backend's own facts about a network."""
         return ()
+
+    def run_everywhere(self, inputs: Mapping[str, Any]) -> None:
+        """(optional) Run these inputs on every stream, or in every slot; for ``warm_up``. Blocks.
+
+        Called when they have been run once.
+        """
+        return
+
+    def run_kept_everywhere(self) -> None:
+        """Run made up inputs everywhere of all shapes that have a plan; for an outer network."""
+        for shapes, contents in () if self._plans is None else self._plans.kept():
+            self.run_everywhere(made_up_inputs(self.inputs, shapes, contents))
 
     @property
     def execution_devices(self) -> tuple[str, ...]:
@@ -299,6 +314,38 @@ class ExecutableNetwork(ABC):
         """
         self.refuse_if_closed()
         Run(self.admission, bindings, stop, after, then).start()
+
+    def warm_up(
+        self, shapes: Mapping[str, Sequence[int]] | Sequence[Any] | None = None
+    ) -> list[str]:
+        """Run made up inputs, so that the first request is as fast as later ones. Blocks.
+
+        Plans are built, weights packed, and every stream or slot has run once. ``shapes`` is like
+        INPUT_SHAPES: {input: shape}, or a sequence of such mappings; None takes those of
+        INPUT_SHAPES, else what the model declares, with 1 for what it leaves open. Real numbers are
+        ones, integers zeros. Returns, and logs, for each signature that fails on them what
+        happened; raises TensorError for shapes that contradict the model, and ClosedError. A
+        network that is loaded with INPUT_SHAPES has done it. On an event loop await
+        ``warm_up_async``.
+        """
+        refuse_own_thread("warm_up")
+        self.refuse_if_closed()
+        try:
+            wanted = parse_input_shapes(shapes) if shapes is not None else None
+        except ValueError as error:
+            raise TensorError(f"warming up {self.name!r}: {error}") from error
+        if wanted is None:
+            wanted = self.config.value_or_default(INPUT_SHAPES) or ({},)
+        with self._closer:  # what a close frees is in use
+            return warm_up_network(self, wanted)
+
+    async def warm_up_async(
+        self, shapes: Mapping[str, Sequence[int]] | Sequence[Any] | None = None
+    ) -> list[str]:
+        """Warm up on a thread, so that the event loop goes on; as ``warm_up``."""
+        from anyio import to_thread
+
+        return await to_thread.run_sync(lambda: self.warm_up(shapes))
 
     def place_of(self, bindings: Bindings) -> str:
         """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""

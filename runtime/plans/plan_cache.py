@@ -73,6 +73,11 @@ class PlanCache(Generic[K, P]):
             kept = list(self._plans.values())
         return [pending.plan for pending in kept if pending.is_ready and pending.error is None]
 
+    def kept_keys(self) -> list[K]:
+        """List what is kept, also what is being built."""
+        with self._lock:
+            return list(self._plans)
+
     def clear(self) -> None:
         """Drop all plans; called when no run is left."""
         with self._lock:

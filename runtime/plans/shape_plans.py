@@ -65,6 +65,10 @@ class ShapePlans(Generic[P]):
         """List the plans that are kept."""
         return self._cache.plans()
 
+    def kept(self) -> list[tuple[dict[str, tuple[int, ...]], dict[str, np.ndarray[Any, Any]]]]:
+        """List what kept plans are for: shapes of inputs, and the content of shape tensors."""
+        return [self._inputs_of(key) for key in self._cache.kept_keys()]
+
     def compile_ahead(self, shapes: Sequence[Mapping[str, Sequence[int]]]) -> list[P]:
         """Build the plans of INPUT_SHAPES, and the only one of a network of static inputs.
 
@@ -99,13 +103,7 @@ class ShapePlans(Generic[P]):
         return self._cache.request((signature, content))
 
     def _plan(self, key: _Key) -> P:
-        signature, content = key
-        pairs = zip(self._ports, signature, strict=True)
-        shapes = {port.name: shape for port, shape in pairs if shape is not None}
-        arrays = {
-            port.name: np.frombuffer(data, port.dtype).reshape(shapes[port.name])
-            for port, data in zip(self._shape_tensor_ports, content, strict=True)
-        }
+        shapes, arrays = self._inputs_of(key)
         started_s = perf_counter()
         try:
             plan = self._build(shapes, arrays)
@@ -124,6 +122,18 @@ class ShapePlans(Generic[P]):
         self.build_count += 1
         self.build_s += perf_counter() - started_s
         return plan
+
+    def _inputs_of(
+        self, key: _Key
+    ) -> tuple[dict[str, tuple[int, ...]], dict[str, np.ndarray[Any, Any]]]:
+        signature, content = key
+        pairs = zip(self._ports, signature, strict=True)
+        shapes = {port.name: shape for port, shape in pairs if shape is not None}
+        arrays = {
+            port.name: np.frombuffer(data, port.dtype).reshape(shapes[port.name])
+            for port, data in zip(self._shape_tensor_ports, content, strict=True)
+        }
+        return shapes, arrays
 
     def _signature_of(self, shapes: Mapping[str, Sequence[int]]) -> Signature:
         """Complete an item of INPUT_SHAPES, which may leave out what the others determine."""

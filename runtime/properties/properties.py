@@ -286,7 +286,8 @@ INPUT_SHAPES: Property[tuple[Mapping[str, tuple[int, ...]], ...]] = Property(
     "INPUT_SHAPES",
     parse_input_shapes,
     (),
-    "Signatures to compile while loading: {input: shape}, or a sequence of such mappings.",
+    "Signatures to compile and to run once while loading, on made up inputs: {input: shape}, or a "
+    "sequence of such mappings.",
     only_at_load=True,
 )
 ENABLE_MMAP = Property(

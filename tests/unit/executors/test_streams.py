@@ -460,3 +460,66 @@ def test_it_is_idle_while_no_worker_works_and_nothing_waits() -> None:
     assert ended.wait(WAIT_S)
     executor.close()
     assert executor.is_idle
+
+
+def test_a_function_runs_once_on_each_stream() -> None:
+    with StreamsExecutor(StreamsConfig("each", 4)) as executor:
+        for _ in range(20):
+            lanes: list[int] = []
+
+            def note(lane: Lane, lanes: list[int] = lanes) -> Ready:
+                lanes.append(lane.index)
+                return NOW
+
+            executor.run_on_each(note)
+            assert sorted(lanes) == [0, 1, 2, 3]
+
+
+def test_two_threads_may_want_each_stream_at_once() -> None:
+    with StreamsExecutor(StreamsConfig("each", 3)) as executor:
+        lanes: list[int] = []
+
+        def note(lane: Lane) -> Ready:
+            lanes.append(lane.index)
+            return NOW
+
+        threads = [in_thread(executor.run_on_each, note) for _ in range(4)]
+        for thread in threads:
+            thread.join(WAIT_S)
+        assert sorted(lanes) == sorted([0, 1, 2] * 4)
+
+
+def test_an_error_on_one_of_the_streams_is_raised() -> None:
+    with StreamsExecutor(StreamsConfig("each", 3)) as executor:
+
+        def fail(lane: Lane) -> Ready:
+            if lane.index == 1:
+                raise ValueError("stream 1")
+            return NOW
+
+        with pytest.raises(ValueError, match="stream 1"):
+            executor.run_on_each(fail)
+
+
+def test_a_close_ends_streams_that_wait_for_one_that_will_not_come() -> None:
+    executor = StreamsExecutor(StreamsConfig("each", 2))
+    busy, errors = Busy(), []
+    executor.run(busy, NOW, lambda *_: None)
+    assert busy.started.wait(WAIT_S)
+
+    def each() -> None:
+        try:
+            executor.run_on_each(lambda _lane: NOW)
+        except ClosedError as error:
+            errors.append(error)
+
+    thread = in_thread(each)
+    while executor.waiting_count < 1:  # the other stream waits for the one that is busy
+        pass
+    closing = in_thread(lambda: executor.close(drain=False))
+    thread.join(WAIT_S)
+    busy.end.set()
+    closing.join(WAIT_S)
+    assert len(errors) == 1
+    assert not thread.is_alive()
+    assert not closing.is_alive()

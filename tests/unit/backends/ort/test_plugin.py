@@ -100,8 +100,9 @@ def test_a_bad_provider_option_is_refused_in_onnxruntimes_words(core: aioinfer.C
         core.load_network(RELU, "ONNXRUNTIME", {**config, "INFERENCE_NUM_THREADS": 2})
 
 
-def test_shapes_compiled_ahead_are_checked(core: aioinfer.Core) -> None:
-    core.load_network(RELU, "ONNXRUNTIME", {"INPUT_SHAPES": {"x": (2, 3)}}).close()
+def test_shapes_compiled_ahead_are_checked_and_run(core: aioinfer.Core) -> None:
+    with core.load_network(RELU, "ONNXRUNTIME", {"INPUT_SHAPES": {"x": (2, 3)}}) as network:
+        assert [stage.count for stage in network.statistics().stages] == [1]
     with pytest.raises(TensorError, match="axis 1"):
         core.load_network(RELU, "ONNXRUNTIME", {"INPUT_SHAPES": {"x": (2, 4)}})
 

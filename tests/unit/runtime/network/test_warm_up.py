@@ -1,0 +1,204 @@
+"""What the first request of some shapes would pay for is done ahead."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aioinfer import Core, ExecutableNetwork
+from aioinfer.errors import ClosedError, TensorError
+from aioinfer.runtime.graph import DType, OptionalType, SequenceType, TensorType, ValueType
+from aioinfer.runtime.network.warm_up import made_up_inputs, shapes_to_warm_up
+from aioinfer.runtime.runs.slot import Slot
+from aioinfer.runtime.tensors.tensor import Port
+from onnx_text import parse_proto
+from unit.runtime.models import tiny_model, two_input_model
+
+LOOKUP = """g (int64[n] ids) => (float[n,2] y) <float[3,2] table = {0, 1, 2, 3, 4, 5}> {
+    y = Gather<axis=0>(table, ids)
+}"""
+
+UNSPLITTABLE = """g (float[4,4] x, int64[1] s) => (float[n] y) { y = Reshape(x, s) }"""
+"""Fails for every s but [16] and [-1]."""
+
+STEPS = """g (float[4] x, int64[1] steps) => (float[n] y) {
+    begin = Constant<value_ints=[0]>()
+    end = Constant<value_ints=[4]>()
+    axes = Constant<value_ints=[0]>()
+    y = Slice(x, begin, end, axes, steps)
+}"""
+"""Fails where steps are 0."""
+
+
+@pytest.fixture
+def core() -> Iterator[Core]:
+    with Core() as made:
+        yield made
+
+
+def port(name: str, kind: ValueType | None) -> Port:
+    return Port(name, kind)
+
+
+def in_many_threads(network: ExecutableNetwork, inputs: dict[str, Any]) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        requests = [network.create_infer_request() for _ in range(16)]
+        for done in [pool.submit(request.infer_sync, inputs) for request in requests]:
+            done.result(30)
+
+
+def test_open_lengths_are_1_unless_they_are_given() -> None:
+    ports = [
+        port("a", TensorType(DType.FLOAT32, ("n", "m", 3))),
+        port("b", TensorType(DType.FLOAT32, ("n", None))),
+    ]
+    assert shapes_to_warm_up(ports, [{}, {"a": (4, 5, 3)}]) == [
+        {"a": (1, 1, 3), "b": (1, 1)},
+        {"a": (4, 5, 3), "b": (4, 1)},
+    ]
+    with pytest.raises(TensorError, match="axis 2"):
+        shapes_to_warm_up(ports, [{"a": (4, 5, 6)}])
+
+
+def test_made_up_inputs_are_ones_and_what_may_be_an_index_is_zero() -> None:
+    kinds: dict[str, ValueType | None] = {
+        "real": TensorType(DType.FLOAT16, (2,)),
+        "index": TensorType(DType.INT64, (2,)),
+        "flag": TensorType(DType.BOOL, ()),
+        "text": TensorType(DType.STRING, (1,)),
+        "small": TensorType(DType.BFLOAT16, (1,)),
+        "row": TensorType(DType.INT64, (1,)),
+        "list": SequenceType(TensorType(DType.FLOAT32, ("n",))),
+        "none": OptionalType(TensorType(DType.FLOAT32, ())),
+    }
+    ports = [port(name, kind) for name, kind in kinds.items()]
+    shapes = shapes_to_warm_up(ports, [{}])[0]
+    made = made_up_inputs(ports, shapes, {"row": np.array([7])})
+    np.testing.assert_array_equal(made["real"], np.ones(2, np.float16), strict=True)
+    np.testing.assert_array_equal(made["index"], np.zeros(2, np.int64), strict=True)
+    assert made["flag"].shape == ()
+    assert not made["flag"]
+    assert made["text"].tolist() == [""]
+    assert made["small"].astype(float).tolist() == [1]
+    assert made["row"].tolist() == [7]
+    np.testing.assert_array_equal(made["list"][0], np.ones(1, np.float32), strict=True)
+    assert made["none"] is None
+    assert made_up_inputs(ports, shapes, integer=1)["index"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("device", ["REFERENCE", "HETERO:REFERENCE.0,REFERENCE.1"])
+def test_no_plan_is_built_by_the_first_request(core: Core, device: str) -> None:
+    with core.load_network(tiny_model(), device) as network:
+        inner = network.networks if device.startswith("HETERO") else [network]
+        assert network.warm_up([{"x": (2, 3)}, {"x": (5, 3)}]) == []
+        built = [item.statistics().compiled_plan_count for item in inner]
+        assert built == [2 for _ in inner]
+        in_many_threads(network, {"x": np.ones((5, 3), np.float32)})
+        assert [item.statistics().compiled_plan_count for item in inner] == built
+
+
+def test_shapes_that_are_given_while_loading_are_run(core: Core) -> None:
+    with core.load_network(
+        two_input_model(), "REFERENCE", {"INPUT_SHAPES": {"a": (4,)}}
+    ) as network:
+        (stage,) = network.statistics().stages
+        assert stage.count == 1
+        assert network.statistics().finished_request_count == 0
+
+
+def test_without_shapes_a_network_takes_those_it_was_loaded_with(core: Core) -> None:
+    with core.load_network(tiny_model(), "REFERENCE", {"INPUT_SHAPES": {"x": (4, 3)}}) as network:
+        network.warm_up()
+        assert network.statistics().compiled_plan_count == 1
+    with core.load_network(tiny_model(), "REFERENCE") as network:
+        network.warm_up()
+        assert network.statistics().compiled_plan_count == 1
+        network.create_infer_request().infer_sync(np.ones((1, 3), np.float32))
+        assert network.statistics().compiled_plan_count == 1
+
+
+async def test_the_event_loop_goes_on_meanwhile(core: Core) -> None:
+    async with core.load_network(tiny_model(), "REFERENCE") as network:
+        assert await network.warm_up_async({"x": (2, 3)}) == []
+        assert network.statistics().compiled_plan_count == 1
+
+
+def test_tables_are_looked_up_where_they_have_rows(core: Core) -> None:
+    with core.load_network(parse_proto(LOOKUP), "REFERENCE") as network:
+        assert network.warm_up({"ids": (5,)}) == []
+
+
+def test_integers_are_1_where_0_fails(core: Core) -> None:
+    with core.load_network(parse_proto(STEPS), "REFERENCE") as network:
+        assert network.warm_up() == []
+
+
+def test_a_model_that_fails_on_made_up_inputs_is_loaded_and_the_reason_told(
+    core: Core, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {"INPUT_SHAPES": {"x": (4, 4)}}
+    with (
+        caplog.at_level(logging.WARNING, "aioinfer"),
+        core.load_network(parse_proto(UNSPLITTABLE), "REFERENCE", config) as network,
+    ):
+        (record,) = caplog.records
+        assert "'x' [4,4], 's' [1]" in record.message
+        assert "Reshape" in record.message
+        (told,) = network.warm_up()
+        assert told == record.message
+        given = {"x": np.ones((4, 4), np.float32), "s": np.array([16])}
+        assert network.create_infer_request().infer_sync(given)["y"].shape == (16,)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"x": (2, 4)}, "axis 1"),
+        ({"z": (2, 3)}, "no input 'z'"),
+        ({"x": ("n", 3)}, "lengths are integers"),
+        (7, "a mapping input name"),
+    ],
+)
+def test_shapes_that_contradict_the_model_are_refused(
+    core: Core, shapes: Any, message: str
+) -> None:
+    with (
+        core.load_network(tiny_model(), "REFERENCE") as network,
+        pytest.raises(TensorError, match=message),
+    ):
+        network.warm_up(shapes)
+
+
+def test_a_closed_network_is_not_warmed_up(core: Core) -> None:
+    network = core.load_network(tiny_model(), "REFERENCE")
+    network.close()
+    with pytest.raises(ClosedError):
+        network.warm_up()
+
+
+def test_every_slot_is_taken_where_a_device_wants_it(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: set[Slot] = set()
+    lock = threading.Lock()
+    from aioinfer.backends.reference import executable_network as module
+
+    real = module._ReferenceSlot._compute
+
+    def noted(slot: Any, lane: Any) -> Any:
+        with lock:
+            used.add(slot)
+        return real(slot, lane)
+
+    monkeypatch.setattr(module._ReferenceSlot, "_compute", noted)
+    from aioinfer.runtime.network.warm_up import run_in_slots
+
+    with core.load_network(tiny_model(), "REFERENCE", {"NUM_STREAMS": 3}) as network:
+        run_in_slots(network, {"x": np.ones((2, 3), np.float32)}, network.admission.slot_count)
+        assert len(used) == network.admission.slot_count == 6
