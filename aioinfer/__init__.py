@@ -7,39 +7,102 @@ outputs = await network.infer({"image": image})
 
 import importlib
 import logging
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from . import errors
-from .runtime.devices.core import Core
-from .runtime.devices.extension import Extension
-from .runtime.devices.plugin import Plugin
-from .runtime.graph import Model
+from .runtime.devices.core import Core, ModelSource
+from .runtime.devices.extension import Extension, InferTypes
+from .runtime.devices.plugin import Division, Plugin
+from .runtime.graph import (
+    Attribute,
+    Dim,
+    DType,
+    Graph,
+    Model,
+    Node,
+    OptionalType,
+    SequenceType,
+    Shape,
+    TensorType,
+    Value,
+    ValueType,
+)
 from .runtime.network.executable_network import ExecutableNetwork
-from .runtime.network.infer_request import InferRequest
-from .runtime.tensors.tensor import Tensor
+from .runtime.network.infer_request import Callback, InferRequest
+from .runtime.network.result_stream import Source
+from .runtime.passes import Support, SupportMap
+from .runtime.runs.bindings import NodeProfile
+from .runtime.tensors.tensor import Port, Tensor
+from .runtime.tracing.durations import Durations
+from .runtime.tracing.recorder import Span
+from .runtime.tracing.statistics import NetworkStatistics, StageStatistics
+from .runtime.tracing.timeline import Trace
+from .runtime.tracing.timeline.span_sequence import SpanSequence
+
+if TYPE_CHECKING:
+    from . import plugins, testing
+    from .runtime.tracing.timeline.critical_path import PathPart
+    from .runtime.tracing.timeline.runs import TracedRun
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Attribute",
+    "Callback",
     "Core",
+    "DType",
+    "Dim",
+    "Division",
+    "Durations",
     "ExecutableNetwork",
     "Extension",
+    "Graph",
     "InferRequest",
+    "InferTypes",
     "Model",
+    "ModelSource",
+    "NetworkStatistics",
+    "Node",
+    "NodeProfile",
+    "OptionalType",
+    "PathPart",
     "Plugin",
+    "Port",
+    "SequenceType",
+    "Shape",
+    "Source",
+    "Span",
+    "SpanSequence",
+    "StageStatistics",
+    "Support",
+    "SupportMap",
     "Tensor",
+    "TensorType",
+    "Trace",
+    "TracedRun",
+    "Value",
+    "ValueType",
     "__version__",
     "errors",
+    "plugins",
     "testing",
 ]
 
 logging.getLogger("aioinfer").addHandler(logging.NullHandler())
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Load the test kit on first use; programs that do not test never pay for it."""
-    if name == "testing":
-        return importlib.import_module(".testing", __name__)
+_LAZY = {
+    "PathPart": ".runtime.tracing.timeline.critical_path",
+    "TracedRun": ".runtime.tracing.timeline.runs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what most programs never use when one does."""
+    if name in ("plugins", "testing"):
+        return importlib.import_module(f".{name}", __name__)
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -8,15 +8,18 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from aioinfer import ExecutableNetwork, Plugin
+from aioinfer import DType, ExecutableNetwork, NodeProfile, Plugin, TensorType
 from aioinfer.errors import PropertyError, TensorError, UnsupportedOpError
 from aioinfer.executors import NOW, StreamsConfig
-from aioinfer.runtime.graph import DType, TensorType, copy_graph
-from aioinfer.runtime.network.executable_network import Slot
-from aioinfer.runtime.properties.properties import Property, parse_boolean, stream_count
-from aioinfer.runtime.runs.bindings import NodeProfile
-from aioinfer.runtime.runs.stage import Stage
-from aioinfer.runtime.tensors.tensor import ports_of
+from aioinfer.plugins import (
+    Property,
+    Slot,
+    Stage,
+    copy_graph,
+    parse_boolean,
+    ports_of,
+    stream_count,
+)
 
 KERNELS = {
     "Add": np.add,

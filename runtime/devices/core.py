@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, Union
 from weakref import WeakValueDictionary
 
 from ...errors import (
@@ -16,6 +17,7 @@ from ...errors import (
     DeviceError,
     GraphError,
     ModelError,
+    NotSupportedError,
     PropertyError,
     nearest,
 )
@@ -42,15 +44,14 @@ from .plugin import Division, Plugin
 from .plugin_registry import MakePlugin, PluginRegistry
 
 if TYPE_CHECKING:
-    import os
-
     import onnx
 
     from ..network.executable_network import ExecutableNetwork
 
-    ModelSource = str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto | Model
+__all__ = ["Core", "ModelSource"]
 
-__all__ = ["Core"]
+ModelSource = Union[str, os.PathLike[str], bytes, BinaryIO, "onnx.ModelProto", Model]
+"""What a model may be read from."""
 
 _log = logging.getLogger("aioinfer")
 
@@ -453,6 +454,12 @@ class Core:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+    def __reduce__(self) -> NoReturn:
+        raise NotSupportedError(
+            "a Core cannot be pickled or copied, for it owns threads and devices; share it between "
+            "threads and tasks as it is, and make one of its own in another process"
+        )
 
     def __repr__(self) -> str:
         return f"<Core {'closed' if self._is_closed else 'open'}: {', '.join(self.plugin_names)}>"

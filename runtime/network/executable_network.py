@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from sys import modules
 from time import perf_counter_ns
-from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, Self, Unpack, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Self, Unpack, overload
 
 from ...errors import ClosedError, NotSupportedError, TensorError
 from ...executors import (
@@ -498,6 +498,13 @@ class ExecutableNetwork(ABC):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+    def __reduce__(self) -> NoReturn:
+        raise NotSupportedError(
+            f"network {self.name!r} on {self.device} cannot be pickled or copied, for it holds "
+            f"threads and a device's memory; share it between threads and tasks as it is, and in "
+            f"another process load the model from its file"
+        )
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"{self.admission.run_count} runs"

@@ -12,11 +12,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from sys import modules
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from ...errors import DeadlineExceededError, PropertyError, RequestStateError, TensorError, nearest
+from ...errors import (
+    DeadlineExceededError,
+    NotSupportedError,
+    PropertyError,
+    RequestStateError,
+    TensorError,
+    nearest,
+)
 from ...executors import TaskExecutor, find_shortage
 from ...executors.base import refuse_own_thread
 from ...executors.interrupt import held_interrupt
@@ -380,6 +387,12 @@ class InferRequest:
                     handle.data = run.bindings.results[name]
         with self._lock:
             self._state = MOVES.get((self._state, "finish")) or move(self._state, "finish")
+
+    def __reduce__(self) -> NoReturn:
+        raise NotSupportedError(
+            f"{self!r} cannot be pickled or copied; make another one with create_infer_request, "
+            f"and send inputs and results, which are arrays, to another process"
+        )
 
     def __repr__(self) -> str:
         stage = ""

