@@ -20,6 +20,7 @@ from .runtime.properties.properties import (
 )
 from .runtime.properties.property_parsers import Parser
 from .runtime.runs.bindings import Bindings
+from .runtime.runs.deadline import Deadline
 from .runtime.runs.run import Run, RunOwner
 from .runtime.runs.slot import Slot
 from .runtime.runs.stage import Stage, Stop
@@ -31,6 +32,7 @@ __all__ = [
     "Bindings",
     "Configuration",
     "CoreHandle",
+    "Deadline",
     "ExecutorOwner",
     "MakePlugin",
     "Metric",

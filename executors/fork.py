@@ -8,9 +8,10 @@ before it touches a lock or a queue.
 from __future__ import annotations
 
 import os
+from typing import Unpack
 from weakref import WeakSet
 
-from ..errors import ClosedError
+from ..errors import ClosedError, Place
 
 
 class ProcessMark:
@@ -23,9 +24,10 @@ class ProcessMark:
         """False in a child that was forked after the mark was made."""
         _marks.add(self)
 
-    def error(self, what: str) -> ClosedError:
+    def error(self, what: str, **place: Unpack[Place]) -> ClosedError:
         """Make the error for an object that came over a fork."""
-        return ClosedError(f"{what} was made before fork; load in the child")
+        text = f"{what} was made before fork; load in the child"
+        return ClosedError(text, is_after_fork=True, **place)
 
     def check(self, what: str) -> None:
         """Raise ClosedError in a child that was forked after the mark was made."""

@@ -50,17 +50,20 @@ def find_shortage(error: BaseException | None, doing: str) -> DeviceError | None
     if lacks == "memory":
         return DeviceError(
             f"{doing}: there is not enough memory{text}; use a smaller model or inputs, fewer "
-            f"requests or streams at a time, or raise the limit (ulimit -v, or the container's)"
+            f"requests or streams at a time, or raise the limit (ulimit -v, or the container's)",
+            resource=lacks,
         )
     if lacks == "files":
         return DeviceError(
             f"{doing}: the process may open no more files{text}; close files and connections, or "
-            f"raise the limit{_file_limit()} with 'ulimit -n'"
+            f"raise the limit{_file_limit()} with 'ulimit -n'",
+            resource=lacks,
         )
     return DeviceError(
         f"{doing}: no thread or process can be started{text}; this one has "
         f"{threading.active_count()} Python threads: end some, or raise the limit (ulimit -u, or "
-        f"that of the container), or that of memory, since each needs a stack"
+        f"that of the container), or that of memory, since each needs a stack",
+        resource=lacks,
     )
 
 

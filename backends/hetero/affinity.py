@@ -82,7 +82,9 @@ def wishes_of(
             raise DeviceError(
                 f"node {node.name!r} has the affinity {wish.device!r} ({wish.how}), which is not "
                 f"among the devices of this network, {list(devices)}{nearest(wish.device, devices)}"
-                f"; add it to the list, or ask for one of them"
+                f"; add it to the list, or ask for one of them",
+                node=node.name,
+                device=wish.device,
             )
         wishes[node.name] = wish
     return wishes

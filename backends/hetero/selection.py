@@ -130,11 +130,15 @@ def _check_affinity(order: Iterable[N], affinity: Mapping[N, str], priority: Seq
     known = f"the devices of this network ({', '.join(priority)})"
     for node in order:
         if node not in affinity:
-            raise DeviceError(f"node {node!r} has no affinity; give it one of {known}")
+            raise DeviceError(
+                f"node {node!r} has no affinity; give it one of {known}", node=str(node)
+            )
         if affinity[node] not in priority:
             raise DeviceError(
                 f"node {node!r} has the affinity {affinity[node]!r}, which is not among {known}; "
-                "add it to them, or give the node one of them"
+                "add it to them, or give the node one of them",
+                node=str(node),
+                device=affinity[node],
             )
 
 

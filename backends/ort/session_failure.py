@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from ...errors import AioInferError, DeviceError, TensorError
+from ...errors import AioInferError, DeviceError, Place, TensorError
 from ...runtime.graph import Node
 from .node_support import onnxruntime_text
 
@@ -30,16 +30,26 @@ def explain_run(
     """
     text = onnxruntime_text(error)
     where = f"network {network!r} on {device}"
+    place: Place = {"network": network, "device": device}
     found = _NODE.search(str(error))
     if found is not None:
         where = f"{found['op']} ({_names(found['name'], origins)}) of {where}"
+        place |= {"node": _file_name(found["name"], origins), "op": found["op"]}
         text = text.partition("Status Message: ")[2] or text
-    if type(error).__name__ in _DEVICE_FAILURES or _NO_MEMORY.search(text):
+    lacks_memory = type(error).__name__ == "MemoryError" or _NO_MEMORY.search(text) is not None
+    if lacks_memory or type(error).__name__ in _DEVICE_FAILURES:
         return DeviceError(
             f"{where} failed: {text}; use smaller inputs or fewer requests at a time, or another "
-            f"device"
+            f"device",
+            resource="memory" if lacks_memory else "",
+            **place,
         )
-    return TensorError(f"{where} failed: {text}; check its inputs")
+    return TensorError(f"{where} failed: {text}; check its inputs", **place)
+
+
+def _file_name(name: str, origins: Mapping[str, tuple[str, ...]]) -> str:
+    """Return the first node of the file that a node of the session stands for, or its own name."""
+    return next(iter(origins.get(name) or (name,)))
 
 
 def _names(name: str, origins: Mapping[str, tuple[str, ...]]) -> str:

@@ -77,12 +77,16 @@ class _Step:
                 made = self.kernel(*given)
         except Exception as error:
             if self.kernel is None and isinstance(error, AioInferError):
-                raise  # it comes from a node of a body, and names that one
+                if isinstance(error, TensorError):
+                    error.within(node=self.name, op=self.op)
+                raise  # if it comes from a node of a body, it names that one
             raise explain(error, self.name, self.op, given) from error
         if len(made) < self.needed_count:
             raise TensorError(
                 f"{self.op} (node {self.name!r}) gave {len(made)} outputs where "
-                f"{self.needed_count} are used; its kernel has to return a tuple of all"
+                f"{self.needed_count} are used; its kernel has to return a tuple of all",
+                node=self.name,
+                op=self.op,
             )
         for slot, value in zip(self.outputs, made, strict=False):
             values[slot] = value
@@ -214,12 +218,15 @@ class _Planner:
         inputs = [self._slot(value) for value in node.inputs]
         try:
             kernel, flow = self._bind(node, inputs)
-        except AioInferError:
+        except AioInferError as error:
+            error.within(node=node.name, op=node.op)
             raise
         except Exception as error:
             raise GraphError(
                 f"{node.op} (node {node.name!r}) cannot be compiled, its attributes or inputs are "
-                f"not what the operator has: {error!r}"
+                f"not what the operator has: {error!r}",
+                node=node.name,
+                op=node.op,
             ) from error
         used = [value for value in node.outputs if value.uses or value.is_graph_output]
         return _Step(

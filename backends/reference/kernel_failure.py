@@ -18,13 +18,17 @@ def explain(error: Exception, name: str, op: str, inputs: Sequence[Any]) -> AioI
     where = f"{op} (node {name!r}) on ({', '.join(value_text(value) for value in inputs)})"
     if isinstance(error, MemoryError):
         return DeviceError(
-            f"{where} ran out of memory: {error}; use smaller inputs or fewer requests at a time"
+            f"{where} ran out of memory: {error}; use smaller inputs or fewer requests at a time",
+            resource="memory",
+            node=name,
+            op=op,
         )
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
     text = str(cause) or "no reason given"
-    return TensorError(f"{where} failed with {type(cause).__name__}: {text}; check its inputs")
+    text = f"{where} failed with {type(cause).__name__}: {text}; check its inputs"
+    return TensorError(text, node=name, op=op)
 
 
 def value_text(value: Any) -> str:

@@ -50,7 +50,9 @@ def _split(blob: bytes) -> tuple[str, bytes]:
     _, version, name_bytes = _HEAD.unpack_from(blob)
     if version != VERSION:
         raise BlobError(
-            f"the blob has version {version} and this is for {VERSION}; export it again"
+            f"the blob has version {version} and this is for {VERSION}; export it again",
+            version=version,
+            wanted_version=VERSION,
         )
     start = _HEAD.size + name_bytes
     head, rest = blob[: start + _LENGTH.size], blob[start + _LENGTH.size :]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, Union
 from weakref import WeakValueDictionary
 
 from ...errors import (
+    AioInferError,
     BlobError,
     ClosedError,
     DeviceError,
@@ -221,7 +222,8 @@ class Core:
         blob, written_for = read_blob_device(source)
         if device is not None and parse_device(device).name != parse_device(written_for).name:
             raise BlobError(
-                f"the blob was exported by {written_for!r} and cannot be imported on {device!r}"
+                f"the blob was exported by {written_for!r} and cannot be imported on {device!r}",
+                device=device,
             )
         plugin, config_of = self._plugin(device or written_for)
         configuration = config_of(config)
@@ -471,6 +473,9 @@ def _failures_named(device: str) -> Iterator[None]:
     try:
         with shortage_as_error(f"loading a model for {device}"):
             yield
+    except AioInferError as error:
+        error.within(device=device)
+        raise
     except RecursionError as error:
         raise ModelError("the model is nested, or its nodes follow each other, too deep") from error
     except Exception as error:

@@ -84,7 +84,9 @@ def _apply(rule: InferTypes, node: Node) -> Sequence[TensorType | None]:
         types = rule(tensors, node.attributes)
     except Exception as error:
         raise GraphError(
-            f"the type rule of {node.op} failed on node {node.name!r}: {error!r}"
+            f"the type rule of {node.op} failed on node {node.name!r}: {error!r}",
+            node=node.name,
+            op=node.op,
         ) from error
     is_sequence = isinstance(types, list | tuple)
     if not is_sequence or not all(
@@ -92,6 +94,8 @@ def _apply(rule: InferTypes, node: Node) -> Sequence[TensorType | None]:
     ):
         raise GraphError(
             f"the type rule of {node.op} gave {types!r} for node {node.name!r}; a list with a "
-            f"TensorType or None for each output is wanted"
+            f"TensorType or None for each output is wanted",
+            node=node.name,
+            op=node.op,
         )
     return types

@@ -186,7 +186,8 @@ class Plugin(ABC):
         """(optional) Accept a user's kernel for an operator; by default refuse."""
         raise NotSupportedError(
             f"{self.name} takes no extensions; add it to a device that does, such as REFERENCE, "
-            f"and load on 'HETERO:{self.name},REFERENCE'"
+            f"and load on 'HETERO:{self.name},REFERENCE'",
+            device=self.name,
         )
 
     def import_network(self, blob: bytes, config: Configuration) -> ExecutableNetwork:
@@ -274,7 +275,8 @@ class Plugin(ABC):
         if device_id and device_id not in ids:
             raise DeviceError(
                 f"{self.name} has no device {device_id!r}; it has "
-                f"{[f'{self.name}.{known}' for known in ids]}"
+                f"{[f'{self.name}.{known}' for known in ids]}",
+                device=f"{self.name}.{device_id}",
             )
 
     def set_defaults(self, values: Mapping[str, Any]) -> None:

@@ -93,7 +93,9 @@ class PluginRegistry:
             entry = self._entries.pop(name, None)
             known = list(self._entries)
         if entry is None:
-            raise DeviceError(f"no plugin {name!r} is registered{nearest(name, known)}")
+            raise DeviceError(
+                f"no plugin {name!r} is registered{nearest(name, known)}", device=name
+            )
         with entry.lock:
             entry.is_gone = True
             if entry.plugin is not None:
@@ -117,16 +119,18 @@ class PluginRegistry:
             known = sorted(self._entries)
         if entry is None:
             hint = nearest(name, known) or f"; registered are {known}"
-            raise DeviceError(f"unknown device {name!r}{hint}")
+            raise DeviceError(f"unknown device {name!r}{hint}", device=name)
         with entry.lock:
             if entry.is_gone:
-                raise DeviceError(f"unknown device {name!r}: its plugin was unregistered")
+                text = f"unknown device {name!r}: its plugin was unregistered"
+                raise DeviceError(text, device=name)
             if entry.plugin is None and entry.failure is None:
                 self._make(name, entry)
             if entry.plugin is not None:
                 return entry.plugin
             reason = str(entry.failure) or type(entry.failure).__name__
-            raise DeviceError(f"device {name} cannot start: {reason}") from entry.failure
+            text = f"device {name} cannot start: {reason}"
+            raise DeviceError(text, device=name) from entry.failure
 
     def _make(self, name: str, entry: _Entry) -> None:
         try:

@@ -16,7 +16,10 @@ def node_failure(error: Exception, node: Node, device: str) -> AioInferError:
     kernel has to take, or to refuse. For what is no error of ours yet.
     """
     given = ", ".join(map(_text, node.inputs))
-    return failure_at(error, f"{node.op} (node {node.name!r}) on ({given}) for {device}")
+    what = f"{node.op} (node {node.name!r}) on ({given}) for {device}"
+    found = failure_at(error, what)
+    found.within(node=node.name, op=node.op, device=device)
+    return found
 
 
 def failure_at(error: Exception, what: str) -> AioInferError:

@@ -114,7 +114,8 @@ class KernelRegistry(Generic[Builder]):
             return f"{device} has {node.op} for {known}, not for {dtype.label}"
         try:
             return found.refuses(node) if found.refuses is not None else None
-        except AioInferError:
+        except AioInferError as error:
+            error.within(node=node.name, op=node.op, device=device)
             raise
         except Exception as error:
             raise node_failure(error, node, device) from error
@@ -154,7 +155,8 @@ class KernelRegistry(Generic[Builder]):
         assert found is not None
         try:
             found.lower(node, builder)
-        except AioInferError:
+        except AioInferError as error:
+            error.within(node=node.name, op=node.op, device=builder.device)
             raise
         except Exception as error:
             raise node_failure(error, node, builder.device) from error

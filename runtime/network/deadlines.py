@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...errors import PropertyError, RequestStateError
 from ...executors import Clock, TimerHandle
 from ..loops.completion import until
+from ..runs.deadline import Deadline
 
 if TYPE_CHECKING:
     from ..runs.run import Run
@@ -26,8 +27,8 @@ def check_timeout(timeout_s: float | None) -> None:
         raise RequestStateError(f"timeout_s is {timeout_s!r}; give 0 or more, or None for ever")
 
 
-def deadline_from_now(clock: Clock, deadline_s: float) -> float:
-    """Return the time of the clock ``deadline_s`` seconds from now; infinity never comes.
+def deadline_from_now(clock: Clock, deadline_s: float) -> Deadline:
+    """Return the deadline that lies ``deadline_s`` seconds from now; infinity never comes.
 
     Raises PropertyError for what is no time.
     """
@@ -38,20 +39,22 @@ def deadline_from_now(clock: Clock, deadline_s: float) -> float:
     if math.isnan(at_s):
         raise PropertyError(
             f"deadline_s is {deadline_s!r}; give seconds from now, infinity for no deadline, or "
-            f"None for what DEFAULT_DEADLINE_S says"
+            f"None for what DEFAULT_DEADLINE_S says",
+            "deadline_s",
+            value=deadline_s,
         )
-    return at_s
+    return Deadline(clock, at_s, float(deadline_s))
 
 
-async def ended_or_late(run: Run, clock: Clock, deadline_at: float | None) -> None:
+async def ended_or_late(run: Run, deadline: Deadline | None) -> None:
     """Suspend until the run has ended or, if there is a deadline, until that has passed."""
     alarm: TimerHandle | None = None
 
     def register(wake: Callable[[], None]) -> None:
         nonlocal alarm
         run.when_ended(wake)
-        if deadline_at is not None:
-            alarm = clock.call_at(deadline_at, wake)
+        if deadline is not None:
+            alarm = deadline.clock.call_at(deadline.at_s, wake)
 
     try:
         await until(register, lambda: None)

@@ -45,6 +45,7 @@ from ..properties.properties import (
 from ..properties.property_parsers import parse_input_shapes
 from ..runs.admission import Ticket
 from ..runs.bindings import Bindings
+from ..runs.deadline import Deadline
 from ..runs.inline_gate import InlineGate
 from ..runs.inline_route import InlineRoute
 from ..runs.run import Run, RunOwner
@@ -130,7 +131,8 @@ class ExecutableNetwork(ABC):
         self._plans: ShapePlans[Any] | None = None
         """Set by a backend that compiles per shape; for the statistics."""
         self.admission: RunAdmission[Run] = RunAdmission(
-            f"{name!r} on {device}",
+            name,
+            device,
             self._closed_error,
             config.value_or_default(MAX_QUEUED_REQUESTS),
         )
@@ -214,7 +216,8 @@ class ExecutableNetwork(ABC):
             if not isinstance(outputs, Mapping):
                 raise TensorError(
                     f"outputs is a mapping name -> array to write into, not "
-                    f"{type(outputs).__name__}"
+                    f"{type(outputs).__name__}",
+                    **self.admission.where,
                 )
             request = self.create_infer_request()
             for name, array in outputs.items():
@@ -222,8 +225,8 @@ class ExecutableNetwork(ABC):
             return await request.infer(inputs, deadline_s=deadline_s, priority=priority)
         if deadline_s is None:
             deadline_s = self.default_deadline_s
-        deadline_at = None if deadline_s is None else deadline_from_now(self.clock, deadline_s)
-        run = self.make_run(inputs, deadline_at, priority)
+        deadline = None if deadline_s is None else deadline_from_now(self.clock, deadline_s)
+        run = self.make_run(inputs, deadline, priority)
         route = self.inline_route
         if route is not None and not ("trio" in modules and must_end()):
             turn = threads.turn
@@ -280,14 +283,13 @@ class ExecutableNetwork(ABC):
     def make_run(
         self,
         inputs: Any,
-        deadline_at: float | None = None,
+        deadline: Deadline | None = None,
         priority: int = 0,
         request: RunOwner | None = None,
     ) -> Run:
         """Make a run of a caller, with a place in all queues; ``inputs`` as given.
 
-        ``deadline_at`` is a time of the network's clock, ``request`` that whose run it is. Raises
-        ClosedError, TensorError and PropertyError.
+        ``request`` is that whose run it is. Raises ClosedError, TensorError and PropertyError.
         """
         if self.admission.is_closed or not self._process.is_current:
             raise self._closed_error()
@@ -302,8 +304,7 @@ class ExecutableNetwork(ABC):
         )
         run = Run(self.admission, bindings)
         run.request = request
-        if deadline_at is not None:
-            run.deadline = self.clock, deadline_at
+        run.deadline = deadline
         return run
 
     def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
@@ -429,7 +430,8 @@ class ExecutableNetwork(ABC):
     def export(self, target: IO[bytes] | str | None = None) -> bytes:
         """Write the compiled network for ``import_network``; NotSupportedError if it cannot."""
         raise NotSupportedError(
-            f"{self.device} cannot export a network; save the model and load it again"
+            f"{self.device} cannot export a network; save the model and load it again",
+            **self.admission.where,
         )
 
     @property
@@ -444,12 +446,15 @@ class ExecutableNetwork(ABC):
 
     def refuse_after_fork(self) -> None:
         """Raise ClosedError in a child that was forked after the network was made."""
-        self._process.check(f"network {self.name!r}")
+        if not self._process.is_current:
+            raise self._closed_error()
 
     def _closed_error(self) -> ClosedError:
         if not self._process.is_current:
-            return self._process.error(f"network {self.name!r}")
-        return ClosedError(f"network {self.name!r} on {self.device} is closed; load it again")
+            return self._process.error(f"network {self.name!r}", **self.admission.where)
+        return ClosedError(
+            f"network {self.admission.network} is closed; load it again", **self.admission.where
+        )
 
     def close(self, *, drain: bool = True, timeout_s: float | None = None) -> None:
         """Refuse new runs, wait for those under way, and give the device back; twice is fine.
@@ -478,7 +483,8 @@ class ExecutableNetwork(ABC):
     def abort(self) -> None:
         """Refuse new runs, and end those under way with ClosedError; does not wait for them."""
         if self._process.is_current:
-            self.admission.stop_all(lambda: ClosedError(f"network {self.name!r} was closed"))
+            admission, text = self.admission, f"network {self.name!r} was closed"
+            admission.stop_all(lambda: ClosedError(text, **admission.where))
 
     async def aclose(self, *, drain: bool = True) -> None:
         """Close without blocking the event loop."""

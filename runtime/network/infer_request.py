@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...errors import (
-    DeadlineExceededError,
     NotSupportedError,
+    Place,
     PropertyError,
     RequestStateError,
     TensorError,
@@ -30,6 +30,7 @@ from ...executors.interrupt import held_interrupt
 from ..loops.completion import must_end, until
 from ..loops.inline_turn import InlineTurn, threads
 from ..runs.bindings import NodeProfile
+from ..runs.deadline import Deadline
 from ..runs.run import Run, called_back
 from ..tensors.tensor import Port, Tensor, check_can_be_written, check_value
 from .deadlines import check_timeout, deadline_from_now, ended_or_late
@@ -86,15 +87,15 @@ class InferRequest:
         network = self._network
         if deadline_s is None:
             deadline_s = network.default_deadline_s
-        deadline_at = None
+        deadline = None
         if deadline_s is not None:
-            deadline_at = deadline_from_now(network.clock, deadline_s)
+            deadline = deadline_from_now(network.clock, deadline_s)
         while self._state == "cancelled":
-            await self._wait_idle(deadline_at)
+            await self._wait_idle(deadline)
         if self._bound or inputs is None:
-            run = self._make_run(inputs, deadline_at, priority)
+            run = self._make_run(inputs, deadline, priority)
         else:
-            run = network.make_run(inputs, deadline_at, priority, self)
+            run = network.make_run(inputs, deadline, priority, self)
         route = network.inline_route
         if route is not None and not ("trio" in modules and must_end()):
             turn = threads.turn
@@ -115,10 +116,10 @@ class InferRequest:
         Raises as ``infer`` does, and RequestStateError on one of aioinfer's own threads.
         """
         refuse_own_thread("infer_sync")
-        deadline_at = self._deadline_at(deadline_s)
-        run = self._make_run(inputs, deadline_at, priority)
+        deadline = self._deadline(deadline_s)
+        run = self._make_run(inputs, deadline, priority)
         route = self._network.inline_route
-        if route is not None and route.carry(run, InlineTurn(may_block=deadline_at is None)):
+        if route is not None and route.carry(run, InlineTurn(may_block=deadline is None)):
             return run.outcome()
         answered = threading.Event()
         try:
@@ -146,7 +147,7 @@ class InferRequest:
         Raises TensorError and OverloadedError (the request stays as it was), RequestBusyError while
         a run is under way, and ClosedError after close.
         """
-        run = self._make_run(inputs, self._deadline_at(deadline_s), priority)
+        run = self._make_run(inputs, self._deadline(deadline_s), priority)
         run.userdata = userdata
         if self._callback is not None:
             run.call_back(self._callback)
@@ -214,7 +215,7 @@ class InferRequest:
         if run is None:
             run = self._run
             if run is None or (not run.is_answered and self._state != "idle"):
-                raise RequestStateError(f"{self!r} has no results yet; wait for a run first")
+                raise self._state_error(f"{self!r} has no results yet; wait for a run first")
         return run.outcome()
 
     @property
@@ -228,7 +229,7 @@ class InferRequest:
         """Seconds from start to end of the last finished run, waiting included."""
         run = self._told_run or self._run
         if run is None or not run.ended_ns:
-            raise RequestStateError(f"{self!r} has no finished run to tell the latency of")
+            raise self._state_error(f"{self!r} has no finished run to tell the latency of")
         return (run.ended_ns - run.bindings.arrived_ns) / 1e9
 
     def profiling(self) -> list[NodeProfile]:
@@ -245,6 +246,7 @@ class InferRequest:
                 f"{self!r} records no node times; load the network with {{'PERF_COUNT': True}}",
                 "PERF_COUNT",
                 self._network.device,
+                network=self._network.name,
             )
         return [] if run is None else list(run.bindings.profile or ())
 
@@ -263,7 +265,9 @@ class InferRequest:
             return
         data = tensor.data if isinstance(tensor, Tensor) else tensor
         if data is None:
-            raise TensorError(f"the tensor for {name!r} has no memory; give it an array")
+            raise TensorError(
+                f"the tensor for {name!r} has no memory; give it an array", tensor=name
+            )
         kind = "input" if name in self._input_names else "output"
         place = f"set_tensor on network {self._network.name!r}"
         array = check_value(data, port, place, self._network.adopt_array)
@@ -289,6 +293,23 @@ class InferRequest:
         return handle
 
     @property
+    def _where(self) -> Place:
+        return {"network": self._network.name, "device": self._network.device}
+
+    def _state_error(self, text: str) -> RequestStateError:
+        return RequestStateError(text, request_id=self.id, state=self._state, **self._where)
+
+    def _move(self, event: Event) -> State:
+        """Return the next state; raises what the table says, with what the request is."""
+        try:
+            return move(self._state, event, self._label)
+        except RequestStateError as error:
+            run = self._run
+            error.within(**self._where)
+            error.request_id, error.stage = self.id, "" if run is None else run.stage
+            raise
+
+    @property
     def _told_run(self) -> Run | None:
         """The run whose callback this thread is in; None outside of this request's callbacks."""
         run = called_back.run
@@ -300,7 +321,9 @@ class InferRequest:
         except (KeyError, TypeError):  # no such name, or something that cannot be one
             raise TensorError(
                 f"network {self._network.name!r} has no input or output {name!r}"
-                f"{nearest(str(name), self._ports)}; it has {sorted(self._ports)}"
+                f"{nearest(str(name), self._ports)}; it has {sorted(self._ports)}",
+                tensor=str(name),
+                **self._where,
             ) from None
 
     def _handle(self, name: str) -> Tensor:
@@ -311,35 +334,38 @@ class InferRequest:
     def _access(self, event: Event) -> None:
         self._network.refuse_after_fork()
         with self._lock:
-            move(self._state, event, self._label)
+            self._move(event)
 
-    def _deadline_at(self, deadline_s: float | None) -> float | None:
+    def _deadline(self, deadline_s: float | None) -> Deadline | None:
         if deadline_s is None:
             deadline_s = self._network.default_deadline_s
         return None if deadline_s is None else deadline_from_now(self._network.clock, deadline_s)
 
-    async def _wait_idle(self, deadline_at: float | None) -> None:
-        run, clock = self._run, self._network.clock
+    async def _wait_idle(self, deadline: Deadline | None) -> None:
+        run = self._run
         if run is None or self._state != "cancelled":
             return
-        await ended_or_late(run, clock, deadline_at)
-        if self._state == "cancelled" and deadline_at is not None and clock.now_s() >= deadline_at:
-            raise DeadlineExceededError(
-                f"{self!r}: the deadline passed while the device was still busy with the run that "
-                f"was cancelled before"
+        await ended_or_late(run, deadline)
+        if self._state == "cancelled" and deadline is not None and deadline.has_passed:
+            raise deadline.error(
+                repr(self),
+                "waiting for the device, still busy with the run that was cancelled before",
+                stage=run.stage,
+                request_id=self.id,
+                **self._where,
             )
 
-    def _make_run(self, inputs: Any, deadline_at: float | None, priority: int) -> Run:
+    def _make_run(self, inputs: Any, deadline: Deadline | None, priority: int) -> Run:
         network = self._network
         if self._bound:
-            run = network.make_run(self._with_bound(inputs), deadline_at, priority, self)
+            run = network.make_run(self._with_bound(inputs), deadline, priority, self)
             run.bindings.bound = {
                 name: self._writable(name, array)
                 for name, array in self._bound.items()
                 if name not in self._input_names
             }
         else:
-            run = network.make_run({} if inputs is None else inputs, deadline_at, priority, self)
+            run = network.make_run({} if inputs is None else inputs, deadline, priority, self)
         return run
 
     def _writable(self, name: str, bound: Any) -> Any:
@@ -363,7 +389,7 @@ class InferRequest:
         """Make this the last run, and return the one before; raises RequestBusyError."""
         with self._lock:
             state = MOVES.get((self._state, "start"))
-            self._state = state or move(self._state, "start", self._label)
+            self._state = state or self._move("start")
             before, self._run = self._run, run
         return before
 

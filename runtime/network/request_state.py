@@ -33,9 +33,12 @@ def move(state: State, event: Event, request: str = "the request") -> State:
         return following
     allowed = [known for known_state, known in MOVES if known_state == state]
     if state == "idle":
-        raise RequestStateError(f"cannot {event} {request}: it is idle; allowed now: {allowed}")
+        raise RequestStateError(
+            f"cannot {event} {request}: it is idle; allowed now: {allowed}", state=state
+        )
     doing = "still runs" if state == "busy" else "is cancelled, but its device is not done yet"
     raise RequestBusyError(
         f"cannot {event} {request}: it {doing}; wait() or `await wait_async()` first, or use "
-        f"another request; allowed now: {allowed}"
+        f"another request; allowed now: {allowed}",
+        state=state,
     )

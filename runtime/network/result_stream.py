@@ -31,6 +31,7 @@ from ..loops.completion import let_loop_turn, must_end, until
 from ..loops.inline_turn import threads
 from ..loops.owning_generator import OwningGenerator
 from ..loops.side_task import AutoResetEvent, SideTask, start_side_task
+from ..runs.deadline import Deadline
 from ..runs.run import Run
 from .deadlines import deadline_from_now
 from .running_network import RunningNetwork
@@ -65,11 +66,11 @@ def default_look_ahead(optimal_request_count: int, most_waiting: int) -> int:
 class _Item:
     """An input that was pulled: its run, or the reason why it never started."""
 
-    __slots__ = ("deadline_at", "error", "index", "inputs", "run", "was_inline")
+    __slots__ = ("deadline", "error", "index", "inputs", "run", "was_inline")
 
     def __init__(self, index: int, inputs: Any) -> None:
         self.index, self.inputs = index, inputs
-        self.deadline_at: float | None = None
+        self.deadline: Deadline | None = None
         self.run: Run | None = None
         self.error: Exception | None = None
         self.was_inline = False
@@ -275,7 +276,9 @@ class ResultStream:
             self._is_over = True
             self._source_error = RequestCancelledError(
                 f"the task that reads the source of a stream over network "
-                f"{self._network.name!r} was cancelled"
+                f"{self._network.name!r} was cancelled",
+                network=self._network.name,
+                device=self._network.device,
             )
             self._source_error.__cause__ = cause
             self._changed.set()
@@ -286,7 +289,7 @@ class ResultStream:
         self._pulled_count += 1
         if self._deadline_s is not None:
             try:
-                item.deadline_at = deadline_from_now(self._network.clock, self._deadline_s)
+                item.deadline = deadline_from_now(self._network.clock, self._deadline_s)
             except Exception as error:
                 item.error = error
         return item
@@ -320,7 +323,7 @@ class ResultStream:
         network = self._network
         route = network.inline_route
         turn = None if route is None or must_end() else threads.turn
-        run = network.make_run(item.inputs, item.deadline_at, self._priority)
+        run = network.make_run(item.inputs, item.deadline, self._priority)
         if turn is None or route is None or not route.carry(run, turn):
             run.launch()
         item.run = run
@@ -374,7 +377,9 @@ def _checked_look_ahead(given: Any) -> int:
     if look_ahead < 1:
         raise PropertyError(
             f"look_ahead is {given!r}; give a whole number of at least 1, or None for what suits "
-            f"the network"
+            f"the network",
+            "look_ahead",
+            value=given,
         )
     return look_ahead
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from ...executors import Clock, TaskExecutor
 from ..properties.properties import Configuration
 from ..runs.bindings import Bindings
+from ..runs.deadline import Deadline
 from ..runs.inline_route import InlineRoute
 from ..runs.run import Run, RunOwner
 from ..tensors.device_array import AdoptArray
@@ -48,7 +49,7 @@ class RunningNetwork(Protocol):
     def make_run(
         self,
         inputs: Any,
-        deadline_at: float | None = None,
+        deadline: Deadline | None = None,
         priority: int = 0,
         request: RunOwner | None = None,
     ) -> Run:

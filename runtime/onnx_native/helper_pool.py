@@ -48,7 +48,8 @@ class HelperPool:
             if time.monotonic() >= give_up_at:
                 raise OverloadedError(
                     f"the {MOST_HELPERS} helper processes for onnx were busy with other models "
-                    f"for {WAIT_LIMIT_S:.0f} s; load fewer models side by side, or try again"
+                    f"for {WAIT_LIMIT_S:.0f} s; load fewer models side by side, or try again",
+                    limit=MOST_HELPERS,
                 )
 
     def give_back(self, helper: Helper) -> None:

@@ -19,7 +19,7 @@ from .limits import check_limits
 from .naming import name_nodes
 from .origins import Origins
 from .schema_signature import check_signatures
-from .source import ModelSource, Source, load_source, source_label
+from .source import ModelSource, Source, load_source, source_label, source_name
 from .structure import name_unused_outputs, order_nodes
 from .weights import Weights
 
@@ -29,17 +29,17 @@ __all__ = ["read_any_model"]
 def read_any_model(source: ModelSource, *, is_mapped: bool = False) -> Model:
     """Read a model as ``read_model`` does; raises ModelError or DeviceError, and nothing else."""
     start_helper()
-    label = source_label(source)
+    label, name = source_label(source), source_name(source)
     try:
         return _read(load_source(source), is_mapped)
     except ModelError as error:
-        raise ModelError(f"{label}: {error}") from error
+        raise error.of_model(label, name) from error
     except Exception as error:
         lacking = find_shortage(error, f"reading {label}")
         if lacking is not None:
             raise lacking from error
         text = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise ModelError(f"{label}: cannot be read: {text}") from error
+        raise ModelError(f"cannot be read: {text}").of_model(label, name) from error
 
 
 def _read(source: Source, is_mapped: bool) -> Model:

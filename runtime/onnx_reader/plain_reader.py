@@ -113,7 +113,7 @@ def _labelled(path: Path | None) -> Iterator[None]:
     try:
         yield
     except (ContradictionError, LimitError) as error:
-        raise type(error)(f"{_label(path)}: {error}") from error
+        raise error.of_model(_label(path), "" if path is None else str(path)) from error
 
 
 def _label(path: Path | None) -> str:

@@ -42,7 +42,8 @@ def check_signatures(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) ->
             mistake = find_wrong_value(node.op_type, _values(node))
         if mistake is not None:
             operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-            raise ModelError(f"node {node.name!r} ({operator} of opset {opset}) {mistake}")
+            text = f"node {node.name!r} ({operator} of opset {opset}) {mistake}"
+            raise ModelError(text, node=node.name, op=operator)
 
 
 def _values(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:

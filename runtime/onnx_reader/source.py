@@ -17,7 +17,7 @@ from ...executors import is_shortage
 from .limits import check_bytes
 from .skimming import SkimmedFile, skim
 
-__all__ = ["ModelSource", "Source", "load_source", "source_label"]
+__all__ = ["ModelSource", "Source", "load_source", "source_label", "source_name"]
 
 ModelSource = str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto
 
@@ -37,13 +37,21 @@ class Source:
 def source_label(source: object) -> str:
     """Return what error messages call the model that the caller gave."""
     if isinstance(source, str | os.PathLike):
-        return f"model {os.fspath(source)!r}"
+        return f"model {source_name(source)!r}"
     if isinstance(source, bytes | bytearray | memoryview):
         return f"model given as {len(source)} bytes"
     if isinstance(source, onnx.ModelProto):
         return "model given as a ModelProto"
+    name = source_name(source)
+    return f"model from file object {name!r}" if name else "model"
+
+
+def source_name(source: object) -> str:
+    """Return the file that a model came from; "" for one of the caller's memory."""
+    if isinstance(source, str | os.PathLike):
+        return os.fsdecode(source)
     name = getattr(source, "name", None)
-    return f"model from file object {name!r}" if isinstance(name, str) else "model"
+    return name if isinstance(name, str) else ""
 
 
 def load_source(source: ModelSource) -> Source:

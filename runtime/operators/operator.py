@@ -39,9 +39,12 @@ class OperatorError(NotSupportedError):
 
     def __init__(self, node: str, op: str, reason: str) -> None:
         super().__init__(
-            f"cannot evaluate {op} (node {node!r}): {reason}; give a kernel with Core.add_extension"
+            f"cannot evaluate {op} (node {node!r}): {reason}; give a kernel with "
+            f"Core.add_extension",
+            node=node,
+            op=op,
         )
-        self.node, self.op, self.reason = node, op, reason
+        self.reason = reason
 
 
 def make_operator(node: Node, opsets: Mapping[str, int]) -> Operator:

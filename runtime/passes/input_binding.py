@@ -26,7 +26,8 @@ def symbol_bindings(
     for name, given in input_shapes.items():
         if name not in known:
             raise TensorError(
-                f"the model has no input {name!r}{nearest(name, known)}; it has {sorted(known)}"
+                f"the model has no input {name!r}{nearest(name, known)}; it has {sorted(known)}",
+                tensor=name,
             )
         lengths = _lengths(name, given)
         for axis, dim in enumerate(_declared(known[name], lengths)):
@@ -34,12 +35,17 @@ def symbol_bindings(
             if isinstance(dim, int) and dim != length:
                 raise TensorError(
                     f"input {name!r} cannot have the shape {shape_text(lengths)}: axis {axis} of "
-                    f"{known[name].type} is {dim}"
+                    f"{known[name].type} is {dim}",
+                    tensor=name,
+                    shape=lengths,
+                    wanted_shape=_declared(known[name], lengths),
                 )
             if isinstance(dim, str) and bound.setdefault(dim, length) != length:
                 raise TensorError(
                     f"symbol {dim!r} would be {bound[dim]} (from input {origin[dim]!r}) and "
-                    f"{length} (axis {axis} of input {name!r}); give shapes that agree"
+                    f"{length} (axis {axis} of input {name!r}); give shapes that agree",
+                    tensor=name,
+                    shape=lengths,
                 )
             if isinstance(dim, str):
                 origin.setdefault(dim, name)
@@ -73,9 +79,12 @@ def _lengths(name: str, given: Sequence[int]) -> tuple[int, ...]:
     try:
         lengths = tuple(operator.index(length) for length in given)
     except TypeError as error:
-        raise TensorError(f"the shape of input {name!r} is no list of lengths: {error}") from error
+        raise TensorError(
+            f"the shape of input {name!r} is no list of lengths: {error}", tensor=name
+        ) from error
     if any(length < 0 for length in lengths):
-        raise TensorError(f"input {name!r} cannot have the shape {shape_text(lengths)}: below zero")
+        text = f"input {name!r} cannot have the shape {shape_text(lengths)}: below zero"
+        raise TensorError(text, tensor=name, shape=lengths)
     return lengths
 
 
@@ -84,12 +93,17 @@ def _declared(value: Value, lengths: Sequence[int]) -> Shape:
     if value.type is None:
         return (None,) * len(lengths)
     if not isinstance(value.type, TensorType):
-        raise TensorError(f"input {value.name!r} is {value.type} and has no shape to give")
+        raise TensorError(
+            f"input {value.name!r} is {value.type} and has no shape to give", tensor=value.name
+        )
     if value.type.shape is None:
         return (None,) * len(lengths)
     if len(value.type.shape) != len(lengths):
         raise TensorError(
             f"input {value.name!r} cannot have the shape {shape_text(lengths)}: the model wants "
-            f"{len(value.type.shape)} axes, {value.type}"
+            f"{len(value.type.shape)} axes, {value.type}",
+            tensor=value.name,
+            shape=tuple(lengths),
+            wanted_shape=value.type.shape,
         )
     return value.type.shape

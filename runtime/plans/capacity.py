@@ -57,7 +57,12 @@ def refuse_what_cannot_fit(
                 raise DeviceError(
                     f"{node.op} (node {node.name!r}) would make {value.name!r}, {value.type}, of "
                     f"{needed >> 20} MiB, and there are {limit >> 20} MiB of memory; use smaller "
-                    f"inputs, or look whether the model file is damaged"
+                    f"inputs, or look whether the model file is damaged",
+                    resource="memory",
+                    needed_bytes=needed,
+                    limit_bytes=limit,
+                    node=node.name,
+                    op=node.op,
                 )
 
 
@@ -104,7 +109,9 @@ def _refuse_long_counts(node: Node, most_length: int) -> None:
         if any(isinstance(number, int) and abs(number) > most_length for number in numbers):
             raise DeviceError(
                 f"{node.op} (node {node.name!r}) has {name} {found}, and this device cannot count "
-                f"beyond {most_length}; use the device REFERENCE"
+                f"beyond {most_length}; use the device REFERENCE",
+                node=node.name,
+                op=node.op,
             )
 
 

@@ -88,7 +88,10 @@ class Property(Generic[T]):
             return self.parse(given)
         except (ValueError, TypeError) as error:
             raise PropertyError(
-                f"{device}: bad value {given!r} for {self.key}: {error}", self.key, device
+                f"{device}: bad value {given!r} for {self.key}: {error}",
+                self.key,
+                device,
+                value=given,
             ) from error
 
     def __hash__(self) -> int:

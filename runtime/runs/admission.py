@@ -40,7 +40,9 @@ class Ticket(NamedTuple):
         except TypeError:
             raise PropertyError(
                 f"priority is {priority!r}; give a whole number: a higher one goes first, and 0 is "
-                f"what others have"
+                f"what others have",
+                "priority",
+                value=priority,
             ) from None
 
 
@@ -58,7 +60,7 @@ class AdmissionQueue(Generic[S, R]):
     def __init__(self, slots: Iterable[S] = (), most_waiting: int = 0) -> None:
         self.idle = list(slots)
         """The slots that no run has; one may be taken while no run waits."""
-        self._most_waiting = most_waiting
+        self.most_waiting = most_waiting
         self._heap: list[tuple[Ticket, int, R]] = []
         self.waiting: OrderedDict[R, int] = OrderedDict()
         """The entry's number for each run that waits, in order of arrival; a heap
@@ -75,7 +77,7 @@ class AdmissionQueue(Generic[S, R]):
     @property
     def is_full(self) -> bool:
         """True if a run that comes now would wait, and as many wait as may."""
-        return 0 < self._most_waiting <= len(self.waiting) and not self.idle
+        return 0 < self.most_waiting <= len(self.waiting) and not self.idle
 
     def offer(self, ticket: Ticket, run: R) -> S | None:
         """Give the run an idle slot, or None: it waits now, even if that is one too many."""

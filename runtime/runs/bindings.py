@@ -78,7 +78,10 @@ class Bindings:
             )
             raise TensorError(
                 f"output {name!r} is {made} in this run, and the tensor bound to it is "
-                f"{shape_text(memory.shape)}; bind one that fits, or none"
+                f"{shape_text(memory.shape)}; bind one that fits, or none",
+                tensor=name,
+                shape=memory.shape,
+                wanted_shape=getattr(value, "shape", None),
             )
         np.copyto(memory, value, casting="no" if memory.dtype != object else "unsafe")
         self.results[name] = memory

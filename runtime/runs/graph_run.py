@@ -67,6 +67,16 @@ class GraphRun:
         """How far it is, for messages."""
         return f"{len(self._stages) - self._left} of {len(self._stages)} stages done"
 
+    @property
+    def stage(self) -> str:
+        """The names of the stages that nothing more has to come before, and that are not over."""
+        over, needs = self._over.copy(), self._graph.needs
+        return ", ".join(
+            stage.name
+            for index, stage in enumerate(self._stages)
+            if index not in over and over.issuperset(needs[index])
+        )
+
     def start(self, after: Ready = NOW) -> None:
         """Begin once ``after`` has fired. Never blocks."""
         self._after = after

@@ -25,8 +25,8 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Protocol
 
-from ...errors import DeadlineExceededError, OverloadedError, RequestCancelledError
-from ...executors import NOW, Clock, Lane, Ready, TaskExecutor, Then, TimerHandle, hop
+from ...errors import AioInferError, OverloadedError, RequestCancelledError
+from ...executors import NOW, Lane, Ready, TaskExecutor, Then, TimerHandle, hop
 from ...executors.interrupt import (
     can_interrupt,
     default_int_handler,
@@ -35,6 +35,7 @@ from ...executors.interrupt import (
 )
 from ..tracing.recorder import RunMark
 from .bindings import Bindings
+from .deadline import Deadline
 from .graph_run import GraphRun
 from .run_admission import RunAdmission
 from .slot import Slot
@@ -90,8 +91,8 @@ class Run:
     request: RunOwner | None = None
     """The request whose run it is; None for one of ``network.infer``, of a stream, or inside."""
     userdata: Any = None
-    deadline: tuple[Clock, float] | None = None
-    """The clock and its time at which the run is stopped, from its start on."""
+    deadline: Deadline | None = None
+    """When the run is stopped, from its start on."""
     error: BaseException | None = None
     is_answered = False
     """The caller may have the outcome now."""
@@ -197,26 +198,47 @@ class Run:
             return self._own_run.place
         if not self._stages:
             return "waiting for a slot"
-        return f"in stage {self._stages[min(self._index, len(self._stages) - 1)].name!r}"
+        return f"in stage {self.stage!r}"
+
+    @property
+    def stage(self) -> str:
+        """The stage that it is in, or those, if it is a graph; "" while it waits for a slot."""
+        if self.is_inline:
+            return "inline"
+        if self._own_run is not None:
+            return self._own_run.stage
+        stages = self._stages
+        return stages[min(self._index, len(stages) - 1)].name if stages else ""
 
     def cancel(self) -> None:
         """Stop it, unless its outcome is settled; the caller is answered at once."""
         if not self._is_settled:
-            self.stop.set(RequestCancelledError(f"{self._what} was cancelled"))
+            error = RequestCancelledError(
+                f"{self._what} was cancelled",
+                request_id=self.bindings.run_id,
+                stage=self.stage,
+                **self.admission.where,
+            )
+            self.stop.set(error)
 
     def start_timer(self) -> None:
         """Stop it at its deadline, unless it has ended by then."""
-        if self.deadline is None:
+        deadline = self.deadline
+        if deadline is None:
             return
-
-        def expire() -> None:
-            self.stop.set(DeadlineExceededError(f"{self._what} did not finish before its deadline"))
-
-        clock, at_s = self.deadline
-        if at_s <= clock.now_s():
-            expire()
+        if deadline.has_passed:
+            self._expire()
         else:
-            self._timer = clock.call_at(at_s, expire)
+            self._timer = deadline.clock.call_at(deadline.at_s, self._expire)
+
+    def _expire(self) -> None:
+        if self.deadline is not None:
+            request_id, where = self.bindings.run_id, self.admission.where
+            self.stop.set(
+                self.deadline.error(
+                    self._what, self.place, stage=self.stage, request_id=request_id, **where
+                )
+            )
 
     def launch(self, wake: Callable[[], None] | None = None) -> None:
         """Send a caller's run to the network; ``wake`` is called once it is answered.
@@ -498,6 +520,8 @@ class Run:
         self.error = error
         if error is None:
             return
+        if isinstance(error, AioInferError):
+            error.within(**self.admission.where)
         self._traceback = error.__traceback__
         if not (self._is_retrieved or isinstance(error, RequestCancelledError)):
             self._unretrieved = _Unretrieved(self._what, error)

@@ -16,7 +16,13 @@ from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter_ns
 from typing import Generic, Protocol, TypeVar
 
-from ...errors import ClosedError, DeadlineExceededError, OverloadedError, RequestCancelledError
+from ...errors import (
+    ClosedError,
+    DeadlineExceededError,
+    OverloadedError,
+    Place,
+    RequestCancelledError,
+)
 from ..tracing.recorder import SpanRecorder
 from .admission import AdmissionQueue
 from .bindings import Bindings
@@ -48,17 +54,22 @@ R = TypeVar("R", bound=AdmittedRun)
 
 
 class RunAdmission(Generic[R]):
-    """The slots of one network and its runs. Thread-safe; ``network`` is its name, for messages.
+    """The slots of one network and its runs. Thread-safe; ``name`` and ``device`` are for errors.
 
     ``closed_error`` makes the error for a run that comes too late. With ``most_waiting`` runs in
     the queue, requests are refused that would have to wait as well; 0: none is.
     """
 
     def __init__(
-        self, network: str, closed_error: Callable[[], ClosedError], most_waiting: int = 0
+        self,
+        name: str,
+        device: str,
+        closed_error: Callable[[], ClosedError],
+        most_waiting: int = 0,
     ) -> None:
         self.recorder = SpanRecorder()
-        self.network = network
+        self.network = f"{name!r} on {device}"
+        self.where: Place = {"network": name, "device": device}
         self.slot_count = 0
         self.first_run_ns = 0
         """When the first run came; 0 before."""
@@ -182,7 +193,10 @@ class RunAdmission(Generic[R]):
         return OverloadedError(
             f"network {self.network} has {self._queue.waiting_count} runs waiting for a slot, as "
             f"many as MAX_QUEUED_REQUESTS allows; come back later, or load it with a higher "
-            f"MAX_QUEUED_REQUESTS (0: no bound)"
+            f"MAX_QUEUED_REQUESTS (0: no bound)",
+            waiting_count=self._queue.waiting_count,
+            limit=self._queue.most_waiting,
+            **self.where,
         )
 
     def outcomes(self) -> Counter[str]:

@@ -130,7 +130,9 @@ def check_inputs(
         if name not in known:
             raise TensorError(
                 f"network {network!r} has no input {name!r}{nearest(str(name), known)}; its inputs "
-                f"are {_listed(ports)}"
+                f"are {_listed(ports)}",
+                tensor=str(name),
+                network=network,
             )
     symbols: dict[str, tuple[int, str]] = {}
     arrays: dict[str, Any] = {}
@@ -140,12 +142,18 @@ def check_inputs(
                 arrays[port.name] = None
                 continue
             raise TensorError(
-                f"input {port.name!r} of network {network!r} is missing; it wants {_listed(ports)}"
+                f"input {port.name!r} of network {network!r} is missing; it wants {_listed(ports)}",
+                tensor=port.name,
+                network=network,
             )
-        arrays[port.name] = check_value(
-            named[port.name], port, f"input of network {network!r}", adopt
-        )
-        _bind_symbols(arrays[port.name], port, symbols)
+        try:
+            arrays[port.name] = check_value(
+                named[port.name], port, f"input of network {network!r}", adopt
+            )
+            _bind_symbols(arrays[port.name], port, symbols)
+        except TensorError as error:
+            error.within(network=network)
+            raise
     return arrays
 
 
@@ -162,7 +170,7 @@ def check_value(given: Any, port: Port, place: str, adopt: AdoptArray | None = N
     if port.type is not None and not isinstance(port.type, TensorType):
         return _sequence_or_optional(given, port, place)
     if given is None:
-        raise TensorError(f"{place}: {port.name!r} is None; it wants {port.type}")
+        raise TensorError(f"{place}: {port.name!r} is None; it wants {port.type}", tensor=port.name)
     dtype = None if port.type is None else port.type.dtype
     try:
         memory = memory_place(given)
@@ -172,13 +180,15 @@ def check_value(given: Any, port: Port, place: str, adopt: AdoptArray | None = N
         if lacking is not None:
             raise lacking from error
         raise TensorError(
-            f"{place}: {port.name!r} cannot be made an array of {port.type or 'any type'}: {error}"
+            f"{place}: {port.name!r} cannot be made an array of {port.type or 'any type'}: {error}",
+            tensor=port.name,
         ) from error
     if memory is not None:
         if adopt is None:
             raise TensorError(
                 f"{place}: {port.name!r} lies in the memory of {memory}, and the host's is wanted; "
-                f"give a copy there, as .get() or .cpu() make"
+                f"give a copy there, as .get() or .cpu() make",
+                tensor=port.name,
             )
         array = adopt(given, f"{place}: {port.name!r}")
     if dtype is not None:
@@ -193,15 +203,17 @@ def check_can_be_written(array: Any, given: Any, name: str) -> None:
         if not getattr(array, "is_writable", True):
             raise TensorError(
                 f"output {name!r} cannot be bound to a {type(given).__name__} that is read-only, "
-                f"or not contiguous; give one that the device can write as a whole"
+                f"or not contiguous; give one that the device can write as a whole",
+                tensor=name,
             )
         return
     if not array.flags.writeable:
-        raise TensorError(f"output {name!r} cannot be bound to a read-only array")
+        raise TensorError(f"output {name!r} cannot be bound to a read-only array", tensor=name)
     if array is not given and array.size and not np.may_share_memory(array, np.asarray(given)):
         raise TensorError(
             f"output {name!r} cannot be bound to a {type(given).__name__}, whose items would not "
-            f"change; give an array of {array.dtype}"
+            f"change; give an array of {array.dtype}",
+            tensor=name,
         )
 
 
@@ -219,20 +231,24 @@ def _by_name(given: Any, ports: Sequence[Port], network: str) -> Mapping[Any, An
     if isinstance(given, Mapping):
         return given
     if given is None:
-        raise TensorError(f"network {network!r} got None; it wants {_listed(ports)}")
+        raise TensorError(
+            f"network {network!r} got None; it wants {_listed(ports)}", network=network
+        )
     if isinstance(given, list | tuple) and not (
         len(ports) == 1 and not _looks_like_items(given, ports[0])
     ):
         if len(given) != len(ports):
             raise TensorError(
                 f"network {network!r} has {len(ports)} inputs and got a sequence of {len(given)}; "
-                f"it wants {_listed(ports)}"
+                f"it wants {_listed(ports)}",
+                network=network,
             )
         return {port.name: item for port, item in zip(ports, given, strict=True)}
     if len(ports) != 1:
         raise TensorError(
             f"network {network!r} has {len(ports)} inputs and got one value; give a mapping by "
-            f"name; it wants {_listed(ports)}"
+            f"name; it wants {_listed(ports)}",
+            network=network,
         )
     return {ports[0].name: given}
 
@@ -254,13 +270,19 @@ def _check_dtype(array: Any, dtype: DType, port: Port, place: str) -> None:
             "give strings" if dtype is DType.STRING else f"convert it with .astype('{dtype.numpy}')"
         )
         raise TensorError(
-            f"{place}: {port.name!r} is {array.dtype}, and {dtype.label} is wanted; {hint}"
+            f"{place}: {port.name!r} is {array.dtype}, and {dtype.label} is wanted; {hint}",
+            tensor=port.name,
+            dtype=str(array.dtype),
+            wanted_dtype=dtype.label,
         )
     if dtype is DType.STRING:
         for item in array.reshape(-1):  # an iterator stops at 32 axes
             if not isinstance(item, str):
                 raise TensorError(
-                    f"{place}: {port.name!r} holds a {type(item).__name__}, and only str is wanted"
+                    f"{place}: {port.name!r} holds a {type(item).__name__}, and only str is wanted",
+                    tensor=port.name,
+                    dtype=type(item).__name__,
+                    wanted_dtype=dtype.label,
                 )
 
 
@@ -274,7 +296,10 @@ def _check_shape(shape: tuple[int, ...], port: Port, place: str) -> None:
     if not fits:
         raise TensorError(
             f"{place}: {port.name!r} has shape {shape_text(shape)}, and {shape_text(wanted)} is "
-            f"wanted"
+            f"wanted",
+            tensor=port.name,
+            shape=shape,
+            wanted_shape=wanted,
         )
 
 
@@ -288,7 +313,10 @@ def _bind_symbols(array: Any, port: Port, symbols: dict[str, tuple[int, str]]) -
         if bound != length:
             raise TensorError(
                 f"dimension {dim!r} is {bound} in input {owner!r} and {length} in input "
-                f"{port.name!r}; it must be the same everywhere"
+                f"{port.name!r}; it must be the same everywhere",
+                tensor=port.name,
+                shape=array.shape,
+                wanted_shape=tuple(bound if other == dim else other for other in port.shape),
             )
 
 
@@ -299,7 +327,9 @@ def _sequence_or_optional(given: Any, port: Port, place: str) -> Any:
         return check_value(given, Port(port.name, port.type.element), place)
     if not isinstance(given, list | tuple):
         raise TensorError(
-            f"{place}: {port.name!r} is a {type(given).__name__}, and a list is wanted: {port.type}"
+            f"{place}: {port.name!r} is a {type(given).__name__}, and a list is wanted: "
+            f"{port.type}",
+            tensor=port.name,
         )
     element = Port(port.name, port.type.element) if isinstance(port.type, SequenceType) else None
     return [item if element is None else check_value(item, element, place) for item in given]

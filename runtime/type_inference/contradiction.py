@@ -22,7 +22,8 @@ def contradiction_of(node: Node, why: str) -> ContradictionError:
     """Make the error that names a node, why it is refused, and all that it is given."""
     given = ", ".join(_text(value) for value in node.inputs if value is not None)
     rest = f"; it is given {given}" if given else ""
-    return ContradictionError(f"{node.op} (node {node.name!r}) cannot be computed: {why}{rest}")
+    text = f"{node.op} (node {node.name!r}) cannot be computed: {why}{rest}"
+    return ContradictionError(text, node=node.name, op=node.op)
 
 
 def _text(value: Value) -> str:

@@ -89,7 +89,9 @@ def _naming_its_node(rule: TypeRule) -> TypeRule:
         except Exception as error:  # what is odd in a way that the rule has not thought of
             raise ModelError(
                 f"the types of {node.op} (node {node.name!r}) cannot be inferred, its attributes "
-                f"or inputs are not what the operator has: {error!r}"
+                f"or inputs are not what the operator has: {error!r}",
+                node=node.name,
+                op=node.op,
             ) from error
 
     return named

@@ -28,13 +28,21 @@ class DeviceMemory:
             raise DeviceError(
                 f"{what} needs one buffer of {_mib(largest)} MiB, and {self._device} makes none "
                 f"above {facts.largest_buffer_bytes >> 20} MiB; use smaller inputs, or run a part "
-                f"of the model on another device (HETERO's AFFINITY)"
+                f"of the model on another device (HETERO's AFFINITY)",
+                resource="memory",
+                needed_bytes=largest,
+                limit_bytes=facts.largest_buffer_bytes,
+                device=self._device,
             )
         if self.taken_bytes + needed > facts.memory_bytes:
             raise DeviceError(
                 f"{what} needs {_mib(needed)} MiB on {self._device}, which has "
                 f"{facts.memory_bytes >> 20} MiB, {_mib(self.taken_bytes)} MiB of them taken; "
-                f"close other networks, or use smaller inputs or another device"
+                f"close other networks, or use smaller inputs or another device",
+                resource="memory",
+                needed_bytes=needed,
+                limit_bytes=facts.memory_bytes - self.taken_bytes,
+                device=self._device,
             )
 
     def buffer(self, size_bytes: int, what: str) -> Memory:

@@ -77,7 +77,10 @@ def check_bound_shape(name: str, bound: tuple[int, ...], shape: tuple[int, ...])
     if bound != shape:
         raise TensorError(
             f"output {name!r} is {shape_text(shape)} in this run, and the tensor bound to it is "
-            f"{shape_text(bound)}; bind one that fits, or none"
+            f"{shape_text(bound)}; bind one that fits, or none",
+            tensor=name,
+            shape=tuple(bound),
+            wanted_shape=tuple(shape),
         )
 
 

@@ -43,5 +43,6 @@ class DeviceHealth:
 
     def _lost_error(self, reason: str) -> DeviceError:
         return DeviceError(
-            f"{self._device} is lost ({reason}); restart the process, or load on another device"
+            f"{self._device} is lost ({reason}); restart the process, or load on another device",
+            device=self._device,
         )

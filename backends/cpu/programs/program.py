@@ -308,10 +308,14 @@ class Program:
 
 
 def _failed(origin: NodeOrigin, text: str) -> DeviceError:
-    return DeviceError(f"CPU failed in {origin.op} (node {origin.name!r}): {text}")
+    text = f"CPU failed in {origin.op} (node {origin.name!r}): {text}"
+    return DeviceError(text, device="CPU", node=origin.name, op=origin.op)
 
 
 def _bad_index(origin: NodeOrigin, text: str) -> TensorError:
     return TensorError(
-        f"CPU failed in {origin.op} (node {origin.name!r}): {text}; check its index inputs"
+        f"CPU failed in {origin.op} (node {origin.name!r}): {text}; check its index inputs",
+        device="CPU",
+        node=origin.name,
+        op=origin.op,
     )

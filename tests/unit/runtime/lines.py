@@ -21,7 +21,7 @@ def start_line(
     stages: Sequence[Stage], stop: Stop, then: Then, recorder: SpanRecorder, number: int = 7
 ) -> None:
     """Start a run through the stages in a slot of its own; spans name it by the number."""
-    slot, admission = Slot(), RunAdmission("'lines'", lambda: ClosedError("closed"))
+    slot, admission = Slot(), RunAdmission("lines", "MOCK", lambda: ClosedError("closed"))
     slot.stages, admission.recorder = stages, recorder
     admission.add_slots([slot])
     Run(admission, Bindings({}, Ticket(0, number), number), stop, NOW, then).start()
