@@ -35,7 +35,12 @@ from .runtime.runs.bindings import NodeProfile
 from .runtime.tensors.tensor import Port, Tensor
 from .runtime.tracing.durations import Durations
 from .runtime.tracing.recorder import Span
-from .runtime.tracing.statistics import NetworkStatistics, StageStatistics
+from .runtime.tracing.statistics import (
+    CoreStatistics,
+    NetworkStatistics,
+    PlanStatistics,
+    StageStatistics,
+)
 from .runtime.tracing.timeline import Trace
 from .runtime.tracing.timeline.span_sequence import SpanSequence
 
@@ -50,6 +55,7 @@ __all__ = [
     "Attribute",
     "Callback",
     "Core",
+    "CoreStatistics",
     "DType",
     "Dim",
     "Division",
@@ -66,6 +72,7 @@ __all__ = [
     "NodeProfile",
     "OptionalType",
     "PathPart",
+    "PlanStatistics",
     "Plugin",
     "Port",
     "SequenceType",

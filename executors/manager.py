@@ -37,6 +37,15 @@ class ExecutorManager:
         """How many executors are lent out now."""
         return len(self._leases)
 
+    def waiting_counts(self) -> dict[str, int]:
+        """Say by name how many functions are in the queues of the executors that are lent out."""
+        with self._lock:
+            executors = [lease.executor for lease in self._leases.values()]
+        counts: dict[str, int] = {}
+        for executor in executors:
+            counts[executor.name] = counts.get(executor.name, 0) + executor.waiting_count
+        return counts
+
     def acquire(self, config: StreamsConfig) -> StreamsExecutor:
         """Lend the executor of this configuration, made if no lease is open; pair it with release.
 

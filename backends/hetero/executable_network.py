@@ -30,6 +30,7 @@ from ...runtime.runs.graph_run import GraphRun, StageGraph
 from ...runtime.runs.stage import Stage, Stop
 from ...runtime.tensors.tensor import Port, ports_of
 from ...runtime.tracing.recorder import SpanRecorder, StageTally
+from ...runtime.tracing.statistics import NetworkStatistics, PlanStatistics
 from ...runtime.tracing.timeline import Trace
 from .crossing import Crossing
 from .cutting import CutModel
@@ -73,6 +74,8 @@ class HeteroNetwork(ExecutableNetwork):
         self._graph, self._cut = model.graph, cut
         self._subnetworks = _subnetworks(cut, networks, self.inputs)
         self._networks = tuple(networks)
+        for network in networks:
+            network.is_part = True
         self.has_perf_count = any(network.has_perf_count for network in networks)
         needs = cut.needs()
         # An output that no node makes is copied, and a large copy must not run just anywhere.
@@ -160,6 +163,17 @@ class HeteroNetwork(ExecutableNetwork):
         for tally in tallies:
             lanes[tally.executor] = max(lanes.get(tally.executor, 0), tally.lane_count)
         return [dataclasses.replace(item, lane_count=lanes[item.executor]) for item in tallies]
+
+    def _plan_statistics(self) -> PlanStatistics:
+        parts = [network._plan_statistics() for network in self._networks]
+        return PlanStatistics(
+            sum(part.kept_count for part in parts),
+            sum(part.build_count for part in parts),
+            sum(part.build_s for part in parts),
+        )
+
+    def _part_statistics(self) -> tuple[NetworkStatistics, ...]:
+        return tuple([network.statistics() for network in self._networks])
 
     def get_config(self, key: str) -> Any:
         """Return a property; DEVICE_PROPERTIES are all that its devices were compiled with."""

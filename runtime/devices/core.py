@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, Union
 from weakref import WeakValueDictionary
@@ -36,6 +36,7 @@ from ..properties.properties import (
     Configuration,
     property_keys,
 )
+from ..tracing.statistics import CoreStatistics
 from ..type_inference import has_static_types
 from .blob import read_blob_device
 from .collection_pause import full_collections_paused
@@ -410,10 +411,26 @@ class Core:
     def _keep(self, network: ExecutableNetwork) -> ExecutableNetwork:
         with self._lock:
             if not self._is_closed:
-                self._networks[next(self._network_numbers)] = network
+                others = [known for known in self._networks.values() if not known.is_closed]
+                if network not in others:  # AUTO returns what it had this Core load
+                    network.copy = _free_copy(network, others)
+                    self._networks[next(self._network_numbers)] = network
                 return network
         network.close()
         raise ClosedError("this Core was closed while the network was loaded; make a new one")
+
+    def statistics(self) -> CoreStatistics:
+        """Return a frozen picture of its open networks, parts of others within those, and queues.
+
+        Any thread. ``aioinfer.prometheus`` makes metrics of it.
+        """
+        self._process.check("this Core")
+        with self._lock:
+            networks = list(self._networks.values())
+        shown = [known for known in networks if not (known.is_part or known.is_closed)]
+        return CoreStatistics(
+            tuple([network.statistics() for network in shown]), self._executors.waiting_counts()
+        )
 
     def _refuse_if_closed(self) -> None:
         if not self._process.is_current:
@@ -505,6 +522,13 @@ def _check_name(name: Any, device: str) -> None:
             "name",
             device,
         )
+
+
+def _free_copy(network: ExecutableNetwork, others: Sequence[ExecutableNetwork]) -> int:
+    """Return the lowest number that no other network of the same name and device has."""
+    label = network.name, network.device
+    taken = {other.copy for other in others if (other.name, other.device) == label}
+    return next(number for number in itertools.count(1) if number not in taken)
 
 
 def _key(key: Any) -> str:

@@ -55,12 +55,13 @@ from ..runs.stage import Stop
 from ..tensors.device_array import AdoptArray
 from ..tensors.input_checker import InputChecker
 from ..tensors.tensor import Port
-from ..tracing.recorder import StageTally, busy_shares
-from ..tracing.statistics import NetworkStatistics, statistics_of
+from ..tracing.recorder import StageTally
+from ..tracing.statistics import NetworkStatistics, PlanStatistics
 from ..tracing.timeline import Trace
 from .deadlines import check_timeout, deadline_from_now
 from .infer_request import InferRequest
 from .network_facts import config_value, known_metrics, metric_value
+from .network_statistics import network_statistics
 from .result_stream import Results, ResultStream, Source, StreamOptions, default_look_ahead
 from .shutdown import close_at_exit
 from .warm_up import made_up_inputs, warm_up_network
@@ -109,6 +110,10 @@ class ExecutableNetwork(ABC):
         adopt_array: AdoptArray | None = None,
     ) -> None:
         self.name, self.device = name, device
+        self.copy = 1
+        """Tells it from the Core's other open networks of the same name and device."""
+        self.is_part = False
+        """True if another network is made of it, whose numbers include its own."""
         self.inputs: tuple[Port, ...] = tuple(inputs)
         self.outputs: tuple[Port, ...] = tuple(outputs)
         self.config = config
@@ -367,34 +372,21 @@ class ExecutableNetwork(ABC):
             return self._callback_executor
 
     def statistics(self) -> NetworkStatistics:
-        """Return a frozen picture of what the network has done so far."""
+        """Return a frozen picture of what the network has done so far, and of what waits now."""
         self.refuse_after_fork()
-        tallies, plans = self._stage_tallies(), self._plans
-        outcomes = self.admission.outcomes()
-        waiting = self.admission.waiting_count
-        running = max(0, self.admission.run_count - waiting)
-        started_ns = self.admission.first_run_ns
-        elapsed_ns = perf_counter_ns() - started_ns if started_ns else 0
-        lane_counts = {tally.executor: tally.lane_count for tally in tallies}
-        return NetworkStatistics(
-            finished_request_count=outcomes["finished"],
-            failed_request_count=outcomes["failed"],
-            cancelled_request_count=outcomes["cancelled"],
-            expired_request_count=outcomes["expired"],
-            aborted_request_count=outcomes["aborted"],
-            waiting_run_count=waiting,
-            running_run_count=running,
-            elapsed_s=elapsed_ns / 1e9,
-            stages=tuple(statistics_of(tally) for tally in tallies),
-            busy_shares=busy_shares(tallies, elapsed_ns, lane_counts),
-            batch_sizes=self.admission.recorder.batch_sizes(),
-            compiled_plan_count=0 if plans is None else plans.build_count,
-            compile_s=0.0 if plans is None else plans.build_s,
-            refused_request_count=outcomes["refused"],
+        return network_statistics(
+            self, self._stage_tallies(), self._plan_statistics(), self._part_statistics()
         )
 
     def _stage_tallies(self) -> list[StageTally]:
         return self.admission.recorder.tallies()
+
+    def _plan_statistics(self) -> PlanStatistics:
+        return PlanStatistics() if self._plans is None else self._plans.statistics()
+
+    def _part_statistics(self) -> tuple[NetworkStatistics, ...]:
+        """(optional) Picture the networks that it is made of."""
+        return ()
 
     def trace(self) -> Trace:
         """Return the latest spans, oldest first: which stage of which run ran where and when.

@@ -15,6 +15,7 @@ from ..graph.node_failure import failure_at
 from ..passes import bound_input_shapes
 from ..properties.properties import INPUT_SHAPES
 from ..tensors.tensor import Port, shape_signature
+from ..tracing.statistics import PlanStatistics
 from ..type_inference import ContradictionError
 from .plan_cache import PendingPlan, PlanCache
 
@@ -50,16 +51,17 @@ class ShapePlans(Generic[P]):
         self._model, self._ports, self._device = model, tuple(ports), device
         self._build = build
         self._signature_of_plan = signature_of_plan
-        self.build_count = 0
-        """How many plans have been built so far, the same again after it was dropped included."""
-        self.build_s = 0.0
-        """How long that took in all."""
+        self._build_count, self._build_s = 0, 0.0
         self._is_static = all(is_static(port.shape) for port in self._ports)
         self._shape_tensor_ports = [port for port in self._ports if port.name in shape_tensors]
         self._cache: PlanCache[_Key, P] = PlanCache(self._plan, executor)
 
     def __len__(self) -> int:
         return len(self._cache)
+
+    def statistics(self) -> PlanStatistics:
+        """Say how many plans there are, and what building them took."""
+        return PlanStatistics(len(self), self._build_count, self._build_s)
 
     def plans(self) -> list[P]:
         """List the plans that are kept."""
@@ -119,8 +121,8 @@ class ShapePlans(Generic[P]):
             given = _given_text(shapes, arrays)
             what = f"model {self._model.name!r} for {self._device} and {given}"
             raise failure_at(error, what) from error
-        self.build_count += 1
-        self.build_s += perf_counter() - started_s
+        self._build_count += 1
+        self._build_s += perf_counter() - started_s
         return plan
 
     def _inputs_of(

@@ -25,7 +25,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Protocol
 
-from ...errors import AioInferError, OverloadedError, RequestCancelledError
+from ...errors import AioInferError, OverloadedError, RequestBusyError, RequestCancelledError
 from ...executors import NOW, Lane, Ready, TaskExecutor, Then, TimerHandle, hop
 from ...executors.interrupt import (
     can_interrupt,
@@ -101,9 +101,11 @@ class Run:
     has_arrived = False
     """Written by the admission: it has been counted among those that came."""
     is_counted = False
-    """Its outcome has been counted, by the admission; or is not to be, as that of a refused one."""
+    """Its outcome has been counted, by the admission."""
     slot: Slot | None = None
     """Where it is; None before and after. Written by the admission."""
+    waits_since_ns = 0
+    """When it began to wait for a slot; 0: it never did. Written by the admission."""
     service_ns = 0
     """How long its stages have run on their executors, together."""
     ended_ns = 0
@@ -263,7 +265,8 @@ class Run:
                 self._leave_queue_if_stopped()
         except BaseException as error:
             self.mark_retrieved()
-            self.is_counted = True
+            if not isinstance(error, RequestBusyError):  # of that one the network knows nothing
+                self.admission.count_outcome(self, error)
             self.stop.set(error)  # an interrupt may come when the network has taken it already
             self.finish(error, was_launched=False)
             if request is not None and isinstance(error, OverloadedError):
@@ -416,8 +419,10 @@ class Run:
             if self._is_settled:
                 return
             self._is_settled = True
-            self._set_error(self.stop.error)
-        self.admission.count_answered(self, self.error)
+            error = self.stop.error
+            self._set_error(error)
+            if self.has_arrived:
+                self.admission.count_outcome(self, error)
         if self.request is not None:
             self.request.on_answered_early(self)
         with self._lock:
@@ -446,9 +451,9 @@ class Run:
             return
         if error is None and not is_late and not self.is_inline and self.admission.gate is not None:
             self._note_time()
+        self.ended_ns = perf_counter_ns()
         following = self.admission.finish(self, self.error) if was_launched else None
         # What belongs to the caller is dropped now, and not when the garbage collector comes.
-        self.ended_ns = perf_counter_ns()
         if self._timer is not None:
             self._timer.cancel()
         self.stop.listeners.clear()

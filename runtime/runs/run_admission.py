@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter_ns
 from typing import Generic, Protocol, TypeVar
@@ -23,6 +23,7 @@ from ...errors import (
     Place,
     RequestCancelledError,
 )
+from ..tracing.durations import COUNT_AT, DurationCounts, Durations
 from ..tracing.recorder import SpanRecorder
 from .admission import AdmissionQueue
 from .bindings import Bindings
@@ -44,6 +45,8 @@ class AdmittedRun(Protocol):
     slot: Slot | None
     has_arrived: bool
     is_counted: bool
+    waits_since_ns: int
+    ended_ns: int
 
     @property
     def place(self) -> str:
@@ -83,7 +86,9 @@ class RunAdmission(Generic[R]):
         self._all_ended = threading.Condition(self._lock)
         self._queue: AdmissionQueue[Slot, R] = AdmissionQueue((), most_waiting)
         self._idle = self._queue.idle
-        self._outcomes: Counter[str] = Counter()
+        self._latencies: defaultdict[str, DurationCounts] = defaultdict(DurationCounts)
+        self._waits = DurationCounts()
+        """Of the runs whose wait for a slot is over; those that had one at once are not in it."""
         self.is_waited_for = False
         """A thread waits for the last run to leave; set before that looks at the runs."""
 
@@ -122,9 +127,9 @@ class RunAdmission(Generic[R]):
             if self._idle:
                 run.slot = self._idle.pop()
             elif may_refuse and self._queue.is_full:
-                self._outcomes["refused"] += 1
                 raise self._overloaded_error()
             else:
+                run.waits_since_ns = perf_counter_ns()
                 self._queue.offer(run.bindings.ticket, run)
             self.runs.add(run)
             if not self.first_run_ns:
@@ -140,9 +145,9 @@ class RunAdmission(Generic[R]):
     def finish(self, run: R, error: BaseException | None, *, counts: bool = True) -> R | None:
         """Take back the slot of a run, if it has one, and return the run that has it now.
 
-        ``counts`` says that the outcome is a request's, which is counted unless it was when its
-        caller was answered; ``error`` is None where it has a result.
-        The run that is returned is to be begun; this one stays among those that a close waits for.
+        ``counts`` says that the caller gets the outcome, at ``run.ended_ns``, which is counted
+        unless it was before; ``error`` is None where it has a result. The run that is returned is
+        to be begun; this one stays among those that a close waits for.
         """
         slot, following = run.slot, None
         if slot is not None and type(slot).release is not _plain_release:
@@ -152,7 +157,10 @@ class RunAdmission(Generic[R]):
                 _log.exception("a slot of network %s could not be released", self.network)
         with self._lock:
             if counts and not run.is_counted:
-                self._outcomes["finished" if error is None else _outcome_of(error)] += 1
+                latencies = self._latencies["finished" if error is None else _outcome_of(error)]
+                latencies.uncounted.append(run.ended_ns - run.bindings.arrived_ns)
+                if len(latencies.uncounted) >= COUNT_AT:
+                    latencies.count_kept()
             if slot is not None:
                 run.slot = None
                 if "bindings" in slot.__dict__:
@@ -163,19 +171,24 @@ class RunAdmission(Generic[R]):
                     following = self._queue.release(slot)
                     assert following is not None
                     following.slot = slot
+                    self._waits.note(perf_counter_ns() - following.waits_since_ns)
         return following
 
-    def count_answered(self, run: R, error: BaseException | None) -> None:
-        """Count a request whose caller is answered now, and whose run ends later."""
+    def count_outcome(self, run: R, error: BaseException | None) -> None:
+        """Count a run whose caller gets the outcome now, though it ends later or never began."""
         with self._lock:
-            if run.has_arrived and not run.is_counted:
+            if not run.is_counted:
                 run.is_counted = True
-                self._outcomes[_outcome_of(error)] += 1
+                latencies = self._latencies[_outcome_of(error)]
+                latencies.note(perf_counter_ns() - run.bindings.arrived_ns)
 
     def drop(self, run: R) -> bool:
         """Take a stopped run out of the queue; False: it has or had a slot, and ends itself."""
         with self._lock:
-            return self._queue.drop(run)
+            was_waiting = self._queue.drop(run)
+            if was_waiting:
+                self._waits.note(perf_counter_ns() - run.waits_since_ns)
+        return was_waiting
 
     def leave(self, run: R) -> None:
         """Stop a close from waiting for a run that is over, callback and all. Mostly lock-free."""
@@ -199,10 +212,20 @@ class RunAdmission(Generic[R]):
             **self.where,
         )
 
-    def outcomes(self) -> Counter[str]:
-        """Copy the count of ended requests by outcome."""
+    def latencies(self) -> dict[str, Durations]:
+        """Say by outcome how long requests took, from their arrival to the answer."""
         with self._lock:
-            return self._outcomes.copy()
+            return {outcome: taken.picture() for outcome, taken in self._latencies.items()}
+
+    def slot_wait(self) -> Durations:
+        """Say how long runs waited for a slot, those included that were stopped before they had it.
+
+        A run that found an idle slot waited for 0 s. Those that wait now are not counted yet.
+        """
+        with self._lock:
+            self._waits.count_kept()
+            over_count = self.recorder.arrived_count - self._queue.waiting_count
+            return self._waits.picture(max(0, over_count - self._waits.count))
 
     def place_of(self, bindings: Bindings) -> str:
         """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""
@@ -242,4 +265,6 @@ def _outcome_of(error: BaseException | None) -> str:
         return "cancelled"
     if isinstance(error, DeadlineExceededError):
         return "expired"
+    if isinstance(error, OverloadedError):
+        return "refused"
     return "aborted" if isinstance(error, ClosedError) else "failed"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ...executors import DeviceLane
-from .durations import NO_DURATIONS, DurationCounts, Durations
+from .durations import COUNT_AT, NO_DURATIONS, DurationCounts, Durations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,6 @@ class TracedStage(Protocol):
         """Which part of the network it runs; a function says so once the stage has run."""
 
 
-COUNT_AT_SPANS = 1024  # a fifth of a millisecond's work, and 150 KB
 EXACT_BATCH_SIZES = 1024  # that many are counted each by itself
 RING_SPANS = 65_536  # about 10 MB when full: a minute of a thousand requests/s
 
@@ -104,6 +103,7 @@ class SpanRecorder:
         self._queue: dict[tuple[str, str], DurationCounts] = {}
         self._lanes: dict[str, set[str]] = {}
         self._arrived_shapes: deque[Any] = deque()
+        self._arrived_count = 0
         self._batch_sizes: Counter[int] = Counter()
         self._batch_input = ""
         self._fixed_size: int | None = None
@@ -131,9 +131,15 @@ class SpanRecorder:
         """Count a run of an open batch by its size; called once for each."""
         arrived = self._arrived_shapes
         arrived.append(getattr(inputs.get(self._batch_input), "shape", ()))
-        if len(arrived) >= COUNT_AT_SPANS:
+        if len(arrived) >= COUNT_AT:
             with self._lock:
                 self._count_arrived()
+
+    @property
+    def arrived_count(self) -> int:
+        """How many runs have come; the admission asks under its lock."""
+        with self._lock:
+            return self.fixed_count + self._arrived_count + len(self._arrived_shapes)
 
     def record(
         self,
@@ -155,7 +161,7 @@ class SpanRecorder:
         span = (run, place, lane_name, queued_ns, started_ns, ended_ns, name)
         self._keep(span)
         uncounted.append(span)
-        if len(uncounted) >= COUNT_AT_SPANS:
+        if len(uncounted) >= COUNT_AT:
             with self._lock:
                 self._count()
 
@@ -173,7 +179,7 @@ class SpanRecorder:
         span = (run, place, lane, queued_ns, began_ns, ended_ns, part)
         self._device_ring.append(span)
         self._uncounted.append(span)
-        if len(self._uncounted) >= COUNT_AT_SPANS:
+        if len(self._uncounted) >= COUNT_AT:
             with self._lock:
                 self._count()
 
@@ -202,6 +208,7 @@ class SpanRecorder:
 
     def _count_arrived(self) -> None:
         shapes = [self._arrived_shapes.popleft() for _ in range(len(self._arrived_shapes))]
+        self._arrived_count += len(shapes)
         sizes = self._batch_sizes
         for size, count in Counter([shape[0] for shape in shapes if shape]).items():
             is_exact = size in sizes or len(sizes) < EXACT_BATCH_SIZES

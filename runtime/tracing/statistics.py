@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from .durations import NO_DURATIONS, Durations
 from .recorder import StageTally
 
-__all__ = ["NetworkStatistics", "StageStatistics", "statistics_of"]
+__all__ = [
+    "OUTCOMES",
+    "CoreStatistics",
+    "NetworkStatistics",
+    "PlanStatistics",
+    "StageStatistics",
+    "statistics_of",
+]
+
+OUTCOMES = ("finished", "failed", "cancelled", "expired", "aborted", "refused")
+"""How a request can end; ``NetworkStatistics`` says what each means."""
 
 
 @dataclass(frozen=True)
@@ -30,34 +40,77 @@ class StageStatistics:
 
 
 @dataclass(frozen=True)
+class PlanStatistics:
+    """The compiled plans of a network, one for each signature of shapes.
+
+    ``kept_count`` are there now; ``build_count``, those included that were let go of and built
+    again, took ``build_s`` in all.
+    """
+
+    kept_count: int = 0
+    build_count: int = 0
+    build_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class NetworkStatistics:
-    """A frozen picture of a network.
+    """A frozen picture of a network, which ``network``, ``device`` and ``copy`` tell from others.
+
+    ``copy`` counts the open networks of a Core that have the same name and device: 1 for the first,
+    2 for one that was loaded while the first was open; a number is free again when its network is
+    closed.
 
     Requests by outcome: ``finished`` with a result, ``failed`` with an error, ``cancelled`` by the
     caller, ``expired`` by a deadline, ``aborted`` by a close, ``refused`` by MAX_QUEUED_REQUESTS;
     counted before the caller is answered, while the device may not be done yet.
+    ``latencies`` says by outcome how long they took, from their arrival to the answer, and
+    ``slot_wait`` how long their runs waited for a slot before: 0 s where one was idle.
     ``waiting`` have no slot yet, ``running`` have one. ``busy_shares`` says for each executor in
     which share of ``elapsed_s`` (since the first run) its lanes worked for this network, 0 to 1.
-    ``compiled_plan_count`` plans, one for each signature of shapes, took ``compile_s`` in all.
+    ``parts`` are the networks that this one is made of, where it is (HETERO): what waits for slots
+    and devices there. They have no requests, and ``stages`` and ``plans`` of the whole include
+    theirs.
     ``batch_sizes`` says how many runs came with which length of the first dimension, taken from the
     first input that has dimensions; empty where none has. From 1024 lengths on, new ones count as
     the power of two below.
     """
 
-    finished_request_count: int
-    failed_request_count: int
-    cancelled_request_count: int
-    expired_request_count: int
-    aborted_request_count: int
-    waiting_run_count: int
-    running_run_count: int
-    elapsed_s: float
-    stages: tuple[StageStatistics, ...]
-    busy_shares: Mapping[str, float]
-    compiled_plan_count: int = 0
-    compile_s: float = 0.0
+    network: str
+    device: str
+    copy: int = 1
+    finished_request_count: int = 0
+    failed_request_count: int = 0
+    cancelled_request_count: int = 0
+    expired_request_count: int = 0
+    aborted_request_count: int = 0
     refused_request_count: int = 0
+    latencies: Mapping[str, Durations] = field(default_factory=dict)
+    slot_wait: Durations = NO_DURATIONS
+    waiting_run_count: int = 0
+    running_run_count: int = 0
+    elapsed_s: float = 0.0
+    stages: tuple[StageStatistics, ...] = ()
+    busy_shares: Mapping[str, float] = field(default_factory=dict)
+    plans: PlanStatistics = PlanStatistics()
     batch_sizes: Mapping[int, int] = field(default_factory=dict)
+    parts: tuple[NetworkStatistics, ...] = ()
+
+    @property
+    def latency(self) -> Durations:
+        """How long the requests took that have a result."""
+        return self.latencies.get("finished", NO_DURATIONS)
+
+
+@dataclass(frozen=True)
+class CoreStatistics:
+    """A frozen picture of a Core: its open networks, in the order in which they were loaded.
+
+    ``queued_task_counts`` says how many tasks wait now for a thread of each executor that the
+    networks share, by its name; executors of one name are added up.
+    """
+
+    networks: tuple[NetworkStatistics, ...]
+    queued_task_counts: Mapping[str, int]
 
 
 def statistics_of(tally: StageTally) -> StageStatistics:

@@ -61,7 +61,9 @@ def stage(name: str, count: int, busy_s: float, queue_s: float) -> StageStatisti
 
 
 def picture(elapsed_s: float, share: float, *stages: StageStatistics) -> NetworkStatistics:
-    return NetworkStatistics(0, 0, 0, 0, 0, 0, 0, elapsed_s, stages, {"cpu": share})
+    return NetworkStatistics(
+        "net", "CPU", elapsed_s=elapsed_s, stages=stages, busy_shares={"cpu": share}
+    )
 
 
 def test_a_window_leaves_out_what_was_before_it() -> None:

@@ -76,7 +76,7 @@ def test_batches_of_all_sizes_share_the_plans_of_the_buckets(fake_core: Core) ->
             given = rows_of(count)
             np.testing.assert_array_equal(request.infer_sync(given)["y"], -given)
         assert plan_count(network) == len(SIZES)
-        assert network.statistics().compiled_plan_count == len(SIZES)
+        assert network.statistics().plans.build_count == len(SIZES)
         assert network.get_metric("BATCH_BUCKETS_REFUSAL") == ""
 
 
@@ -139,9 +139,9 @@ def test_shapes_that_are_compiled_ahead_are_those_of_buckets(fake_core: Core) ->
     config = {**BUCKETS, "INPUT_SHAPES": shapes}
     with fake_core.load_network(negating(), "FAKE", config) as network:
         assert plan_count(network) == 2
-        built = network.statistics().compiled_plan_count
+        built = network.statistics().plans.build_count
         network.create_infer_request().infer_sync(rows_of(5))
-        assert network.statistics().compiled_plan_count == built == 2
+        assert network.statistics().plans.build_count == built == 2
 
 
 def test_a_network_of_static_inputs_has_one_plan_and_says_why(fake_core: Core) -> None:

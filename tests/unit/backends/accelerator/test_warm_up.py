@@ -56,4 +56,4 @@ def test_no_slot_is_bound_by_the_first_requests(
             request.start_async(X)
         assert all(request.wait(20) for request in requests)
         assert len(bound) == slot_count
-        assert network.statistics().compiled_plan_count == 1
+        assert network.statistics().plans.build_count == 1

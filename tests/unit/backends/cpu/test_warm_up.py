@@ -100,11 +100,11 @@ def test_parts_of_a_network_over_devices_are_warm_on_every_stream(
         assert network.warm_up({"x": (4, 16)}) == []
         assert built.count("program") >= 2
         before = list(built)
-        counts = [item.statistics().compiled_plan_count for item in network.networks]
+        counts = [item.statistics().plans.build_count for item in network.networks]
         assert counts == [1, 1]
         requests_of(network, 4)
         assert built == before
-        assert [item.statistics().compiled_plan_count for item in network.networks] == counts
+        assert [item.statistics().plans.build_count for item in network.networks] == counts
 
 
 def test_what_one_stream_cannot_compute_is_told(

@@ -97,10 +97,10 @@ def test_no_plan_is_built_by_the_first_request(core: Core, device: str) -> None:
     with core.load_network(tiny_model(), device) as network:
         inner = network.networks if device.startswith("HETERO") else [network]
         assert network.warm_up([{"x": (2, 3)}, {"x": (5, 3)}]) == []
-        built = [item.statistics().compiled_plan_count for item in inner]
+        built = [item.statistics().plans.build_count for item in inner]
         assert built == [2 for _ in inner]
         in_many_threads(network, {"x": np.ones((5, 3), np.float32)})
-        assert [item.statistics().compiled_plan_count for item in inner] == built
+        assert [item.statistics().plans.build_count for item in inner] == built
 
 
 def test_shapes_that_are_given_while_loading_are_run(core: Core) -> None:
@@ -115,18 +115,18 @@ def test_shapes_that_are_given_while_loading_are_run(core: Core) -> None:
 def test_without_shapes_a_network_takes_those_it_was_loaded_with(core: Core) -> None:
     with core.load_network(tiny_model(), "REFERENCE", {"INPUT_SHAPES": {"x": (4, 3)}}) as network:
         network.warm_up()
-        assert network.statistics().compiled_plan_count == 1
+        assert network.statistics().plans.build_count == 1
     with core.load_network(tiny_model(), "REFERENCE") as network:
         network.warm_up()
-        assert network.statistics().compiled_plan_count == 1
+        assert network.statistics().plans.build_count == 1
         network.create_infer_request().infer_sync(np.ones((1, 3), np.float32))
-        assert network.statistics().compiled_plan_count == 1
+        assert network.statistics().plans.build_count == 1
 
 
 async def test_the_event_loop_goes_on_meanwhile(core: Core) -> None:
     async with core.load_network(tiny_model(), "REFERENCE") as network:
         assert await network.warm_up_async({"x": (2, 3)}) == []
-        assert network.statistics().compiled_plan_count == 1
+        assert network.statistics().plans.build_count == 1
 
 
 def test_tables_are_looked_up_where_they_have_rows(core: Core) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from aioinfer.executors import NOW, DeviceStreamExecutor, Lane, ManualStreams, Ready
 from aioinfer.runtime.runs.stage import Stage, Stop
-from aioinfer.runtime.tracing.recorder import COUNT_AT_SPANS, Span, SpanRecorder, busy_shares
+from aioinfer.runtime.tracing.recorder import COUNT_AT, Span, SpanRecorder, busy_shares
 from aioinfer.runtime.tracing.timeline import Trace
 from unit.runtime.lines import start_line
 
@@ -119,7 +119,7 @@ def test_a_traces_critical_path_goes_through_the_device() -> None:
     assert path[-3:] == [("upload", 20), ("compute", 30), ("download", 0)]
 
 
-@pytest.mark.parametrize("run_count", [1, COUNT_AT_SPANS])
+@pytest.mark.parametrize("run_count", [1, COUNT_AT])
 def test_the_ring_of_the_device_forgets_as_the_hosts_does(run_count: int) -> None:
     device, recorder = ManualStreams(), SpanRecorder(capacity=6)
     device.host_ns = FAR_NS

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,14 +15,17 @@ import aioinfer
 from aioinfer.errors import (
     ClosedError,
     DeadlineExceededError,
+    DeviceError,
     RequestBusyError,
     RequestCancelledError,
     TensorError,
 )
+from aioinfer.executors import NOW, Lane, Ready
 from aioinfer.runtime.graph import DType, TensorType
 from aioinfer.runtime.runs.admission import Ticket
 from aioinfer.runtime.runs.bindings import Bindings
 from aioinfer.runtime.tensors.tensor import Port
+from aioinfer.runtime.tracing.durations import COUNT_AT
 from aioinfer.runtime.tracing.recorder import (
     EXACT_BATCH_SIZES,
     SpanRecorder,
@@ -27,9 +33,11 @@ from aioinfer.runtime.tracing.recorder import (
     busy_shares,
 )
 from aioinfer.testing import MockDevices, VirtualTimer
+from unit.runtime.inline_plugin import InlinePlugin
 from unit.runtime.models import tiny_model
 
 X = np.array([[-1, 2, 3]], np.float32)
+WAIT_S = 20.0  # a bound for what must happen; never slept through
 
 
 def test_every_request_is_counted_under_its_outcome(core: aioinfer.Core, held: MockDevices) -> None:
@@ -66,6 +74,165 @@ def test_every_request_is_counted_under_its_outcome(core: aioinfer.Core, held: M
     ):
         with pytest.raises(error):
             request.wait()
+
+
+def test_what_is_stopped_is_counted_when_its_caller_is_answered(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    clock = network.clock = VirtualTimer()
+    requests = [network.create_infer_request() for _ in range(4)]
+    for request, deadline_s in zip(requests, (None, 2.0, 2.0, None), strict=True):
+        request.start_async(X, deadline_s=deadline_s)
+    requests[0].cancel()  # runs
+    requests[3].cancel()  # waits for a slot
+    clock.advance(2.0)
+    before = network.statistics()
+    assert (before.cancelled_request_count, before.expired_request_count) == (2, 2)
+    held[0].held.release(2)
+    after = network.statistics()
+    assert after.latencies == before.latencies
+    assert {outcome: times.count for outcome, times in after.latencies.items()} == {
+        "cancelled": 2,
+        "expired": 2,
+    }
+
+
+def test_a_run_whose_launch_raises_is_counted_as_failed(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    class NoThread(VirtualTimer):
+        def call_at(self, at_s: float, call: Callable[[], None]) -> Any:
+            raise DeviceError("no thread can be started")
+
+    network = core.load_network(tiny_model(), "MOCK.0")
+    network.clock = NoThread()
+    with pytest.raises(DeviceError, match="no thread"):
+        network.create_infer_request().start_async(X, deadline_s=2.0)
+    with pytest.raises(DeviceError, match="no thread"):
+        asyncio.run(network.infer(X, deadline_s=2.0))
+    assert network.statistics().failed_request_count == 2
+
+
+def test_a_latency_is_from_arrival_to_answer_and_includes_the_wait_for_a_slot(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    requests = [network.create_infer_request() for _ in range(5)]
+    for request in requests:
+        request.start_async(X)
+    now = network.statistics()
+    assert (now.slot_wait.count, now.slot_wait.max_s) == (2, 0.0), "three wait"
+    assert now.latency.count == 0
+    for _ in requests:
+        held[0].held.release()
+    now = network.statistics()
+    assert now.slot_wait.count == now.latency.count == 5
+    assert now.slot_wait.count_within(0.0) == 2
+    assert now.slot_wait.max_s <= now.slot_wait.sum_s <= now.latency.sum_s
+    assert sorted([request.latency_s for request in requests])[-1] == now.latency.max_s
+    assert now.latency.sum_s == pytest.approx(sum(request.latency_s for request in requests))
+    assert all(stage.service.max_s < now.latency.max_s for stage in now.stages)
+
+
+def test_a_run_that_is_stopped_while_it_waits_has_waited(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    requests = [network.create_infer_request() for _ in range(3)]
+    for request in requests:
+        request.start_async(X)
+    requests[2].cancel()
+    now = network.statistics()
+    assert (now.slot_wait.count, now.slot_wait.count_within(0.0)) == (3, 2)
+    assert now.slot_wait.max_s > 0
+    assert now.latencies["cancelled"].max_s > 0
+    held[0].held.release(2)
+
+
+@pytest.mark.parametrize("threshold_us", [0, 100_000])
+@pytest.mark.parametrize("batch", ["open", "fixed"])
+async def test_latencies_of_many_runs_are_all_counted(
+    core: aioinfer.Core, threshold_us: int, batch: str
+) -> None:
+    model = tiny_model()
+    if batch == "fixed":
+        model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    core.register_plugin("INLINE", InlinePlugin)
+    network = core.load_network(model, "INLINE", {"INLINE_THRESHOLD_US": threshold_us})
+    request, count = network.create_infer_request(), COUNT_AT + 7
+    for _ in range(count):
+        await request.infer(X)
+    now = network.statistics()
+    assert now.finished_request_count == now.latency.count == now.slot_wait.count == count
+    assert 0 < now.latency.p50_s <= now.latency.max_s
+    assert now.slot_wait.p50_s == 0.0
+
+
+def test_the_parts_of_a_network_tell_what_waits_on_their_devices(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    held[1].slot_count = 1
+    config = {"AFFINITY": {"relu": "MOCK.0", "add": "MOCK.1"}}
+    network = core.load_network(tiny_model(), "HETERO:MOCK.0,MOCK.1", config, name="cut")
+    for _ in range(3):
+        network.create_infer_request().start_async(X)
+    held[0].held.release(2)
+    now = network.statistics()
+    first, second = now.parts
+    assert [(part.network, part.device) for part in now.parts] == [
+        ("cut.subgraph0", "MOCK.0"),
+        ("cut.subgraph1", "MOCK.1"),
+    ]
+    assert (first.running_run_count, first.waiting_run_count) == (1, 0)
+    assert (second.running_run_count, second.waiting_run_count) == (1, 1)
+    assert (now.running_run_count, now.waiting_run_count) == (3, 0)
+    held[0].held.release()
+    held[1].held.release(3)
+    first, second = network.statistics().parts
+    assert (second.slot_wait.count, second.slot_wait.count_within(0.0)) == (3, 1)
+    assert second.finished_request_count == 0, "the requests are those of the whole"
+
+
+def test_a_core_shows_its_open_networks_once(core: aioinfer.Core, held: MockDevices) -> None:
+    assert core.statistics().networks == ()
+    first = core.load_network(tiny_model(), "AUTO:MOCK.0", name="old")
+    cut = core.load_network(tiny_model(), "HETERO:MOCK.0,MOCK.1")
+    again = core.load_network(tiny_model(), "MOCK.0", name="old")
+    other = core.load_network(tiny_model(), "MOCK.1", name="old")
+
+    def shown() -> list[tuple[str, str, int]]:
+        return [(one.network, one.device, one.copy) for one in core.statistics().networks]
+
+    whole = ("tiny", "HETERO:MOCK.0,MOCK.1", 1)
+    assert shown() == [("old", "MOCK.0", 1), whole, ("old", "MOCK.0", 2), ("old", "MOCK.1", 1)]
+    first.close()
+    newest = core.load_network(tiny_model(), "MOCK.0", name="old")
+    assert shown() == [whole, ("old", "MOCK.0", 2), ("old", "MOCK.1", 1), ("old", "MOCK.0", 1)]
+    for network in (cut, again, other, newest):
+        network.close()
+    assert core.statistics().networks == ()
+    core.close()
+    assert core.statistics().networks == ()
+
+
+def test_a_core_tells_how_many_tasks_wait_for_threads(core: aioinfer.Core) -> None:
+    network = core.load_network(tiny_model(), "REFERENCE", {"NUM_STREAMS": 1})
+    executor = network.admission._idle[0].stages[-1].executor
+    is_held, go_on = threading.Event(), threading.Event()
+
+    def hold(_lane: Lane) -> Ready:
+        is_held.set()
+        assert go_on.wait(WAIT_S)
+        return NOW
+
+    executor.run(hold, NOW, lambda _ready, _error: None)
+    try:
+        assert is_held.wait(WAIT_S)
+        network.create_infer_request().start_async(X)
+        assert core.statistics().queued_task_counts[executor.name] == 1
+    finally:
+        go_on.set()
 
 
 def test_what_never_started_is_not_counted(core: aioinfer.Core, held: MockDevices) -> None:
