@@ -14,6 +14,7 @@ __all__ = [
     "OptionError",
     "choice",
     "duration",
+    "names_of",
     "parse_pairs",
     "percentile_number",
     "positive_integer",
@@ -111,6 +112,16 @@ def choice(*words: str, **aliases: str) -> Callable[[str], str]:
                 f"{text!r} is not one of {', '.join(words)}{nearest(text, words)}"
             )
         return word
+
+    return parse
+
+
+def names_of(*words: str) -> Callable[[str], tuple[str, ...]]:
+    """Take some of the words, in any case, with commas between."""
+    one = choice(*words)
+
+    def parse(text: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one(item.strip()) for item in text.split(",")))
 
     return parse
 

@@ -59,6 +59,10 @@ def _run_command(parsed: Any, argv: list[str]) -> int:
         from .query import run_query
 
         return run_query(parsed)
+    if parsed.command == "tune":
+        from .tune import run_tune
+
+        return run_tune(parsed)
     from .benchmark import run_benchmark
 
     return run_benchmark(parsed, argv)

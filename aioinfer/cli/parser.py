@@ -10,6 +10,7 @@ from .arguments import (
     CommandParser,
     choice,
     duration,
+    names_of,
     percentile_number,
     positive_integer,
     whole_number,
@@ -55,6 +56,20 @@ examples:
   aioinfer benchmark -m model.onnx -d HETERO:CUDA,CPU -t 1 -trace trace.html"""
 
 
+TUNE = """\
+Search for the configuration of a device that suits a model: streams, threads,
+requests in flight, batch and precision, one step after another. What is compared
+takes turns, so that a busy machine is so for all. Prints the best beside what the
+default and the hints give, lines to paste, and what a precision changes in the
+outputs. Ctrl-C prints what was found so far."""
+
+TUNE_EXAMPLES = """\
+examples:
+  aioinfer tune -m model.onnx -d CPU --seconds 120 -o tuned.json
+  aioinfer tune -m model.onnx -d CPU --goal latency --precision f32
+  aioinfer tune -m bert.onnx -shape "ids[1,128],mask[1,128]" --max-latency 50"""
+
+
 def build_parser() -> CommandParser:
     """Make the parser; a parsed command has its name in ``command``."""
     parser = CommandParser(
@@ -87,6 +102,15 @@ def build_parser() -> CommandParser:
             description=BENCHMARK,
             epilog=BENCHMARK_EXAMPLES,
             usage="aioinfer benchmark -m MODEL [-d DEVICE] [options]",
+        )
+    )
+    _add_tune(
+        commands.add_parser(
+            "tune",
+            help="search for the best configuration",
+            description=TUNE,
+            epilog=TUNE_EXAMPLES,
+            usage="aioinfer tune -m MODEL [-d DEVICE] [options]",
         )
     )
     return parser
@@ -156,6 +180,55 @@ def _add_benchmark(parser: CommandParser) -> None:
     _add_data(parser.add_argument_group("shapes and inputs"))
     _add_resources(parser.add_argument_group("resources"))
     _add_reports(parser.add_argument_group("reports"))
+    _add_common(parser)
+
+
+def _add_tune(parser: CommandParser) -> None:
+    what = parser.add_argument_group("what")
+    what.add_argument("-m", "--model", metavar="MODEL", required=True, help="the ONNX file")
+    _add_device(what)
+    what.add_argument(
+        "--goal",
+        metavar="GOAL",
+        type=choice("throughput", "latency"),
+        default="throughput",
+        help="throughput: items per second, with many requests in flight (default); latency: the "
+        "time of one request at a time",
+    )
+    what.add_argument(
+        "--max-latency",
+        metavar="MS",
+        type=duration,
+        help="throughput with nine of ten inferences within so many milliseconds",
+    )
+    what.add_argument(
+        "--precision",
+        metavar="NAMES",
+        type=names_of("f32", "tf32", "bf16", "f16"),
+        help="the precisions to try, with commas between (default: all that the device has)",
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--seconds",
+        metavar="SECONDS",
+        type=duration,
+        default=60.0,
+        help="about how long to measure (default: 60)",
+    )
+    _add_shapes(how)
+    how.add_argument(
+        "--seed",
+        metavar="NUMBER",
+        type=whole_number,
+        default=0,
+        help="seed of the random inputs (default: 0)",
+    )
+    _add_config(how)
+    results = parser.add_argument_group("results")
+    results.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    results.add_argument(
+        "-o", "--output", dest="o", metavar="FILE", type=Path, help="write the configuration"
+    )
     _add_common(parser)
 
 
