@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, Union
 from weakref import WeakValueDictionary
 
@@ -27,6 +28,7 @@ from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
 from ..graph import Model
 from ..graph.mapped_file import constants_held, read_constants
+from ..network.deadlines import check_timeout
 from ..passes import SupportMap
 from ..properties.properties import (
     DEVICE_ID,
@@ -89,6 +91,7 @@ class Core:
         self._network_numbers = itertools.count()
         self._settings: dict[str, Any] = {}
         self._is_closed = False
+        self._has_closed_plugins = False
 
     @property
     def executors(self) -> ExecutorManager:
@@ -438,29 +441,44 @@ class Core:
         if self._is_closed:
             raise ClosedError("this Core is closed; make a new one")
 
-    def close(self) -> None:
-        """Close its networks (runs under way finish), executors and plugins; twice is fine.
+    def close(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
+        """Close its networks, executors and plugins; twice is fine.
 
-        Blocks. Raises RequestStateError on one of aioinfer's own threads.
+        Runs under way finish, or end with ClosedError if ``drain`` is false. Blocks, at most
+        ``timeout_s`` for the runs; False says that some were still on their devices then, and the
+        next close goes on. Raises RequestStateError on one of aioinfer's own threads.
         """
         refuse_own_thread("close")
+        check_timeout(timeout_s)
         if not self._process.is_current:
-            return
+            return True
+        give_up_at = None if timeout_s is None else monotonic() + timeout_s
         with self._lock:
-            is_first, self._is_closed = not self._is_closed, True
+            self._is_closed = True
             networks = list(self._networks.values())
-        for network in reversed(networks):  # outer networks were made after those that they use
-            network.close()
+        networks.reverse()  # outer networks were made after those that they use
+        for network in networks if not drain else ():
+            network.abort()
+        is_done = True
+        for network in networks:
+            left_s = None if give_up_at is None else max(0.0, give_up_at - monotonic())
+            is_done = network.close(timeout_s=left_s) and is_done
+        if not is_done:
+            return False
         self._executors.close()
+        with self._lock:
+            is_first, self._has_closed_plugins = not self._has_closed_plugins, True
         for plugin in self._registry.made() if is_first else ():
             plugin.close()
+        return True
 
-    async def aclose(self) -> None:
-        """Close without blocking the event loop."""
+    async def aclose(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
+        """Close without blocking the event loop; otherwise as ``close``."""
         from anyio import CancelScope, to_thread
 
         with CancelScope(shield=True):
-            await to_thread.run_sync(self.close)
+            done = await to_thread.run_sync(lambda: self.close(drain=drain, timeout_s=timeout_s))
+        return done
 
     def __enter__(self) -> Self:
         return self

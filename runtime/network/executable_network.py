@@ -448,29 +448,31 @@ class ExecutableNetwork(ABC):
             f"network {self.admission.network} is closed; load it again", **self.admission.where
         )
 
-    def close(self, *, drain: bool = True, timeout_s: float | None = None) -> None:
+    def close(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
         """Refuse new runs, wait for those under way, and give the device back; twice is fine.
 
-        With ``drain`` false, runs end with ClosedError as soon as their device can stop. Blocks,
-        at most ``timeout_s``. Raises RequestStateError on one of aioinfer's own threads (as in a
-        callback). On an event loop use ``await aclose()``.
+        With ``drain`` false, runs end with ClosedError as soon as their device can stop. Blocks, at
+        most ``timeout_s``; False says that runs were still on the device then, which is given back
+        by the next close that waits long enough. Raises RequestStateError on one of aioinfer's own
+        threads (as in a callback). On an event loop use ``await aclose()``.
         """
         refuse_own_thread("close")
         check_timeout(timeout_s)
         if not self._process.is_current:
-            return
+            return True
         if not drain:
             self.abort()
         self.admission.is_closed = True
         if not self.admission.wait_until_over(timeout_s):
             _log.warning("network %r was closed with runs on its device", self.name)
-            return
+            return False
         with self._closer:  # a second caller returns when the first is done
             if not self._is_released:
                 self._is_released = True
                 self._release_device()
                 if self._callback_executor is not None:
                     self._core.executors.release(self._callback_executor)
+        return True
 
     def abort(self) -> None:
         """Refuse new runs, and end those under way with ClosedError; does not wait for them."""
@@ -478,12 +480,13 @@ class ExecutableNetwork(ABC):
             admission, text = self.admission, f"network {self.name!r} was closed"
             admission.stop_all(lambda: ClosedError(text, **admission.where))
 
-    async def aclose(self, *, drain: bool = True) -> None:
-        """Close without blocking the event loop."""
+    async def aclose(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
+        """Close without blocking the event loop; otherwise as ``close``."""
         from anyio import CancelScope, to_thread
 
         with CancelScope(shield=True):
-            await to_thread.run_sync(lambda: self.close(drain=drain))
+            done = await to_thread.run_sync(lambda: self.close(drain=drain, timeout_s=timeout_s))
+        return done
 
     def __enter__(self) -> Self:
         return self

@@ -31,6 +31,7 @@ from ..loops.completion import let_loop_turn, must_end, until
 from ..loops.inline_turn import threads
 from ..loops.owning_generator import OwningGenerator
 from ..loops.side_task import AutoResetEvent, SideTask, start_side_task
+from ..properties.properties import UNBOUNDED
 from ..runs.deadline import Deadline
 from ..runs.run import Run
 from .deadlines import deadline_from_now
@@ -57,9 +58,10 @@ def default_look_ahead(optimal_request_count: int, most_waiting: int) -> int:
 
     As many as keep the device busy, and as many again, so that a freed slot finds the next run
     waiting while the consumer is at work; but no more than the network has room for
-    (``most_waiting``; 0: any number may wait).
+    (``most_waiting``; UNBOUNDED: any number may wait).
     """
-    waiting = min(optimal_request_count, most_waiting or optimal_request_count)
+    has_bound = most_waiting != UNBOUNDED
+    waiting = min(optimal_request_count, most_waiting) if has_bound else optimal_request_count
     return optimal_request_count + waiting
 
 

@@ -22,8 +22,8 @@ class Closable(Protocol):
     def abort(self) -> None:
         """Refuse new runs, and stop those that are queued or under way; does not wait."""
 
-    def close(self, *, drain: bool = True, timeout_s: float | None = None) -> None:
-        """End what is queued, wait for what runs."""
+    def close(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
+        """End what is queued, wait for what runs; False if that takes longer."""
 
 
 _open: WeakValueDictionary[int, Closable] = WeakValueDictionary()

@@ -43,6 +43,7 @@ __all__ = [
     "PERF_COUNT",
     "REQUEST_PROPERTIES",
     "STANDARD_PROPERTIES",
+    "UNBOUNDED",
     "Configuration",
     "Metric",
     "Property",
@@ -231,6 +232,8 @@ AUTO = -1
 """NUM_STREAMS: as many as suit the performance hint."""
 NUMA = -2
 """NUM_STREAMS: one for each NUMA node."""
+UNBOUNDED = -1
+"""MAX_QUEUED_REQUESTS: any number of requests may wait."""
 
 LOG_LEVELS = {
     "LOG_NONE": 100,
@@ -310,10 +313,10 @@ INLINE_THRESHOLD_US = Property(
 )
 MAX_QUEUED_REQUESTS = Property(
     "MAX_QUEUED_REQUESTS",
-    parse_integer(0),
-    0,
+    parse_integer(0, {"UNBOUNDED": UNBOUNDED}),
+    UNBOUNDED,
     "A request that would have to wait while this many already wait is refused at once, with "
-    "OverloadedError; 0: no bound.",
+    "OverloadedError; 0: none may wait; UNBOUNDED: any number may.",
 )
 DEFAULT_DEADLINE_S = Property(
     "DEFAULT_DEADLINE_S",

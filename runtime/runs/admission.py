@@ -10,6 +10,7 @@ from operator import index
 from typing import Generic, NamedTuple, TypeVar
 
 from ...errors import PropertyError
+from ..properties.properties import UNBOUNDED
 
 __all__ = ["MOST_OVERTAKINGS", "AdmissionQueue", "Ticket"]
 
@@ -54,10 +55,10 @@ class AdmissionQueue(Generic[S, R]):
     run with k runs before it, in order of arrival, has a slot after (MOST_OVERTAKINGS + 1) * (k +
     1) slots at the latest, whatever comes meanwhile. A run that is dropped never gets a slot.
 
-    ``most_waiting``: with this many runs waiting ``is_full`` is true; 0: never.
+    ``most_waiting``: with this many runs waiting ``is_full`` is true; UNBOUNDED: never.
     """
 
-    def __init__(self, slots: Iterable[S] = (), most_waiting: int = 0) -> None:
+    def __init__(self, slots: Iterable[S] = (), most_waiting: int = UNBOUNDED) -> None:
         self.idle = list(slots)
         """The slots that no run has; one may be taken while no run waits."""
         self.most_waiting = most_waiting
@@ -77,7 +78,7 @@ class AdmissionQueue(Generic[S, R]):
     @property
     def is_full(self) -> bool:
         """True if a run that comes now would wait, and as many wait as may."""
-        return 0 < self.most_waiting <= len(self.waiting) and not self.idle
+        return 0 <= self.most_waiting <= len(self.waiting) and not self.idle
 
     def offer(self, ticket: Ticket, run: R) -> S | None:
         """Give the run an idle slot, or None: it waits now, even if that is one too many."""

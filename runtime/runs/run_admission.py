@@ -23,6 +23,7 @@ from ...errors import (
     Place,
     RequestCancelledError,
 )
+from ..properties.properties import UNBOUNDED
 from ..tracing.durations import COUNT_AT, DurationCounts, Durations
 from ..tracing.recorder import SpanRecorder
 from .admission import AdmissionQueue
@@ -60,7 +61,7 @@ class RunAdmission(Generic[R]):
     """The slots of one network and its runs. Thread-safe; ``name`` and ``device`` are for errors.
 
     ``closed_error`` makes the error for a run that comes too late. With ``most_waiting`` runs in
-    the queue, requests are refused that would have to wait as well; 0: none is.
+    the queue, requests are refused that would have to wait as well; UNBOUNDED: none is.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class RunAdmission(Generic[R]):
         name: str,
         device: str,
         closed_error: Callable[[], ClosedError],
-        most_waiting: int = 0,
+        most_waiting: int = UNBOUNDED,
     ) -> None:
         self.recorder = SpanRecorder()
         self.network = f"{name!r} on {device}"
@@ -206,7 +207,7 @@ class RunAdmission(Generic[R]):
         return OverloadedError(
             f"network {self.network} has {self._queue.waiting_count} runs waiting for a slot, as "
             f"many as MAX_QUEUED_REQUESTS allows; come back later, or load it with a higher "
-            f"MAX_QUEUED_REQUESTS (0: no bound)",
+            f"MAX_QUEUED_REQUESTS ('UNBOUNDED': any number may wait)",
             waiting_count=self._queue.waiting_count,
             limit=self._queue.most_waiting,
             **self.where,

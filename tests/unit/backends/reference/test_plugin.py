@@ -307,7 +307,7 @@ def test_a_network_tells_what_it_is_and_what_it_was_compiled_with(core: aioinfer
             "INFERENCE_NUM_THREADS": 0,
             "INLINE_THRESHOLD_US": 50,
             "ENABLE_MMAP": True,
-            "MAX_QUEUED_REQUESTS": 0,
+            "MAX_QUEUED_REQUESTS": -1,
             "DEFAULT_DEADLINE_S": 0.0,
             "INFERENCE_PRECISION_HINT": "f32",
             "LOG_LEVEL": "LOG_NONE",

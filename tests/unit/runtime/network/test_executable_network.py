@@ -176,3 +176,32 @@ def test_after_a_fork_a_network_of_the_parent_tells_nothing(
             with pytest.raises(ClosedError, match="made before fork; load in the child"):
                 ask()
     assert network.get_metric("NETWORK_NAME") == "tiny"
+
+
+async def test_close_says_whether_the_device_was_given_back(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0")
+    request = network.create_infer_request()
+    request.start_async(X)
+    assert network.close(timeout_s=0) is False
+    assert await network.aclose(timeout_s=0.01) is False
+    assert core.close(timeout_s=0) is False
+    assert await core.aclose(timeout_s=0.01) is False
+    held[0].held.release()
+    assert await network.aclose(timeout_s=WAIT_S) is True
+    assert network.close(timeout_s=0) is True
+    assert await core.aclose(timeout_s=WAIT_S) is True
+    assert core.close() is True
+
+
+async def test_a_core_that_is_not_drained_ends_its_runs(
+    core: aioinfer.Core, held: MockDevices
+) -> None:
+    request = core.load_network(tiny_model(), "MOCK.0").create_infer_request()
+    request.start_async(X)
+    assert await core.aclose(drain=False, timeout_s=0) is False
+    with pytest.raises(ClosedError):
+        _ = request.results
+    held[0].held.release()
+    assert core.close(timeout_s=WAIT_S) is True

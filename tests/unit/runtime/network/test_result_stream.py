@@ -22,6 +22,7 @@ from aioinfer.errors import (
 )
 from aioinfer.runtime.loops.inline_turn import InlineTurn, threads
 from aioinfer.runtime.network.result_stream import default_look_ahead
+from aioinfer.runtime.properties.properties import UNBOUNDED
 from aioinfer.testing import MockDevices, VirtualTimer
 from unit.runtime.event_loops import EVERY_LOOP, Run, settle
 from unit.runtime.inline_plugin import InlineNetwork, InlinePlugin
@@ -160,7 +161,8 @@ async def test_a_slow_consumer_holds_up_the_source(
 def test_the_default_look_ahead_keeps_a_run_waiting_for_each_slot(
     core: aioinfer.Core, held: MockDevices
 ) -> None:
-    assert default_look_ahead(4, 0) == 8
+    assert default_look_ahead(4, UNBOUNDED) == 8
+    assert default_look_ahead(4, 0) == 4
     assert default_look_ahead(4, 100) == 8
     assert default_look_ahead(4, 3) == 7
     source, network = Source(100), core.load_network(tiny_model(), "MOCK.0")

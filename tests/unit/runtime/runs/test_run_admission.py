@@ -156,8 +156,33 @@ def test_urgent_requests_that_keep_coming_starve_nobody(
     finish(held)
 
 
-def test_0_is_no_bound(core: aioinfer.Core, held: MockDevices) -> None:
+def test_with_0_none_may_wait(core: aioinfer.Core, held: MockDevices) -> None:
     network = core.load_network(tiny_model(), "MOCK.0", {"MAX_QUEUED_REQUESTS": 0})
+    running = [network.create_infer_request() for _ in range(2)]
+    for request in running:
+        request.start_async(X)
+    late = network.create_infer_request()
+    with pytest.raises(OverloadedError, match="has 0 runs waiting") as caught:
+        late.start_async(X)
+    assert (caught.value.waiting_count, caught.value.limit) == (0, 0)
+    finish(held)
+    late.start_async(X)
+    finish(held)
+    assert counts(network) == (3, 1)
+
+
+async def test_a_stream_passes_where_none_may_wait(core: aioinfer.Core) -> None:
+    network = core.load_network(tiny_model(), "REFERENCE", {"MAX_QUEUED_REQUESTS": 0})
+    found = [outputs["y"].shape async for outputs in network.stream([X] * 20)]
+    assert found == [(1, 3)] * 20
+    assert counts(network) == (20, 0)
+
+
+@pytest.mark.parametrize("config", [{}, {"MAX_QUEUED_REQUESTS": "UNBOUNDED"}])
+def test_unbounded_is_no_bound(
+    core: aioinfer.Core, held: MockDevices, config: dict[str, Any]
+) -> None:
+    network = core.load_network(tiny_model(), "MOCK.0", config)
     requests = [network.create_infer_request() for _ in range(100)]
     for request in requests:
         request.start_async(X)
