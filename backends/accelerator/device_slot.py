@@ -240,8 +240,8 @@ class AcceleratorSlot(Slot):
     def _compute(self, lane: Lane) -> Ready:
         stream, bound = _stream(lane), self._bound
         assert bound is not None
-        if bound.recording is not None and self.bindings.profile is None:
-            stream.replay(bound.recording)
+        if bound.launch_graph is not None and self.bindings.profile is None:
+            stream.replay(bound.launch_graph)
             return NOW
         events: list[Event] = []
         for item in bound.launches:

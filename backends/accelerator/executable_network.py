@@ -22,7 +22,7 @@ from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import ports_of
 from .compiler import Compiler, CompileRules
 from .device_slot import AcceleratorSlot
-from .launching.launch_recorder import LaunchRecorder
+from .launching.launch_capture import LaunchCapture
 from .memory.slot_memory import SlotMemory
 from .plan import Plan
 from .precision import Precision
@@ -44,7 +44,7 @@ def useful_slot_count(stream_count: int, *, is_for_latency: bool) -> int:
 class AcceleratorNetwork(ExecutableNetwork):
     """A model compiled for an accelerator.
 
-    Its slots share ``stream_count`` compute queues. ``records``: where the device can, a run
+    Its slots share ``stream_count`` compute queues. ``captures``: where the device can, a run
     replays its launches as one command.
     """
 
@@ -58,7 +58,7 @@ class AcceleratorNetwork(ExecutableNetwork):
         core: CoreHandle,
         *,
         stream_count: int = 1,
-        records: bool = False,
+        captures: bool = False,
     ) -> None:
         super().__init__(
             name=model.name,
@@ -89,10 +89,10 @@ class AcceleratorNetwork(ExecutableNetwork):
         )
         is_for_latency = config["PERFORMANCE_HINT"] == "LATENCY"
         count = slot_count(config, useful_slot_count(stream_count, is_for_latency=is_for_latency))
-        is_recording = records and device.facts.can_record
-        self._recorder = LaunchRecorder(device, model.name) if is_recording else None
+        is_capturing = captures and device.facts.can_capture
+        self._capture = LaunchCapture(device, model.name) if is_capturing else None
         self._memories = [
-            SlotMemory(device, self._compiler.weights, model.name, self._recorder)
+            SlotMemory(device, self._compiler.weights, model.name, self._capture)
             for _ in range(count)
         ]
         self.pool = OutputPool(most_free=count * max(1, len(self.outputs)))
@@ -153,21 +153,21 @@ class AcceleratorNetwork(ExecutableNetwork):
 
     def _metrics(self) -> list[Metric]:
         plan = self._compiler
-        recorded = [
+        captured = [
             Metric(
-                "RECORDED_PLAN_COUNT",
-                lambda _: sum(memory.recorded_count for memory in self._memories),
+                "CAPTURED_PLAN_COUNT",
+                lambda _: sum(memory.captured_count for memory in self._memories),
                 "Plans whose launches a slot replays as one command, over all slots.",
             ),
             Metric(
                 "EAGER_PLAN_COUNT",
                 lambda _: sum(memory.eager_count for memory in self._memories),
-                "Plans that the driver refused to record for a slot, over all slots; their "
+                "Plans that the driver refused to capture for a slot, over all slots; their "
                 "launches are enqueued one by one.",
             ),
         ]
         return [
-            *(recorded if self._recorder is not None else ()),
+            *(captured if self._capture is not None else ()),
             Metric(
                 "PLAN_COUNT",
                 lambda _: len(self.shape_plans),

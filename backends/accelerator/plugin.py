@@ -85,8 +85,8 @@ class AcceleratorPlugin(Plugin):
         """(optional) Name the passes to leave out."""
         return ()
 
-    def records(self, config: Configuration) -> bool:
-        """(optional) True if a network's launches are recorded and replayed."""
+    def captures(self, config: Configuration) -> bool:
+        """(optional) True if a network's launches are captured and replayed."""
         return False
 
     def best_stream_count(self, config: Configuration) -> int:
@@ -191,7 +191,7 @@ class AcceleratorPlugin(Plugin):
             config,
             self.core,
             stream_count=stream_count,
-            records=self.records(config),
+            captures=self.captures(config),
         )
 
     def close(self) -> None:

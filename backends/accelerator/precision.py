@@ -13,7 +13,7 @@ __all__ = ["F32", "Precision"]
 class Precision:
     """``held`` is what float32 values lie in between launches; kernels always sum in float32.
 
-    ``has_tf32``: products of float32 may round what they multiply to 10 bits of mantissa.
+    ``has_tf32``: matmuls of float32 may round what they multiply to 10 bits of mantissa.
     """
 
     held: DType = DType.FLOAT32

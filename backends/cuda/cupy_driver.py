@@ -6,7 +6,7 @@ which every library of the process shares: their errors are ours, and ours their
 from CUDA itself and goes back there; streams are non-blocking, so that nothing waits for the
 legacy stream of others; kernels are compiled by NVRTC and cached on disk by CuPy.
 
-A recording is a CUDA graph. Its launches are run first, because CUDA loads code by its first
+A launch graph is a CUDA graph. Its launches are run first, because CUDA loads code by its first
 launch, and libraries make handles then, neither of which may happen in a capture. Captures are
 relaxed, one at a time, and with Python's garbage collector stopped: what a finaliser frees, and
 what other threads allocate meanwhile, is no business of the capture.
@@ -31,10 +31,10 @@ from ..accelerator.queues.driver import (
     ErrorKind,
     HostMemory,
     Kernel,
+    LaunchGraph,
     Memory,
     Program,
     Queue,
-    Recording,
 )
 from ..accelerator.queues.library_operation import LibraryOperation
 from .cupy_array import adopt_array
@@ -42,7 +42,7 @@ from .cupy_device import CupyDevice
 from .cupy_event import EventPool
 from .cupy_facts import count_devices, facts_of, refuse_without_driver
 from .cupy_memory import CupyHostMemory, CupyMemory
-from .cupy_queue import CapturingQueue, CupyKernel, CupyQueue, CupyRecording, LibraryKernel
+from .cupy_queue import CapturingQueue, CupyKernel, CupyLaunchGraph, CupyQueue, LibraryKernel
 from .kernel_header import BUILD_OPTIONS, cuda_text
 from .libraries import find_libraries, plan_operation
 from .libraries.planned import Planned
@@ -153,9 +153,9 @@ class _Context:
     def library_program(self, operation: LibraryOperation) -> Program:
         return _LibraryProgram(self._device.on_device(plan_operation, operation, self.facts.index))
 
-    def record(self, enqueue: Callable[[Queue], None]) -> Recording:
+    def capture(self, enqueue: Callable[[Queue], None]) -> LaunchGraph:
         with _capturing:
-            return self._device.on_device(self._recorded, enqueue)
+            return self._device.on_device(self._capture_once, enqueue)
 
     def close(self) -> None:
         try:
@@ -166,7 +166,7 @@ class _Context:
         finally:
             self._pool.close()
 
-    def _recorded(self, enqueue: Callable[[Queue], None]) -> Recording:
+    def _capture_once(self, enqueue: Callable[[Queue], None]) -> LaunchGraph:
         try:
             enqueue(CapturingQueue(self._device, self._stream))
         finally:
@@ -175,7 +175,7 @@ class _Context:
         graph = self._captured(lambda: enqueue(queue))
         graph.upload(self._stream)
         self._stream.synchronize()  # replays on other streams are not ordered behind it
-        return CupyRecording(graph, queue.kernels)
+        return CupyLaunchGraph(graph, queue.kernels)
 
     def _captured(self, enqueue: Callable[[], None]) -> Any:
         with _no_collection():

@@ -86,7 +86,7 @@ def facts_of(cupy: Any, index: int, libraries: frozenset[str]) -> DeviceFacts:
         has_float16=(major, minor) >= _COMPUTES_IN_FLOAT16,
         compute_capability=(major, minor),
         libraries=libraries,
-        can_record=True,
+        can_capture=True,
         can_adopt=True,
     )
 

@@ -16,8 +16,8 @@ from ..accelerator.queues.driver import (
     ErrorKind,
     Event,
     Kernel,
+    LaunchGraph,
     Memory,
-    Recording,
 )
 from .cupy_device import CupyDevice
 from .cupy_event import CupyEvent, EventPool, Section
@@ -25,7 +25,7 @@ from .cupy_memory import CupyMemory
 from .kernel_header import launch_grid
 from .libraries.planned import Planned
 
-__all__ = ["CapturingQueue", "CupyKernel", "CupyQueue", "CupyRecording", "LibraryKernel"]
+__all__ = ["CapturingQueue", "CupyKernel", "CupyLaunchGraph", "CupyQueue", "LibraryKernel"]
 
 
 class Launched(Protocol):
@@ -85,7 +85,7 @@ class LibraryKernel:
         self._plan.enqueue(self._addresses, stream.ptr)
 
 
-class CupyRecording:
+class CupyLaunchGraph:
     """A CUDA graph, and the kernels that it launches, whose code it needs."""
 
     __slots__ = ("_kernels", "graph")
@@ -130,11 +130,11 @@ class CupyQueue:
         self._end_section()
         return CupyEvent(self._pool, self._stream, section)
 
-    def replay(self, recording: Recording) -> Event:
-        assert isinstance(recording, CupyRecording)
+    def replay(self, launch_graph: LaunchGraph) -> Event:
+        assert isinstance(launch_graph, CupyLaunchGraph)
         section = self._begun_section()
-        self._device.on_device(recording.graph.launch, self._stream)
-        return CupyEvent(self._pool, self._stream, section, recording)
+        self._device.on_device(launch_graph.graph.launch, self._stream)
+        return CupyEvent(self._pool, self._stream, section, launch_graph)
 
     def wait_for(self, events: Sequence[Event]) -> None:
         self._end_section()  # waiting is no part of what comes before, nor of what follows
@@ -211,7 +211,7 @@ class CapturingQueue:
     ) -> Event:
         raise _refusal()
 
-    def replay(self, recording: Recording) -> Event:
+    def replay(self, launch_graph: LaunchGraph) -> Event:
         raise _refusal()
 
     def wait_for(self, events: Sequence[Event]) -> None:
@@ -240,4 +240,4 @@ class CapturedEvent:
 
 
 def _refusal() -> DriverError:
-    return DriverError(ErrorKind.OTHER, "a recording has launches alone, and no events")
+    return DriverError(ErrorKind.OTHER, "a launch graph has launches alone, and no events")

@@ -1,4 +1,4 @@
-"""A product of row-major matrices in the words of cuBLAS, for which memory is column by column.
+"""A matmul of row-major matrices in the words of cuBLAS, for which memory is column by column.
 
 Row-major memory, read column by column, holds the transposed matrix. So D = A B is computed as
 D' = B' A': cuBLAS's first matrix is our second one. Pure.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..accelerator.queues.library_operation import LibraryOperation
 
-__all__ = ["ColumnProduct", "StoredMatrix", "column_product", "stored_transposed"]
+__all__ = ["ColumnMatmul", "StoredMatrix", "column_matmul", "stored_transposed"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class StoredMatrix:
 
 
 @dataclass(frozen=True)
-class ColumnProduct:
+class ColumnMatmul:
     """``made`` (n, m) is the product of ``first`` (n, k) and ``second`` (k, m), batch by batch.
 
     The bias runs along the rows of ``made``.
@@ -55,7 +55,7 @@ def stored_transposed(
     return None
 
 
-def column_product(operation: LibraryOperation) -> ColumnProduct:
+def column_matmul(operation: LibraryOperation) -> ColumnMatmul:
     """Translate a matmul; raises ValueError for strides that cuBLAS does not have."""
     m, n, k = (int(operation[name]) for name in ("m", "n", "k"))
     first = stored_transposed(k, n, operation["b_strides"], operation["b_batch_stride"])
@@ -63,4 +63,4 @@ def column_product(operation: LibraryOperation) -> ColumnProduct:
     if first is None or second is None:
         strides = f"{operation['a_strides']} and {operation['b_strides']}"
         raise ValueError(f"matrices with strides {strides} are neither row- nor column-major")
-    return ColumnProduct(first, second, StoredMatrix(n, m, n, False, m * n))
+    return ColumnMatmul(first, second, StoredMatrix(n, m, n, False, m * n))

@@ -68,8 +68,8 @@ class CudaPlugin(AcceleratorPlugin):
         names: Collection[str] = config[CUDA_DISABLED_PASSES]
         return names
 
-    def records(self, config: Configuration) -> bool:
-        """Record, unless runs are to be enqueued launch by launch anyway, for their times."""
+    def captures(self, config: Configuration) -> bool:
+        """Capture, unless runs are to be enqueued launch by launch anyway, for their times."""
         return bool(config[CUDA_GRAPHS]) and not config[PERF_COUNT]
 
     def precision_refusal(self, hint: str, facts: DeviceFacts) -> str | None:
@@ -81,10 +81,10 @@ class CudaPlugin(AcceleratorPlugin):
 
     def check_values(self, config: Configuration) -> None:
         super().check_values(config)
-        can_record = not self.facts or self.facts_of(config[DEVICE_ID]).can_record
-        if config[CUDA_GRAPHS] and CUDA_GRAPHS.key in config.given and not can_record:
+        can_capture = not self.facts or self.facts_of(config[DEVICE_ID]).can_capture
+        if config[CUDA_GRAPHS] and CUDA_GRAPHS.key in config.given and not can_capture:
             raise PropertyError(
-                f"{config.device} cannot record CUDA graphs; leave {CUDA_GRAPHS.key} at its "
+                f"{config.device} cannot capture CUDA graphs; leave {CUDA_GRAPHS.key} at its "
                 "default, or update its driver",
                 CUDA_GRAPHS.key,
                 self.name,

@@ -24,7 +24,7 @@ CUDA_GRAPHS = Property(
     "CUDA_GRAPHS",
     parse_boolean,
     True,
-    "Whether each slot records a plan's launches once, as a CUDA graph, and runs replay it; else, "
+    "Whether each slot captures a plan's launches once, as a CUDA graph, and runs replay it; else, "
     "and with PERF_COUNT, every run enqueues launch by launch.",
 )
 CUDA_DISABLED_PASSES: Property[tuple[str, ...]] = Property(

@@ -21,10 +21,10 @@ from ..accelerator.queues.driver import (
     Event,
     HostMemory,
     Kernel,
+    LaunchGraph,
     Memory,
     Program,
     Queue,
-    Recording,
 )
 from ..accelerator.queues.library_operation import LibraryOperation
 from .pyopencl_event import PyOpenClEvent, as_driver_error
@@ -247,8 +247,8 @@ class _Queue:
         sizes = tuple(global_size), tuple(local_size)
         return PyOpenClEvent(self._cl, _checked(enqueue, self._raw, kernel.raw, *sizes))
 
-    def replay(self, recording: Recording) -> Event:
-        raise _nothing_recorded()
+    def replay(self, launch_graph: LaunchGraph) -> Event:
+        raise _nothing_captured()
 
     def wait_for(self, events: Sequence[Event]) -> None:
         _checked(self._cl.enqueue_barrier, self._raw, wait_for=_raw_events(events))
@@ -263,8 +263,8 @@ class _Queue:
         return PyOpenClEvent(self._cl, marker)
 
 
-def _nothing_recorded() -> DriverError:
-    return DriverError(ErrorKind.OTHER, "this driver records no launches")
+def _nothing_captured() -> DriverError:
+    return DriverError(ErrorKind.OTHER, "this driver captures no launches")
 
 
 def _nothing_adopted() -> DriverError:
@@ -307,8 +307,8 @@ class _Context:
     def library_program(self, operation: LibraryOperation) -> Program:
         raise DriverError(ErrorKind.OTHER, f"OpenCL has no library {operation.library!r}")
 
-    def record(self, enqueue: Callable[[Queue], None]) -> Recording:
-        raise _nothing_recorded()
+    def capture(self, enqueue: Callable[[Queue], None]) -> LaunchGraph:
+        raise _nothing_captured()
 
     def close(self) -> None:
         _checked(self._mapping_queue.finish)

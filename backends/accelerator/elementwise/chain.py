@@ -1,9 +1,9 @@
-"""The steps of a fused elementwise chain, and of the epilogue of a product or a convolution.
+"""The steps of a fused elementwise chain, and of the epilogue of a matmul or a convolution.
 
 A fused node (domain ``aioinfer.accelerator``) keeps its steps as text in the attribute
 ``steps``, in the order in which they are computed: ``["Mul(i0,i1):float32",
 "LeakyRelu(s0;0.1):float32"]``. ``i1`` is the node's input 1, ``s0`` the result of step 0, ``acc``
-what a product or a convolution has summed up, and ``_`` an optional operand that is not given.
+what a matmul or a convolution has summed up, and ``_`` an optional operand that is not given.
 Numbers after the semicolon are attributes. The last step makes the node's result.
 """
 

@@ -1,7 +1,7 @@
-"""Attention of many heads: two products, and a softmax in between.
+"""Attention of many heads: two matmuls, and a softmax in between.
 
-The heads are never moved before a product: queries, keys and values are read as strided views.
-Scores are float32, with scale and mask in the epilogue of the first product.
+The heads are never moved before a matmul: queries, keys and values are read as strided views.
+Scores are float32, with scale and mask in the epilogue of the first matmul.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from ....runtime.graph import DType, Node, Value
 from ..elementwise.chain import ACCELERATOR_DOMAIN, ChainStep
 from ..elementwise.chain_launch import chain_launch
-from ..launching.matmul import Matrices, launch_product
+from ..launching.matmul import Matrices, launch_matmul
 from ..launching.strided_copy import strided_copy
 from ..operand import Operand
 from ..plan_builder import PlanBuilder
@@ -104,13 +104,13 @@ def _columns(value: Value | None, first: int, builder: PlanBuilder) -> HeadColum
 
 @kernel("Attention", domain=ACCELERATOR_DOMAIN)
 def lower_attention(node: Node, builder: PlanBuilder) -> None:
-    """Lower to a product, a softmax, a product, and a copy that brings the heads side by side."""
+    """Lower to a matmul, a softmax, a matmul, and a copy that brings the heads side by side."""
     found = read_heads(node, builder)
     made = builder.result(node.outputs[0])
     probabilities = _probabilities(node, found, made.dtype, builder)
     mixed = builder.temporary((found.batch, found.heads, found.queries, found.depth), made.dtype)
     dense = (found.queries * found.keys, found.keys, 1)
-    launch_product(
+    launch_matmul(
         builder,
         Matrices(probabilities, dense[1:], (found.heads * dense[0], dense[0])),
         _matrices(found, found.value, builder),
@@ -131,7 +131,7 @@ def _probabilities(node: Node, found: Heads, held: DType, builder: PlanBuilder) 
     steps = [ChainStep("Scale", ("acc",), DType.FLOAT32, (found.scale,))]
     if found.mask is not None:
         steps.append(ChainStep("Add", ("s0", f"i{_MASK}"), DType.FLOAT32))
-    launch_product(
+    launch_matmul(
         builder,
         _matrices(found, found.query, builder),
         replace(keys, strides=keys.strides[::-1]),

@@ -1,4 +1,4 @@
-"""Conv: a product where the window is 1 x 1, else each work-item sums up its elements directly."""
+"""Conv: a matmul where the window is 1 x 1, else each work-item sums up its elements directly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....runtime.lowering.window import Window, window_of
 from ..elementwise.c_types import C_TYPES
 from ..elementwise.chain import ACCELERATOR_DOMAIN, ChainStep
 from ..launching.kernel_source import KernelSource
-from ..launching.matmul import Matrices, launch_product
+from ..launching.matmul import Matrices, launch_matmul
 from ..launching.reach import elements
 from ..operand import Operand
 from ..plan import LaunchArgument
@@ -85,7 +85,7 @@ def lower_conv(node: Node, builder: PlanBuilder) -> None:
     if window.is_single and groups == 1:
         batch, channels, outputs = image.shape[0], image.shape[1], filters.shape[0]
         pixels = math.prod(image.shape[2:])
-        launch_product(
+        launch_matmul(
             builder,
             Matrices(filters, (channels, 1), (0,)),
             Matrices(image, (pixels, 1), (channels * pixels,)),

@@ -1,4 +1,4 @@
-"""What follows a product or a convolution in its own kernel: bias, residual sum, activations.
+"""What follows a matmul or a convolution in its own kernel: bias, residual sum, activations.
 
 A fused node has its extra operands after data, weights and bias, and the attribute ``steps``, which
 begin from ``acc``, what the kernel has summed up.

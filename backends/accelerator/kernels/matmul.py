@@ -8,20 +8,20 @@ from functools import partial
 from ....runtime.graph import DType, Node, Value
 from ..elementwise.chain import ACCELERATOR_DOMAIN, ChainStep
 from ..elementwise.operand_walk import broadcast_strides
-from ..launching.matmul import Matrices, launch_product
+from ..launching.matmul import Matrices, launch_matmul
 from ..operand import Operand
 from ..plan_builder import PlanBuilder
 from .epilogue import epilogue_code
 from .registry import kernel
 
-__all__ = ["Factor", "Product", "bias_operand", "lower_product", "read_product"]
+__all__ = ["Factor", "Matmul", "bias_operand", "lower_matmul", "read_matmul"]
 
 _BIAS = 2
 
 
 @dataclass(frozen=True)
 class Factor:
-    """One side of a product; see ``Matrices``, whose operand is where ``value`` lies."""
+    """One side of a matmul; see ``Matrices``, whose operand is where ``value`` lies."""
 
     value: Value
     strides: tuple[int, int]
@@ -33,7 +33,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Product:
+class Matmul:
     """What a MatMul or a Gemm multiplies, ``lengths`` (m, n, k) for each of ``batch``.
 
     ``steps`` are what it does with the sum itself, before the steps that were fused behind it:
@@ -49,24 +49,24 @@ class Product:
 
 @kernel("Gemm", "MatMul")
 @kernel("Gemm", "MatMul", domain=ACCELERATOR_DOMAIN)
-def lower_product(node: Node, builder: PlanBuilder) -> None:
-    """Lower to one kernel, whatever is fused behind the product."""
-    product = read_product(node, builder)
-    left, right = (side.matrices(builder) for side in (product.left, product.right))
+def lower_matmul(node: Node, builder: PlanBuilder) -> None:
+    """Lower to one kernel, whatever is fused behind the matmul."""
+    matmul = read_matmul(node, builder)
+    left, right = (side.matrices(builder) for side in (matmul.left, matmul.right))
     made = builder.result(node.outputs[0])
     bias = bias_operand(node, builder)
-    end = partial(epilogue_code, node, builder, made, first=product.steps, operands=bias)
-    launch_product(builder, left, right, made, product.batch, product.lengths, end)
+    end = partial(epilogue_code, node, builder, made, first=matmul.steps, operands=bias)
+    launch_matmul(builder, left, right, made, matmul.batch, matmul.lengths, end)
 
 
-def read_product(node: Node, builder: PlanBuilder) -> Product:
+def read_matmul(node: Node, builder: PlanBuilder) -> Matmul:
     """Read a node of either operator and domain."""
     left, right = node.inputs[:2]
     assert left is not None
     assert right is not None
     if node.op_type == "Gemm":
         return _read_gemm(node, left, right, builder)
-    return _read_matmul(node, left, right, builder)
+    return _read_tensors(node, left, right, builder)
 
 
 def bias_operand(node: Node, builder: PlanBuilder) -> dict[str, Operand | float]:
@@ -75,15 +75,15 @@ def bias_operand(node: Node, builder: PlanBuilder) -> dict[str, Operand | float]
     return {} if bias is None else {"i2": builder.scalar_or_operand(bias)}
 
 
-def _read_matmul(node: Node, left: Value, right: Value, builder: PlanBuilder) -> Product:
-    """Read a product of matrices, of vectors, or of batches that broadcast."""
+def _read_tensors(node: Node, left: Value, right: Value, builder: PlanBuilder) -> Matmul:
+    """Read a matmul of matrices, of vectors, or of batches that broadcast."""
     shapes = [builder.shape(left), builder.shape(right)]
     if len(shapes[0]) == 1:
         shapes[0] = (1, *shapes[0])
     if len(shapes[1]) == 1:
         shapes[1] = (*shapes[1], 1)
     if min(map(len, shapes)) < 2 or shapes[0][-1] != shapes[1][-2]:
-        raise builder.contradiction(f"{list(shapes[0])} and {list(shapes[1])} have no product")
+        raise builder.contradiction(f"{list(shapes[0])} and {list(shapes[1])} cannot be multiplied")
     (m, k), n = shapes[0][-2:], shapes[1][-1]
     batches = [shape[:-2] for shape in shapes]
     rank = max(map(len, batches))
@@ -94,7 +94,7 @@ def _read_matmul(node: Node, left: Value, right: Value, builder: PlanBuilder) ->
         for own, size in zip(batches, (m * k, k * n), strict=True)
     ]
     has_bias = _bias_value(node) is not None
-    return Product(
+    return Matmul(
         Factor(left, (k, 1), steps[0]),
         Factor(right, (n, 1), steps[1]),
         batch,
@@ -103,15 +103,15 @@ def _read_matmul(node: Node, left: Value, right: Value, builder: PlanBuilder) ->
     )
 
 
-def _read_gemm(node: Node, left: Value, right: Value, builder: PlanBuilder) -> Product:
+def _read_gemm(node: Node, left: Value, right: Value, builder: PlanBuilder) -> Matmul:
     """Read alpha * A' * B' + beta * C."""
     is_turned = [bool(node.attributes.get(name, 0)) for name in ("transA", "transB")]
     rows, columns = builder.shape(left), builder.shape(right)
     if not len(rows) == len(columns) == 2 or rows[not is_turned[0]] != columns[is_turned[1]]:
-        raise builder.contradiction(f"{list(rows)} and {list(columns)} have no product")
+        raise builder.contradiction(f"{list(rows)} and {list(columns)} cannot be multiplied")
     (m, k) = rows[::-1] if is_turned[0] else rows
     n = columns[0 if is_turned[1] else 1]
-    return Product(
+    return Matmul(
         Factor(left, (1, m) if is_turned[0] else (k, 1), ()),
         Factor(right, (1, k) if is_turned[1] else (n, 1), ()),
         (),

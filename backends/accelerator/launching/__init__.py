@@ -1,1 +1,1 @@
-"""Kernels: their sources, what a launch touches, and launches recorded and timed."""
+"""Kernels: their sources, what a launch touches, and launches captured and timed."""

@@ -1,4 +1,4 @@
-"""Matrix products by tiles in local memory, batched, of matrices with any strides.
+"""Matmuls by tiles in local memory, batched, of matrices with any strides.
 
 A group of 8 x 8 work-items computes a tile of 32 x 32, each work-item 4 x 4 of it, from 16 columns
 and rows at a time that the group has brought to local memory.
@@ -20,7 +20,7 @@ from .reach import Reach, box, elements
 if TYPE_CHECKING:
     from ..plan_builder import PlanBuilder
 
-__all__ = ["Matrices", "launch_product"]
+__all__ = ["Matrices", "launch_matmul"]
 
 _TILE = 32
 _GROUP = 8
@@ -76,7 +76,7 @@ class Epilogue(Protocol):
 
 @dataclass(frozen=True)
 class Matrices:
-    """One side of a product: ``strides`` of a matrix's (row, column), ``batch`` of the others.
+    """One side of a matmul: ``strides`` of a matrix's (row, column), ``batch`` of the others.
 
     All are in elements; a batch axis of stride 0 uses the same matrix again. ``first`` is the
     number of the element with which the first matrix begins.
@@ -93,7 +93,7 @@ class Matrices:
         return box((*batch, rows, columns), strides, self.operand.dtype, self.first)
 
 
-def launch_product(
+def launch_matmul(
     builder: PlanBuilder,
     left: Matrices,
     right: Matrices,
@@ -130,7 +130,7 @@ def launch_product(
     arguments += [number for _, number in code.parameters]
     arguments += end.arguments
     columns, rows = -(-n // _TILE) * _GROUP, -(-m // _TILE) * _GROUP
-    source = KernelSource.of("product", text)
+    source = KernelSource.of("matmul", text)
     reaches = [
         left.reach(batch, m, k),
         right.reach(batch, k, n),
@@ -139,6 +139,6 @@ def launch_product(
     ]
     if count * m * n != result.count:
         raise builder.contradiction(
-            f"{count} products of {m} x {n} do not make {list(result.shape)}"
+            f"{count} matmuls of {m} x {n} do not make {list(result.shape)}"
         )
     builder.launch(source, arguments, (columns, rows, count), (_GROUP, _GROUP, 1), reaches)

@@ -6,9 +6,9 @@ largest plan that the slot has run; then kernels are bound anew, because they ho
 A plan stays bound as long as the network keeps it: who builds plans takes the others out, which a
 run that still has one does not notice. In a steady state nothing is allocated.
 
-Where launches are recorded, that runs them once on what happens to lie in the arena. It writes the
-arena alone, which is free: the run that binds has uploaded nothing yet. Recordings hold addresses,
-too, so they are dropped before the memory behind those is given back.
+Where launches are captured, that runs them once on what happens to lie in the arena. It writes the
+arena alone, which is free: the run that binds has uploaded nothing yet. Launch graphs hold
+addresses, too, so they are dropped before the memory behind those is given back.
 
 A driver may wait in a copy to memory that it has not allocated itself, and a queue's thread must
 not. So on other devices than the host's processor results come to staging memory first.
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ..launching.launch_recorder import LaunchRecorder
+from ..launching.launch_capture import LaunchCapture
 from ..operand import Operand
 from ..plan import Launch, LaunchArgument, Plan
 from ..queues.driver import (
@@ -32,9 +32,9 @@ from ..queues.driver import (
     DriverError,
     HostMemory,
     Kernel,
+    LaunchGraph,
     Memory,
     Queue,
-    Recording,
 )
 from ..queues.opened_device import OpenedDevice
 from .weight_store import WeightStore
@@ -91,7 +91,7 @@ class BoundLaunch:
 
 @dataclass(frozen=True)
 class BoundPlan:
-    """A plan with addresses in one slot; ``recording`` replays all of its launches at once.
+    """A plan with addresses in one slot; ``launch_graph`` replays all of its launches at once.
 
     Without one, the launches are enqueued one by one.
     """
@@ -100,7 +100,7 @@ class BoundPlan:
     inputs: Sequence[BoundInput]
     outputs: Sequence[BoundOutput]
     launches: Sequence[BoundLaunch]
-    recording: Recording | None
+    launch_graph: LaunchGraph | None
     output_bytes: int
     """How much all outputs take together."""
 
@@ -108,7 +108,7 @@ class BoundPlan:
 class SlotMemory:
     """The memory of one slot; used by one run at a time. ``keep_only`` is for any thread.
 
-    With a ``recorder``, launches are recorded when a plan is bound.
+    With a ``capture``, launches are captured when a plan is bound.
     """
 
     def __init__(
@@ -116,9 +116,9 @@ class SlotMemory:
         device: OpenedDevice,
         weights: WeightStore,
         network: str,
-        recorder: LaunchRecorder | None = None,
+        capture: LaunchCapture | None = None,
     ) -> None:
-        self._device, self._weights, self._recorder = device, weights, recorder
+        self._device, self._weights, self._capture = device, weights, capture
         self._what = f"a slot of {network!r}"
         self._arena: Memory | None = None
         self._staging: HostMemory | None = None
@@ -131,15 +131,15 @@ class SlotMemory:
         return 0 if self._arena is None else self._arena.size_bytes
 
     @property
-    def recorded_count(self) -> int:
-        """How many plans are bound with a recording."""
-        return sum(bound.recording is not None for bound in tuple(self._bound.values()))
+    def captured_count(self) -> int:
+        """How many plans are bound with a launch graph."""
+        return sum(bound.launch_graph is not None for bound in tuple(self._bound.values()))
 
     @property
     def eager_count(self) -> int:
         """How many plans are bound whose launches are enqueued one by one."""
         bound = tuple(self._bound.values())
-        return sum(bool(item.launches) and item.recording is None for item in bound)
+        return sum(bool(item.launches) and item.launch_graph is None for item in bound)
 
     def find(self, plan: Plan) -> BoundPlan | None:
         """Return the plan as it is bound here; None if it is not. Never blocks."""
@@ -210,17 +210,17 @@ class SlotMemory:
         inputs = [BoundInput(item, memory_of(item), next(staged)) for item in plan.inputs]
         outputs = [BoundOutput(item, memory_of(item), next(staged, None)) for item in plan.outputs]
         output_bytes = sum(operand.size_bytes for operand in plan.outputs)
-        return BoundPlan(plan, inputs, outputs, launches, self._recorded(launches), output_bytes)
+        return BoundPlan(plan, inputs, outputs, launches, self._captured(launches), output_bytes)
 
-    def _recorded(self, launches: Sequence[BoundLaunch]) -> Recording | None:
-        if self._recorder is None or not launches:
+    def _captured(self, launches: Sequence[BoundLaunch]) -> LaunchGraph | None:
+        if self._capture is None or not launches:
             return None
 
         def enqueue(queue: Queue) -> None:
             for item in launches:
                 queue.launch(item.kernel, item.launch.global_size, item.launch.local_size)
 
-        return self._recorder.record(enqueue)
+        return self._capture.capture(enqueue)
 
     def _staged_operands(self, plan: Plan) -> list[Operand]:
         return [*plan.inputs, *(plan.outputs if self._stages_outputs else ())]

@@ -10,7 +10,7 @@ from ....runtime.passes.gelu_fusion import GeluFusion
 from ....runtime.passes.layer_normalization_fusion import LayerNormalizationFusion
 from ..elementwise.c_types import FLOATS
 from ..elementwise.chain import ACCELERATOR_DOMAIN
-from .attention_inputs import AttentionProductFusion, PackedAttention
+from .attention_inputs import AttentionMatmulFusion, PackedAttention
 from .chain_fusion import ChainFusion
 from .epilogue_fusion import EpilogueFusion
 
@@ -28,7 +28,7 @@ def plan_passes() -> tuple[Pass, ...]:
         FlatGemmFusion(),
         GeluFusion(FLOATS),
         AttentionFusion(ACCELERATOR_DOMAIN, FLOATS),
-        AttentionProductFusion(ConstantCache()),
+        AttentionMatmulFusion(ConstantCache()),
         PackedAttention(),
         ChainFusion(),
         EpilogueFusion(),

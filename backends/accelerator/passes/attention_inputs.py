@@ -1,6 +1,6 @@
-"""What an attention reads: products of one value as one, whose columns it finds by their places.
+"""What an attention reads: matmuls of one value as one, whose columns it finds by their places.
 
-A device's product of one long row of columns costs one launch and reads its left side once. The
+A device's matmul of one long row of columns costs one launch and reads its left side once. The
 heads need no copy of their part of it: they lie there with a longer way from row to row.
 """
 
@@ -20,21 +20,21 @@ from ....runtime.passes.joined_products import (
 from ....runtime.passes.matching import fuse, is_standard, made_by, only_user, static_shape
 from ..elementwise.chain import ACCELERATOR_DOMAIN
 
-__all__ = ["AttentionProductFusion", "PackedAttention"]
+__all__ = ["AttentionMatmulFusion", "PackedAttention"]
 
 _PARTS = 3
 """Queries, keys and values."""
 
 
-class AttentionProductFusion(Pass):
-    """Join the products that make an attention's queries, keys and values, and split the result.
+class AttentionMatmulFusion(Pass):
+    """Join the matmuls that make an attention's queries, keys and values, and split the result.
 
     Those of one value with constant matrices, a bias after them included, that nothing else uses:
     all three, or keys and values alone where the queries are made of another value. ``cache`` makes
     the joined constants, so that all plans have the same arrays.
     """
 
-    name = "attention product fusion"
+    name = "attention matmul fusion"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
 
@@ -86,26 +86,26 @@ def _is_attention(node: Node) -> bool:
 def _groups(node: Node) -> list[list[JoinableProduct]]:
     groups: dict[Value, list[JoinableProduct]] = {}
     for value in node.inputs[:_PARTS]:
-        product = _product_behind(value, node)
-        x = None if product is None else product.node.inputs[0]
-        if product is None or x is None:
+        matmul = _matmul_behind(value, node)
+        x = None if matmul is None else matmul.node.inputs[0]
+        if matmul is None or x is None:
             continue
         group = groups.setdefault(x, [])
-        if not group or may_join(group[0], product):
-            group.append(product)
+        if not group or may_join(group[0], matmul):
+            group.append(matmul)
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _product_behind(value: Value | None, user: Node) -> JoinableProduct | None:
-    """Give the product that makes a value for this user alone."""
+def _matmul_behind(value: Value | None, user: Node) -> JoinableProduct | None:
+    """Give the matmul that makes a value for this user alone."""
     if value is None or only_user(value) is not user or value.producer is None:
         return None
     maker = value.producer
     makers = [maker]
     if is_standard(maker, "Add"):
         makers = [found for item in maker.inputs if (found := made_by(item, "MatMul")) is not None]
-    products = (match_product(found) for found in makers)
-    return next((item for item in products if item is not None and item.last is maker), None)
+    matmuls = (match_product(found) for found in makers)
+    return next((item for item in matmuls if item is not None and item.last is maker), None)
 
 
 def _part(value: Value | None, node: Node) -> tuple[Value | None, int, Node | None]:

@@ -1,4 +1,4 @@
-"""A product or convolution with the elementwise work on its result, in one kernel.
+"""A matmul or convolution with the elementwise work on its result, in one kernel.
 
 The node moves to where the work was, because that may read what is made later than the node.
 """
@@ -22,7 +22,7 @@ _BASES = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 class EpilogueFusion(Pass):
-    """Append a Chain, or one elementwise node, that alone uses a product's or convolution's result.
+    """Append a Chain, or one elementwise node, that alone uses a matmul's or convolution's result.
 
     Floats only, and only what leaves shape and type as they are. Where two results meet, the later
     node takes the work.

@@ -32,10 +32,10 @@ __all__ = [
     "Event",
     "HostMemory",
     "Kernel",
+    "LaunchGraph",
     "Memory",
     "Program",
     "Queue",
-    "Recording",
 ]
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -84,8 +84,8 @@ class DeviceFacts:
     """NVIDIA's number of what a GPU can do, such as (9, 0); None for devices without one."""
     libraries: frozenset[str] = frozenset()
     """The vendor's libraries whose operations its driver can build."""
-    can_record: bool = False
-    """True if launches can be recorded, to be replayed as one command."""
+    can_capture: bool = False
+    """True if launches can be captured, to be replayed as one command."""
     can_adopt: bool = False
     """True if arrays of other libraries in its memory can be read and written as they are."""
 
@@ -195,7 +195,7 @@ class Program(Protocol):
         """Make a new kernel object of a function."""
 
 
-class Recording(Protocol):
+class LaunchGraph(Protocol):
     """Launches that are replayed as one command: a CUDA graph, or an OpenCL command buffer.
 
     It has the arguments of the kernels as they were, and is replayed once at a time. It goes when
@@ -223,8 +223,8 @@ class Queue(Protocol):
     ) -> Event:
         """Run a kernel over a grid of work-items."""
 
-    def replay(self, recording: Recording) -> Event:
-        """Run all launches of a recording of this context, in their order."""
+    def replay(self, launch_graph: LaunchGraph) -> Event:
+        """Run all launches of a launch graph of this context, in their order."""
 
     def wait_for(self, events: Sequence[Event]) -> None:
         """Let what is enqueued from here on wait for these; it fails if one of them does."""
@@ -268,13 +268,13 @@ class Context(Protocol):
         Only for what is in ``facts.libraries``. The sizes of its launches say nothing.
         """
 
-    def record(self, enqueue: Callable[[Queue], None]) -> Recording:
-        """Record what ``enqueue`` launches on the queue that it is given; only if ``can_record``.
+    def capture(self, enqueue: Callable[[Queue], None]) -> LaunchGraph:
+        """Capture what ``enqueue`` launches on the queue that it is given; only if ``can_capture``.
 
         It may be called twice, and the first time for real: what it writes must be free to be
         written, and what it reads is undefined. One call at a time for a device, while other
         queues go on. Nothing of it is running any more when this returns or raises. Blocks, for
-        milliseconds. ErrorKind.OTHER says that these launches cannot be recorded.
+        milliseconds. ErrorKind.OTHER says that these launches cannot be captured.
         """
 
     def close(self) -> None:

@@ -26,9 +26,9 @@ from .driver import (
     DriverError,
     Event,
     HostMemory,
+    LaunchGraph,
     Memory,
     Queue,
-    Recording,
 )
 from .queue_section import failure_of
 from .queue_stream import QueueEvent, QueueGroup, QueueStream
@@ -52,7 +52,7 @@ class OpenedDevice:
         self._computing_lock = threading.Lock()
         self._setup_queue = context.queue(f"{name} setup")
         self._setup_lock = threading.Lock()
-        self._recording_lock = threading.Lock()
+        self._capture_lock = threading.Lock()
 
     @property
     def facts(self) -> DeviceFacts:
@@ -90,10 +90,10 @@ class OpenedDevice:
             )
         return adopted
 
-    def record(self, enqueue: Callable[[Queue], None]) -> Recording:
-        """Record launches, one such call at a time; see ``Context.record``. Blocks a little."""
-        with self._recording_lock:
-            return self._context.record(enqueue)
+    def capture(self, enqueue: Callable[[Queue], None]) -> LaunchGraph:
+        """Capture launches, one such call at a time; see ``Context.capture``. Blocks a little."""
+        with self._capture_lock:
+            return self._context.capture(enqueue)
 
     def write_now(self, copies: Iterable[tuple[Memory, Bytes]]) -> None:
         """Copy to the device and wait; for weights, on a compile thread."""

@@ -29,9 +29,9 @@ from .driver import (
     ErrorKind,
     Event,
     Kernel,
+    LaunchGraph,
     Memory,
     Queue,
-    Recording,
 )
 from .queue_section import QueueSection, StageWork
 
@@ -125,14 +125,14 @@ class QueueStream(DeviceStream):
             raise self._refused(error, "enqueueing a kernel") from error
         return self._note(event, before_ns)
 
-    def replay(self, recording: Recording) -> Event:
-        """Enqueue all launches of a recording; keeps it until they are over."""
+    def replay(self, launch_graph: LaunchGraph) -> Event:
+        """Enqueue all launches of a launch graph; keeps it until they are over."""
         before_ns = perf_counter_ns()
         try:
-            event = self._queue.replay(recording)
+            event = self._queue.replay(launch_graph)
         except DriverError as error:
             raise self._refused(error, "replaying launches") from error
-        self._open.kept.append(recording)
+        self._open.kept.append(launch_graph)
         return self._note(event, before_ns)
 
     def copy_from(

@@ -1,6 +1,6 @@
 """A library's operation for a node, and behind it, in place, the steps that it does not take along.
 
-A library computes some of the steps of a product or a convolution with it. The others are a chain
+A library computes some of the steps of a matmul or a convolution with it. The others are a chain
 of their own on what it has made.
 """
 

@@ -19,8 +19,8 @@ FAMILIES: tuple[str, ...] = (
     "concatenation",
     "convolution",
     "global_pooling",
+    "matmul",
     "pooling",
-    "products",
     "transposition",
 )
 """The modules of this package that register kernels."""

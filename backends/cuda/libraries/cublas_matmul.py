@@ -1,4 +1,4 @@
-"""Products of matrices by cuBLAS as CuPy has loaded it: without bias, residual or activation.
+"""Matmuls by cuBLAS as CuPy has loaded it: without bias, residual or activation.
 
 CuPy keeps a handle for each thread and device, and sets its stream anew for each call of its own,
 as a launch does here. The handle has a workspace of its own, and what is captured one by the graph,
@@ -15,7 +15,7 @@ import numpy as np
 
 from ...accelerator.queues.driver import DriverError, ErrorKind
 from ...accelerator.queues.library_operation import LibraryOperation
-from ..matrix_layout import column_product
+from ..matrix_layout import column_matmul
 from .cublas_calls import CublasCalls, load_calls
 from .library_errors import translated
 
@@ -38,7 +38,7 @@ def find_missing() -> str | None:
 
 
 def plan(operation: LibraryOperation, device_id: int) -> Planned:
-    """Plan a matmul; raises DriverError for one with more than a product."""
+    """Plan a matmul; raises DriverError for one with more than a matmul."""
     return _library().plan(operation)
 
 
@@ -52,22 +52,22 @@ class Cublas:
     def __init__(self, calls: CublasCalls, current_handle: Callable[[], int]) -> None:
         self.calls, self.current_handle = calls, current_handle
 
-    def plan(self, operation: LibraryOperation) -> ProductPlan:
+    def plan(self, operation: LibraryOperation) -> MatmulPlan:
         """Plan a matmul; see the function of this name."""
         follows = [name for name in ("has_bias", "has_residual", "activation") if operation[name]]
         if follows:
             names = ", ".join(follows)
             raise DriverError(ErrorKind.OTHER, f"cublas has no {names}; asked for {operation}")
         with translated(operation):
-            return ProductPlan(self, operation)
+            return MatmulPlan(self, operation)
 
 
-class ProductPlan:
+class MatmulPlan:
     """The arguments of one call but for the addresses; immutable."""
 
     def __init__(self, library: Cublas, operation: LibraryOperation) -> None:
         self._library, self._operation = library, operation
-        self._product = column_product(operation)
+        self._matmul = column_matmul(operation)
         self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)
         calls, dtype = library.calls, operation["dtype"]
         self._dtype = _TYPES[dtype]
@@ -77,9 +77,9 @@ class ProductPlan:
     def enqueue(self, addresses: Sequence[int], stream: int) -> None:
         """Enqueue a launch: a, b, d, workspace."""
         left, right, made, _ = addresses
-        calls, product = self._library.calls, self._product
+        calls, matmul = self._library.calls, self._matmul
         operations = calls.OP_N, calls.OP_T
-        first, second, result = product.first, product.second, product.made
+        first, second, result = matmul.first, matmul.second, matmul.made
         with translated(self._operation):
             handle = self._library.current_handle()
             calls.set_stream(handle, stream)

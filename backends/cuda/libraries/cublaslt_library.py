@@ -1,4 +1,4 @@
-"""Products of matrices by cuBLASLt, through nvmath's bindings, which release the GIL.
+"""Matmuls by cuBLASLt, through nvmath's bindings, which release the GIL.
 
 A plan has the descriptors of one operation and one of the algorithms that the library's heuristics
 recommend for it. An algorithm is 64 bytes that mean something to one version of the library. What a
@@ -18,7 +18,7 @@ import numpy as np
 
 from ...accelerator.queues.driver import DriverError, ErrorKind
 from ...accelerator.queues.library_operation import LibraryOperation
-from ..matrix_layout import StoredMatrix, column_product
+from ..matrix_layout import StoredMatrix, column_matmul
 from .library_errors import translated
 
 __all__ = ["CublasLt", "MatmulPlan"]
@@ -93,7 +93,7 @@ class _Problem:
         self.lock = threading.Lock()
         self._attributes = cublaslt.MatmulDescAttribute
         self._dtype = _TYPES[operation["dtype"]]
-        product = column_product(operation)
+        matmul = column_matmul(operation)
         is_tf32 = operation["has_tf32"] and operation["dtype"] == "float32"
         compute = "COMPUTE_32F_FAST_TF32" if is_tf32 else "COMPUTE_32F"
         self.description = self._own(
@@ -101,14 +101,12 @@ class _Problem:
             cublaslt.matmul_desc_destroy,
         )
         turned = int(cublas.Operation.T), int(cublas.Operation.N)
-        for name, matrix in (("TRANSA", product.first), ("TRANSB", product.second)):
+        for name, matrix in (("TRANSA", matmul.first), ("TRANSB", matmul.second)):
             self._describe(name, turned[0] if matrix.is_turned else turned[1])
         self._describe("EPILOGUE", int(cublaslt.Epilogue[self._epilogue()]))
         if operation["has_bias"]:
             self.set_bias(_SOME_ADDRESS)
-        self.layouts = [
-            self._layout(item) for item in (product.first, product.second, product.made)
-        ]
+        self.layouts = [self._layout(item) for item in (matmul.first, matmul.second, matmul.made)]
         self.alpha = np.ones(1, np.float32)
         self.beta = np.full(1, 1.0 if operation["has_residual"] else 0.0, np.float32)
 

@@ -1,4 +1,4 @@
-"""Plans of cuBLASLt in use: products of matrices by the fastest algorithm that was found.
+"""Plans of cuBLASLt in use: matmuls by the fastest algorithm that was found.
 
 Theory of operation. Where plans can be timed, the algorithms that the library's heuristics
 recommend compete on the device, and the winner's bytes are kept on disk, by kind of device and
@@ -14,7 +14,7 @@ import threading
 from ...accelerator.queues.driver import DriverError, ErrorKind
 from ...accelerator.queues.library_operation import LibraryOperation
 from ..autotune import UselessError
-from ..matrix_layout import StoredMatrix, column_product
+from ..matrix_layout import StoredMatrix, column_matmul
 from ..plan_files import PlanFiles, StoredPlan, own_cache_folder
 from .cublaslt_library import CublasLt, MatmulPlan
 from .device_timing import DeviceTimers
@@ -115,9 +115,9 @@ def buffers_of(operation: LibraryOperation) -> OperationBuffers:
     The factors are as long as their strides make them.
     """
     with translated(operation):
-        product = column_product(operation)
+        matmul = column_matmul(operation)
     batch, m, n = (int(operation[name]) for name in ("batch", "m", "n"))
-    shapes = [("a", _length(product.second, batch)), ("b", _length(product.first, batch))]
+    shapes = [("a", _length(matmul.second, batch)), ("b", _length(matmul.first, batch))]
     shapes += [("bias", (n,))] if operation["has_bias"] else []
     shapes += [("residual", (batch, m, n))] if operation["has_residual"] else []
     return OperationBuffers(
@@ -136,7 +136,7 @@ def _length(matrix: StoredMatrix, batch: int) -> tuple[int, ...]:
 
 def _summary(operation: LibraryOperation) -> str:
     batch, m, n, k = (operation[name] for name in ("batch", "m", "n", "k"))
-    many = "a product" if batch == 1 else f"{batch} products"
+    many = "a matmul" if batch == 1 else f"{batch} matmuls"
     return f"{many} of {operation['dtype']} {m}x{k} by {k}x{n}"
 
 

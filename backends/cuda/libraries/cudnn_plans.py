@@ -40,7 +40,7 @@ _MOST_CANDIDATES = 40  # all that cuDNN has, for what it has compiled ahead
 _SECONDS = 2.0  # of compiling: two to four plans
 _ALLOCATION = "ALLOC"  # a part of the names of all statuses that mean it
 _WAY_OUT = "take another version of cuDNN, or run the node on another device"
-_MOST_HANDLES = 8  # of one device: its compute queue, and streams that record
+_MOST_HANDLES = 8  # of one device: its compute queue, and streams that capture
 
 
 class StreamHandles:

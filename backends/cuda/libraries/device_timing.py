@@ -1,7 +1,7 @@
 """Timing a library's plans on their device.
 
 Theory of operation. A plan is first run a few times for a glance, on random inputs and outputs full
-of NaN, which it has to overwrite with finite numbers. A closer look replays a recording of many
+of NaN, which it has to overwrite with finite numbers. A closer look replays a launch graph of many
 runs, so that the host's part does not count; runs take turns in several sets of buffers, which
 together do not fit into the device's L2 cache. All goes to a stream and memory of its own; other
 work of the device disturbs it, which is why medians are compared.
@@ -144,16 +144,16 @@ class DeviceTimer:
         return Timing((seconds,))
 
     def gaze(self, index: int) -> Timing:
-        """Replay a recording of it several times; a plan that cannot be recorded is refused."""
+        """Replay a launch graph of it several times; a plan that cannot be captured is refused."""
         wanted = int(_ROUND_S / max(self._quick[index], 1e-9))
         repeats = min(_MOST_REPEATS, max(2, wanted))
         try:
-            recording = self._captured(lambda: self._enqueue_all(index, repeats))
+            launch_graph = self._captured(lambda: self._enqueue_all(index, repeats))
         except RefusedCaptureError as refusal:
             return Timing(refusal=f"it cannot be captured: {refusal}")
-        recording.upload(self._stream)
-        recording.launch(self._stream)
-        rounds = [self._timed(lambda: recording.launch(self._stream)) for _ in range(_ROUNDS)]
+        launch_graph.upload(self._stream)
+        launch_graph.launch(self._stream)
+        rounds = [self._timed(lambda: launch_graph.launch(self._stream)) for _ in range(_ROUNDS)]
         return Timing(tuple(seconds / repeats for seconds in rounds))
 
     def _address(self, offset: int) -> int:

@@ -39,7 +39,7 @@ class PlanTimer(Protocol):
         """Run it a few times."""
 
     def gaze(self, index: int) -> Timing:
-        """Run it often, as a recording that is replayed."""
+        """Run it often, as a launch graph that is replayed."""
 
 
 TimerMaker = Callable[[OperationBuffers, Sequence[Planned]], AbstractContextManager[PlanTimer]]

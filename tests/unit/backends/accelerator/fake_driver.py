@@ -29,14 +29,14 @@ from aioinfer.backends.accelerator.queues.driver import (
     ErrorKind,
 )
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
-from unit.backends.accelerator.fake_memory import ALIGN_BYTES, SPOILT, FakeHostMemory, FakeMemory
-from unit.backends.accelerator.fake_recording import (
+from unit.backends.accelerator.fake_launch_graph import (
     FakeCapture,
-    FakeRecording,
+    FakeLaunchGraph,
     OneAtATime,
     replay_of,
     run_for_nothing,
 )
+from unit.backends.accelerator.fake_memory import ALIGN_BYTES, SPOILT, FakeHostMemory, FakeMemory
 
 if TYPE_CHECKING:
     from unit.backends.accelerator.on_device import OnDevice
@@ -162,13 +162,13 @@ class FakeQueue:
             ManualEvent("launch", action=lambda: kernel.function(*arguments), memories=used)
         )
 
-    def replay(self, recording: FakeRecording) -> ManualEvent:
-        recording.begin()
-        action, at_end = replay_of(recording)
+    def replay(self, launch_graph: FakeLaunchGraph) -> ManualEvent:
+        launch_graph.begin()
+        action, at_end = replay_of(launch_graph)
         try:
             return self._add(ManualEvent("replay", action=action, at_end=at_end))
         except DriverError:
-            recording.end()
+            launch_graph.end()
             raise
 
     def wait_for(self, events: Sequence[ManualEvent]) -> None:
@@ -201,7 +201,7 @@ class FakeContext:
     """One opened fake device. ``fails`` gives commands that are to fail, by label and error."""
 
     dropped: list[str] = []
-    """What somebody let go of before it was over: copy events, and recordings."""
+    """What somebody let go of before it was over: copy events, and launch graphs."""
 
     def __init__(self, facts: DeviceFacts, driver: FakeDriver) -> None:
         self.facts, self.driver = facts, driver
@@ -209,8 +209,8 @@ class FakeContext:
         self.buffers: list[FakeMemory] = []
         self.host_memories: list[FakeHostMemory] = []
         self.done: list[str] = []
-        self._recordings: list[weakref.ref[FakeRecording]] = []
-        self._recording = OneAtATime()
+        self._launch_graphs: list[weakref.ref[FakeLaunchGraph]] = []
+        self._capturing = OneAtATime()
         self._lock = threading.RLock()
         self._broken: dict[FakeQueue, DriverError] = {}
 
@@ -225,9 +225,9 @@ class FakeContext:
         return [item for item in (*self.buffers, *self.host_memories) if not item.is_released]
 
     @property
-    def recordings(self) -> list[FakeRecording]:
+    def launch_graphs(self) -> list[FakeLaunchGraph]:
         """All that are still there."""
-        return [item for found in self._recordings if (item := found()) is not None]
+        return [item for found in self._launch_graphs if (item := found()) is not None]
 
     def buffer(self, size_bytes: int) -> FakeMemory:
         self._count_allocation()
@@ -261,26 +261,26 @@ class FakeContext:
             raise self.driver.build_error
         return FakeProgram(self.driver.functions)
 
-    def record(self, enqueue: Callable[[FakeRecording], None]) -> FakeRecording:
-        assert self.facts.can_record
-        with self._recording:
-            self._count_recording_step()
+    def capture(self, enqueue: Callable[[FakeLaunchGraph], None]) -> FakeLaunchGraph:
+        assert self.facts.can_capture
+        with self._capturing:
+            self._count_capture_step()
             warm_up = self._capture(enqueue)
             with self._lock:
                 commands = [event for queue in self.queues for event in queue.commands]
                 in_use = [memory for event in commands for memory in event.memories]
                 alive = [memory for memory in self.buffers if not memory.is_released]
                 run_for_nothing(warm_up, alive, in_use)
-            self.driver.while_recording()
+            self.driver.while_capturing()
             launches = self._capture(enqueue)
             assert launches == warm_up
-            self._count_recording_step()
-        recording = FakeRecording(launches, self.dropped)
-        self._recordings.append(weakref.ref(recording))
-        return recording
+            self._count_capture_step()
+        launch_graph = FakeLaunchGraph(launches, self.dropped)
+        self._launch_graphs.append(weakref.ref(launch_graph))
+        return launch_graph
 
     def _capture(self, enqueue: Callable[[FakeCapture], None]) -> list[Any]:
-        capture = FakeCapture(lambda: ManualEvent("recorded"), self._count_recording_step)
+        capture = FakeCapture(lambda: ManualEvent("captured"), self._count_capture_step)
         return capture.take(enqueue)
 
     def close(self) -> None:
@@ -325,9 +325,9 @@ class FakeContext:
         if error is not None:
             raise DriverError(error.kind, error.text)  # one that was raised keeps frames
 
-    def _count_recording_step(self) -> None:
-        self.driver.recording_step_count += 1
-        error = self.driver.recording_errors.get(self.driver.recording_step_count)
+    def _count_capture_step(self) -> None:
+        self.driver.capture_step_count += 1
+        error = self.driver.capture_errors.get(self.driver.capture_step_count)
         if error is not None:
             raise DriverError(error.kind, error.text)  # one that was raised keeps frames
 
@@ -373,12 +373,12 @@ class FakeDriver:
         self.command_errors: dict[int, DriverError] = {}
         """By number, from 1 on, those of commands that are refused when they are enqueued."""
         self.command_count = 0
-        self.recording_errors: dict[int, DriverError] = {}
-        """By number, from 1 on, those of the steps of recording that fail: it begins, launches are
-        run for nothing, launches are recorded, it ends."""
-        self.recording_step_count = 0
-        self.while_recording: Callable[[], None] = lambda: None
-        """Called between what is run for nothing and what is recorded."""
+        self.capture_errors: dict[int, DriverError] = {}
+        """By number, from 1 on, those of the steps of capturing that fail: it begins, launches are
+        run for nothing, launches are captured, it ends."""
+        self.capture_step_count = 0
+        self.while_capturing: Callable[[], None] = lambda: None
+        """Called between what is run for nothing and what is captured."""
         self.contexts: list[FakeContext] = []
 
     def find_devices(self) -> list[DeviceFacts]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from unit.backends.accelerator.fake_recording import FakeRecording
+    from unit.backends.accelerator.fake_launch_graph import FakeLaunchGraph
 
 SPOILT = 0xFF
 ALIGN_BYTES = 64
@@ -20,7 +20,7 @@ class FakeMemory:
     def __init__(self, data: np.ndarray, base: FakeMemory | None = None) -> None:
         self.data, self.base = data, base
         self.is_released = False
-        self.recordings: weakref.WeakSet[FakeRecording] = weakref.WeakSet()
+        self.launch_graphs: weakref.WeakSet[FakeLaunchGraph] = weakref.WeakSet()
         """Those that have its address."""
 
     @property
@@ -35,7 +35,7 @@ class FakeMemory:
     def release(self) -> None:
         assert self.base is None
         assert not self.is_released
-        assert not list(self.recordings), "a recording has the address of memory that is released"
+        assert not list(self.launch_graphs), "a launch graph has the address of freed memory"
         self.is_released = True
         self.data[:] = SPOILT
 

@@ -16,15 +16,15 @@ from aioinfer.runtime.properties.properties import Configuration
 from unit.backends.accelerator.comparing import model_of, operator
 from unit.backends.accelerator.fake_driver import FakeContext, FakeDriver
 
-__all__ = ["RecordingPlugin", "draining", "negate", "negating", "pump", "serving"]
+__all__ = ["CapturingPlugin", "draining", "negate", "negating", "pump", "serving"]
 
 _PATIENCE = 5000
 
 
-class RecordingPlugin(OpenClPlugin):
-    """OPENCL on a driver that records."""
+class CapturingPlugin(OpenClPlugin):
+    """OPENCL on a driver that captures."""
 
-    def records(self, config: Configuration) -> bool:
+    def captures(self, config: Configuration) -> bool:
         return True
 
 

@@ -14,7 +14,7 @@ from aioinfer.errors import PropertyError, RequestCancelledError, TensorError
 from onnx_text import parse_proto
 from unit.backends.accelerator.comparing import model_of, operator
 from unit.backends.accelerator.fake_driver import FACTS, FakeDriver, FakeQueue
-from unit.backends.accelerator.serving import RecordingPlugin, pump
+from unit.backends.accelerator.serving import CapturingPlugin, pump
 
 BUCKETS = {"BATCH_BUCKETS": "1,2,4,8"}
 SIZES = (1, 2, 4, 8)
@@ -155,19 +155,19 @@ def test_a_network_of_static_inputs_has_one_plan_and_says_why(fake_core: Core) -
 
 
 def test_each_bucket_is_recorded_once_a_slot(driver: FakeDriver, fake_core: Core) -> None:
-    driver.facts = [replace(facts, can_record=True) for facts in driver.facts]
-    fake_core.register_plugin("REC", lambda handle, name: RecordingPlugin(handle, name, driver))
+    driver.facts = [replace(facts, can_capture=True) for facts in driver.facts]
+    fake_core.register_plugin("REC", lambda handle, name: CapturingPlugin(handle, name, driver))
     config = {**BUCKETS, "PERFORMANCE_HINT_NUM_REQUESTS": 1}
     with fake_core.load_network(negating(), "REC", config) as network:
         request = network.create_infer_request()
         for count in reversed(SIZES):  # a larger one would have the slot's memory grow
             request.infer_sync(rows_of(count))
-        assert network.get_metric("RECORDED_PLAN_COUNT") == len(SIZES)
+        assert network.get_metric("CAPTURED_PLAN_COUNT") == len(SIZES)
         allocations = driver.allocation_count
         for count in (8, 3, 5, 1, 7, 2, 6):
             given = rows_of(count)
             np.testing.assert_array_equal(request.infer_sync(given)["y"], -given)
-        assert network.get_metric("RECORDED_PLAN_COUNT") == len(SIZES)
+        assert network.get_metric("CAPTURED_PLAN_COUNT") == len(SIZES)
         assert driver.allocation_count == allocations
 
 

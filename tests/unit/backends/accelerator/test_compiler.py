@@ -6,7 +6,7 @@ import weakref
 
 from aioinfer.backends.accelerator.compiler import Compiler, CompileRules
 from aioinfer.backends.accelerator.kernels.registry import KERNELS
-from aioinfer.backends.accelerator.passes.attention_inputs import AttentionProductFusion
+from aioinfer.backends.accelerator.passes.attention_inputs import AttentionMatmulFusion
 from aioinfer.backends.accelerator.precision import F32
 from aioinfer.runtime.passes.constant_cache import ConstantCache
 from unit.backends.accelerator.opened import Opened, typed
@@ -16,7 +16,7 @@ def test_what_passes_made_of_weights_goes_with_the_weights() -> None:
     opened, cache = Opened(), ConstantCache()
     seen = weakref.ref(cache)
     model = typed("g (float[4] x) => (float[4] y) { y = Relu(x) }")
-    rules = CompileRules(KERNELS, (AttentionProductFusion(cache),))
+    rules = CompileRules(KERNELS, (AttentionMatmulFusion(cache),))
     compiler = Compiler(model, opened.device, F32, rules)
     del cache, rules
     compiler.compile({"x": (4,)}, {})

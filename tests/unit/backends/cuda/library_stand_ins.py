@@ -186,7 +186,7 @@ def _matmul_sizes(operation: LibraryOperation) -> list[int]:
         raise refuse(operation, "no activation comes behind a residual")
     follows = operation["has_bias"] or operation["has_residual"] or activation
     if operation.library == "cublas" and follows:
-        raise refuse(operation, "it computes a product alone")
+        raise refuse(operation, "it computes a matmul alone")
     counts = []
     for name, rows, columns in (("a", m, k), ("b", k, n)):
         row, column = operation[f"{name}_strides"]

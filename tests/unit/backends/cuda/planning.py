@@ -21,7 +21,7 @@ GPU = replace(
     has_float16=True,
     compute_capability=(9, 0),
     libraries=frozenset({"cudnn", "cublas"}),
-    can_record=True,
+    can_capture=True,
 )
 MISSING = "NVIDIA's driver is not installed; install it"
 

@@ -1,10 +1,10 @@
 """A driver like CUDA's on a machine without a GPU: kernels run on PoCL, libraries are numpy.
 
-It says of the first OpenCL device that it is discrete, has cuDNN and cuBLASLt, and can record. A
+It says of the first OpenCL device that it is discrete, has cuDNN and cuBLASLt, and can capture. A
 library's operation is computed when it is launched, on the launching thread, once the queue has
 come to it: what it reads was enqueued before, so the numbers are those of a device. Its workspace
-is spoilt, so that a plan that has anything else there gives wrong results. A recording is launched
-again, command by command, with the arguments that the kernels had.
+is spoilt, so that a plan that has anything else there gives wrong results. A launch graph is
+launched again, command by command, with the arguments that the kernels had.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from aioinfer.backends.accelerator.queues.driver import (
     Event,
     HostMemory,
     Kernel,
+    LaunchGraph,
     Memory,
     Program,
     Queue,
-    Recording,
 )
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
@@ -57,7 +57,7 @@ class StandInDriver:
                 found,
                 kind="discrete",
                 libraries=self._libraries,
-                can_record=True,
+                can_capture=True,
                 has_float16=True,
                 compute_capability=(9, 0),
             )
@@ -140,9 +140,9 @@ class _Queue:
             return kernel.launch_on(self._inner)
         return self._inner.launch(kernel, global_size, local_size)
 
-    def replay(self, recording: Recording) -> Event:
-        assert isinstance(recording, _Recording)
-        return recording.launch_on(self)
+    def replay(self, launch_graph: LaunchGraph) -> Event:
+        assert isinstance(launch_graph, _LaunchGraph)
+        return launch_graph.launch_on(self)
 
 
 class _NoEvent:
@@ -151,10 +151,10 @@ class _NoEvent:
     is_over, failure, times_ns, queued_ns = False, None, (0, 0), 0
 
     def wait(self) -> None:
-        raise AssertionError("nobody waits for what is recorded")
+        raise AssertionError("nobody waits for what is captured")
 
 
-class _Recording:
+class _LaunchGraph:
     """A queue that notes launches, and then what it has noted."""
 
     def __init__(self) -> None:
@@ -182,7 +182,7 @@ class _Recording:
     ) -> Event:
         raise _not_recorded()
 
-    def replay(self, recording: Recording) -> Event:
+    def replay(self, launch_graph: LaunchGraph) -> Event:
         raise _not_recorded()
 
     def wait_for(self, events: Sequence[Event]) -> None:
@@ -193,7 +193,7 @@ class _Recording:
 
 
 def _not_recorded() -> DriverError:
-    return DriverError(ErrorKind.OTHER, "only launches are recorded")
+    return DriverError(ErrorKind.OTHER, "only launches are captured")
 
 
 class _Context:
@@ -225,8 +225,8 @@ class _Context:
         self._operations.append(operation)
         return _LibraryProgram(operation, found)
 
-    def record(self, enqueue: Callable[[Queue], None]) -> Recording:
-        made = _Recording()
+    def capture(self, enqueue: Callable[[Queue], None]) -> LaunchGraph:
+        made = _LaunchGraph()
         enqueue(made)
         return made
 

@@ -1,4 +1,4 @@
-"""Devices, memory, programs and recordings of CUDA's driver, on a GPU that is none."""
+"""Devices, memory, programs and launch graphs of CUDA's driver, on a GPU that is none."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_device_says_what_it_is() -> None:
     assert second.compute_capability == (9, 0)
     assert second.has_float16
     assert second.libraries == {"cublas"}
-    assert second.can_record
+    assert second.can_capture
 
 
 def without_driver(cupy: FakeCupy) -> None:
@@ -220,7 +220,7 @@ def test_a_program_that_does_not_compile_says_what_the_compiler_says(opened: Ope
     assert raised.value.kind is ErrorKind.OTHER
 
 
-def test_a_recording_runs_its_launches_in_order_with_the_arguments_of_then(
+def test_a_launch_graph_runs_its_launches_in_order_with_the_arguments_of_then(
     opened: OpenedGpu,
 ) -> None:
     memory = opened.context.buffer(COUNT)
@@ -230,25 +230,25 @@ def test_a_recording_runs_its_launches_in_order_with_the_arguments_of_then(
         for _ in range(3):
             queue.launch(kernel, *GRID)
 
-    recording = opened.context.record(enqueue)
+    launch_graph = opened.context.capture(enqueue)
     kernel.set_arguments([opened.context.buffer(1), 1])
     queue = opened.context.queue("compute")
     queue.write(memory, np.zeros(COUNT, np.uint8))
-    queue.replay(recording)
-    queue.replay(recording)
+    queue.replay(launch_graph)
+    queue.replay(launch_graph)
     queue.marker([]).wait()
     assert (opened.bytes_of(memory) == 6).all()
     assert gc.isenabled()
 
 
-def test_nothing_is_left_of_a_recording(opened: OpenedGpu) -> None:
+def test_nothing_is_left_of_a_launch_graph(opened: OpenedGpu) -> None:
     kernel = opened.kernel(ONE, opened.context.buffer(1), 1)
-    opened.context.record(lambda queue: queue.launch(kernel, *GRID))
+    opened.context.capture(lambda queue: queue.launch(kernel, *GRID))
     assert opened.gpu.done.count("upload") == 1
     assert not any(stream.commands for stream in opened.gpu.streams)
 
 
-def test_nothing_is_left_of_a_recording_that_is_refused(opened: OpenedGpu) -> None:
+def test_nothing_is_left_of_a_launch_graph_that_is_refused(opened: OpenedGpu) -> None:
     memory = opened.context.buffer(COUNT)
     kernel = opened.kernel(ONE, memory, COUNT)
 
@@ -257,12 +257,12 @@ def test_nothing_is_left_of_a_recording_that_is_refused(opened: OpenedGpu) -> No
         queue.marker([])
 
     with pytest.raises(DriverError, match="launches alone"):
-        opened.context.record(enqueue)
+        opened.context.capture(enqueue)
     assert opened.gpu.done.count("launch") == 1
     assert not any(stream.commands for stream in opened.gpu.streams)
 
 
-def test_a_recording_has_launches_alone(opened: OpenedGpu) -> None:
+def test_a_launch_graph_has_launches_alone(opened: OpenedGpu) -> None:
     memory, queue = opened.context.buffer(COUNT), opened.context.queue("compute")
     marker, bytes_ = queue.marker([]), np.zeros(COUNT, np.uint8)
     attempts: list[Callable[[Any], object]] = [
@@ -274,7 +274,7 @@ def test_a_recording_has_launches_alone(opened: OpenedGpu) -> None:
     ]
     for attempt in attempts:
         with pytest.raises(DriverError, match="launches alone"):
-            opened.context.record(attempt)
+            opened.context.capture(attempt)
 
 
 def test_a_capture_that_fails_is_ended_and_the_next_one_works(opened: OpenedGpu) -> None:
@@ -289,14 +289,14 @@ def test_a_capture_that_fails_is_ended_and_the_next_one_works(opened: OpenedGpu)
             opened.context.buffer(1)
 
     with pytest.raises(DriverError, match="900"):
-        opened.context.record(spoil)
+        opened.context.capture(spoil)
     assert not opened.cupy.capturing
     assert gc.isenabled()
     queue = opened.context.queue("compute")
     queue.write(memory, np.zeros(COUNT, np.uint8))
-    recording = opened.context.record(lambda capturing: capturing.launch(kernel, *GRID))
+    launch_graph = opened.context.capture(lambda capturing: capturing.launch(kernel, *GRID))
     queue.write(memory, np.zeros(COUNT, np.uint8))
-    queue.replay(recording)
+    queue.replay(launch_graph)
     queue.marker([]).wait()
     assert (opened.bytes_of(memory) == 1).all()
 
@@ -304,15 +304,15 @@ def test_a_capture_that_fails_is_ended_and_the_next_one_works(opened: OpenedGpu)
 def test_a_kernel_that_breaks_the_device_while_it_is_recorded_is_told(opened: OpenedGpu) -> None:
     kernel = opened.kernel(BREAK)
     with pytest.raises(DriverError) as raised:
-        opened.context.record(lambda queue: queue.launch(kernel, *GRID))
+        opened.context.capture(lambda queue: queue.launch(kernel, *GRID))
     assert raised.value.kind is ErrorKind.LOST
 
 
-def test_recording_leaves_the_collector_as_it_was(opened: OpenedGpu) -> None:
+def test_capturing_leaves_the_collector_as_it_was(opened: OpenedGpu) -> None:
     kernel = opened.kernel(ONE, opened.context.buffer(1), 1)
     gc.disable()
     try:
-        opened.context.record(lambda queue: queue.launch(kernel, *GRID))
+        opened.context.capture(lambda queue: queue.launch(kernel, *GRID))
         assert not gc.isenabled()
     finally:
         gc.enable()

@@ -92,7 +92,7 @@ def test_waiting_for_an_event_has_everything_before_it_done(opened: OpenedGpu) -
     assert opened.bytes_of(memory).tolist() == list(range(COUNT))
 
 
-def test_a_command_with_nothing_recorded_behind_it_is_not_over_too_early(
+def test_a_command_with_nothing_captured_behind_it_is_not_over_too_early(
     opened: OpenedGpu,
 ) -> None:
     queue, memory = opened.context.queue("setup"), opened.context.buffer(COUNT)
@@ -139,10 +139,10 @@ def test_a_stage_that_replays_costs_two_records(opened: OpenedGpu) -> None:
         for _ in range(5):
             queue.launch(kernel, *GRID)
 
-    recording = opened.context.record(enqueue)
+    launch_graph = opened.context.capture(enqueue)
     queue = opened.context.queue("compute")
     opened.cupy.calls.clear()
-    queue.marker([queue.replay(recording)])
+    queue.marker([queue.replay(launch_graph)])
     assert opened.cupy.calls == ["record", "replay", "record"]
 
 

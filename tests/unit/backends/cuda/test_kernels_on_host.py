@@ -75,12 +75,12 @@ def test_a_model_gives_what_reference_gives(hint: str, bound: float, tmp_path: P
 
 
 def _model(feeds: dict[str, Any]) -> Any:
-    """Make a model of products, rows in local memory, elementwise chains, copies and integers."""
+    """Make a model of matmuls, rows in local memory, elementwise chains, copies and integers."""
     chance = np.random.default_rng(1)
     weights = chance.standard_normal((40, 33)).astype(np.float32)
     nodes = [
-        operator("MatMul", "x", "w", outputs=["product"]),
-        operator("Gelu", "product", outputs=["active"]),
+        operator("MatMul", "x", "w", outputs=["matmul"]),
+        operator("Gelu", "matmul", outputs=["active"]),
         operator("LayerNormalization", "active", "scale", outputs=["normal"]),
         operator("Transpose", "normal", outputs=["turned"], perm=[2, 0, 1]),
         operator("Softmax", "turned", outputs=["y"], axis=0),

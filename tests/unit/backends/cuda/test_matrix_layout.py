@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioinfer.backends.cuda.matrix_layout import StoredMatrix, column_product, stored_transposed
+from aioinfer.backends.cuda.matrix_layout import StoredMatrix, column_matmul, stored_transposed
 from unit.backends.cuda.libraries.column_memory import matmul_operation
 
 
@@ -33,7 +33,7 @@ def test_what_is_no_dense_row_or_column_cannot_be_read(strides: tuple[int, int])
 
 
 def test_the_second_matrix_comes_first() -> None:
-    found = column_product(matmul_operation(a_batch_stride=15, b_strides=(1, 5), batch=2))
+    found = column_matmul(matmul_operation(a_batch_stride=15, b_strides=(1, 5), batch=2))
     assert found.first == StoredMatrix(5, 4, 5, True, 0)
     assert found.second == StoredMatrix(5, 3, 5, False, 15)
     assert found.made == StoredMatrix(4, 3, 4, False, 12)
@@ -41,4 +41,4 @@ def test_the_second_matrix_comes_first() -> None:
 
 def test_strides_that_cannot_be_read_are_named() -> None:
     with pytest.raises(ValueError, match=r"\(10, 2\)"):
-        column_product(matmul_operation(a_strides=(10, 2)))
+        column_matmul(matmul_operation(a_strides=(10, 2)))

@@ -48,7 +48,7 @@ def launched(core: Core, model: Any, inputs: Any, **config: Any) -> tuple[Counte
 
 
 @pytest.mark.parametrize(("hint", "behind"), all_but(COPIES[:1], COPIES))
-def test_resnet_50_is_53_convolutions_a_pool_a_mean_a_product_and_one_copy(
+def test_resnet_50_is_53_convolutions_a_pool_a_mean_a_matmul_and_one_copy(
     hint: str, behind: dict[str, int], stand_in_core: Core
 ) -> None:
     model = networks_vision.resnet50(size=IMAGE)

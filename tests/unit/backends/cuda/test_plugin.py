@@ -109,7 +109,7 @@ def test_hetero_gives_the_rest_to_another_device(core: Core) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "recordings", "command"),
+    ("config", "launch_graphs", "command"),
     [
         ({}, 3, "compute: replay"),
         ({"PERFORMANCE_HINT": "THROUGHPUT"}, 9, "compute: replay"),
@@ -120,23 +120,23 @@ def test_hetero_gives_the_rest_to_another_device(core: Core) -> None:
     ],
 )
 def test_each_slot_replays_a_graph_unless_told_otherwise(
-    config: dict[str, Any], recordings: int, command: str, core: Core, driver: FakeDriver
+    config: dict[str, Any], launch_graphs: int, command: str, core: Core, driver: FakeDriver
 ) -> None:
     with core.load_network(negating(), "CUDA", config) as network:
         np.testing.assert_array_equal(network.create_infer_request().infer_sync(X)["y"], -X)
         (context,) = driver.contexts
-        assert len(context.recordings) == recordings
+        assert len(context.launch_graphs) == launch_graphs
     done = [item for item in context.done if item in ("compute: replay", "compute: launch")]
     assert done == [command]
 
 
 def test_a_gpu_that_records_nothing_launches_one_by_one() -> None:
-    driver = FakeDriver(replace(GPU, can_record=False))
+    driver = FakeDriver(replace(GPU, can_capture=False))
     driver.functions["chain"] = negate
     with cuda_core(driver) as core:
         with core.load_network(negating(), "CUDA") as network:
             np.testing.assert_array_equal(network.create_infer_request().infer_sync(X)["y"], -X)
-        with pytest.raises(PropertyError, match="CUDA cannot record CUDA graphs; leave CUDA_GR"):
+        with pytest.raises(PropertyError, match="CUDA cannot capture CUDA graphs; leave CUDA_GR"):
             core.load_network(negating(), "CUDA", {"CUDA_GRAPHS": True})
 
 

@@ -1,4 +1,4 @@
-"""The driver that stands in for CUDA's: its libraries compute, refuse, and are recorded."""
+"""The driver that stands in for CUDA's: its libraries compute, refuse, and are captured."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def upload(context: Context, arrays: Sequence[Array]) -> list[Memory]:
 
 
 def run(context: Context, operation: LibraryOperation, arrays: Sequence[Array]) -> list[Array]:
-    """Run an operation twice, by itself and recorded, and give its result both times."""
+    """Run an operation twice, by itself and captured, and give its result both times."""
     parts = upload(context, arrays)
     kernel = context.library_program(operation).kernel(operation.name)
     kernel.set_arguments(parts)
@@ -72,8 +72,8 @@ def run(context: Context, operation: LibraryOperation, arrays: Sequence[Array]) 
     def enqueue(on: Queue) -> None:
         on.launch(kernel, (), ())
 
-    recording = context.record(enqueue)
-    for way in (lambda: enqueue(queue), lambda: queue.replay(recording)):
+    launch_graph = context.capture(enqueue)
+    for way in (lambda: enqueue(queue), lambda: queue.replay(launch_graph)):
         queue.write(parts[-2], np.zeros(parts[-2].size_bytes, np.uint8)).wait()
         way()
         made = np.empty_like(arrays[-2])

@@ -34,7 +34,7 @@ def block(
 
 @pytest.mark.parametrize("is_fused", [False, True])
 def test_a_block_of_bert_in_half_precision_is_eight_launches(is_fused: bool) -> None:
-    """One product for all heads, attention, sum, norm, two layers with a GELU between, norm."""
+    """One matmul for all heads, attention, sum, norm, two layers with a GELU between, norm."""
     assert block(HALF, is_fused=is_fused) == {
         "MATMUL": 4,
         "ATTENTION": 1,
@@ -45,14 +45,14 @@ def test_a_block_of_bert_in_half_precision_is_eight_launches(is_fused: bool) -> 
 
 def test_in_float32_attention_is_four_launches_more() -> None:
     found = block(F32)
-    assert found == {"MATMUL": 4, "chain": 1, "product": 2, "softmax": 1, "copy": 1, "normalize": 2}
+    assert found == {"MATMUL": 4, "chain": 1, "matmul": 2, "softmax": 1, "copy": 1, "normalize": 2}
 
 
 def test_without_libraries_every_step_has_its_kernel_still() -> None:
-    assert block(HALF, frozenset()) == {"product": 6, "softmax": 1, "copy": 1, "normalize": 2}
+    assert block(HALF, frozenset()) == {"matmul": 6, "softmax": 1, "copy": 1, "normalize": 2}
 
 
-def test_a_gelu_of_tanh_goes_along_with_its_product() -> None:
+def test_a_gelu_of_tanh_goes_along_with_its_matmul() -> None:
     inputs = sentences(TOKENS, 50)(np.random.default_rng(0), 1)
     kind = networks_language.Encoder(2, 64, 4, 128, vocabulary=50)
     model = networks_language.gpt2_like(1, sequence=TOKENS, kind=kind)

@@ -52,8 +52,8 @@ def attention(
         perm = [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]
         nodes.append(operator("Reshape", name, f"{name}_shape", outputs=[f"{name}4"]))
         nodes.append(operator("Transpose", f"{name}4", outputs=[f"{name}h"], perm=perm))
-    nodes.append(operator("MatMul", "qh", "kh", outputs=["products"]))
-    nodes.append(operator("Div", "products", "two", outputs=["scores"]))
+    nodes.append(operator("MatMul", "qh", "kh", outputs=["matmuls"]))
+    nodes.append(operator("Div", "matmuls", "two", outputs=["scores"]))
     scores = "scores"
     if mask is not None:
         inputs["mask"] = mask.astype(dtype)

@@ -42,7 +42,7 @@ def test_gemm_turns_scales_and_adds(turned, bias, core: Core) -> None:
     assert_same_as_reference(core, model_of([node], inputs, constants=constants), inputs)
 
 
-def test_bias_residual_and_activation_are_part_of_the_product(core: Core) -> None:
+def test_bias_residual_and_activation_are_part_of_the_matmul(core: Core) -> None:
     inputs = {"x": random(2, 5, 12), "r": random(2, 5, 7)}
     nodes = [
         operator("MatMul", "x", "w", outputs=["p"]),

@@ -1,4 +1,4 @@
-"""Which products become one before an attention, and which columns it then reads."""
+"""Which matmuls become one before an attention, and which columns it then reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aioinfer.runtime.passes import ConstantFolding, DeadCode, Pass, run_passes
 from unit.backends.accelerator.comparing import assert_same_as_reference, model_of, operator
 from unit.runtime.passes.transformer_models import typed
 
-PRODUCTS = "q = MatMul(x, a) k = MatMul(x, b) v = MatMul(x, c)"
+MATMULS = "q = MatMul(x, a) k = MatMul(x, b) v = MatMul(x, c)"
 BIASES = """xa = MatMul(x, a) q = Add(xa, a1) xb = MatMul(x, b) k = Add(b1, xb)
             xc = MatMul(x, c) v = Add(xc, c1)"""
 ATTENTION = """
@@ -27,7 +27,7 @@ ATTENTION = """
 
 
 def constants() -> str:
-    """Write weights of three products of 4 columns each, and of one of 12."""
+    """Write weights of three matmuls of 4 columns each, and of one of 12."""
     chance = np.random.default_rng(0)
     shapes = {"a": "4,4", "b": "4,4", "c": "4,4", "a1": "4", "b1": "4", "c1": "4", "abc": "4,12"}
     texts = ["int64[4] split = {2, 3, 2, 2}", "int64[3] together = {2, 3, 4}"]
@@ -68,23 +68,23 @@ def content(node: Node, index: int) -> np.ndarray:
     return value.constant
 
 
-@pytest.mark.parametrize("nodes", [PRODUCTS, BIASES], ids=["plain", "biases"])
-def test_three_products_of_one_value_become_one_that_the_heads_read(nodes: str) -> None:
+@pytest.mark.parametrize("nodes", [MATMULS, BIASES], ids=["plain", "biases"])
+def test_three_matmuls_of_one_value_become_one_that_the_heads_read(nodes: str) -> None:
     given = model(nodes)
-    product, attention = rewritten(given).graph.nodes
-    assert (product.op_type, attention.op_type) == ("MatMul", "Attention")
-    assert list(attention.inputs) == [product.outputs[0]] * 3
+    matmul, attention = rewritten(given).graph.nodes
+    assert (matmul.op_type, attention.op_type) == ("MatMul", "Attention")
+    assert list(attention.inputs) == [matmul.outputs[0]] * 3
     assert attention.attributes["columns"] == [0, 4, 8]
     weights = [given.graph.initializers[name].constant for name in "abc"]
-    np.testing.assert_array_equal(content(product, 1), np.concatenate(weights, axis=1))
-    assert len(product.fused_from) == nodes.count("=")
+    np.testing.assert_array_equal(content(matmul, 1), np.concatenate(weights, axis=1))
+    assert len(matmul.fused_from) == nodes.count("=")
 
 
-def test_a_product_without_a_bias_is_given_zeros() -> None:
+def test_a_matmul_without_a_bias_is_given_zeros() -> None:
     found = rewritten(model("xa = MatMul(x, a) q = Add(xa, a1) k = MatMul(x, b) v = MatMul(x, c)"))
-    product, _ = found.graph.nodes
-    np.testing.assert_array_equal(content(product, 3)[4:], np.zeros(8))
-    assert content(product, 3)[:4].all()
+    matmul, _ = found.graph.nodes
+    np.testing.assert_array_equal(content(matmul, 3)[4:], np.zeros(8))
+    assert content(matmul, 3)[:4].all()
 
 
 def test_keys_and_values_of_another_value_are_joined_without_the_queries() -> None:
@@ -95,7 +95,7 @@ def test_keys_and_values_of_another_value_are_joined_without_the_queries() -> No
 
 
 @pytest.mark.parametrize(
-    ("nodes", "products"),
+    ("nodes", "matmuls"),
     [
         ("q = MatMul(x, a) zx = Neg(x) k = MatMul(zx, b) v = MatMul(z, c)", 3),
         ("q = MatMul(x, a) k = MatMul(x, w) v = MatMul(z, c)", 3),
@@ -103,16 +103,16 @@ def test_keys_and_values_of_another_value_are_joined_without_the_queries() -> No
         ("q = MatMul(x, a) k = Identity(x) v = Identity(z)", 1),
         ("xa = MatMul(x, a) q = Relu(xa) xb = MatMul(x, b) k = Relu(xb) v = MatMul(x, c)", 3),
     ],
-    ids=["different inputs", "other inputs", "not constant", "no products", "work in between"],
+    ids=["different inputs", "other inputs", "not constant", "no matmuls", "work in between"],
 )
-def test_other_products_stay(nodes: str, products: int) -> None:
+def test_other_matmuls_stay(nodes: str, matmuls: int) -> None:
     found = rewritten(model(nodes))
-    assert ops(found)["MatMul"] == products
+    assert ops(found)["MatMul"] == matmuls
     assert "columns" not in attention_of(found).attributes
 
 
-def test_what_somebody_else_uses_stays_a_product_of_its_own() -> None:
-    nodes = f"{PRODUCTS} seen = Neg(k)"
+def test_what_somebody_else_uses_stays_a_matmul_of_its_own() -> None:
+    nodes = f"{MATMULS} seen = Neg(k)"
     found = rewritten(model(nodes, outputs="float[2,3,4] y, float[2,3,4] seen"))
     attention = attention_of(found)
     assert ops(found) == {"MatMul": 2, "Attention": 1, "Neg": 1}
@@ -120,14 +120,14 @@ def test_what_somebody_else_uses_stays_a_product_of_its_own() -> None:
     assert attention.inputs[0] is attention.inputs[2] is not attention.inputs[1]
 
 
-def test_a_value_that_the_network_returns_stays_a_product_of_its_own() -> None:
-    found = rewritten(model(PRODUCTS, outputs="float[2,3,4] y, float[2,3,4] q"))
+def test_a_value_that_the_network_returns_stays_a_matmul_of_its_own() -> None:
+    found = rewritten(model(MATMULS, outputs="float[2,3,4] y, float[2,3,4] q"))
     assert ops(found) == {"MatMul": 2, "Attention": 1}
 
 
 def test_heads_of_different_counts_stay_as_they_are() -> None:
     attention = ATTENTION.replace("k4 = Reshape(k, split)", "k4 = Reshape(k0, one)")
-    given = model(f"{PRODUCTS} k0 = Slice(k, none, two, last)", attention)
+    given = model(f"{MATMULS} k0 = Slice(k, none, two, last)", attention)
     found = rewritten(given)
     assert "Attention" not in ops(found)
     assert ops(found)["MatMul"] == 5
@@ -171,7 +171,7 @@ def test_plans_of_one_network_share_the_joined_weights() -> None:
 def test_packed_heads_give_what_reference_gives(
     core: Core, heads: int, depth: int, is_crossing: bool, dtype: str
 ) -> None:
-    """A product of 15 or 16 columns begins where no part of a buffer can."""
+    """A matmul of 15 or 16 columns begins where no part of a buffer can."""
     chance, width = np.random.default_rng(0), heads * depth
     lengths = {"x": 7, "z": 9}
     inputs = {

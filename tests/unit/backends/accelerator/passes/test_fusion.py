@@ -58,7 +58,7 @@ def test_nothing_is_computed_once_for_each_element_that_it_is_broadcast_to() -> 
     ) == ["e = Exp(b)", "y = Add(x, e)"]
 
 
-def test_a_chain_behind_a_product_becomes_its_epilogue() -> None:
+def test_a_chain_behind_a_matmul_becomes_its_epilogue() -> None:
     assert fused(
         """g (float[2,3] x, float[3,4] w, float[2,4] r) => (float[2,4] y) {
             p = MatMul(x, w)

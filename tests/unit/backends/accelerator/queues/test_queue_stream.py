@@ -20,7 +20,7 @@ from unit.backends.accelerator.fake_driver import (
     FakeContext,
     FakeDriver,
 )
-from unit.backends.accelerator.fake_recording import FakeRecording
+from unit.backends.accelerator.fake_launch_graph import FakeLaunchGraph
 
 SLACK_NS = 10**10  # what a test takes on the host at most, a hundredth of what a command takes
 
@@ -61,14 +61,14 @@ def test_a_copy_nobody_holds_is_kept_until_the_device_has_passed_it(
     assert stream.unfinished_count == 0
 
 
-def test_a_recording_nobody_holds_is_kept_until_its_replay_is_over(
+def test_a_launch_graph_nobody_holds_is_kept_until_its_replay_is_over(
     context: FakeContext, group: QueueGroup
 ) -> None:
-    stream, recording = stream_of(group), FakeRecording([], FakeContext.dropped)
-    found = weakref.ref(recording)
-    stream.replay(recording)
+    stream, launch_graph = stream_of(group), FakeLaunchGraph([], FakeContext.dropped)
+    found = weakref.ref(launch_graph)
+    stream.replay(launch_graph)
     stream.record_event()
-    del recording
+    del launch_graph
     gc.collect()
     assert (FakeContext.dropped, stream.unfinished_count) == ([], 1)
     context.run_all()
@@ -79,17 +79,17 @@ def test_a_recording_nobody_holds_is_kept_until_its_replay_is_over(
 def test_a_replay_that_the_driver_refuses_keeps_nothing(
     context: FakeContext, group: QueueGroup
 ) -> None:
-    stream, recording = stream_of(group, "compute"), FakeRecording([], FakeContext.dropped)
+    stream, launch_graph = stream_of(group, "compute"), FakeLaunchGraph([], FakeContext.dropped)
     context.driver.command_errors[1] = DriverError(ErrorKind.OTHER, "no")
     with pytest.raises(
         DeviceError, match=r"FAKE\.0 failed while replaying launches on compute: no"
     ):
-        stream.replay(recording)
-    stream.replay(recording)
+        stream.replay(launch_graph)
+    stream.replay(launch_graph)
     stream.record_event()
     context.run_all()
     stream.forget_finished()
-    assert recording.replay_count == 1
+    assert launch_graph.replay_count == 1
 
 
 def test_an_error_reaches_the_event_behind_it_and_the_stages_after(

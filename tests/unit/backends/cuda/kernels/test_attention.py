@@ -17,7 +17,7 @@ from unit.backends.comparing import assert_same_on, model_of, operator
 from unit.backends.cuda.kernels.plans import CUDNN, labels_of, operations_of, plan_of
 
 HALF = Precision(DType.FLOAT16)
-GENERATED = ["product", "softmax", "product", "copy"]
+GENERATED = ["matmul", "softmax", "matmul", "copy"]
 LIBRARIES = frozenset({"cublaslt", "cudnn"})
 BOUNDS = {"f32": 1e-5, "f16": 1e-2, "bf16": 6e-2}
 
@@ -112,7 +112,7 @@ def test_models_of_float16_need_no_hint(stand_in_core: Core) -> None:
 
 
 def packed(heads: int, depth: int, order: str = "qkv") -> tuple[Any, dict[str, Any]]:
-    """Make the attention of heads that are split off one product, in this order."""
+    """Make the attention of heads that are split off one matmul, in this order."""
     chance, width = np.random.default_rng(0), heads * depth
     inputs = {"x": chance.normal(size=(2, 5, width)).astype(np.float32)}
     constants = {
@@ -139,7 +139,7 @@ def packed(heads: int, depth: int, order: str = "qkv") -> tuple[Any, dict[str, A
     return model_of(nodes, inputs, constants=constants), inputs
 
 
-def test_packed_heads_are_addressed_in_their_product() -> None:
+def test_packed_heads_are_addressed_in_their_matmul() -> None:
     model, inputs = packed(4, 8, "vqk")
     plan = plan_of(model, inputs, LIBRARIES, HALF)
     assert [label for label in labels_of(plan) if label != "chain"] == ["MATMUL", "ATTENTION"]
@@ -166,7 +166,7 @@ def test_packed_heads_that_have_no_address_are_copied() -> None:
 
 def test_what_is_generated_needs_no_address_of_packed_heads() -> None:
     model, inputs = packed(3, 8)
-    assert launched(model, inputs, F32) == ["product", *GENERATED]
+    assert launched(model, inputs, F32) == ["matmul", *GENERATED]
 
 
 @pytest.mark.parametrize("order", all_but(["vqk"], ["qkv", "vqk"]))

@@ -50,7 +50,7 @@ def laid_out(array: Array, strides: Sequence[int], batch_stride: int) -> Array:
 
 
 def matmul_operation(library: str = "cublaslt", **changes: Any) -> LibraryOperation:
-    """Name a product of 3 x 5 and 5 x 4, but for ``changes``."""
+    """Name a matmul of 3 x 5 and 5 x 4, but for ``changes``."""
     parameters: dict[str, Any] = {
         "dtype": "float32",
         **{"batch": 1, "m": 3, "n": 4, "k": 5},

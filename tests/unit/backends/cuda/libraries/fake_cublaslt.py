@@ -1,4 +1,4 @@
-"""cuBLASLt's bindings without a device: descriptors are kept, and products computed from them.
+"""cuBLASLt's bindings without a device: descriptors are kept, and matmuls computed from them.
 
 Names, numbers and types are those of nvmath's bindings; addresses are of host memory.
 """
@@ -42,7 +42,7 @@ class FakeCublasLt:
     """``nvmath.bindings.cublasLt``; ``algorithms`` are what heuristics find: (number, bytes).
 
     Those in ``failing_launches`` cannot be launched, those in ``spoiling`` give NaN.
-    ``launches`` notes the algorithm, workspace and stream of each product, and its compute type,
+    ``launches`` notes the algorithm, workspace and stream of each matmul, and its compute type,
     ``checked`` the algorithms that were to be checked.
     """
 

@@ -61,7 +61,7 @@ def opened() -> tuple[FakeCalls, Cublas]:
 @pytest.mark.parametrize("is_shared", [False, True])
 @pytest.mark.parametrize("is_turned", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_a_launch_gives_the_product_of_row_major_matrices(
+def test_a_launch_gives_the_matmul_of_row_major_matrices(
     dtype: str, is_turned: tuple[bool, bool], is_shared: bool
 ) -> None:
     chance = np.random.default_rng(0)
@@ -95,7 +95,7 @@ def test_tf32_has_to_be_allowed() -> None:
 @pytest.mark.parametrize(
     "more", [{"has_bias": True}, {"has_residual": True}, {"activation": "relu"}]
 )
-def test_more_than_a_product_is_refused(more: dict[str, object]) -> None:
+def test_more_than_a_matmul_is_refused(more: dict[str, object]) -> None:
     with pytest.raises(DriverError, match=f"cublas has no {next(iter(more))}"):
         opened()[1].plan(matmul_operation("cublas", **more))
 

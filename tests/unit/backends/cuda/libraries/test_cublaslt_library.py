@@ -49,7 +49,7 @@ def activated(x: Array, name: str | None) -> Array:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_launch_gives_the_product_of_row_major_matrices(seed: int) -> None:
+def test_a_launch_gives_the_matmul_of_row_major_matrices(seed: int) -> None:
     chance = np.random.default_rng(seed)
     m, n, k, batch = (int(chance.integers(1, most)) for most in (7, 7, 7, 4))
     dtype = str(chance.choice(list(DTYPES)))

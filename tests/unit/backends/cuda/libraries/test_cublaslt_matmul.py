@@ -60,7 +60,7 @@ def test_if_none_works_the_error_says_of_what_and_why_and_nothing_is_kept(
         machine.plan()
     text = str(found.value)
     assert "cuBLASLt 130000 has 3 algorithms and none that works for" in text
-    assert "for a product of float32 3x5 by 5x4: " in text
+    assert "for a matmul of float32 3x5 by 5x4: " in text
     assert "status 15" in text
     assert "NaN or infinity" in text
     assert not any(path.is_file() for path in machine.folder.rglob("*"))
@@ -69,7 +69,7 @@ def test_if_none_works_the_error_says_of_what_and_why_and_nothing_is_kept(
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("has_residual", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_every_form_of_a_product_is_timed_in_memory_that_is_large_enough(
+def test_every_form_of_a_matmul_is_timed_in_memory_that_is_large_enough(
     machine: Machine, dtype: str, has_bias: bool, has_residual: bool
 ) -> None:
     operation = matmul_operation(

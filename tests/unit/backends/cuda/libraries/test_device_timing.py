@@ -80,7 +80,7 @@ def test_a_glance_gives_the_seconds_of_a_run() -> None:
         assert timer.glance(1).seconds == pytest.approx((0.003,))
 
 
-def test_a_closer_look_replays_a_recording_often() -> None:
+def test_a_closer_look_replays_a_launch_graph_often() -> None:
     timed = Timed((0.0002, ONE), (1.0, ONE))
     with timed.timer() as timer:
         timer.glance(0), timer.glance(1)

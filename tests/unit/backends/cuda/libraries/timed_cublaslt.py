@@ -24,7 +24,7 @@ SECONDS = {11: 0.003, 12: 0.001, 13: 0.002}
 
 
 class TimedCublasLt(FakeCublasLt):
-    """Products take the seconds of their algorithm."""
+    """Matmuls take the seconds of their algorithm."""
 
     def __init__(self, cupy: TimedCupy) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Runs that replay recordings: in every order of a device, ended at every point, in many shapes."""
+"""Runs that replay launch graphs: in every order, ended at every point, in many shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.errors import AioInferError, ClosedError, DeadlineExceededError, DeviceError
 from aioinfer.runtime.plans.plan_cache import PLAN_COUNT
 from unit.backends.accelerator.fake_driver import FACTS, FakeDriver
-from unit.backends.accelerator.serving import RecordingPlugin, negating, pump, serving
+from unit.backends.accelerator.serving import CapturingPlugin, negating, pump, serving
 
 ONE_SLOT = {"PERFORMANCE_HINT_NUM_REQUESTS": 1}
 COMMAND_COUNT = 8
@@ -28,20 +28,20 @@ WAIT_S = 20.0
 
 
 @pytest.fixture
-def can_record() -> bool:
+def can_capture() -> bool:
     return True
 
 
 @pytest.fixture
-def driver(can_record: bool) -> FakeDriver:
-    return FakeDriver(replace(FACTS, can_record=can_record), is_eager=False)
+def driver(can_capture: bool) -> FakeDriver:
+    return FakeDriver(replace(FACTS, can_capture=can_capture), is_eager=False)
 
 
 @pytest.fixture
 def fake_core(driver: FakeDriver) -> Iterator[Core]:
-    with serving(driver, RecordingPlugin) as core:
+    with serving(driver, CapturingPlugin) as core:
         yield core
-    assert all(context.alive == context.recordings == [] for context in driver.contexts)
+    assert all(context.alive == context.launch_graphs == [] for context in driver.contexts)
 
 
 def rows_of(count: int, number: float = 0) -> np.ndarray:
@@ -64,8 +64,8 @@ def outcome(request: Any) -> BaseException | None:
 
 
 def counts(network: Any) -> tuple[int, int]:
-    recorded, eager = "RECORDED_PLAN_COUNT", "EAGER_PLAN_COUNT"
-    return network.get_metric(recorded), network.get_metric(eager)
+    captured, eager = "CAPTURED_PLAN_COUNT", "EAGER_PLAN_COUNT"
+    return network.get_metric(captured), network.get_metric(eager)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -113,7 +113,7 @@ def test_a_slot_records_while_another_replays(driver: FakeDriver, fake_core: Cor
         seen.append(len([command for queue in context.queues for command in queue.commands]))
         context.run_all()
 
-    driver.while_recording = meanwhile
+    driver.while_capturing = meanwhile
     requests[2].start_async(second)
     assert requests[1].wait(WAIT_S)
     pump(context, requests[2])
@@ -137,12 +137,12 @@ def test_a_plan_that_is_dropped_while_it_is_replayed_is_replayed_to_its_end(
             request.wait(0.01)
     assert counts(network) == (0, 0)
     (context,) = driver.contexts
-    assert len(context.recordings) == 1
+    assert len(context.launch_graphs) == 1
     pump(context, request)
     np.testing.assert_array_equal(request.results["y"], -rows_of(3))
     driver.is_eager = True
     request.infer_sync(rows_of(10))
-    assert len(context.recordings) == 1
+    assert len(context.launch_graphs) == 1
 
 
 def test_a_profiled_run_launches_one_by_one(driver: FakeDriver, fake_core: Core) -> None:
@@ -156,7 +156,7 @@ def test_a_profiled_run_launches_one_by_one(driver: FakeDriver, fake_core: Core)
     assert "compute: replay" not in context.done
 
 
-@pytest.mark.parametrize("can_record", [False])
+@pytest.mark.parametrize("can_capture", [False])
 def test_a_device_that_cannot_record_launches_one_by_one(
     driver: FakeDriver, fake_core: Core
 ) -> None:
@@ -164,7 +164,7 @@ def test_a_device_that_cannot_record_launches_one_by_one(
     network = load(fake_core)
     network.create_infer_request().infer_sync(rows_of(3))
     assert "compute: launch" in driver.contexts[0].done
-    assert "RECORDED_PLAN_COUNT" not in network.get_metric("SUPPORTED_METRICS")
+    assert "CAPTURED_PLAN_COUNT" not in network.get_metric("SUPPORTED_METRICS")
 
 
 def test_a_network_whose_driver_refuses_to_record_works_and_says_so(
@@ -172,7 +172,7 @@ def test_a_network_whose_driver_refuses_to_record_works_and_says_so(
 ) -> None:
     driver.is_eager = True
     for step in range(1, 50):
-        driver.recording_errors[step] = DriverError(ErrorKind.OTHER, "no graphs here")
+        driver.capture_errors[step] = DriverError(ErrorKind.OTHER, "no graphs here")
     with caplog.at_level(logging.WARNING):
         network = load(fake_core)
     assert [record.name for record in caplog.records] == ["aioinfer.FAKE.0"]
@@ -183,28 +183,28 @@ def test_a_network_whose_driver_refuses_to_record_works_and_says_so(
     )
 
 
-def test_a_load_without_room_for_recordings_takes_nothing(
+def test_a_load_without_room_for_launch_graphs_takes_nothing(
     driver: FakeDriver, fake_core: Core
 ) -> None:
-    driver.recording_errors[6] = DriverError(ErrorKind.OUT_OF_MEMORY, "no room")
-    with pytest.raises(DeviceError, match=r"recording the launches of a slot of 'g': no room"):
+    driver.capture_errors[6] = DriverError(ErrorKind.OUT_OF_MEMORY, "no room")
+    with pytest.raises(DeviceError, match=r"capturing the launches of a slot of 'g': no room"):
         load(fake_core)
     (context,) = driver.contexts
-    assert context.alive == context.recordings == []
+    assert context.alive == context.launch_graphs == []
 
 
-def test_a_run_without_room_for_its_recording_fails_alone(
+def test_a_run_without_room_for_its_launch_graph_fails_alone(
     driver: FakeDriver, fake_core: Core
 ) -> None:
     driver.is_eager = True
     network = load(fake_core, ONE_SLOT, dynamic=True)
     request, given = network.create_infer_request(), rows_of(5)
     for step in (1, 2, 3, 4):  # of each attempt the next one
-        driver.recording_errors[driver.recording_step_count + step] = DriverError(
+        driver.capture_errors[driver.capture_step_count + step] = DriverError(
             ErrorKind.OUT_OF_MEMORY, "no room"
         )
         with pytest.raises(
-            DeviceError, match=r"recording .* of 'g': no room; close other networks"
+            DeviceError, match=r"capturing .* of 'g': no room; close other networks"
         ):
             request.infer_sync(given)
     np.testing.assert_array_equal(request.infer_sync(given)["y"], -given)
@@ -225,7 +225,7 @@ def test_a_replay_that_fails_fails_its_run_alone(
     with pytest.raises(DeviceError, match="it broke"):
         request.infer_sync(rows_of(3))
     np.testing.assert_array_equal(request.infer_sync(rows_of(3, 1))["y"], -rows_of(3, 1))
-    gc.collect()  # the error's frames have the recording
+    gc.collect()  # the error's frames have the launch graph
 
 
 @pytest.mark.parametrize("done_count", range(COMMAND_COUNT + 1))
@@ -251,7 +251,7 @@ def test_a_run_that_is_stopped_on_the_device_leaves_a_slot_for_the_next(
     outcome(request)
     driver.is_eager = True
     network.close()
-    assert context.recordings == []
+    assert context.launch_graphs == []
 
 
 def test_a_run_that_is_cancelled_while_it_is_recorded_never_reaches_the_device(
@@ -259,7 +259,7 @@ def test_a_run_that_is_cancelled_while_it_is_recorded_never_reaches_the_device(
 ) -> None:
     network = load(fake_core, ONE_SLOT, dynamic=True)
     request, later = (network.create_infer_request() for _ in range(2))
-    driver.while_recording = request.cancel
+    driver.while_capturing = request.cancel
     request.start_async(rows_of(3))
     later.start_async(rows_of(3, 1))
     (context,) = driver.contexts
@@ -281,7 +281,7 @@ def test_a_deadline_ends_a_replayed_run_and_frees_its_slot_when_the_device_is_do
     np.testing.assert_array_equal(later.results["y"], -rows_of(3, 1))
 
 
-def test_two_networks_share_a_device_and_have_recordings_of_their_own(
+def test_two_networks_share_a_device_and_have_launch_graphs_of_their_own(
     driver: FakeDriver, fake_core: Core
 ) -> None:
     networks = [load(fake_core, ONE_SLOT) for _ in range(2)]
@@ -292,6 +292,6 @@ def test_two_networks_share_a_device_and_have_recordings_of_their_own(
     pump(context, *requests)
     for number, request in enumerate(requests):
         np.testing.assert_array_equal(request.results["y"], -rows_of(3, number))
-    assert [recording.replay_count for recording in context.recordings] == [1, 1]
+    assert [launch_graph.replay_count for launch_graph in context.launch_graphs] == [1, 1]
     networks[0].close()
-    assert len(context.recordings) == 1
+    assert len(context.launch_graphs) == 1

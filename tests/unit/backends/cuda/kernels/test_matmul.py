@@ -1,4 +1,4 @@
-"""Which operations of cuBLASLt and cuBLAS products become; and that the numbers agree."""
+"""Which operations of cuBLASLt and cuBLAS matmuls become; and that the numbers agree."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def test_cublas_multiplies_and_a_chain_does_the_rest() -> None:
 
 def test_without_a_library_it_is_the_kernel_of_all_accelerators() -> None:
     model = linear(operator("Relu", "s"))
-    assert labels_of(plan_of(model, {"x": drawn(2, 3, 16)}, frozenset())) == ["product"]
+    assert labels_of(plan_of(model, {"x": drawn(2, 3, 16)}, frozenset())) == ["matmul"]
 
 
 def test_batches_that_are_no_single_stride_are_left_to_the_kernel_of_all_accelerators() -> None:
     inputs = {"x": drawn(2, 3, 4, 5), "w": drawn(3, 5, 6)}
     model = model_of([operator("MatMul", "x", "w")], inputs)
-    assert labels_of(plan_of(model, inputs, LT)) == ["product"]
+    assert labels_of(plan_of(model, inputs, LT)) == ["matmul"]
 
 
 def test_plans_share_weights_that_are_turned() -> None:
@@ -144,7 +144,7 @@ _EPILOGUES: dict[str, list[Any]] = {
 }
 
 
-def random_product(chance: np.random.Generator, place: int) -> tuple[list[Any], dict[str, Any]]:
+def random_matmul(chance: np.random.Generator, place: int) -> tuple[list[Any], dict[str, Any]]:
     """Draw a MatMul or a Gemm whose result is `t0` of a case, and what it reads."""
     m, n, k = (int(number) for number in chance.integers(1, 20, 3))
     if chance.random() < 0.4:
@@ -171,14 +171,14 @@ def random_product(chance: np.random.Generator, place: int) -> tuple[list[Any], 
 
 
 def random_model(seed: int) -> tuple[Any, dict[str, Any]]:
-    """Join a product for each kind of what follows to one model."""
+    """Join a matmul for each kind of what follows to one model."""
     chance = np.random.default_rng(seed)
     nodes: list[Any] = []
     inputs: dict[str, Any] = {}
     constants: dict[str, Any] = {}
     outputs = []
     for place, behind in enumerate(_EPILOGUES.values()):
-        own, arrays = random_product(chance, 10 * seed + place)
+        own, arrays = random_matmul(chance, 10 * seed + place)
         a, b = arrays["a"], arrays["b"]
         turns = {item.name: bool(item.i) for item in own[0].attribute if "trans" in item.name}
         made = (a.T if turns.get("transA") else a) @ (b.T if turns.get("transB") else b)
@@ -205,7 +205,7 @@ def random_model(seed: int) -> tuple[Any, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", all_but([CHANCES[0]], CHANCES))
-def test_random_products_give_what_reference_gives(seed: int, core: Core) -> None:
+def test_random_matmuls_give_what_reference_gives(seed: int, core: Core) -> None:
     model, inputs = random_model(seed)
     wanted = run(core, model, "REFERENCE", inputs)
     for hint, bound in BOUNDS.items():
@@ -223,6 +223,6 @@ def test_vectors(left: tuple[int, ...], right: tuple[int, ...], core: Core) -> N
     assert_same_on("STANDIN", core, model_of(nodes, inputs), inputs)
 
 
-def test_a_product_of_nothing_is_zero(core: Core) -> None:
+def test_a_matmul_of_nothing_is_zero(core: Core) -> None:
     inputs = {"x": np.zeros((3, 0), np.float32), "w": np.zeros((0, 4), np.float32)}
     assert_same_on("STANDIN", core, model_of([operator("MatMul", "x", "w")], inputs), inputs)

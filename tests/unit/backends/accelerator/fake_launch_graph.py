@@ -1,8 +1,8 @@
-"""Recordings of the fake driver, which find out whoever breaks the driver's contract.
+"""Launch graphs of the fake driver, which find out whoever breaks the driver's contract.
 
-Nothing may use the arena whose launches are recorded: it is spoilt before they are run for nothing,
-and behind that. They may write nothing else. A recording does not keep itself, its kernels or its
-memory alive: who replays it has to, and it has to be gone before its memory is given back.
+Nothing may use the arena whose launches are captured: it is spoilt before they are run for nothing,
+and behind that. They may write nothing else. A launch graph does not keep itself, its kernels or
+its memory alive: who replays it has to, and it has to be gone before its memory is given back.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from unit.backends.accelerator.fake_memory import SPOILT
 
 
-class FakeRecording:
-    """Launches as they were recorded; ``dropped`` is told if it goes during a replay."""
+class FakeLaunchGraph:
+    """Launches as they were captured; ``dropped`` is told if it goes during a replay."""
 
     def __init__(self, launches: Sequence[tuple[Any, tuple[Any, ...]]], dropped: list[str]) -> None:
         self._launches = [(weakref.ref(kernel), kernel.function, args) for kernel, args in launches]
@@ -26,7 +26,7 @@ class FakeRecording:
         self.is_replayed = False
         self.replay_count = 0
         for memory in memories_of(launches):
-            (memory.base or memory).recordings.add(self)
+            (memory.base or memory).launch_graphs.add(self)
 
     def begin(self) -> None:
         assert not self.is_replayed, "it is replayed already"
@@ -43,16 +43,16 @@ class FakeRecording:
 
     def __del__(self) -> None:
         if self.is_replayed:
-            self._dropped.append("recording")
+            self._dropped.append("launch graph")
 
 
-def replay_of(recording: FakeRecording) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Give what a replay does, and what its end does; neither keeps the recording alive."""
-    found = weakref.ref(recording)
+def replay_of(launch_graph: FakeLaunchGraph) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Give what a replay does, and what its end does; neither keeps the launch graph alive."""
+    found = weakref.ref(launch_graph)
 
     def run() -> None:
         there = found()
-        assert there is not None, "a recording is replayed that was dropped"
+        assert there is not None, "a launch graph is replayed that was dropped"
         there.run()
 
     def end() -> None:
@@ -64,7 +64,7 @@ def replay_of(recording: FakeRecording) -> tuple[Callable[[], None], Callable[[]
 
 
 class FakeCapture:
-    """The queue that launches are recorded on; ``count`` may fail."""
+    """The queue that launches are captured on; ``count`` may fail."""
 
     def __init__(self, event: Callable[[], Any], count: Callable[[], None]) -> None:
         self._event, self._count = event, count
@@ -72,7 +72,7 @@ class FakeCapture:
         self.is_open = True
 
     def launch(self, kernel: Any, global_size: Sequence[int], local_size: Sequence[int]) -> Any:
-        assert self.is_open, "what was recorded is over"
+        assert self.is_open, "what was captured is over"
         assert len(global_size) == len(local_size)
         self._count()
         self.launches.append((kernel, tuple(kernel.arguments)))
@@ -93,7 +93,7 @@ class OneAtATime:
         self._lock = threading.Lock()
 
     def __enter__(self) -> None:
-        assert self._lock.acquire(blocking=False), "two recordings at once on one device"
+        assert self._lock.acquire(blocking=False), "two launch graphs at once on one device"
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
@@ -105,7 +105,7 @@ def run_for_nothing(
     """Run launches on undefined memory; ``in_use`` is what unfinished commands use."""
     arenas = {memory.base for memory in memories_of(launches) if memory.base is not None}
     used = {memory.base or memory for memory in in_use}
-    assert not arenas & used, "the arena of a recording is in use"
+    assert not arenas & used, "the arena of a launch graph is in use"
     others = [memory for memory in alive if memory not in arenas]
     before = [memory.data.copy() for memory in others]
     spoil(arenas)
@@ -114,7 +114,7 @@ def run_for_nothing(
             kernel.function(*arguments)
     spoil(arenas)
     for memory, data in zip(others, before, strict=True):
-        assert np.array_equal(memory.data, data), "a recording has written beyond its arena"
+        assert np.array_equal(memory.data, data), "a launch graph has written beyond its arena"
 
 
 def spoil(arenas: set[Any]) -> None:

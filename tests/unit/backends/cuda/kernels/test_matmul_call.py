@@ -1,4 +1,4 @@
-"""How products become one strided batch, and which of their steps a library takes along."""
+"""How matmuls become one strided batch, and which of their steps a library takes along."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from aioinfer.backends.accelerator.elementwise.chain import ChainStep
 from aioinfer.backends.accelerator.elementwise.operand_walk import broadcast_strides
-from aioinfer.backends.accelerator.kernels.matmul import Factor, Product
+from aioinfer.backends.accelerator.kernels.matmul import Factor, Matmul
 from aioinfer.backends.cuda.kernels.library_call import FittedSteps
-from aioinfer.backends.cuda.kernels.product_call import (
+from aioinfer.backends.cuda.kernels.matmul_call import (
     MatmulShape,
     fit_steps,
     one_batch,
@@ -20,8 +20,8 @@ from aioinfer.backends.cuda.kernels.product_call import (
 from aioinfer.runtime.graph import DType, Value
 
 
-def product(left: tuple[int, ...], right: tuple[int, ...]) -> Product:
-    """Make the product of two dense tensors, as MatMul reads it."""
+def matmul(left: tuple[int, ...], right: tuple[int, ...]) -> Matmul:
+    """Make the matmul of two dense tensors, as MatMul reads it."""
     batch = np.broadcast_shapes(left[:-2], right[:-2])
     factors = [
         Factor(
@@ -31,7 +31,7 @@ def product(left: tuple[int, ...], right: tuple[int, ...]) -> Product:
         )
         for shape in (left, right)
     ]
-    return Product(*factors, tuple(batch), (left[-2], right[-1], left[-1]), ())
+    return Matmul(*factors, tuple(batch), (left[-2], right[-1], left[-1]), ())
 
 
 def steps(*texts: str, dtype: DType = DType.FLOAT32) -> list[ChainStep]:
@@ -66,11 +66,11 @@ def steps(*texts: str, dtype: DType = DType.FLOAT32) -> list[ChainStep]:
 def test_one_strided_batch(
     left: tuple[int, ...], right: tuple[int, ...], wanted: MatmulShape | None
 ) -> None:
-    assert one_batch(product(left, right)) == wanted
+    assert one_batch(matmul(left, right)) == wanted
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_strided_batch_reads_what_the_product_does(seed: int) -> None:
+def test_a_strided_batch_reads_what_the_matmul_does(seed: int) -> None:
     """Compute from flat memory with the strides that were decided, and compare."""
     chance = np.random.default_rng(seed)
     m, n, k = chance.integers(1, 5, 3)
@@ -81,7 +81,7 @@ def test_a_strided_batch_reads_what_the_product_does(seed: int) -> None:
         shapes.append((*map(int, own[int(chance.integers(0, len(batch) + 1)) :]), *matrix))
     arrays = [chance.normal(size=shape) for shape in shapes]
     wanted = arrays[0] @ arrays[1]
-    shape = one_batch(product(shapes[0], shapes[1]))
+    shape = one_batch(matmul(shapes[0], shapes[1]))
     if shape is None:
         assert len(batch) > 1
         return
@@ -98,7 +98,7 @@ def test_a_strided_batch_reads_what_the_product_does(seed: int) -> None:
 
 
 def test_turned_matrices_keep_their_strides() -> None:
-    turned = Product(
+    turned = Matmul(
         Factor(Value("a"), (1, 3), ()), Factor(Value("b"), (1, 5), ()), (), (3, 4, 5), ()
     )
     assert one_batch(turned) == MatmulShape(1, 3, 4, 5, (1, 3), (1, 5))

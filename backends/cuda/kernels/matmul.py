@@ -1,6 +1,6 @@
 """MatMul and Gemm by cuBLASLt, with what it takes of the steps behind them, or by cuBLAS.
 
-What remains of the steps is a chain of its own, in place. A product that is no single strided
+What remains of the steps is a chain of its own, in place. A matmul that is no single strided
 batch, or that has neither library, is computed by the kernel of all accelerators.
 """
 
@@ -16,27 +16,27 @@ from ...accelerator.kernels.epilogue import extra_operands
 from ...accelerator.operand import Operand
 from ...accelerator.plan_builder import PlanBuilder
 from .library_call import WORKSPACE_BYTES, FittedSteps, call_library, has_tf32, launch_rest
-from .product_call import MatmulShape, fit_steps, one_batch, should_turn
+from .matmul_call import MatmulShape, fit_steps, one_batch, should_turn
 from .registry import kernel
 
 
 @kernel("Gemm", "MatMul")
 @kernel("Gemm", "MatMul", domain=ACCELERATOR_DOMAIN)
-def lower_product(node: Node, builder: PlanBuilder) -> None:
-    """Lower to a library's product and a chain, as far as both are needed."""
+def lower_matmul(node: Node, builder: PlanBuilder) -> None:
+    """Lower to a library's matmul and a chain, as far as both are needed."""
     library = next((name for name in ("cublaslt", "cublas") if builder.has_library(name)), None)
-    product = shared.read_product(node, builder)
-    shape = one_batch(product)
-    values = (product.left.value, product.right.value, node.outputs[0])
+    matmul = shared.read_matmul(node, builder)
+    shape = one_batch(matmul)
+    values = (matmul.left.value, matmul.right.value, node.outputs[0])
     dtypes = {builder.held_dtype(value) for value in values}
     if library is None or shape is None or len(dtypes) > 1:
-        shared.lower_product(node, builder)
+        shared.lower_matmul(node, builder)
         return
-    left = builder.operand(product.left.value)
-    right, shape = _right(product.right.value, shape, builder)
+    left = builder.operand(matmul.left.value)
+    right, shape = _right(matmul.right.value, shape, builder)
     made = builder.result(node.outputs[0])
     operands = {**shared.bias_operand(node, builder), **extra_operands(node, builder)}
-    steps = joined_steps(product.steps, parse_steps(node))
+    steps = joined_steps(matmul.steps, parse_steps(node))
     fitted = FittedSteps(rest=tuple(steps))
     if library == "cublaslt":
         fitted = fit_steps(steps, _rows(operands, shape.n, made), _maps(operands, made))

@@ -1,4 +1,4 @@
-"""How a product is said to cuBLAS, and which of its later steps go along: decisions alone. Pure.
+"""How a matmul is said to cuBLAS, and which of its later steps go along: decisions alone. Pure.
 
 cuBLASLt adds a row to all rows, adds what lies like the result, and applies one activation, which
 it does not have behind the second kind of sum. What of a node's steps has this form is left to it.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...accelerator.elementwise.chain import ChainStep, steps_behind
 from ...accelerator.elementwise.operand_walk import plan_walk
-from ...accelerator.kernels.matmul import Product
+from ...accelerator.kernels.matmul import Matmul
 from ..matrix_layout import stored_transposed
 from .library_call import FittedSteps
 
@@ -23,7 +23,7 @@ _VECTOR_BYTES = 16
 
 @dataclass(frozen=True)
 class MatmulShape:
-    """``batch`` products of m x k by k x n; strides are in elements, a batch stride of 0 shares."""
+    """``batch`` matmuls of m x k by k x n; strides are in elements, a batch stride of 0 shares."""
 
     batch: int
     m: int
@@ -35,17 +35,17 @@ class MatmulShape:
     b_batch_stride: int = 0
 
 
-def one_batch(product: Product) -> MatmulShape | None:
-    """Say a product as one strided batch; None if it is empty, or cannot be said so.
+def one_batch(matmul: Matmul) -> MatmulShape | None:
+    """Say a matmul as one strided batch; None if it is empty, or cannot be said so.
 
     Rows of many matrices that are multiplied by one are rows of one matrix.
     """
-    m, n, k = product.lengths
-    if 0 in (*product.batch, *product.lengths):
+    m, n, k = matmul.lengths
+    if 0 in (*matmul.batch, *matmul.lengths):
         return None
-    walk = plan_walk(product.batch, [product.left.batch, product.right.batch])
+    walk = plan_walk(matmul.batch, [matmul.left.batch, matmul.right.batch])
     lengths, (lefts, rights) = walk.lengths, walk.strides
-    row, column = product.left.strides
+    row, column = matmul.left.strides
     if len(lengths) == 1 and not rights[0] and (m == 1 or lefts[0] == m * row):
         row = lefts[0] if m == 1 else row
         m, lengths = m * lengths[0], ()
@@ -53,7 +53,7 @@ def one_batch(product: Product) -> MatmulShape | None:
         return None
     steps = (lefts[0], rights[0]) if lengths else (0, 0)
     shape = MatmulShape(
-        lengths[0] if lengths else 1, m, n, k, (row, column), product.right.strides, *steps
+        lengths[0] if lengths else 1, m, n, k, (row, column), matmul.right.strides, *steps
     )
     is_said = stored_transposed(m, k, shape.a_strides) and stored_transposed(k, n, shape.b_strides)
     return shape if is_said else None
