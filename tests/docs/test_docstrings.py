@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import aioinfer
+from aioinfer.prometheus import NetworkCollector
 from docs.test_examples import MODEL, blocks_of, run_pages_alone
 
 CLASSES = [
@@ -24,6 +25,7 @@ CLASSES = [
     aioinfer.testing.ManualExecutor,
     aioinfer.testing.MockDevices,
     aioinfer.testing.VirtualTimer,
+    NetworkCollector,
 ]
 IMPORTS = "```python\nimport asyncio\nimport numpy as np\nimport aioinfer\n```\n"
 

@@ -1,0 +1,212 @@
+"""Metrics of all networks of a Core for Prometheus; wants the extra aioinfer[prometheus]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from .errors import PropertyError
+from .runtime.devices.core import Core
+from .runtime.tracing.durations import Durations
+from .runtime.tracing.statistics import OUTCOMES, NetworkStatistics
+
+try:
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+        Metric,
+    )
+    from prometheus_client.registry import Collector
+except ImportError as error:
+    raise ImportError(
+        "aioinfer.prometheus wants prometheus-client; pip install 'aioinfer[prometheus]'"
+    ) from error
+
+__all__ = ["BUCKETS_S", "NetworkCollector"]
+
+BUCKETS_S = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
+    *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+"""Upper bounds of the histograms of times, in seconds; infinity is added."""
+
+BATCH_BUCKETS = tuple([1 << power for power in range(11)])
+
+_NETWORK = ("network", "device", "copy")
+_PART = "Of each network that a network such as HETERO's is made of: "
+
+
+class NetworkCollector(Collector):
+    """Gives Prometheus the numbers of a Core's open networks, read when they are scraped.
+
+    Requests pay nothing for it. Series carry ``network``, ``device`` and ``copy``, which tells
+    networks of one name and device apart, as the old and the new one of a reload. ``buckets_s``
+    are the upper bounds of times, in seconds, rising. Thread-safe. Raises PropertyError.
+
+    ```python
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from aioinfer.prometheus import NetworkCollector
+
+    with aioinfer.Core() as core, core.load_network("model.onnx", "CPU", name="digits") as network:
+        registry = CollectorRegistry()
+        registry.register(NetworkCollector(core))
+        network.create_infer_request().infer_sync(np.zeros((1, 1, 8, 8), np.float32))
+        print(generate_latest(registry).decode())
+    ```
+    """
+
+    def __init__(self, core: Core, buckets_s: Sequence[float] = BUCKETS_S) -> None:
+        self._core = core
+        self._bounds_s = (*map(float, buckets_s), math.inf)
+        pairs = zip((0.0, *self._bounds_s), self._bounds_s, strict=False)
+        if not all(lower < upper for lower, upper in pairs):
+            raise PropertyError(
+                f"buckets_s is {tuple(buckets_s)}; give rising finite numbers of seconds above 0",
+                "buckets_s",
+            )
+
+    def describe(self) -> list[Metric]:
+        """Return nothing, so that registering reads no numbers."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric, of one picture of the Core. Raises ClosedError in a forked child."""
+        picture = self._core.statistics()
+        networks = picture.networks
+        yield from _requests(networks, self._bounds_s)
+        yield from _runs("aioinfer", "", networks, self._bounds_s)
+        parts = [part for network in networks for part in network.parts]
+        yield from _runs("aioinfer_part", _PART, parts, self._bounds_s)
+        yield from _stages(networks, self._bounds_s)
+        yield from _batches(networks)
+        yield from _plans(networks)
+        queued = GaugeMetricFamily(
+            "aioinfer_queued_tasks",
+            "Tasks that wait for a thread of an executor, which the Core's networks share.",
+            labels=("executor",),
+        )
+        for executor, count in picture.queued_task_counts.items():
+            queued.add_metric((executor,), count)
+        yield queued
+
+
+def _requests(networks: Sequence[NetworkStatistics], bounds_s: Sequence[float]) -> Iterator[Metric]:
+    labels = (*_NETWORK, "outcome")
+    counts = CounterMetricFamily(
+        "aioinfer_requests", "Requests whose callers were answered, by outcome.", labels=labels
+    )
+    times = HistogramMetricFamily(
+        "aioinfer_request_duration_seconds",
+        "From a request's arrival to its answer, by outcome.",
+        labels=labels,
+    )
+    for network in networks:
+        for outcome in OUTCOMES:  # each from the start, so that a rate sees the first of its kind
+            count = getattr(network, f"{outcome}_request_count")
+            counts.add_metric((*_labels(network), outcome), count)
+        for outcome, latency in network.latencies.items():
+            _add_times(times, (*_labels(network), outcome), latency, bounds_s)
+    yield counts
+    yield times
+
+
+def _runs(
+    prefix: str, of: str, networks: Sequence[NetworkStatistics], bounds_s: Sequence[float]
+) -> Iterator[Metric]:
+    waiting = GaugeMetricFamily(
+        f"{prefix}_waiting_runs", f"{of}Runs that wait for a slot now.", labels=_NETWORK
+    )
+    running = GaugeMetricFamily(
+        f"{prefix}_running_runs", f"{of}Runs that have a slot now.", labels=_NETWORK
+    )
+    waits = HistogramMetricFamily(
+        f"{prefix}_slot_wait_seconds",
+        f"{of}How long runs waited for a slot; 0 where one was idle.",
+        labels=_NETWORK,
+    )
+    for network in networks:
+        labels = _labels(network)
+        waiting.add_metric(labels, network.waiting_run_count)
+        running.add_metric(labels, network.running_run_count)
+        _add_times(waits, labels, network.slot_wait, bounds_s)
+    yield waiting
+    yield running
+    yield waits
+
+
+def _stages(networks: Sequence[NetworkStatistics], bounds_s: Sequence[float]) -> Iterator[Metric]:
+    labels = (*_NETWORK, "stage", "executor")
+    service = HistogramMetricFamily(
+        "aioinfer_stage_duration_seconds", "How long a stage ran on its executor.", labels=labels
+    )
+    queue = HistogramMetricFamily(
+        "aioinfer_stage_queue_seconds",
+        "How long a stage waited in its executor's queue.",
+        labels=labels,
+    )
+    for network in networks:
+        for stage in network.stages:
+            place = (*_labels(network), stage.stage, stage.executor)
+            _add_times(service, place, stage.service, bounds_s)
+            _add_times(queue, place, stage.queue, bounds_s)
+    yield service
+    yield queue
+
+
+def _batches(networks: Sequence[NetworkStatistics]) -> Iterator[Metric]:
+    rows = HistogramMetricFamily(
+        "aioinfer_batch_rows",
+        "The first dimension of what runs were given; of great ones the power of two below.",
+        labels=_NETWORK,
+    )
+    for network in networks:
+        sizes = network.batch_sizes.items()
+        if not sizes:
+            continue
+        within = [
+            (str(float(bound)), sum(count for size, count in sizes if size <= bound))
+            for bound in BATCH_BUCKETS
+        ]
+        whole = sum(count for _, count in sizes)
+        row_count = sum(size * count for size, count in sizes)
+        rows.add_metric(_labels(network), [*within, ("+Inf", whole)], row_count)
+    yield rows
+
+
+def _plans(networks: Sequence[NetworkStatistics]) -> Iterator[Metric]:
+    kept = GaugeMetricFamily(
+        "aioinfer_plans", "Compiled plans that are kept, by signature of shapes.", labels=_NETWORK
+    )
+    built = CounterMetricFamily(
+        "aioinfer_plan_builds", "Plans that were compiled.", labels=_NETWORK
+    )
+    took = CounterMetricFamily(
+        "aioinfer_plan_build_seconds", "How long compiling plans took.", labels=_NETWORK
+    )
+    for network in networks:
+        labels = _labels(network)
+        kept.add_metric(labels, network.plans.kept_count)
+        built.add_metric(labels, network.plans.build_count)
+        took.add_metric(labels, network.plans.build_s)
+    yield kept
+    yield built
+    yield took
+
+
+def _labels(network: NetworkStatistics) -> tuple[str, str, str]:
+    return network.network, network.device, str(network.copy)
+
+
+def _add_times(
+    family: HistogramMetricFamily,
+    labels: Sequence[str],
+    times: Durations,
+    bounds_s: Sequence[float],
+) -> None:
+    buckets = [
+        ("+Inf" if bound_s == math.inf else str(bound_s), times.count_within(bound_s))
+        for bound_s in bounds_s
+    ]
+    family.add_metric(labels, buckets, times.sum_s)
