@@ -59,6 +59,7 @@ def run_tune(parsed: argparse.Namespace) -> int:
     config = device_config(parsed.config)
     goal = Goal(parsed.goal == "latency", parsed.max_latency)
     report = TuneReport(parsed.model, parsed.d, parsed.goal, config)
+    report.are_precisions_asked = parsed.precision is not None
     console = make_console()
     is_interrupted = False
     with Core() as core:

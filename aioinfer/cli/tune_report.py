@@ -69,6 +69,7 @@ class TuneReport:
     tried_count: int = 0
     seconds: float = 0.0
     pins_shapes: bool = False
+    are_precisions_asked: bool = False
     ended: str = ""
     """Why the search ended."""
 
@@ -124,6 +125,8 @@ class TuneReport:
         self._print_table(console)
         self._print_precisions(console)
         for what, why in self.refused.items():
+            if what.startswith("precision ") and not self.are_precisions_asked:
+                continue  # that a device has few is no news
             print_indented(console, f"not possible: {what}: {why}")
         console.print("To paste", style="bold")
         for line in self.python_lines():

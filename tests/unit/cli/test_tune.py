@@ -37,6 +37,13 @@ def test_a_short_search_prints_a_table_and_lines_to_paste(aioinfer: Run, digits:
     assert "network = core.load_network(model, 'REFERENCE', config)" in finished.out
     assert "model.reshape({'image': (1, 1, 8, 8)})" in finished.out
     assert "in flight" in finished.out
+    assert "bf16" not in finished.out
+
+
+def test_a_precision_that_was_asked_for_and_is_missing_is_told(aioinfer: Run, digits: str) -> None:
+    finished = aioinfer("tune", "-m", digits, *FOR_A_MOMENT, "--precision", "bf16")
+    assert finished.code == 0
+    assert "not possible: precision bf16: REFERENCE computes in the model's own" in finished.out
 
 
 def test_the_file_is_a_configuration_to_load_with(
