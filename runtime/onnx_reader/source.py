@@ -14,7 +14,8 @@ from google.protobuf.message import DecodeError, Message
 
 from ...errors import ModelError
 from ...executors import is_shortage
-from .limits import check_bytes
+from .foreign_files import foreign_kind
+from .limits import LimitError, check_bytes
 from .skimming import SkimmedFile, skim
 
 __all__ = ["ModelSource", "Source", "load_source", "source_label", "source_name"]
@@ -63,6 +64,7 @@ def load_source(source: ModelSource) -> Source:
     if isinstance(source, onnx.ModelProto):
         copied = onnx.ModelProto()
         copied.CopyFrom(source)
+        _refuse_without_graph(copied, None)
         return _checked(copied, None)
     if isinstance(source, bytes | bytearray | memoryview):
         return _checked(_parse(bytes(source)), None)
@@ -105,24 +107,32 @@ def _mode(path: Path) -> int:
 
 
 def _parse(content: bytes) -> onnx.ModelProto:
-    if not content:
-        raise ModelError("is empty")
-    check_bytes(content)
     proto = onnx.ModelProto()
     try:
+        check_bytes(content)
         proto.ParseFromString(content)
-    except DecodeError as error:
-        raise ModelError("is not an ONNX protobuf, or is truncated or damaged") from error
+    except (DecodeError, LimitError) as error:
+        kind = foreign_kind(content)
+        if kind is None and isinstance(error, LimitError):
+            raise
+        text = kind or "is not an ONNX protobuf, or is truncated or damaged"
+        raise ModelError(text) from error
+    _refuse_without_graph(proto, content)
     return proto
+
+
+def _refuse_without_graph(proto: onnx.ModelProto, content: bytes | None) -> None:
+    if not proto.HasField("graph") or proto.ir_version < 1:
+        kind = None if content is None else foreign_kind(content)
+        raise ModelError(
+            kind
+            or "has no graph or no IR version: it is not an ONNX model, or is truncated or damaged"
+        )
 
 
 def _checked(
     proto: onnx.ModelProto, path: Path | None, skimmed: SkimmedFile | None = None
 ) -> Source:
-    if not proto.HasField("graph") or proto.ir_version < 1:
-        raise ModelError(
-            "has no graph or no IR version: it is not an ONNX model, or is truncated or damaged"
-        )
     _check_text(proto)
     # Newer IR versions only add fields, which the parser skips; onnx's C++ part refuses the number.
     proto.ir_version = min(proto.ir_version, onnx.IR_VERSION)

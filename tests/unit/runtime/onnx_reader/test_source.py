@@ -68,7 +68,7 @@ def test_what_the_file_says_about_itself_is_kept() -> None:
     ("content", "reason"),
     [
         (b"", "is empty"),
-        (b"This is not a model.\n", "not an ONNX"),
+        (b"This is not a model.\n", "is a text file"),
         (b"\x00" * 64, "not an ONNX"),
         (b"\x08\x07", "has no graph"),
     ],
