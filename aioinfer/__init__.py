@@ -6,7 +6,6 @@ outputs = await network.infer({"image": image})
 """
 
 import importlib
-import logging
 from typing import TYPE_CHECKING, Any
 
 from . import errors
@@ -94,8 +93,6 @@ __all__ = [
     "plugins",
     "testing",
 ]
-
-logging.getLogger("aioinfer").addHandler(logging.NullHandler())
 
 
 _LAZY = {

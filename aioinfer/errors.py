@@ -139,6 +139,7 @@ class DeviceError(AioInferError):
 
     ``resource``: what there is too little of, "memory", "threads" or "files"; "" for other reasons.
     ``needed_bytes`` and ``limit_bytes``: how much memory is wanted, and how much there may be.
+    ``install``: the command that installs what a device lacks to be there, "" for other reasons.
     """
 
     def __init__(
@@ -148,10 +149,12 @@ class DeviceError(AioInferError):
         resource: Literal["memory", "threads", "files", ""] = "",
         needed_bytes: int | None = None,
         limit_bytes: int | None = None,
+        install: str = "",
         **place: Unpack[Place],
     ) -> None:
         super().__init__(message, **place)
         self.resource, self.needed_bytes, self.limit_bytes = resource, needed_bytes, limit_bytes
+        self.install = install
 
 
 class PropertyError(AioInferError):

@@ -14,6 +14,7 @@ from rich.console import Console
 from .. import __version__
 from ..errors import RequestStateError
 from ..runtime.devices.core import Core
+from ..runtime.devices.device_aliases import understood
 from ..runtime.devices.device_name import parse_device
 from ..runtime.graph import Model, TensorType, is_static, shape_text
 from ..runtime.network.executable_network import ExecutableNetwork
@@ -120,7 +121,7 @@ class Benchmark:
             "platform": platform.platform(),
         }
         self._say(", ".join(f"{name} {version}" for name, version in environment.items()))
-        name = parse_device(self._options.device)
+        name = parse_device(understood(self._options.device, self._core.plugin_names))
         for device in [entry.device for entry in name.entries] or [str(name)]:
             full_name = str(self._core.get_metric(device, "FULL_DEVICE_NAME"))
             environment[device] = full_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,12 @@ DEFAULT_ORDER = ("CUDA", "CPU", "OPENCL", "ONNXRUNTIME", "REFERENCE")
 
 AFTER_AS_PROCESSOR = {"OPENCL": "ONNXRUNTIME"}
 """Device that may drive an accelerator -> the one that precedes it where it only drives a CPU."""
+
+ON_ANY_MACHINE = ("CPU", "ONNXRUNTIME")
+"""What needs nothing but its packages; the others may be missing for want of hardware."""
+
+SLOWEST = "REFERENCE"
+"""Made to check the others by, and only taken where nothing else is there."""
 
 LISTED_NODES = 3
 """How many refused nodes of one device an error names."""
@@ -55,6 +62,8 @@ class AutoPlugin(VirtualPlugin):
                 choice.refusals.append(f"{device} cannot load it: {error}")
                 continue
             _log.info("model %r goes to %s; %s", model.name, device, choice.refusals or "")
+            if parse_device(device).name == SLOWEST and choice.installs:
+                warn_once(self.name, tuple(choice.installs.items()))
             return network
         raise choice.error()
 
@@ -65,6 +74,8 @@ class AutoPlugin(VirtualPlugin):
                 self.core.resolve_device(device)
             except DeviceError as error:
                 choice.refusals.append(f"{device} is not there: {error}")
+                if error.install and parse_device(device).name in ON_ANY_MACHINE:
+                    choice.installs[device] = error.install
                 continue
             values = self.device_config(device, config)
             answers = choice.answers[device] = self.core.query_network(model, device, values)
@@ -111,6 +122,19 @@ def default_turns(devices: Sequence[str], is_processor: Callable[[str], bool]) -
             yield waiting[device]
 
 
+@functools.cache
+def warn_once(name: str, installs: tuple[tuple[str, str], ...]) -> None:
+    """Log how to get a faster device than REFERENCE; of the same ones once in a process."""
+    ways = "; or ".join(f"{device}: {command}" for device, command in installs)
+    _log.warning(
+        "%s runs models on %s, which is slow, because faster devices are not installed; install "
+        "one with  %s",
+        name,
+        SLOWEST,
+        ways,
+    )
+
+
 @dataclass
 class _Choice:
     """What the devices answered, and why those that were tried did not take the model."""
@@ -118,6 +142,8 @@ class _Choice:
     where: str
     answers: dict[str, SupportMap] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
+    installs: dict[str, str] = field(default_factory=dict)
+    """Devices that are only not installed, and the commands that install them."""
 
     def error(self) -> NotSupportedError:
         reasons = ". ".join(self.refusals) or f"none of {list(DEFAULT_ORDER)} is installed"

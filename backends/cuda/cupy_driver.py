@@ -71,7 +71,8 @@ def _import_cupy() -> Any:
         return importlib.import_module("cupy")
     except ImportError as error:
         raise DeviceError(
-            f"CuPy cannot be imported ({error}); install it with {_INSTALL!r}"
+            f"CuPy cannot be imported ({error}); install it with {_INSTALL!r}",
+            install=_INSTALL,
         ) from error
 
 

@@ -23,6 +23,7 @@ __all__ = ["CPU_PROVIDER", "Session", "Terminator", "available_providers", "libr
 CPU_PROVIDER = "CPUExecutionProvider"
 """The provider that every onnxruntime has, and that takes what another one leaves."""
 
+_INSTALL = "pip install aioinfer[onnxruntime]"
 _EXTERNAL = 1  # TensorProto.EXTERNAL
 
 
@@ -35,7 +36,8 @@ def _library() -> Any:
             raise lacking from error
         raise DeviceError(
             f"onnxruntime cannot be imported ({error}); install it with "
-            f"'pip install aioinfer[onnxruntime]', or install another build of it yourself"
+            f"'{_INSTALL}', or install another build of it yourself",
+            install=_INSTALL,
         ) from error
 
 

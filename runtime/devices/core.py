@@ -42,6 +42,7 @@ from ..tracing.statistics import CoreStatistics
 from ..type_inference import has_static_types
 from .blob import read_blob_device
 from .collection_pause import full_collections_paused
+from .device_aliases import understood
 from .device_name import DeviceName, parse_device
 from .extension import Extension
 from .plugin import Division, Plugin
@@ -224,7 +225,7 @@ class Core:
         """
         self._refuse_if_closed()
         blob, written_for = read_blob_device(source)
-        if device is not None and parse_device(device).name != parse_device(written_for).name:
+        if device is not None and self._parsed(device).name != parse_device(written_for).name:
             raise BlobError(
                 f"the blob was exported by {written_for!r} and cannot be imported on {device!r}",
                 device=device,
@@ -324,7 +325,7 @@ class Core:
 
         Raises DeviceError, for a device that only answers queries as well.
         """
-        name = parse_device(device)
+        name = self._parsed(device)
         plugin = self._started(name.name)
         plugin.check_device_id(name.id or "")
         reason = plugin.why_no_device()
@@ -334,7 +335,7 @@ class Core:
 
     def device_configuration(self, device: str) -> Configuration:
         """Return the properties that a network loaded now would get; for plugins."""
-        name = parse_device(device)
+        name = self._parsed(device)
         return self._started(name.name).configuration(name.id)
 
     @staticmethod
@@ -347,7 +348,7 @@ class Core:
     def _plugin(
         self, device: str
     ) -> tuple[Plugin, Callable[[Mapping[Any, Any] | None], Configuration]]:
-        name = parse_device(device)
+        name = self._parsed(device)
         plugin = self._started(name.name)
 
         def config_of(given: Mapping[Any, Any] | None) -> Configuration:
@@ -377,6 +378,12 @@ class Core:
                 f"such as HETERO before the colon"
             )
 
+    def _parsed(self, device: str) -> DeviceName:
+        self._refuse_if_closed()  # after a fork, a thread that is gone may hold the registry's lock
+        if isinstance(device, str):
+            device = understood(device, self._registry.names)
+        return parse_device(device)
+
     def _started(self, name: str) -> Plugin:
         self._refuse_if_closed()
         plugin = self._registry.get(name)
@@ -384,7 +391,7 @@ class Core:
         return plugin
 
     def _physical_or_bare(self, device: str) -> DeviceName:
-        name = parse_device(device)
+        name = self._parsed(device)
         if name.entries:
             raise DeviceError(
                 f"{device!r}: ask and set the bare {name.name!r}, or a device of the list; what is "

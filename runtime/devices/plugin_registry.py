@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import DeviceError, nearest
 from ...executors import check_files, find_shortage, shortage_as_error
+from .device_aliases import what_is_meant
 from .device_name import check_plugin_name
 from .plugin import CoreHandle, Plugin
 
@@ -118,8 +119,8 @@ class PluginRegistry:
             entry = self._entries.get(name)
             known = sorted(self._entries)
         if entry is None:
-            hint = nearest(name, known) or f"; registered are {known}"
-            raise DeviceError(f"unknown device {name!r}{hint}", device=name)
+            text = f"unknown device {name!r}{what_is_meant(name, known)}"
+            raise DeviceError(text, device=name)
         with entry.lock:
             if entry.is_gone:
                 text = f"unknown device {name!r}: its plugin was unregistered"
@@ -130,7 +131,8 @@ class PluginRegistry:
                 return entry.plugin
             reason = str(entry.failure) or type(entry.failure).__name__
             text = f"device {name} cannot start: {reason}"
-            raise DeviceError(text, device=name) from entry.failure
+            install = entry.failure.install if isinstance(entry.failure, DeviceError) else ""
+            raise DeviceError(text, device=name, install=install) from entry.failure
 
     def _make(self, name: str, entry: _Entry) -> None:
         try:

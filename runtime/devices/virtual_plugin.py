@@ -24,6 +24,7 @@ from ..properties.properties import (
     Property,
     property_keys,
 )
+from .device_aliases import understood
 from .device_name import DeviceEntry, parse_device
 from .extension import Extension
 from .plugin import Plugin
@@ -134,7 +135,8 @@ class VirtualPlugin(Plugin):
         is this one.
         """
         text = config[MULTI_DEVICE_PRIORITIES]
-        entries = list(parse_device(f"{self.name}:{text}").entries) if text else []
+        listed = understood(f"{self.name}:{text}", self.core.plugin_names)
+        entries = list(parse_device(listed).entries) if text else []
         names = [entry.device for entry in entries]
         for name in names:
             if parse_device(name).name == self.name:

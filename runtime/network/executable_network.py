@@ -464,7 +464,7 @@ class ExecutableNetwork(ABC):
             self.abort()
         self.admission.is_closed = True
         if not self.admission.wait_until_over(timeout_s):
-            _log.warning("network %r was closed with runs on its device", self.name)
+            _log.info("network %r is closed with runs still on its device", self.name)
             return False
         with self._closer:  # a second caller returns when the first is done
             if not self._is_released:

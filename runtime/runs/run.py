@@ -25,7 +25,13 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Protocol
 
-from ...errors import AioInferError, OverloadedError, RequestBusyError, RequestCancelledError
+from ...errors import (
+    AioInferError,
+    ClosedError,
+    OverloadedError,
+    RequestBusyError,
+    RequestCancelledError,
+)
 from ...executors import NOW, Lane, Ready, TaskExecutor, Then, TimerHandle, hop
 from ...executors.interrupt import (
     can_interrupt,
@@ -499,7 +505,7 @@ class Run:
 
     def _called_back(self, _ready: Ready, error: BaseException | None) -> None:
         if error is not None:
-            self._is_retrieved = False
+            _log.error("the callback of %s has failed", self._what, exc_info=error)
             self._set_error(error)
         self._tell()
 
@@ -528,7 +534,7 @@ class Run:
         if isinstance(error, AioInferError):
             error.within(**self.admission.where)
         self._traceback = error.__traceback__
-        if not (self._is_retrieved or isinstance(error, RequestCancelledError)):
+        if not (self._is_retrieved or isinstance(error, RequestCancelledError | ClosedError)):
             self._unretrieved = _Unretrieved(self._what, error)
 
 

@@ -20,7 +20,13 @@ CARRIED: dict[type[AioInferError], dict[str, Any]] = {
     errors.ModelError: PLACE,
     errors.GraphError: PLACE,
     errors.NotSupportedError: PLACE,
-    errors.DeviceError: {**PLACE, "resource": "memory", "needed_bytes": 9, "limit_bytes": 5},
+    errors.DeviceError: {
+        **PLACE,
+        "resource": "memory",
+        "needed_bytes": 9,
+        "limit_bytes": 5,
+        "install": "pip install aioinfer[cpu]",
+    },
     errors.PropertyError: {
         "key": "NUM_STREAMS",
         "value": -3,

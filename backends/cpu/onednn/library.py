@@ -29,6 +29,7 @@ LIBRARY_VARIABLE = "AIOINFER_ONEDNN_LIBRARY"
 """The environment variable that holds the path of a libdnnl.so to use instead of the wheel's."""
 
 WHEEL = "onednn-cpu-gomp"
+_INSTALL = "pip install aioinfer[cpu]"
 SYSTEM_NAME = "libdnnl.so.3"
 OPENMP_RUNTIME = 2  # dnnl_version's cpu_runtime: 1 sequential, 2 OpenMP, 4 TBB, 8 thread pool
 
@@ -94,9 +95,10 @@ def open_library(path: str) -> tuple[ctypes.CDLL, Version]:
         if lacking is not None:
             raise lacking from error
         raise DeviceError(
-            f"oneDNN cannot be loaded ({error}); install it with 'pip install aioinfer[cpu]', and "
+            f"oneDNN cannot be loaded ({error}); install it with {_INSTALL!r}, and "
             f"OpenMP's runtime with your system's package manager (libgomp1), or name a build of "
-            f"oneDNN 3 in {LIBRARY_VARIABLE}"
+            f"oneDNN 3 in {LIBRARY_VARIABLE}",
+            install=_INSTALL,
         ) from error
     try:
         library.dnnl_version.restype = ctypes.POINTER(_VersionStruct)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 import aioinfer
-from aioinfer.backends.auto.plugin import DEFAULT_ORDER, default_turns
+from aioinfer.backends.auto.plugin import DEFAULT_ORDER, default_turns, warn_once
 from aioinfer.errors import DeviceError, NotSupportedError, PropertyError
 from aioinfer.runtime.devices.plugin import CoreHandle, Plugin
 from aioinfer.runtime.graph import Model
@@ -160,3 +160,46 @@ def test_a_device_that_is_chosen_by_auto_may_be_a_part_of_hetero(
     mock[0].refused_ops["Neg"] = "it cannot count below zero"
     with core.load_network(MODEL, "HETERO:MOCK.0,AUTO") as network:
         assert network.execution_devices == ("MOCK.0", "REFERENCE.0")
+
+
+def not_installed(core: CoreHandle, name: str) -> Plugin:
+    raise DeviceError(f"{name} lacks a package", install=f"pip install aioinfer[{name.lower()}]")
+
+
+@pytest.fixture
+def warns_again() -> Iterator[None]:
+    warn_once.cache_clear()
+    yield
+    warn_once.cache_clear()
+
+
+@pytest.mark.usefixtures("warns_again")
+def test_falling_to_reference_for_want_of_packages_is_warned_of_once(
+    core: aioinfer.Core, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("CPU", "CUDA", "ONNXRUNTIME"):
+        core.register_plugin(name, not_installed)
+    for _ in range(3):
+        assert core.load_network(MODEL).device == "REFERENCE.0"
+    (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    text = record.getMessage()
+    assert "CPU: pip install aioinfer[cpu]" in text
+    assert "ONNXRUNTIME: pip install aioinfer[onnxruntime]" in text
+    assert "CUDA" not in text, "it may be missing for want of a GPU"
+
+
+@pytest.mark.usefixtures("warns_again")
+def test_nothing_is_warned_of_where_packages_would_not_help(
+    core: aioinfer.Core, caplog: pytest.LogCaptureFixture
+) -> None:
+    core.register_plugin("CPU", cannot_start)
+    core.register_plugin("ONNXRUNTIME", not_installed)
+    assert core.load_network(MODEL, "REFERENCE").device == "REFERENCE.0"
+    core.unregister_plugin("ONNXRUNTIME")
+    assert core.load_network(MODEL).device == "REFERENCE.0"
+    devices = MockDevices(1)
+    core.unregister_plugin("CPU")
+    core.register_plugin("CPU", devices.make_plugin)
+    core.register_plugin("ONNXRUNTIME", not_installed)
+    assert core.load_network(MODEL).device == "MOCK.0"
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []

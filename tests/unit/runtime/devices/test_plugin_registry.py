@@ -256,8 +256,8 @@ def test_a_plugin_may_be_replaced(core: aioinfer.Core) -> None:
 def test_an_unknown_name_is_told_with_the_nearest_one(core: aioinfer.Core) -> None:
     with pytest.raises(DeviceError, match="no plugin 'REFERENC' is registered; did you mean 'REF"):
         core.unregister_plugin("REFERENC")
-    with pytest.raises(DeviceError, match="unknown device 'reference'; did you mean 'REFERENCE'"):
-        core.load_network(tiny_model(), "reference")
+    with pytest.raises(DeviceError, match="unknown device 'referense'; did you mean 'REFERENCE'"):
+        core.load_network(tiny_model(), "referense")
     with pytest.raises(DeviceError, match="unknown device 'XYZ'; registered are \\['AUTO'"):
         core.load_network(tiny_model(), "XYZ")
 

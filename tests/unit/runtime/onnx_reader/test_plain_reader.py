@@ -126,7 +126,7 @@ def test_models_of_onnx_suite_are_read_as_onnx_reads_them() -> None:
 def test_a_file_and_its_bytes_are_the_same(tmp_path: Path) -> None:
     weights = np.arange(60_000, dtype=np.float32).reshape(3, 20_000)
     data = _model([_node("MatMul", "x", "w")], initializer=[numpy_helper.from_array(weights, "w")])
-    path = tmp_path / "model.onnx"
+    path = tmp_path / "g.onnx"  # the name of the graph as well
     path.write_bytes(data)
     from_file, from_bytes = read_plain_file(path), read_plain_bytes(data)
     assert from_file is not None
