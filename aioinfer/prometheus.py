@@ -185,14 +185,23 @@ def _plans(networks: Sequence[NetworkStatistics]) -> Iterator[Metric]:
     took = CounterMetricFamily(
         "aioinfer_plan_build_seconds", "How long compiling plans took.", labels=_NETWORK
     )
+    lookups = CounterMetricFamily(
+        "aioinfer_plan_lookups",
+        "Runs that asked for a plan: it was there or in the making (hit), or was built (miss).",
+        labels=(*_NETWORK, "result"),
+    )
+    evicted = CounterMetricFamily(
+        "aioinfer_plan_evictions", "Plans that made room for others.", labels=_NETWORK
+    )
     for network in networks:
-        labels = _labels(network)
-        kept.add_metric(labels, network.plans.kept_count)
-        built.add_metric(labels, network.plans.build_count)
-        took.add_metric(labels, network.plans.build_s)
-    yield kept
-    yield built
-    yield took
+        labels, plans = _labels(network), network.plans
+        kept.add_metric(labels, plans.kept_count)
+        built.add_metric(labels, plans.build_count)
+        took.add_metric(labels, plans.build_s)
+        lookups.add_metric((*labels, "hit"), plans.hit_count)
+        lookups.add_metric((*labels, "miss"), plans.miss_count)
+        evicted.add_metric(labels, plans.eviction_count)
+    yield from (kept, built, took, lookups, evicted)
 
 
 def _labels(network: NetworkStatistics) -> tuple[str, str, str]:

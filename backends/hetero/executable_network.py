@@ -165,12 +165,7 @@ class HeteroNetwork(ExecutableNetwork):
         return [dataclasses.replace(item, lane_count=lanes[item.executor]) for item in tallies]
 
     def _plan_statistics(self) -> PlanStatistics:
-        parts = [network._plan_statistics() for network in self._networks]
-        return PlanStatistics(
-            sum(part.kept_count for part in parts),
-            sum(part.build_count for part in parts),
-            sum(part.build_s for part in parts),
-        )
+        return PlanStatistics.total(network._plan_statistics() for network in self._networks)
 
     def _part_statistics(self) -> tuple[NetworkStatistics, ...]:
         return tuple([network.statistics() for network in self._networks])

@@ -63,6 +63,9 @@ class PlanCache(Generic[K, P]):
         self._build, self._executor, self._capacity = build, executor, capacity
         self._lock = threading.Lock()
         self._plans: OrderedDict[K, PendingPlan[P]] = OrderedDict()
+        self.hit_count = self.miss_count = self.eviction_count = 0
+        """How many requests found their plan, which may be in the making; how many had it built;
+        and how many plans were dropped for others."""
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -88,10 +91,13 @@ class PlanCache(Generic[K, P]):
         with self._lock:
             pending = self._plans.get(key)
             if pending is not None:
+                self.hit_count += 1
                 self._plans.move_to_end(key)
                 return pending
+            self.miss_count += 1
             pending = self._plans[key] = PendingPlan()
             while len(self._plans) > self._capacity:
+                self.eviction_count += 1
                 self._plans.popitem(last=False)
 
         def build(_lane: Lane) -> Ready:

@@ -60,8 +60,16 @@ class ShapePlans(Generic[P]):
         return len(self._cache)
 
     def statistics(self) -> PlanStatistics:
-        """Say how many plans there are, and what building them took."""
-        return PlanStatistics(len(self), self._build_count, self._build_s)
+        """Say how many plans there are, what building them took, and how often they were there."""
+        cache = self._cache
+        return PlanStatistics(
+            len(cache),
+            self._build_count,
+            self._build_s,
+            cache.hit_count,
+            cache.miss_count,
+            cache.eviction_count,
+        )
 
     def plans(self) -> list[P]:
         """List the plans that are kept."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, field
 
 from .durations import NO_DURATIONS, Durations
 from .recorder import StageTally
@@ -44,12 +44,22 @@ class PlanStatistics:
     """The compiled plans of a network, one for each signature of shapes.
 
     ``kept_count`` are there now; ``build_count``, those included that were let go of and built
-    again, took ``build_s`` in all.
+    again, took ``build_s`` in all. Of the runs that asked for one ``hit_count`` found it, be it in
+    the making, and ``miss_count`` had it built; ``eviction_count`` plans made room for others.
     """
 
     kept_count: int = 0
     build_count: int = 0
     build_s: float = 0.0
+    hit_count: int = 0
+    miss_count: int = 0
+    eviction_count: int = 0
+
+    @classmethod
+    def total(cls, parts: Iterable[PlanStatistics]) -> PlanStatistics:
+        """Add up the numbers of several networks."""
+        rows = [astuple(part) for part in (cls(), *parts)]
+        return cls(*map(sum, zip(*rows, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,6 @@ def test_all_networks_are_in_one_scrape_with_the_numbers_of_statistics(
     )
     assert value("aioinfer_batch_rows_count", "one") == 5
     assert value("aioinfer_batch_rows_bucket", "one", le="1.0") == 5
-    assert value("aioinfer_plans", "two") == statistics.plans.kept_count
     (stage,) = statistics.stages
     place = {"stage": stage.stage, "executor": stage.executor}
     assert value("aioinfer_stage_duration_seconds_count", "one", **place) == 2
@@ -178,6 +177,28 @@ def test_networks_of_one_name_and_the_parts_of_hetero_have_series_of_their_own(
     assert {dict(labels)["network"] for labels in parts} == {"cut.subgraph0", "cut.subgraph1"}
     requests = found["aioinfer_requests_total"]
     assert {dict(labels)["network"] for labels in requests} == {"cut"}
+
+
+def test_plans_tell_which_runs_had_them_built(
+    core: aioinfer.Core, registry: CollectorRegistry
+) -> None:
+    request = core.load_network(tiny_model(), "HETERO:REFERENCE").create_infer_request()
+    for rows in (*range(1, 41), 40):
+        request.infer_sync(np.ones((rows, 3), np.float32))
+    found = scrape(registry)
+    lookups = {
+        dict(labels)["result"]: n for labels, n in found["aioinfer_plan_lookups_total"].items()
+    }
+    assert lookups["miss"] == 40
+    assert lookups["hit"] >= 1
+    (kept,), (evicted,) = (
+        found["aioinfer_plans"].values(),
+        found["aioinfer_plan_evictions_total"].values(),
+    )
+    assert kept + evicted == 40
+    assert evicted > 0
+    assert set(found["aioinfer_plan_builds_total"].values()) == {40}
+    assert min(found["aioinfer_plan_build_seconds_total"].values()) > 0
 
 
 def test_a_closed_network_is_not_shown(core: aioinfer.Core, registry: CollectorRegistry) -> None:

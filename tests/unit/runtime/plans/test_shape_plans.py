@@ -60,6 +60,7 @@ def test_a_dynamic_model_is_built_once_for_each_signature() -> None:
     statistics = builds.plans.statistics()
     assert (statistics.kept_count, statistics.build_count) == (3, 3)
     assert statistics.build_s > 0
+    assert (statistics.hit_count, statistics.miss_count, statistics.eviction_count) == (2, 3, 0)
 
 
 def test_shapes_asked_for_are_completed_by_their_symbols() -> None:
