@@ -66,10 +66,9 @@ def open_core(devices: Sequence[str]) -> aioinfer.Core:
     """Make the Core that these devices are fuzzed with."""
     core = aioinfer.Core()
     if any("OPENCL" in device for device in devices):
-        from .quick_builds import quick_opencl
+        from quick_builds import build_quickly
 
-        core.unregister_plugin("OPENCL")
-        core.register_plugin("OPENCL", quick_opencl)
+        build_quickly(core)
     return core
 
 

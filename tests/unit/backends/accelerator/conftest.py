@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from aioinfer import Core
-from opencl_device import core, skip_without_device
+from opencl_device import skip_without_device
+from quick_builds import core
 from unit.backends.accelerator.fake_driver import FakeDriver
 from unit.backends.accelerator.opened import Opened
 from unit.backends.accelerator.serving import serving

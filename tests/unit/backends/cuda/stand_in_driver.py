@@ -32,7 +32,7 @@ from aioinfer.backends.accelerator.queues.driver import (
     Queue,
 )
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
-from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
+from quick_builds import QuickDriver
 from unit.backends.cuda.library_stand_ins import STAND_INS, StandIn
 
 __all__ = ["LIBRARIES", "StandInDriver"]
@@ -46,7 +46,7 @@ class StandInDriver:
     """The first device of OPENCL, as if it were CUDA's; ``libraries`` are those that it has."""
 
     def __init__(self, libraries: frozenset[str] = LIBRARIES) -> None:
-        self._driver, self._libraries = PyOpenClDriver(), libraries
+        self._driver, self._libraries = QuickDriver(), libraries
         self.operations: list[LibraryOperation] = []
         """All that were built, in order."""
 

@@ -1,21 +1,29 @@
-"""OpenCL programs built in half the time on PoCL, which is most of what a case costs there.
+"""OpenCL programs built in half the time on PoCL, which is most of what a test costs there.
 
 PoCL parses 18,000 lines of declarations before each program, and pyopencl asks for the binary to
 keep it. Kernels need a few of those declarations: programs bring them here, and the driver's header
 is left out by its own guard. What is compiled and run of kernels is the same; a program that needs
-more is built as usual.
+more is built as usual. The conformance suites and the tests of OPENCL itself build as users do.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
 
+import pytest
+
+from aioinfer import Core
 from aioinfer.backends.accelerator.queues.driver import Context, DeviceFacts, DriverError, Program
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
 from aioinfer.runtime.devices.plugin import CoreHandle
+from opencl_device import choose_device
 
-__all__ = ["quick_opencl"]
+__all__ = ["QuickDriver", "build_quickly", "core"]
+
+os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # read when pyopencl is imported
 
 _OPTIONS = "PYOPENCL_BUILD_OPTIONS"
 _PLATFORM = "Portable Computing Language"
@@ -74,27 +82,43 @@ def _declarations() -> str:
     return _LINES + "\n".join(lines) + "\n"
 
 
-class _QuickDriver(PyOpenClDriver):
+_building = threading.Lock()
+
+
+class QuickDriver(PyOpenClDriver):
     def open(self, facts: DeviceFacts) -> Context:
         context = super().open(facts)
         if facts.platform == _PLATFORM:
             usual, declarations = context.program, _declarations()
 
             def program(source: str) -> Program:
-                os.environ[_OPTIONS] = "-D_OPENCL_H_"
-                try:
-                    return usual(declarations + source)
-                except DriverError:
-                    del os.environ[_OPTIONS]
-                    return usual(source)
-                finally:
-                    os.environ.pop(_OPTIONS, None)
+                with _building:
+                    os.environ[_OPTIONS] = "-D_OPENCL_H_"
+                    try:
+                        return usual(declarations + source)
+                    except DriverError:
+                        del os.environ[_OPTIONS]
+                        return usual(source)
+                    finally:
+                        os.environ.pop(_OPTIONS, None)
 
             context.program = program  # type: ignore[method-assign]
         return context
 
 
-def quick_opencl(core: CoreHandle, name: str) -> OpenClPlugin:
-    """Make the plugin OPENCL, for processes that build on one thread."""
-    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # read when pyopencl is imported
-    return OpenClPlugin(core, name, _QuickDriver())
+def build_quickly(core: Core) -> None:
+    """Give a Core that has loaded nothing on OPENCL a driver that builds quickly."""
+    core.unregister_plugin("OPENCL")
+    core.register_plugin("OPENCL", _make_plugin)
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[Core]:
+    with Core() as core:
+        build_quickly(core)
+        choose_device(core)
+        yield core
+
+
+def _make_plugin(core: CoreHandle, name: str) -> OpenClPlugin:
+    return OpenClPlugin(core, name, QuickDriver())
