@@ -192,7 +192,7 @@ def test_a_cast_to_bfloat16_rounds_between_two_steps(core: Core) -> None:
     np.testing.assert_array_equal(got, x - np.float32([1, 1.0078125]))
 
 
-@pytest.mark.parametrize("name", all_but(["minilm_l6"], TRANSFORMERS))
+@pytest.mark.parametrize("name", all_but([], TRANSFORMERS))
 def test_a_transformer_gives_what_reference_gives(name: str, half_core: Core) -> None:
     inputs = inputs_of(name)
     tokens = {} if name == "vit_small" else {"sequence": inputs["input_ids"].shape[1]}

@@ -1,11 +1,9 @@
-"""Every elementwise operator, alone, against REFERENCE; and broadcasts of random shapes."""
+"""Every elementwise operator, alone, against REFERENCE."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from onnx import TensorProto
 
 from aioinfer import Core
@@ -119,27 +117,3 @@ def test_float16_is_computed_where_there_is_no_arithmetic_for_it(core: Core) -> 
     inputs = {"x": numbers("Add", 8, (3, 7)).astype(np.float16)}
     nodes = [operator("Exp", "x", outputs=["t"]), operator("Add", "t", "x")]
     assert_same_as_reference(core, model_of(nodes, inputs), inputs, bound=4e-3)
-
-
-@st.composite
-def broadcasting_shapes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    shape = draw(st.lists(st.integers(1, 4), min_size=0, max_size=4))
-    sides = []
-    for _ in range(2):
-        start = draw(st.integers(0, len(shape)))
-        side = [draw(st.sampled_from([1, length])) for length in shape[start:]]
-        sides.append(tuple(side))
-    return sides[0], sides[1]
-
-
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(broadcasting_shapes())
-def test_any_two_shapes_that_broadcast_do(
-    core: Core, shapes: tuple[tuple[int, ...], tuple[int, ...]]
-) -> None:
-    random = np.random.default_rng(9)
-    inputs = {
-        name: np.asarray(random.random(shape), np.float32)
-        for name, shape in zip("xz", shapes, strict=True)
-    }
-    assert_same_as_reference(core, model_of([operator("Sub", "x", "z")], inputs), inputs)

@@ -30,8 +30,10 @@ def test_matmul_of_any_ranks(left, right, core: Core) -> None:
     assert_same_as_reference(core, model, inputs)
 
 
-@pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
-@pytest.mark.parametrize("bias", [None, (1,), (9,), (40, 1), (40, 9)])
+@pytest.mark.parametrize(
+    ("turned", "bias"),
+    [((0, 0), None), ((1, 0), (1,)), ((0, 1), (9,)), ((1, 1), (40, 1)), ((0, 0), (40, 9))],
+)
 def test_gemm_turns_scales_and_adds(turned, bias, core: Core) -> None:
     left, right = (33, 40) if turned[0] else (40, 33), (9, 33) if turned[1] else (33, 9)
     constants = {"w": random(*right)} | ({} if bias is None else {"b": random(*bias)})

@@ -51,26 +51,6 @@ def test_a_pool_is_right(op_type: str, case: str, core: Core) -> None:
     assert_same_as_reference(core, model, inputs)
 
 
-@pytest.mark.parametrize("seed", all_but([1], range(6)))
-@pytest.mark.parametrize("op_type", OPERATORS)
-def test_pools_of_random_shapes_and_windows(op_type: str, seed: int, core: Core) -> None:
-    random = np.random.default_rng(seed)
-    rank = int(random.integers(1, 4))
-    window = random.integers(1, 4, rank)
-    attributes: dict[str, Any] = {
-        "kernel_shape": window.tolist(),
-        "strides": random.integers(1, 4, rank).tolist(),
-        "dilations": random.integers(1, 3, rank).tolist(),
-        "pads": [int(random.integers(0, size)) for size in (*window, *window)],
-        "ceil_mode": seed % 2,
-    }
-    if op_type == "AveragePool":
-        attributes["count_include_pad"] = int(random.integers(0, 2))
-    inputs = {"x": image_of(2, 3, *(int(random.integers(5, 11)) for _ in range(rank)))}
-    model = model_of([operator(op_type, "x", **attributes)], inputs)
-    assert_same_as_reference(core, model, inputs)
-
-
 @pytest.mark.parametrize("case", ["padded on one side", "rounded up", "same, lower", "one axis"])
 def test_an_average_may_count_its_padding(case: str, core: Core) -> None:
     shape, attributes = CASES[case]
