@@ -42,7 +42,7 @@ class CompileRules:
 
 @dataclass(frozen=True)
 class _Holding:
-    """What stays on the device as long as somebody has the plan: the cache, a slot or a run."""
+    """What stays on the device as long as the cache, a slot or a run has the plan."""
 
     plan: weakref.ref[Plan]
     constants: Sequence[Buffer]
@@ -53,7 +53,7 @@ class Compiler:
     """Builds the plans of one network, one at a time; plans share weights and kernels.
 
     What only plans had that are gone is given back before the next one is built, because the thread
-    that builds may block, and the one that lets go of a plan may turn an event loop.
+    that builds may block, and the one that drops a plan may turn an event loop.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Compiler:
                 held += refusal.held
 
     def release_weights(self) -> None:
-        """Let go of the model's weights on the host; for a network whose only plan is built.
+        """Release the model's weights on the host; for a network whose only plan is built.
 
         Graphs show stand-ins, full of NaN, instead.
         """

@@ -83,7 +83,7 @@ class SlotNetwork(Protocol):
 
 
 def _host_errors_named(stage: Callable[..., Ready]) -> Callable[..., Ready]:
-    """Let a stage that takes memory of the host raise errors of ours."""
+    """Turn what a stage raises that takes memory of the host into errors of ours."""
 
     @functools.wraps(stage)
     def named(slot: AcceleratorSlot, lane: Lane) -> Ready:
@@ -312,7 +312,7 @@ class AcceleratorSlot(Slot):
 
     @_host_errors_named
     def _download(self, lane: Lane) -> Ready:
-        """Let the device write results straight to where they belong, if it can."""
+        """Have the device write results straight to where they belong, if it can."""
         stream, bindings = _stream(lane), self.bindings
         late: list[tuple[str, np.ndarray[Any, Any]]] = []
         assert self._bound is not None

@@ -33,7 +33,7 @@ __all__ = ["AcceleratorNetwork", "useful_slot_count"]
 
 
 def useful_slot_count(stream_count: int, *, is_for_latency: bool) -> int:
-    """Say how many runs keep so many compute streams busy. Pure.
+    """Return how many runs keep this many compute streams busy. Pure.
 
     Each stream computes one run; one more is there when one of them ends. For throughput another
     one is on its way to each stream, and one on its way back.
@@ -117,7 +117,7 @@ class AcceleratorNetwork(ExecutableNetwork):
     def _build(
         self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, np.ndarray[Any, Any]]
     ) -> Plan:
-        """Build a plan, once the slots have let go of plans that are not kept any more."""
+        """Build a plan, once the slots have dropped plans that are not kept any more."""
         kept = frozenset(self.shape_plans.plans())
         for memory in self._memories:
             memory.keep_only(kept)

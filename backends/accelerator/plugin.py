@@ -90,7 +90,7 @@ class AcceleratorPlugin(Plugin):
         return False
 
     def best_stream_count(self, config: Configuration) -> int:
-        """(optional) Choose how many compute queues a network uses where nobody says."""
+        """(optional) Choose how many compute queues a network uses by default."""
         return 1
 
     def stream_range(self) -> tuple[int, int]:

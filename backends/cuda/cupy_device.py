@@ -31,7 +31,7 @@ _LOST = (
     *(214, 220, 226),  # an uncorrectable error of memory, of NVLink, or contained on the device
     *(700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721),  # a kernel failed
     *(806, 807, 810),  # MPS, through which the device is shared, has ended
-    999,  # nobody knows, and the driver is no better afterwards
+    999,  # unknown, and the driver is no better afterwards
 )
 _KINDS: Mapping[int, ErrorKind] = {
     2: ErrorKind.OUT_OF_MEMORY,

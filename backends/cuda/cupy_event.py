@@ -5,7 +5,7 @@ command nor its time. A recorded event is a ``Moment`` here, which the device pa
 commands of a queue lie in ``Section``s: a moment is recorded before the first of them, and the next
 marker is the moment behind the last. So a stage that replays a graph costs two records, whatever
 the graph does, and uploads and downloads have one time together. Launches that are not replayed are
-sections of their own. Who asks about a command with no moment behind it yet lets one be recorded
+sections of their own. A question about a command with no moment behind it yet has one recorded
 then: it comes later than the command, and never says too early that it is over.
 
 What CUDA tells is the time between two moments, in milliseconds of float32. Times are counted from
@@ -13,10 +13,10 @@ a base moment, and one that is more than a second later becomes the base; the en
 counted from its beginning. So what is rounded is off by less than 0.1 µs, except once behind a long
 time without work. The clock begins at the host's time. When a command was enqueued the device does
 not know; the host does, and converts it: a section began on the device after the host enqueued it,
-and it ended before somebody saw that it had, and what all sections allow together leaves some 10 µs
+and it ended before the host saw that it had, and what all sections allow together leaves some 10 µs
 (``DeviceClock``).
 
-An error of a command is sticky: every moment that nobody has seen passed by then has it.
+An error of a command is sticky: every moment that was not seen passed by then has it.
 Moments are pooled, because to make an event costs more than all else here.
 """
 
@@ -45,9 +45,9 @@ class Moment:
     def __init__(self, pool: EventPool, raw: Any) -> None:
         self._pool, self.raw = pool, raw
         self.passed_ns = 0
-        """By when somebody had seen that the device had passed it, by the host; 0 if nobody has."""
+        """By when the host had seen that the device had passed it; 0 if it has not."""
         self.time_ns = 0
-        """When the device passed it, by its clock; 0 as long as nobody has asked."""
+        """When the device passed it, by its clock; 0 until it is read."""
 
     def __del__(self) -> None:
         self._pool.free.append(self.raw)
@@ -106,7 +106,7 @@ class EventPool:
         return self._clock.read(device_ns, earliest_ns, latest_ns)
 
     def close(self) -> None:
-        """Let go of all events."""
+        """Release all events."""
         with self._lock:
             self._base = None
         self.free.clear()
@@ -167,7 +167,7 @@ class CupyEvent:
         except DriverError as error:
             raise DriverError(ErrorKind.WAITED_FOR_FAILURE, error.text) from error
         try:
-            self._section.queued_ns(self._pool, self.end)  # nobody sees sooner that it is over
+            self._section.queued_ns(self._pool, self.end)  # that it is over is seen no sooner
         except DriverError:
             return
 

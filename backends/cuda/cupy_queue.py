@@ -167,7 +167,7 @@ class CupyQueue:
         return self._section
 
     def _end_section(self) -> None:
-        """Record the end of the open section; where that is refused, who asks for it does."""
+        """Record the end of the open section; where refused, the first question does."""
         section, self._section = self._section, None
         if section is not None:
             with contextlib.suppress(DriverError):

@@ -1,7 +1,7 @@
 """Plans of libraries on disk, so that a model that was loaded before is loaded at once.
 
-Theory of operation. A plan of cuDNN is code, and whoever can write it can run what he likes in this
-process. So only a folder is read that is the user's own and that nobody else can open. A file is
+Theory of operation. A plan of cuDNN is code, and a user who can write it can run anything in this
+process. So only a folder is read that is the user's own and that no other user can open. A file is
 one plan: a line of JSON, which says what it is for and what the rest's digest is, and the blob. It
 comes into being under another name and is then renamed, so that no reader sees a part of one.
 Whatever is wrong with a file, it is as if it were not there. All plans of a library have a bound;
@@ -56,7 +56,7 @@ def cache_folder(environment: Mapping[str, str], home: Path) -> Path:
 
 
 def own_cache_folder() -> Path | None:
-    """Name the folder of the caches of whoever runs this; None for a user without a home."""
+    """Return the folder of this user's caches; None for a user without a home."""
     try:
         return cache_folder(os.environ, Path.home())
     except RuntimeError:
@@ -82,7 +82,7 @@ class PlanFiles:
         self._limit_bytes, self._has_warned = limit_bytes, False
         said = json.dumps(self._environment, sort_keys=True).encode()
         place = hashlib.sha256(said).hexdigest()[:16]
-        has_owners = hasattr(os, "getuid")  # where files have none, nobody's can be told apart
+        has_owners = hasattr(os, "getuid")  # without, users' files are all alike
         self._all = folder / f"{library}-plans" if folder is not None and has_owners else None
         self._folder = self._all / place if self._all is not None else None
 
@@ -134,7 +134,7 @@ class PlanFiles:
         return folder / f"{name}.plan"
 
     def _is_own(self) -> bool:
-        """True if the folder is there, and nobody but this user can get at what is in it."""
+        """True if the folder is there, and no other user can get at what is in it."""
         assert self._all is not None
         try:
             found = os.lstat(self._all)

@@ -1,7 +1,7 @@
 """The program of a process that builds plans of cuDNN; ``plan_workers`` starts it, by its path.
 
 It loads two modules of ``libraries`` under a name of its own, and so nothing else of aioinfer. It
-ends when its input does, which is when whoever started it is gone, and after a while without work.
+ends when its input does, which is when its parent is gone, and after a while without work.
 """
 
 import importlib
@@ -83,7 +83,7 @@ def _read_request(requests: BinaryIO) -> dict[str, Any] | None:
     content = _read(requests, sum(_LENGTHS.unpack(head)))
     try:
         fields = json.loads(content)
-    except ValueError:  # whoever wrote it is gone
+    except ValueError:  # its parent is gone
         return None
     return fields if isinstance(fields, dict) else None
 

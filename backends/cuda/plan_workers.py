@@ -3,7 +3,7 @@
 Theory of operation. The frontend of cuDNN holds the GIL while it plans and compiles. Processes of
 their own do that, from a device's properties and without the device, and send the plans back as
 blobs, which take milliseconds to load. They are spawned, never forked, with the first request, at
-most so many as may work at once; they end by themselves when idle, when this process ends, and when
+most as many as may work at once; they end by themselves when idle, when this process ends, and when
 the pool is closed. A request goes to a process that is idle, or to one more, or waits; its thread
 waits without the GIL. A process that crashes or hangs is ended, and its request fails; what to do
 then is the caller's choice.
@@ -64,7 +64,7 @@ class PlanWorkers:
         """Build at least one plan, at most ``most``, and no further one after ``seconds``.
 
         ``device`` is the JSON of its properties. Raises WorkerError with what cuDNN or the process
-        said, and ClosedError once the pool is closed, to those who wait as well.
+        said, and ClosedError once the pool is closed, to waiting threads as well.
         """
         request = {
             "description": description.to_json(),

@@ -79,20 +79,20 @@ class WorkerProcess:
             self._process.kill()
 
     def close(self) -> int:
-        """End it and let go of its pipes; returns its exit code. Not during a ``call``."""
+        """End it and close its pipes; returns its exit code. Not during a ``call``."""
         self.kill()
         code = self._process.wait()
         self.forget()
         return code
 
     def forget(self) -> None:
-        """Let go of the pipes; in a forked child the process is another one's."""
+        """Close the pipes; in a forked child the process is another one's."""
         for pipe in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
 
     def disown(self) -> None:
-        """Let a forked child neither wait for it nor warn of it."""
+        """Keep a forked child from waiting for it and warning of it."""
         self.forget()
         self._process.returncode = 0
 

@@ -72,7 +72,7 @@ def _parse(text: str) -> ChainStep:
 
 
 def joined_steps(first: Sequence[ChainStep], then: Sequence[ChainStep]) -> list[ChainStep]:
-    """Let the later steps begin with the result of the first ones."""
+    """Join steps: the later ones begin with the result of the first ones."""
     if not first:
         return list(then)
     count = len(first)
@@ -82,7 +82,7 @@ def joined_steps(first: Sequence[ChainStep], then: Sequence[ChainStep]) -> list[
 
 
 def steps_behind(steps: Sequence[ChainStep], count: int, result: str) -> tuple[ChainStep, ...]:
-    """Let the steps behind the first ``count`` begin with ``acc``, which was ``result``."""
+    """Make the steps behind the first ``count`` begin with ``acc``, which was ``result``."""
     names = {f"s{index}": f"s{index - count}" for index in range(count, len(steps))}
     names[result] = "acc"
     return tuple(step.renamed(names) for step in steps[count:])

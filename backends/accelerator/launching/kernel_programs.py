@@ -1,7 +1,7 @@
 """Kernels that are built, each once for a device; drivers keep them on disk as well.
 
-Theory of operation. Equal kernels of all networks on a device are one. A program belongs to those
-who have built it or found it built, and goes with the last of them.
+Theory of operation. Equal kernels of all networks on a device are one. A program belongs to the
+plans that built it or found it built, and goes with the last of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LibraryRefusedError(DeviceError):
 
 
 class BuiltProgram:
-    """A program that is there as long as somebody holds this."""
+    """A program, which stays as long as this object does."""
 
     __slots__ = ("__weakref__", "program")
 

@@ -88,7 +88,7 @@ class Matrices:
     first: int = 0
 
     def reach(self, batch: Sequence[int], rows: int, columns: int) -> Reach:
-        """Say what so many matrices of a size touch of the operand."""
+        """Return what a number of matrices of a size touch of the operand."""
         strides = (*self.batch, *self.strides)
         return box((*batch, rows, columns), strides, self.operand.dtype, self.first)
 

@@ -1,9 +1,9 @@
-"""What a launch touches of its operands, told by the numbers that its kernel is given. Pure.
+"""What a launch touches of its operands, by the numbers that its kernel is given. Pure.
 
-The last look before a launch is put into a plan, which trusts no type rule and no kernel: who
-launches says how far each operand is read or written, and a launch that reaches out of one is
-refused. Who lowers a node may be misled by shapes that contradict each other; the numbers are what
-is run.
+The last look before a launch is put into a plan, which trusts no type rule and no kernel: the
+launch says how far each operand is read or written, and one that reaches out of an operand is
+refused. A lowering may be misled by shapes that contradict each other; the numbers are what is
+run.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _SHORT_LENGTH = 4096
 
 @dataclass(frozen=True)
 class RowGroups:
-    """The grid of a kernel over so many rows of so many elements each.
+    """The grid of a kernel over rows, each of a number of elements.
 
     Where ``is_across``, the elements of a row lie apart in memory, and those of neighbouring rows
     side by side.

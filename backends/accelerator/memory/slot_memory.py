@@ -3,7 +3,7 @@
 Theory of operation. Only the run that has the slot takes memory and binds plans here, so nothing is
 locked, and whatever is replaced is not in use by the device any more. The arena grows to the
 largest plan that the slot has run; then kernels are bound anew, because they hold addresses in it.
-A plan stays bound as long as the network keeps it: who builds plans takes the others out, which a
+A plan stays bound as long as the network keeps it: building a plan takes the others out, which a
 run that still has one does not notice. In a steady state nothing is allocated.
 
 Where launches are captured, that runs them once on what happens to lie in the arena. It writes the
@@ -162,7 +162,7 @@ class SlotMemory:
         return bound
 
     def keep_only(self, plans: Container[Plan]) -> None:
-        """Let go of all other plans, and so of their kernel objects and parts of the arena."""
+        """Drop all other plans, and so their kernel objects and parts of the arena."""
         for plan in [plan for plan in tuple(self._bound) if plan not in plans]:
             self._bound.pop(plan, None)
 
@@ -246,5 +246,5 @@ class SlotMemory:
 
 
 def _rounded(size_bytes: int) -> int:
-    """Let every array start where its elements are aligned."""
+    """Place every array where its elements are aligned."""
     return -(-size_bytes // 64) * 64

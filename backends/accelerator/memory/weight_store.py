@@ -1,8 +1,8 @@
 """Constants on the device: uploaded once for a network, shared by all its slots and plans.
 
 Theory of operation. A constant of the model stays as long as the network. What is made for a plan,
-such as a folded array or a table for its shapes, stays as long as plans use it: whoever builds
-plans says between two of them which constants are still in use, and the others are given back.
+such as a folded array or a table for its shapes, stays as long as plans use it: the compiler
+says between two plans which constants are still in use, and the others are given back.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class WeightStore:
                 self._device.memory.release(memory)
 
     def forget_sources(self) -> None:
-        """Let go of the model's arrays; for a network whose only plan is built and uploaded."""
+        """Release the model's arrays; for a network whose only plan is built and uploaded."""
         with self._lock:
             self._lasting = frozenset()
             self._named.clear()

@@ -49,7 +49,7 @@ class AttentionMatmulFusion(Pass):
 
 
 class PackedAttention(Pass):
-    """Let an attention read what a Split gave it where that lies in the value that was split.
+    """Make an attention read what a Split gave it where that lies in the value that was split.
 
     Only a Split of the last axis of (batch, rows, columns) whose parts nothing else uses. The node
     then has the attribute ``columns``: the first column of queries, keys and values in the values

@@ -1,8 +1,9 @@
 """Connected elementwise nodes as one node, which reads and writes memory once.
 
 Theory of operation. From each elementwise node, the last ones first, a chain grows backwards: it
-takes in whoever makes one of its operands, if that is elementwise, used by the chain alone, and has
-as many elements as the result, so that nothing is computed twice. A chain may branch and join.
+takes in the node that makes one of its operands, if that is elementwise, used by the chain alone,
+and has as many elements as the result, so that nothing is computed twice. A chain may branch and
+join.
 """
 
 from __future__ import annotations

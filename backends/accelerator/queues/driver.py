@@ -1,10 +1,10 @@
 """What an accelerator asks of a driver: devices, memory, in-order queues, programs and events.
 
 Theory of operation. Everything here is a contract; a backend's driver keeps it with the real thing,
-and a test's fake may stand in for it. Nothing waits but ``Event.wait`` and ``Context.program``. Who
-enqueues a copy keeps its event, the memory and the host array until the event is over: to drop an
-unfinished copy event may block, in pyopencl even with the GIL held. A kernel object holds its
-arguments, so each launch of each slot has one of its own.
+and a test's fake may stand in for it. Nothing waits but ``Event.wait`` and ``Context.program``. The
+caller that enqueues a copy keeps its event, the memory and the host array until the event is over:
+to drop an unfinished copy event may block, in pyopencl even with the GIL held. A kernel object
+holds its arguments, so each launch of each slot has one of its own.
 
 Any method may raise DriverError.
 """
@@ -227,12 +227,13 @@ class Queue(Protocol):
         """Run all launches of a launch graph of this context, in their order."""
 
     def wait_for(self, events: Sequence[Event]) -> None:
-        """Let what is enqueued from here on wait for these; it fails if one of them does."""
+        """Make what is enqueued from here on wait for these; it fails if one of them does."""
 
     def marker(self, events: Sequence[Event]) -> Event:
         """Enqueue a point that is over when all before it is, and failed if one of ``events`` is.
 
-        The driver is told to begin with everything enqueued so far, even if it refuses the marker.
+        It flushes: the driver begins with all that is enqueued so far, even if it refuses the
+        marker.
         """
 
 
@@ -278,7 +279,7 @@ class Context(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the device, when nothing of it is used any more."""
+        """Release the device, when nothing of it is used any more."""
 
 
 class Driver(Protocol):

@@ -1,9 +1,9 @@
 """What is enqueued between two events of a queue, when the device did it, and whether it failed.
 
 Theory of operation. A section keeps its commands until the device has passed the event behind them.
-Then the commands of each stage say when the device began and ended them, and are let go; nothing is
-asked before, because only the end of a command makes its times known. Who waits for an event that
-has failed is told no more than that (-14), so a section whose event has failed asks each command,
+Then the commands of each stage say when the device began and ended them, and are released; nothing
+is asked before, because only the end of a command makes its times known. A wait for an event that
+has failed gives no more than that (-14), so a section whose event has failed asks each command,
 and takes what it waited for into account: the first failure in that order is the cause. Not
 thread-safe by itself: the streams of a device lock.
 """
@@ -19,7 +19,7 @@ from .driver import DriverError, ErrorKind, Event
 __all__ = ["Failure", "QueueSection", "StageWork", "Times", "failure_of"]
 
 Times = tuple[int, int, int]
-"""What TellTimes is told."""
+"""What TellTimes gets."""
 
 
 class Named(Protocol):
@@ -46,7 +46,7 @@ class Failure(NamedTuple):
 
 
 class StageWork:
-    """The commands of one stage in a section: the first, the last, and who is told their times."""
+    """The commands of one stage in a section: the first, the last, and what gets their times."""
 
     __slots__ = ("_distance_ns", "_enqueued_ns", "first", "last", "tell", "times")
 
@@ -61,7 +61,7 @@ class StageWork:
         """None until they are read, or if the device does not know them."""
 
     def read(self, clock: DeviceClock, ready_ns: int, passed_ns: int) -> None:
-        """Ask for the times, and let go of the events; a device that does not know leaves None.
+        """Ask for the times, and release the events; a device that does not know leaves None.
 
         ``ready_ns``: when what it had to wait for was over. ``passed_ns``: when the queue was done
         with what came before, so that the clock's uncertainty never makes neighbours overlap.
@@ -119,16 +119,16 @@ class QueueSection(Generic[S]):
         """What is replayed or copied from and to, which must not go before it is over."""
         self.works: list[StageWork] = []
         self.is_passed = False
-        """True once somebody knows that the device has passed the marker, without asking it."""
+        """True once it is known, without asking the device, that it has passed the marker."""
         self.is_settled = False
         self.failure: Failure | None = None
         """Why it failed; known once it is settled."""
         self.ended_ns = 0
-        """When the device ended its last stage, by the host; 0 if nobody has read or knows it."""
+        """When the device ended its last stage, by the host; 0 if it is not known."""
 
     @property
     def is_over(self) -> bool | None:
-        """True if the device has passed its marker, None if nobody can tell; does not block."""
+        """True if the device has passed its marker, None if unknown; does not block."""
         if self.is_passed:
             return True
         try:

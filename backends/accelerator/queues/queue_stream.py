@@ -2,13 +2,13 @@
 
 Theory of operation. What a stage enqueues, and what it waits for, is noted until the next event is
 recorded. That event waits for all of it, so that an error of any command, of earlier stages too,
-reaches whoever waits for the event: a queue goes on after a command that has failed. Where the
+reaches what waits for the event: a queue goes on after a command that has failed. Where the
 driver refuses a marker, the last command is the event, since the queue is in order. The commands'
 own events, which keep host arrays alive, belong to the stream until the device has passed them: to
 drop an unfinished copy event blocks with the GIL held, and a run that was cancelled drops all that
-it has. When the stream lets go of them it asks when the device did them and whether they failed,
+it has. When the stream releases them it asks when the device did them and whether they failed,
 and tells; what they waited for in other queues is asked first. So the streams of a device share a
-lock, and nothing is taken from a stream's list before it has been told.
+lock, and nothing is taken from a stream's list before its times have been given on.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class QueueGroup:
         self.streams: list[QueueStream] = []
 
     def forget_finished(self) -> None:
-        """Let all streams go of what is over. Any thread; short."""
+        """Release what is over of all streams. Any thread; short."""
         for stream in self.streams:
             if stream.unfinished:
                 stream.forget_finished()
@@ -194,7 +194,7 @@ class QueueStream(DeviceStream):
         return len(self.unfinished)
 
     def forget_finished(self) -> None:
-        """Let go of the commands that are over, and tell when they were. Any thread; short."""
+        """Release the commands that are over, and tell when they were. Any thread; short."""
         over: list[QueueSection[QueueStream]] = []
         unfinished = self.unfinished
         with self.group.lock:

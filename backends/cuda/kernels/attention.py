@@ -76,7 +76,7 @@ def _placed(
 
 
 def does_fit(heads: Heads, dtype: DType, mask_shape: tuple[int, ...] | None) -> bool:
-    """True if cuDNN has a kernel: of half precision, for heads of so many columns.
+    """True if cuDNN has a kernel: of half precision, for heads of this many columns.
 
     A mask has a number for each key. Rows without a key give NaN there, so what asks for zeros
     does not fit. Pure.

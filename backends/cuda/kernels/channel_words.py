@@ -77,6 +77,6 @@ class ChannelWords:
 
 
 def channel_words(dtype: DType, channels: int) -> ChannelWords:
-    """Choose the block for maps of so many channels."""
+    """Choose the block for maps of this many channels."""
     count = _WORD_BYTES // dtype.item_bytes
     return ChannelWords(dtype, count if dtype in FLOATS and channels % count == 0 else 1)

@@ -72,7 +72,7 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
 
 
 def _call(node: Node, builder: PlanBuilder, image: Operand, weights: Value, window: Window) -> None:
-    """Let cuDNN compute, with what of the node's steps it can, and launch the rest in place."""
+    """Call cuDNN, with those of the node's steps that it has, and launch the rest in place."""
     result = node.outputs[0]
     made = builder.result(result)
     fitted = fit_epilogue(parse_steps(node), *_operand_kinds(node, builder, made))
@@ -150,6 +150,6 @@ def _as_planes(shape: Sequence[int]) -> tuple[int, int, int, int]:
 
 
 def _as_pair(numbers: Sequence[int], default: int) -> tuple[int, int]:
-    """See what is told of one axis as of two, the first of length 1."""
+    """Read what is given for one axis as for two, the first of length 1."""
     first, second = (default, *numbers)[-2:]
     return first, second

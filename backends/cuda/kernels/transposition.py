@@ -90,7 +90,7 @@ def has_room_for_tiles(builder: PlanBuilder) -> bool:
 def launch_transposition(
     builder: PlanBuilder, source: Operand, made: Operand, matrices: tuple[int, int, int]
 ) -> None:
-    """Launch a Transpose of so many matrices of so many rows and columns."""
+    """Launch a Transpose of a batch of matrices."""
     count, rows, columns = matrices
     text = _TEXT.format(word=ELEMENT_WORDS[made.dtype.item_bytes])
     tiles = -(-columns // _TILE), -(-rows // _TILE)

@@ -49,7 +49,7 @@ class CublasCalls:
         self._gemm.argtypes = _GEMM
 
     def set_stream(self, handle: int, stream: int) -> None:
-        """Let the handle's later calls enqueue on a stream."""
+        """Make the handle's later calls enqueue on a stream."""
         self._check(self._set_stream(handle, stream))
 
     def gemm(self, *given: int) -> None:

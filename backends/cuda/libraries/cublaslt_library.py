@@ -85,7 +85,7 @@ class CublasLt:
 class _Problem:
     """The descriptors of an operation: what is multiplied, how it lies, and what follows.
 
-    Whoever launches holds ``lock`` from ``set_bias`` on, until the library has been called.
+    A launch holds ``lock`` from ``set_bias`` on, until the library has been called.
     """
 
     def __init__(self, cublaslt: Any, cublas: Any, operation: LibraryOperation) -> None:

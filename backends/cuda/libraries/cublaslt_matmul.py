@@ -76,7 +76,7 @@ class MatmulPlans:
         kept = self._kept(operation)
         if kept is not None:
             return kept
-        with self._choosing:  # who had to wait finds what the other one chose
+        with self._choosing:  # a thread that had to wait finds what the other one chose
             return self._kept(operation) or self._chosen(operation)
 
     def _kept(self, operation: LibraryOperation) -> MatmulPlan | None:

@@ -209,7 +209,7 @@ def _listed(value: Any) -> Any:
 
 
 def _load_compiler() -> None:
-    """Let cuDNN find NVRTC and what it includes, where they are installed as wheels."""
+    """Make cuDNN find NVRTC and what it includes, where they are installed as wheels."""
     try:
         pathfinder = importlib.import_module("cuda.pathfinder")
         pathfinder.load_nvidia_dynamic_lib("nvrtc")

@@ -56,7 +56,7 @@ _NARROW_ACTIVATIONS = (None, "relu", "sigmoid", "tanh")
 def find_refusal(
     dtype: str, channels: int, groups: int, has_bias: bool, activation: str | None
 ) -> str | None:
-    """Say why cuDNN is not asked for a convolution, or None; pure, for whoever lowers one.
+    """Return why cuDNN is not asked for a convolution, or None; pure, for lowerings.
 
     ``channels`` are those of a filter. The rest of a convolution makes no difference.
     """

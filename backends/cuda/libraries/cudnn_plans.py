@@ -10,7 +10,7 @@ whatever is being captured. So each stream has its handle, and all handles of a 
 lock, as are its loaded graphs; the frontend holds the GIL in its calls anyway.
 
 The frontend tries a plan that it loads, in a capture of the handle's stream. For the legacy stream
-it makes one that blocks, and whoever uses the legacy stream meanwhile, on any thread, fails. So
+it makes one that blocks, and what uses the legacy stream meanwhile, on any thread, fails. So
 plans are loaded on a stream that does not block.
 """
 
@@ -52,12 +52,12 @@ class StreamHandles:
     def __init__(self, frontend: Any, loading: Any = None) -> None:
         self._frontend, self._loading = frontend, loading
         self.lock = threading.RLock()
-        """Held by whoever uses a handle."""
+        """Held while a handle is used."""
         self._handles: OrderedDict[int, Any] = OrderedDict()
 
     @contextmanager
     def at(self, stream: int) -> Iterator[Any]:
-        """Give the handle of a stream; nobody else has any of them meanwhile.
+        """Give the handle of a stream; no other thread has any of them meanwhile.
 
         The device is the thread's current one.
         """

@@ -87,7 +87,7 @@ def _elementwise(node: Node) -> TurnedNode | None:
 
 
 def _first_turned(node: Node) -> list[InputForm]:
-    """Let the first input be a map, and the others stay."""
+    """Take the first input for a map; the others stay."""
     forms: list[InputForm] = ["as it is" for _ in node.inputs]
     forms[0] = "turned"
     return forms

@@ -1,8 +1,8 @@
 """Which nodes work on maps with channels last: the choice with the least to be turned. Pure.
 
 Theory of operation. A convolution is always turned, and what has no rule never is. Everything else
-can be either way, and is as its neighbours are. A value costs something where the one who makes it
-and one of those who use it differ: it has to be turned once, whoever asks for that. Graph inputs
+can be either way, and is as its neighbours are. A value costs something where the node that makes
+it and one that uses it differ: it has to be turned once, however many ask for that. Graph inputs
 and outputs have channels first. The cheapest choice is a minimum cut between the nodes that are
 turned and those that are not, so it is exact, and the same every time. A value that one elementwise
 node makes for one user costs nothing to turn on the way: the node writes it in the other order. A
@@ -84,7 +84,7 @@ def _is_read_turned(rule: TurnedNode, user: Node, index: int) -> bool:
 
 
 def _is_written_turned(value: Value) -> bool:
-    """True if who makes a value can write it in the other order for its one user."""
+    """True if a value's node can write it in the other order for its one user."""
     maker = value.producer
     is_alone = len(value.uses) == 1 and not value.is_graph_output
     return maker is not None and is_alone and is_chain(maker)
@@ -98,7 +98,7 @@ def _add(
     to_be_first: int,
     to_be_last: int,
 ) -> None:
-    """Let a value cost once, however many users are on the other side than its maker."""
+    """Make a value cost once, however many users are on the other side than its maker."""
     if len(users) == 1:
         (user,) = users
         cut.add(maker, user, to_be_first)

@@ -30,7 +30,7 @@ class MinimumCut:
         self._arcs: list[list[_Arc]] = [[], []]
 
     def add(self, near: Hashable, far: Hashable, cost: int) -> None:
-        """Let it cost so much if ``near`` is on the source's side and ``far`` on the sink's."""
+        """Add a cost for ``near`` on the source's side and ``far`` on the sink's."""
         a, b = self._number(near), self._number(far)
         if a == b or not cost:
             return
