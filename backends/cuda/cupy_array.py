@@ -7,7 +7,7 @@ from typing import Any
 
 from ..accelerator.queues.driver import AdoptedArray, DriverError, ErrorKind
 from .cupy_device import CupyDevice
-from .cupy_event import CupyEvent, EventPool, Section
+from .cupy_event import CupyEvent, EventPool, Submission
 from .cupy_memory import CupyMemory
 
 __all__ = ["adopt_array"]
@@ -39,16 +39,16 @@ def adopt_array(
         except MemoryError as error:  # of CuPy's pool
             raise DriverError(ErrorKind.OUT_OF_MEMORY, f"it is not dense: {error}") from error
     enqueued_ns = perf_counter_ns()
-    moment = pool.record(stream)
-    section = Section(moment, enqueued_ns)
-    section.end = moment
+    recorded = pool.record(stream)
+    submission = Submission(recorded, enqueued_ns)
+    submission.end = recorded
     return AdoptedArray(
         given=given,
         memory=CupyMemory(array.data.ptr, max(1, array.nbytes)),
         shape=tuple(array.shape),
         dtype=array.dtype,
         is_writable=is_dense,
-        written=CupyEvent(pool, stream, section),
+        written=CupyEvent(pool, stream, submission),
         owner=array,
     )
 

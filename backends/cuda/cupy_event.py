@@ -1,23 +1,23 @@
 """Events of CUDA as ends of commands, and the device's clock.
 
 Theory of operation. CUDA knows events that are recorded in a stream, and neither the end of a
-command nor its time. A recorded event is a ``Moment`` here, which the device passes or not. The
-commands of a queue lie in ``Section``s: a moment is recorded before the first of them, and the next
-marker is the moment behind the last. So a stage that replays a graph costs two records, whatever
+command nor its time. A ``RecordedEvent`` is one, which the device passes or not. The commands
+of a queue lie in submissions: an event is recorded before the first of them, and the next marker is
+the event behind the last. So a stage that replays a graph costs two records, whatever
 the graph does, and uploads and downloads have one time together. Launches that are not replayed are
-sections of their own. A question about a command with no moment behind it yet has one recorded
+submissions of their own. A question about a command with no event behind it yet has one recorded
 then: it comes later than the command, and never says too early that it is over.
 
-What CUDA tells is the time between two moments, in milliseconds of float32. Times are counted from
-a base moment, and one that is more than a second later becomes the base; the end of a section is
+What CUDA tells is the time between two events, in milliseconds of float32. Times are counted from
+a base event, and one that is more than a second later becomes the base; the end of a submission is
 counted from its beginning. So what is rounded is off by less than 0.1 µs, except once behind a long
 time without work. The clock begins at the host's time. When a command was enqueued the device does
-not know; the host does, and converts it: a section began on the device after the host enqueued it,
-and it ended before the host saw that it had, and what all sections allow together leaves some 10 µs
-(``DeviceClock``).
+not know; the host does, and converts it: a submission began on the device after the host enqueued
+it, and it ended before the host saw that it had, and what all submissions allow together leaves
+some 10 µs (``DeviceClock``).
 
-An error of a command is sticky: every moment that was not seen passed by then has it.
-Moments are pooled, because to make an event costs more than all else here.
+An error of a command is sticky: every event that was not seen passed by then has it.
+Events are pooled, because to make an event costs more than all else here.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from ...executors import DeviceClock
 from ..accelerator.queues.driver import DriverError, ErrorKind
 from .cupy_device import NOT_READY, SUCCESS, CupyDevice
 
-__all__ = ["CupyEvent", "EventPool", "Moment", "Section"]
+__all__ = ["CupyEvent", "EventPool", "RecordedEvent", "Submission"]
 
 _REBASE_NS = 1_000_000_000
 """A float32 of fewer milliseconds is exact to 0.06 µs."""
 
 
-class Moment:
+class RecordedEvent:
     """A CUDA event that is recorded in a stream; given back to the pool with the last reference."""
 
     __slots__ = ("_pool", "passed_ns", "raw", "time_ns")
@@ -77,20 +77,20 @@ class EventPool:
         self.free: deque[Any] = deque()
         self._lock = threading.Lock()
         self._clock = DeviceClock()
-        self._base: Moment | None = None
+        self._base: RecordedEvent | None = None
 
-    def record(self, stream: Any) -> Moment:
-        """Record a moment behind all that is enqueued in a stream."""
+    def record(self, stream: Any) -> RecordedEvent:
+        """Record an event behind all that is enqueued in a stream."""
         try:
             raw = self.free.pop()
         except IndexError:
             raw = self.device.on_device(self.device.cuda.Event, block=True)
-        moment = Moment(self, raw)
+        recorded = RecordedEvent(self, raw)
         self.device.checked(raw.record, stream)
-        return moment
+        return recorded
 
-    def times_ns(self, begin: Moment, end: Moment) -> tuple[int, int]:
-        """Tell when the device passed two moments, which it has, by its clock."""
+    def times_ns(self, begin: RecordedEvent, end: RecordedEvent) -> tuple[int, int]:
+        """Tell when the device passed two events, which it has, by its clock."""
         with self._lock:
             if not begin.time_ns:
                 self._read(begin, self._base or begin)
@@ -111,29 +111,29 @@ class EventPool:
             self._base = None
         self.free.clear()
 
-    def _read(self, moment: Moment, near: Moment) -> None:
-        """Note the time of a moment; ``near`` is one whose time is known, or itself: the first."""
-        if near is moment:
-            moment.time_ns = perf_counter_ns()
+    def _read(self, recorded: RecordedEvent, near: RecordedEvent) -> None:
+        """Note the time of an event; ``near`` is one whose time is known, or itself: the first."""
+        if near is recorded:
+            recorded.time_ns = perf_counter_ns()
         else:
             elapsed = self.device.cuda.get_elapsed_time
-            passed_ms: float = self.device.checked(elapsed, near.raw, moment.raw)
-            moment.time_ns = near.time_ns + round(passed_ms * 1e6)
-        if self._base is None or moment.time_ns > self._base.time_ns + _REBASE_NS:
-            self._base = moment
+            passed_ms: float = self.device.checked(elapsed, near.raw, recorded.raw)
+            recorded.time_ns = near.time_ns + round(passed_ms * 1e6)
+        if self._base is None or recorded.time_ns > self._base.time_ns + _REBASE_NS:
+            self._base = recorded
 
 
-class Section:
-    """Commands of a queue between two moments; ``end`` is None until it is recorded."""
+class Submission:
+    """Commands of a queue between two events; ``end`` is None until it is recorded."""
 
     __slots__ = ("_queued_ns", "begin", "end", "enqueued_ns")
 
-    def __init__(self, begin: Moment, enqueued_ns: int) -> None:
+    def __init__(self, begin: RecordedEvent, enqueued_ns: int) -> None:
         self.begin, self.enqueued_ns = begin, enqueued_ns
-        self.end: Moment | None = None
+        self.end: RecordedEvent | None = None
         self._queued_ns = 0
 
-    def queued_ns(self, pool: EventPool, end: Moment) -> int:
+    def queued_ns(self, pool: EventPool, end: RecordedEvent) -> int:
         """Tell when the host enqueued it, by the device's clock; ``end`` has passed."""
         if not self._queued_ns:
             began_ns, ended_ns = pool.times_ns(self.begin, end)
@@ -146,16 +146,18 @@ class Section:
 class CupyEvent:
     """The end of a command; keeps a copy's host array alive."""
 
-    __slots__ = ("_end", "_kept", "_pool", "_section", "_stream")
+    __slots__ = ("_end", "_kept", "_pool", "_stream", "_submission")
 
-    def __init__(self, pool: EventPool, stream: Any, section: Section, kept: object = None) -> None:
-        self._pool, self._stream, self._section, self._kept = pool, stream, section, kept
-        self._end: Moment | None = None
+    def __init__(
+        self, pool: EventPool, stream: Any, submission: Submission, kept: object = None
+    ) -> None:
+        self._pool, self._stream, self._submission, self._kept = pool, stream, submission, kept
+        self._end: RecordedEvent | None = None
 
     @property
-    def end(self) -> Moment:
-        """The moment behind the command; recorded if there is none yet."""
-        end = self._end or self._section.end
+    def end(self) -> RecordedEvent:
+        """The event behind the command; recorded if there is none yet."""
+        end = self._end or self._submission.end
         if end is None:
             end = self._pool.record(self._stream)
         self._end = end
@@ -167,7 +169,7 @@ class CupyEvent:
         except DriverError as error:
             raise DriverError(ErrorKind.WAITED_FOR_FAILURE, error.text) from error
         try:
-            self._section.queued_ns(self._pool, self.end)  # that it is over is seen no sooner
+            self._submission.queued_ns(self._pool, self.end)  # that it is over is seen no sooner
         except DriverError:
             return
 
@@ -187,10 +189,10 @@ class CupyEvent:
     def queued_ns(self) -> int:
         return self._passed().queued_ns(self._pool, self.end)
 
-    def _passed(self) -> Section:
-        """Return the section, if the device has passed its end; else there are no times yet."""
+    def _passed(self) -> Submission:
+        """Return the submission, if the device has passed its end; else there are no times yet."""
         status = self.end.status
         if status != SUCCESS:
             reason = self._pool.device.failure_of(status)
             raise reason or DriverError(ErrorKind.OTHER, "the command has not ended yet")
-        return self._section
+        return self._submission

@@ -20,7 +20,7 @@ from ..accelerator.queues.driver import (
     Memory,
 )
 from .cupy_device import CupyDevice
-from .cupy_event import CupyEvent, EventPool, Section
+from .cupy_event import CupyEvent, EventPool, Submission
 from .cupy_memory import CupyMemory
 from .kernel_header import launch_grid
 from .libraries.planned import Planned
@@ -95,13 +95,13 @@ class CupyLaunchGraph:
 
 
 class CupyQueue:
-    """A stream with its sections; see the theory of operation in ``cupy_event.py``."""
+    """A stream with its submissions; see the theory of operation in ``cupy_event.py``."""
 
     def __init__(self, device: CupyDevice, pool: EventPool, name: str) -> None:
         self.name = name
         self._device, self._runtime, self._pool = device, device.runtime, pool
         self._stream = device.on_device(device.cuda.Stream, non_blocking=True)
-        self._section: Section | None = None
+        self._submission: Submission | None = None
 
     def write(self, target: Memory, source: Bytes) -> Event:
         kind = self._runtime.memcpyHostToDevice
@@ -114,64 +114,64 @@ class CupyQueue:
     def copy(
         self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
     ) -> Event:
-        section = self._begun_section()
+        submission = self._begun_submission()
         kind, to = self._runtime.memcpyDeviceToDevice, _address(target) + target_offset_bytes
         copy = self._runtime.memcpyAsync
         self._device.checked(copy, to, _address(source), size_bytes, kind, self._stream.ptr)
-        return CupyEvent(self._pool, self._stream, section)
+        return CupyEvent(self._pool, self._stream, submission)
 
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
     ) -> Event:
-        self._end_section()
-        section = self._begun_section()
+        self._end_submission()
+        submission = self._begun_submission()
         launched = _launched(kernel)
         self._device.on_device(launched.enqueue, self._stream, global_size, local_size)
-        self._end_section()
-        return CupyEvent(self._pool, self._stream, section)
+        self._end_submission()
+        return CupyEvent(self._pool, self._stream, submission)
 
     def replay(self, launch_graph: LaunchGraph) -> Event:
         assert isinstance(launch_graph, CupyLaunchGraph)
-        section = self._begun_section()
+        submission = self._begun_submission()
         self._device.on_device(launch_graph.graph.launch, self._stream)
-        return CupyEvent(self._pool, self._stream, section, launch_graph)
+        return CupyEvent(self._pool, self._stream, submission, launch_graph)
 
     def wait_for(self, events: Sequence[Event]) -> None:
-        self._end_section()  # waiting is no part of what comes before, nor of what follows
+        self._end_submission()  # waiting is no part of what comes before, nor of what follows
         for event in events:
             assert isinstance(event, CupyEvent)
             self._device.checked(self._stream.wait_event, event.end.raw)
 
     def marker(self, events: Sequence[Event]) -> Event:
-        """Record a moment: all commands before it, and what they waited for, are behind it."""
+        """Record an event: all commands before it, and what they waited for, are behind it."""
         enqueued_ns = perf_counter_ns()
-        moment = self._pool.record(self._stream)
-        section, self._section = self._section, None
-        if section is not None:
-            section.end = moment
-        own = Section(moment, enqueued_ns)
-        own.end = moment
+        recorded = self._pool.record(self._stream)
+        submission, self._submission = self._submission, None
+        if submission is not None:
+            submission.end = recorded
+        own = Submission(recorded, enqueued_ns)
+        own.end = recorded
         return CupyEvent(self._pool, self._stream, own)
 
     def _copy(self, target: int, source: int, array: Bytes, kind: int) -> Event:
-        section = self._begun_section()
+        submission = self._begun_submission()
         copy = self._runtime.memcpyAsync
         self._device.checked(copy, target, source, array.nbytes, kind, self._stream.ptr)
-        return CupyEvent(self._pool, self._stream, section, array)
+        return CupyEvent(self._pool, self._stream, submission, array)
 
-    def _begun_section(self) -> Section:
-        """Return the section that is open, or open one."""
-        if self._section is None:
+    def _begun_submission(self) -> Submission:
+        """Return the submission that is open, or open one."""
+        if self._submission is None:
             enqueued_ns = perf_counter_ns()
-            self._section = Section(self._pool.record(self._stream), enqueued_ns)
-        return self._section
+            self._submission = Submission(self._pool.record(self._stream), enqueued_ns)
+        return self._submission
 
-    def _end_section(self) -> None:
-        """Record the end of the open section; where refused, the first question does."""
-        section, self._section = self._section, None
-        if section is not None:
+    def _end_submission(self) -> None:
+        """Record the end of the open submission; where refused, the first question does."""
+        submission, self._submission = self._submission, None
+        if submission is not None:
             with contextlib.suppress(DriverError):
-                section.end = self._pool.record(self._stream)
+                submission.end = self._pool.record(self._stream)
 
 
 def _launched(kernel: Kernel) -> Launched:

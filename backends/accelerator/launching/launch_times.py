@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ....runtime.runs.bindings import NodeProfile
 from ..plan import Plan
 from ..queues.driver import DriverError, Event
-from ..queues.queue_section import StageWork
+from ..queues.submission import StageWork
 
 __all__ = ["LaunchTimes"]
 

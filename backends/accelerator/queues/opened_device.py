@@ -30,8 +30,8 @@ from .driver import (
     Memory,
     Queue,
 )
-from .queue_section import failure_of
 from .queue_stream import QueueEvent, QueueGroup, QueueStream
+from .submission import failure_of
 
 __all__ = ["OpenedDevice"]
 

@@ -33,30 +33,30 @@ from .driver import (
     Memory,
     Queue,
 )
-from .queue_section import QueueSection, StageWork
+from .submission import StageWork, Submission
 
 __all__ = ["QueueEvent", "QueueGroup", "QueueStream"]
 
 
 class QueueEvent(DeviceEvent):
-    """A marker in a queue, behind a section of it."""
+    """A marker in a queue, behind a submission of it."""
 
-    __slots__ = ("section",)
+    __slots__ = ("submission",)
 
-    section: QueueSection[QueueStream]
+    submission: Submission[QueueStream]
 
     def wait(self) -> None:
         """Block until the device has passed it; raises DeviceError if what is behind it failed."""
-        section, group, refused = self.section, self.section.stream.group, None
-        assert section.marker is not None
+        submission, group, refused = self.submission, self.submission.stream.group, None
+        assert submission.marker is not None
         try:
-            section.marker.wait()
-            section.is_passed = True
+            submission.marker.wait()
+            submission.is_passed = True
         except DriverError as error:
-            section.is_passed = error.kind is ErrorKind.WAITED_FOR_FAILURE
+            submission.is_passed = error.kind is ErrorKind.WAITED_FOR_FAILURE
             refused = error
         group.forget_finished()
-        stream, cause = section.failure or (section.stream.name, refused)
+        stream, cause = submission.failure or (submission.stream.name, refused)
         if cause is not None:
             raise group.health.translate(cause, f"computing ({stream})") from cause
         group.health.note_success()
@@ -88,10 +88,10 @@ class QueueStream(DeviceStream):
         self.name, self.device, self.group = name, group.device, group
         self._queue, self._health = queue, group.health
         self._markers: list[Event] = []
-        """What the open section waits for."""
-        self._open = QueueSection(self)
+        """What the open submission waits for."""
+        self._open = Submission(self)
         self._work: StageWork | None = None
-        self.unfinished: deque[QueueSection[QueueStream]] = deque()
+        self.unfinished: deque[Submission[QueueStream]] = deque()
         """What the device has not been seen to have passed."""
         self._passed_ns = 0
         group.streams.append(self)
@@ -152,31 +152,31 @@ class QueueStream(DeviceStream):
 
     def wait_event(self, event: DeviceEvent) -> None:
         assert isinstance(event, QueueEvent)
-        section = event.section
-        assert section.marker is not None
+        submission = event.submission
+        assert submission.marker is not None
         try:
-            self._queue.wait_for([section.marker])
+            self._queue.wait_for([submission.marker])
         except DriverError as error:
             raise self._refused(error, "enqueueing") from error
-        self._open.awaited.append(section)
-        self._markers.append(section.marker)
+        self._open.awaited.append(submission)
+        self._markers.append(submission.marker)
 
     def record_event(self) -> QueueEvent:
-        section, self._open = self._open, QueueSection(self)
+        submission, self._open = self._open, Submission(self)
         markers, self._markers = self._markers, []
         try:
-            section.marker = self._queue.marker([*markers, *section.events])
+            submission.marker = self._queue.marker([*markers, *submission.events])
         except DriverError as error:
             refusal = self._refused(error, "enqueueing")
-            if not section.events:
+            if not submission.events:
                 raise refusal from error
-            section.marker = section.events[-1]
+            submission.marker = submission.events[-1]
         if self.unfinished:
             self.forget_finished()
         with self.group.lock:
-            self.unfinished.append(section)
+            self.unfinished.append(submission)
         event = QueueEvent(self.device, self.group.watch)
-        event.section = section
+        event.submission = submission
         return event
 
     def tell_times(self, tell: TellTimes) -> None:
@@ -195,12 +195,12 @@ class QueueStream(DeviceStream):
 
     def forget_finished(self) -> None:
         """Release the commands that are over, and tell when they were. Any thread; short."""
-        over: list[QueueSection[QueueStream]] = []
+        over: list[Submission[QueueStream]] = []
         unfinished = self.unfinished
         with self.group.lock:
             count = 0  # all before the last that is over
-            for number, section in enumerate(unfinished, 1):
-                is_over = section.is_passed or section.is_over
+            for number, submission in enumerate(unfinished, 1):
+                is_over = submission.is_passed or submission.is_over
                 if is_over:
                     count = number
                 elif is_over is not None:
@@ -209,18 +209,18 @@ class QueueStream(DeviceStream):
                 self._settle(unfinished[count - 1])
             while len(over) < count:
                 over.append(unfinished.popleft())
-        for section in over:  # outside the lock: it frees host arrays
-            section.events, section.works, section.kept = [], [], []
+        for submission in over:  # outside the lock: it frees host arrays
+            submission.events, submission.works, submission.kept = [], [], []
 
-    def _settle(self, last: QueueSection[QueueStream]) -> None:
-        """Settle the sections up to one that is over, and first what they waited for."""
-        for section in self.unfinished:
-            if not section.is_settled:
-                for awaited in section.awaited:
+    def _settle(self, last: Submission[QueueStream]) -> None:
+        """Settle the submissions up to one that is over, and first what they waited for."""
+        for submission in self.unfinished:
+            if not submission.is_settled:
+                for awaited in submission.awaited:
                     if not awaited.is_settled:
                         awaited.stream._settle(awaited)
-                self._passed_ns = section.settle(self.group.clock, self._passed_ns)
-            if section is last:
+                self._passed_ns = submission.settle(self.group.clock, self._passed_ns)
+            if submission is last:
                 return
 
     def _copy(self, array: AdoptedArray, *copied: Any) -> Event:
@@ -234,11 +234,11 @@ class QueueStream(DeviceStream):
         return self._note(event, before_ns)
 
     def _note(self, event: Event, before_ns: int) -> Event:
-        section, work = self._open, self._work
-        section.events.append(event)
-        if work is None or not section.works:
+        submission, work = self._open, self._work
+        submission.events.append(event)
+        if work is None or not submission.works:
             self._work = StageWork(event, before_ns, perf_counter_ns())
-            section.works.append(self._work)
+            submission.works.append(self._work)
         else:
             work.last = event
         return event

@@ -40,7 +40,7 @@ class LockStep:
     def fire_over(self) -> bool:
         """Fire what the device has passed; False if there was nothing."""
         has_fired = False
-        while over := [event for event in self._watched if event.section.marker.ended.is_set()]:  # type: ignore[attr-defined]
+        while over := [event for event in self._watched if event.submission.marker.ended.is_set()]:  # type: ignore[attr-defined]
             self._watched.remove(over[0])
             try:
                 self._wait_for(over[0])

@@ -13,7 +13,7 @@ import pytest
 
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind, Event, Queue
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
-from aioinfer.backends.accelerator.queues.queue_section import StageWork
+from aioinfer.backends.accelerator.queues.submission import StageWork
 from aioinfer.executors import DeviceClock
 from unit.backends.cuda.fake_gpu import TOOK_NS, FakeGpu
 from unit.backends.cuda.opened_gpu import BREAK, ONE, OpenedGpu
@@ -267,7 +267,7 @@ def test_what_was_seen_to_pass_before_a_failure_has_not_failed(opened: OpenedGpu
 
 @pytest.mark.parametrize("refused", range(1, 4))
 def test_a_launch_that_is_refused_raises_or_is_known(opened: OpenedGpu, refused: int) -> None:
-    """Calls of a launch: the moment before it, the kernel, and the moment behind it."""
+    """Calls of a launch: the event before it, the kernel, and the event behind it."""
     queue, memory = opened.context.queue("compute"), opened.context.buffer(COUNT)
     kernel = opened.kernel(ONE, memory, COUNT)
     queue.write(memory, filled(1)).wait()

@@ -1,11 +1,11 @@
 """What is enqueued between two events of a queue, when the device did it, and whether it failed.
 
-Theory of operation. A section keeps its commands until the device has passed the event behind them.
-Then the commands of each stage say when the device began and ended them, and are released; nothing
-is asked before, because only the end of a command makes its times known. A wait for an event that
-has failed gives no more than that (-14), so a section whose event has failed asks each command,
-and takes what it waited for into account: the first failure in that order is the cause. Not
-thread-safe by itself: the streams of a device lock.
+Theory of operation. A submission keeps its commands until the device has passed the event behind
+them. Then the commands of each stage say when the device began and ended them, and are released;
+nothing is asked before, because only the end of a command makes its times known. A wait for an
+event that has failed gives no more than that (-14), so a submission whose event has failed asks
+each command, and takes what it waited for into account: the first failure in that order is the
+cause. Not thread-safe by itself: the streams of a device lock.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from ....executors import DeviceClock, TellTimes
 from .driver import DriverError, ErrorKind, Event
 
-__all__ = ["Failure", "QueueSection", "StageWork", "Times", "failure_of"]
+__all__ = ["Failure", "StageWork", "Submission", "Times", "failure_of"]
 
 Times = tuple[int, int, int]
 """What TellTimes gets."""
 
 
 class Named(Protocol):
-    """A stream, as far as its sections are concerned."""
+    """A stream, as far as its submissions are concerned."""
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class Failure(NamedTuple):
 
 
 class StageWork:
-    """The commands of one stage in a section: the first, the last, and what gets their times."""
+    """The commands of one stage in a submission: the first, the last, and what gets their times."""
 
     __slots__ = ("_distance_ns", "_enqueued_ns", "first", "last", "tell", "times")
 
@@ -92,7 +92,7 @@ class StageWork:
         return min(max(device_ns + self._distance_ns, began_ns), ended_ns)
 
 
-class QueueSection(Generic[S]):
+class Submission(Generic[S]):
     """Commands of a stream between two events; ``marker`` stands behind them, once it is there."""
 
     __slots__ = (
@@ -110,7 +110,7 @@ class QueueSection(Generic[S]):
 
     def __init__(self, stream: S) -> None:
         self.stream = stream
-        self.awaited: list[QueueSection[S]] = []
+        self.awaited: list[Submission[S]] = []
         """Sections that it waits for, mostly of other queues; until it is settled."""
         self.marker: Event | None = None
         """Its last command stands in where the driver refuses one."""
@@ -137,7 +137,7 @@ class QueueSection(Generic[S]):
             return None
 
     def settle(self, clock: DeviceClock, passed_ns: int) -> int:
-        """Ask for the times and errors of a section that is over, and tell the times.
+        """Ask for the times and errors of a submission that is over, and tell the times.
 
         What it awaited is settled. Returns when the queue was done with it; ``passed_ns`` is when
         it was done with what came before.
@@ -145,9 +145,9 @@ class QueueSection(Generic[S]):
         marker, ready_ns = self.marker, 0
         assert marker is not None
         has_failed = bool(self.events) and marker is self.events[-1]  # it knows of itself alone
-        for section in self.awaited:
-            ready_ns = max(ready_ns, section.ended_ns)
-            has_failed = has_failed or section.failure is not None
+        for submission in self.awaited:
+            ready_ns = max(ready_ns, submission.ended_ns)
+            has_failed = has_failed or submission.failure is not None
         try:
             has_failed = has_failed or marker.failure is not None
         except DriverError:  # it cannot tell
@@ -164,7 +164,9 @@ class QueueSection(Generic[S]):
         return passed_ns
 
     def _find_failure(self, marker: Event) -> Failure | None:
-        found = [section.failure for section in self.awaited if section.failure is not None]
+        found = [
+            submission.failure for submission in self.awaited if submission.failure is not None
+        ]
         if failure_of(marker) is not None or (self.events and marker is self.events[-1]):
             found += self._failures_of([*self.events, marker])
         return next((item for item in found if item.is_cause), found[0] if found else None)
