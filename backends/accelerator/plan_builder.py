@@ -74,7 +74,7 @@ class PlanBuilder(Lowering):
         return self._finish(graph, inputs, outputs)
 
     def has_library(self, name: str) -> bool:
-        """Tell whether operations of a library can be called for the node that is lowered."""
+        """Return whether operations of a library can be called for the node that is lowered."""
         node = "" if self._node is None else self._node.name
         return name in self._libraries and (name, node) not in self._refused
 

@@ -75,11 +75,11 @@ class AcceleratorPlugin(Plugin):
 
     @abstractmethod
     def rules(self, facts: DeviceFacts, config: Configuration) -> CompileRules:
-        """Say what a device does with a model; for one network."""
+        """Return what a device does with a model; for one network."""
 
     @abstractmethod
     def precision_refusal(self, hint: str, facts: DeviceFacts) -> str | None:
-        """Say why a device cannot honour an INFERENCE_PRECISION_HINT, or None."""
+        """Return why a device cannot honour an INFERENCE_PRECISION_HINT, or None."""
 
     def disabled_passes(self, config: Configuration) -> Collection[str]:
         """(optional) Name the passes to leave out."""

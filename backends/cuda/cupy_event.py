@@ -90,7 +90,7 @@ class EventPool:
         return recorded
 
     def times_ns(self, begin: RecordedEvent, end: RecordedEvent) -> tuple[int, int]:
-        """Tell when the device passed two events, which it has, by its clock."""
+        """Return when the device passed two events, which it has, by its clock."""
         with self._lock:
             if not begin.time_ns:
                 self._read(begin, self._base or begin)
@@ -134,7 +134,7 @@ class Submission:
         self._queued_ns = 0
 
     def queued_ns(self, pool: EventPool, end: RecordedEvent) -> int:
-        """Tell when the host enqueued it, by the device's clock; ``end`` has passed."""
+        """Return when the host enqueued it, by the device's clock; ``end`` has passed."""
         if not self._queued_ns:
             began_ns, ended_ns = pool.times_ns(self.begin, end)
             latest_ns = max(end.passed_ns - (ended_ns - began_ns), self.enqueued_ns)

@@ -34,7 +34,7 @@ _AMPERE = (8, 0)
 
 
 def compile_rules(libraries: frozenset[str], disabled: Collection[str] = ()) -> CompileRules:
-    """Say what is done with a model on a GPU where these libraries work.
+    """Return what is done with a model on a GPU where these libraries work.
 
     ``disabled`` are names of passes to leave out.
     """

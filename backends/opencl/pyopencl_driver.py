@@ -121,7 +121,7 @@ def _devices_of(cl: Any, platform: Any) -> list[Any]:
 
 
 def _refusal(cl: Any, device: Any) -> str | None:
-    """Say why a processor's driver cannot compile; other devices are asked when they are opened.
+    """Return why a processor's driver cannot compile; other devices are asked when opened.
 
     A driver that brings a compiler of its own, as PoCL does, may not know a newer processor.
     """

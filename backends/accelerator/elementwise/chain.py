@@ -49,7 +49,7 @@ class ChainStep:
     numbers: tuple[float, ...] = ()
 
     def renamed(self, names: Mapping[str, str]) -> ChainStep:
-        """Give operands other names, where ``names`` has them."""
+        """Return the step with other names of operands, where ``names`` has them."""
         return replace(self, operands=tuple(names.get(name, name) for name in self.operands))
 
     def __str__(self) -> str:

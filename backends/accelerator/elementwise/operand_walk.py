@@ -38,7 +38,7 @@ class IndexCode:
 
 
 def broadcast_strides(given: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
-    """Give the strides with which a dense tensor is read as one of ``shape``; 0 repeats.
+    """Return the strides with which a dense tensor is read as one of ``shape``; 0 repeats.
 
     Raises GraphError if it does not broadcast.
     """

@@ -38,7 +38,7 @@ class HeadColumns:
     first: int = 0
 
     def strides(self, depth: int) -> tuple[int, int, int, int]:
-        """Give those of (batch, heads, rows, depth), in elements."""
+        """Return those of (batch, heads, rows, depth), in elements."""
         return (self.rows * self.pitch, depth, self.pitch, 1)
 
 

@@ -105,7 +105,7 @@ def bias_steps(node: Node) -> list[ChainStep]:
 
 
 def bias_operands(node: Node, builder: PlanBuilder) -> Mapping[str, Operand | float]:
-    """Give what ``bias_steps`` read, as one number a channel."""
+    """Return what ``bias_steps`` read, as one number a channel."""
     value = node.inputs[2] if len(node.inputs) > 2 else None
     if value is None:
         return {}

@@ -17,7 +17,7 @@ _OF_ANY_TYPES = frozenset({"Pow", "Where"})
 
 
 def find_refusal(node: Node) -> str | None:
-    """Say why an elementwise node cannot be a step, or None; needs no shapes."""
+    """Return why an elementwise node cannot be a step, or None; needs no shapes."""
     values = [value for value in (*node.inputs, *node.outputs) if value is not None]
     for value in values:
         kind = value.type

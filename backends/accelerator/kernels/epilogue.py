@@ -64,7 +64,7 @@ def epilogue_code(
 
 
 def extra_operands(node: Node, builder: PlanBuilder) -> dict[str, Operand | float]:
-    """Give what the steps of a fused node read beside the sum, by their names in the steps."""
+    """Return what the steps of a fused node read beside the sum, by their names in the steps."""
     return {
         f"i{number}": builder.scalar_or_operand(value)
         for number, value in enumerate(node.inputs[EPILOGUE_START:], EPILOGUE_START)

@@ -70,7 +70,7 @@ def read_matmul(node: Node, builder: PlanBuilder) -> Matmul:
 
 
 def bias_operand(node: Node, builder: PlanBuilder) -> dict[str, Operand | float]:
-    """Give what ``i2`` stands for, if the node has a bias."""
+    """Return what ``i2`` stands for, if the node has a bias."""
     bias = _bias_value(node)
     return {} if bias is None else {"i2": builder.scalar_or_operand(bias)}
 

@@ -75,7 +75,7 @@ def check_parts(builder: PlanBuilder, made: Operand, parts: Sequence[Operand], a
 
 
 def joined_parts(node: Node, builder: PlanBuilder) -> tuple[int, list[Value]]:
-    """Give the axis of a concatenation, counted from the first, and the parts with elements."""
+    """Return the axis of a concatenation, counted from the first, and the parts with elements."""
     rank = len(builder.shape(node.outputs[0]))
     axis = builder.axis(int(node.attributes["axis"]), rank)
     given = [value for value in node.inputs if value is not None]
@@ -130,7 +130,7 @@ def _take_box(
 def _is_box(
     shape: Sequence[int], made: Sequence[int], begin: Sequence[int], steps: Sequence[int]
 ) -> bool:
-    """Tell if the first and the last element along every axis are there."""
+    """True if the first and the last element along every axis are there."""
     if len(made) != len(shape) or 0 in made:
         return len(made) == len(shape)
     axes = zip(shape, made, begin, steps, strict=True)

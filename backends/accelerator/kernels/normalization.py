@@ -140,7 +140,7 @@ class _Spread:
         return index_code(plan_walk(self.shape, strides), "i", "w")
 
     def reaches(self) -> list[Reach]:
-        """Say what is read of each factor."""
+        """Return what is read of each factor."""
         return [
             box(self.shape, broadcast_strides(item.shape, self.shape), item.dtype)
             for item in self.factors.values()

@@ -133,7 +133,7 @@ def _norm(node: Node) -> Reduction:
 def read_pool(
     node: Node, builder: PlanBuilder, axes: slice = slice(2, None)
 ) -> tuple[Operand, Operand, Window]:
-    """Give what a pool reads and makes, and its window; ``axes`` are the spatial ones."""
+    """Return what a pool reads and makes, and its window; ``axes`` are the spatial ones."""
     source = node.inputs[0]
     assert source is not None
     operand = builder.operand(source)

@@ -117,7 +117,7 @@ def transposed_loops(window: Window) -> str:
 
 
 def _axes(window: Window) -> Iterator[tuple[int, int, int]]:
-    """Give length, stride and dilation of each axis."""
+    """Return length, stride and dilation of each axis."""
     return zip(window.kernel, window.strides, window.dilations, strict=True)
 
 

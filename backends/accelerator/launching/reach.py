@@ -54,7 +54,7 @@ def box(lengths: Sequence[int], strides: Sequence[int], dtype: DType, first: int
 
 
 def find_overrun(operand: Operand, reach: Reach) -> str | None:
-    """Say how a launch leaves an operand, or the operand its buffer, or a count C's int."""
+    """Return how a launch leaves an operand, or the operand its buffer, or a count C's int."""
     own, buffer = operand.size_bytes, operand.buffer
     if min(operand.shape, default=0) < 0 or math.prod(operand.shape) >= INT_LIMIT:
         return f"an operand of {list(operand.shape)} is more than its kernels can count"

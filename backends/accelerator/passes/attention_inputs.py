@@ -97,7 +97,7 @@ def _groups(node: Node) -> list[list[JoinableProduct]]:
 
 
 def _matmul_behind(value: Value | None, user: Node) -> JoinableProduct | None:
-    """Give the matmul that makes a value for this user alone."""
+    """Return the matmul that makes a value for this user alone."""
     if value is None or only_user(value) is not user or value.producer is None:
         return None
     maker = value.producer
@@ -109,7 +109,7 @@ def _matmul_behind(value: Value | None, user: Node) -> JoinableProduct | None:
 
 
 def _part(value: Value | None, node: Node) -> tuple[Value | None, int, Node | None]:
-    """Give where one part lies, its first column there, and the Split that goes."""
+    """Return where one part lies, its first column there, and the Split that goes."""
     split = made_by(value, "Split")
     packed = None if split is None else split.inputs[0]
     if split is None or packed is None or not have_one_affinity((split, node)):

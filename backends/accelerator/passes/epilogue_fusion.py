@@ -42,7 +42,7 @@ class EpilogueFusion(Pass):
 
 
 def _user(node: Node) -> Node | None:
-    """Give the one elementwise node that follows and can be taken in."""
+    """Return the one elementwise node that follows and can be taken in."""
     (result,) = node.outputs
     users = result.consumers
     if len(users) != 1 or result.is_graph_output or users[0].graph is not node.graph:

@@ -61,7 +61,7 @@ def lower_attention(node: Node, builder: PlanBuilder) -> None:
 def _placed(
     heads: Heads, columns: HeadColumns, builder: PlanBuilder
 ) -> tuple[Operand, tuple[int, int, int, int]]:
-    """Give what begins with the first head, and its strides; a copy if nothing can begin there."""
+    """Return what begins with the first head, and its strides; a copy if it can begin nowhere."""
     whole, strides = builder.operand(columns.value), columns.strides(heads.depth)
     if not columns.first:
         return whole, strides

@@ -97,7 +97,7 @@ def fit_epilogue(
 def _find_activation(
     steps: Sequence[ChainStep], start: int, x: str, numbers: Mapping[str, float]
 ) -> tuple[str, float, int] | None:
-    """Give name, number and count of steps of the longest activation that begins at ``start``."""
+    """Return name, number and count of steps of the longest activation from ``start`` on."""
     best: tuple[str, float, int] | None = None
     first = steps[start] if start < len(steps) else None
     if first is not None and first.op == "LeakyRelu" and first.operands == (x,):

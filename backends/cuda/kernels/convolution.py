@@ -143,7 +143,7 @@ def _extra(node: Node, builder: PlanBuilder, name: str) -> Operand:
 
 
 def _as_planes(shape: Sequence[int]) -> tuple[int, int, int, int]:
-    """Give lengths with channels last as cuDNN counts them: channels second, always two axes."""
+    """Return lengths with channels last as cuDNN counts them: channels second, always two axes."""
     first, *places, channels = shape
     height, width = _as_pair(places, 1)
     return first, channels, height, width

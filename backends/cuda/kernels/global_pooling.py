@@ -97,5 +97,5 @@ def group_shape(blocks: int, pixels: int, most: int) -> tuple[int, int]:
 
 
 def _power_below(number: int) -> int:
-    """Give the largest power of two that is not above a number."""
+    """Return the largest power of two that is not above a number."""
     return 1 << (number.bit_length() - 1)

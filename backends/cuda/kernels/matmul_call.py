@@ -1,4 +1,4 @@
-"""How a matmul is said to cuBLAS, and which of its later steps go along: decisions alone. Pure.
+"""How cuBLAS is given a matmul, and which of its later steps go along: decisions alone. Pure.
 
 cuBLASLt adds a row to all rows, adds what lies like the result, and applies one activation, which
 it does not have behind the second kind of sum. What of a node's steps has this form is left to it.
@@ -36,7 +36,7 @@ class MatmulShape:
 
 
 def one_batch(matmul: Matmul) -> MatmulShape | None:
-    """Say a matmul as one strided batch; None if it is empty, or cannot be said so.
+    """Describe a matmul as one strided batch; None if it is empty, or is no such batch.
 
     Rows of many matrices that are multiplied by one are rows of one matrix.
     """
@@ -106,7 +106,7 @@ def _activation(step: ChainStep) -> str | None:
 
 
 def _added(step: ChainStep, current: str) -> str | None:
-    """Give what a step adds to the current value, if it adds one thing."""
+    """Return what a step adds to the current value, if it adds one thing."""
     if step.op not in ("Add", "Sum") or len(step.operands) != 2:
         return None
     left, right = step.operands

@@ -62,7 +62,7 @@ def lower_transpose(node: Node, builder: PlanBuilder) -> None:
 
 
 def matrices_of(shape: Sequence[int], order: Sequence[int]) -> tuple[int, int, int] | None:
-    """Give count, rows and columns of the matrices that a Transpose turns. Pure.
+    """Return count, rows and columns of the matrices that a Transpose turns. Pure.
 
     None if it turns none, or such narrow ones that a copy is as good.
     """

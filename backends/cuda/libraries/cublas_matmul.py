@@ -29,7 +29,7 @@ _TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
 
 
 def find_missing() -> str | None:
-    """Say why the library cannot be loaded, as CuPy finds it; None if it can."""
+    """Return why the library cannot be loaded, as CuPy finds it; None if it can."""
     try:
         _library()
     except (ImportError, OSError, AttributeError) as error:

@@ -75,7 +75,7 @@ class CublasLt:
         return MatmulPlan(self.cublaslt, handle, problem, algorithm, workspace_bytes)
 
     def _handle(self, device_id: int) -> int:
-        """Give the device's handle, which all threads may use; it stays until the process ends."""
+        """Return the device's handle, for all threads; it stays until the process ends."""
         with self._lock:
             if device_id not in self._handles:
                 self._handles[device_id] = self.cublaslt.create()
@@ -138,7 +138,7 @@ class _Problem:
         return [(np.array([result["algo"]]), int(result["workspace_size"])) for result in usable]
 
     def checked(self, handle: int, blob: bytes) -> tuple[Array, int]:
-        """Give an algorithm by its bytes, with its workspace.
+        """Return an algorithm by its bytes, with its workspace.
 
         Raises ValueError, or what the bindings raise, if it is none for this problem.
         """

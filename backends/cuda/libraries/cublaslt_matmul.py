@@ -35,7 +35,7 @@ _plans: dict[int, MatmulPlans] = {}
 
 
 def find_missing() -> str | None:
-    """Say why nvmath or cuBLASLt itself cannot be loaded; None if both can."""
+    """Return why nvmath or cuBLASLt itself cannot be loaded; None if both can."""
     try:
         _library()
     except (ImportError, OSError, RuntimeError) as error:
@@ -69,7 +69,7 @@ class MatmulPlans:
         self._choosing = threading.Lock()
 
     def plan(self, operation: LibraryOperation) -> MatmulPlan:
-        """Give a plan with the kept algorithm, or choose one. Blocks.
+        """Return a plan with the kept algorithm, or choose one. Blocks.
 
         The device is the thread's current one. Raises DriverError if no algorithm works.
         """
@@ -110,7 +110,7 @@ class MatmulPlans:
 
 
 def buffers_of(operation: LibraryOperation) -> OperationBuffers:
-    """Say what memory a matmul takes; raises DriverError for strides that cuBLASLt does not have.
+    """Return what memory a matmul takes; raises DriverError for strides that cuBLASLt lacks.
 
     The factors are as long as their strides make them.
     """

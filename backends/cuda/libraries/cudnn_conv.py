@@ -79,7 +79,7 @@ def plan(operation: LibraryOperation, device_id: int) -> Planned:
 
 
 def describe_conv(operation: LibraryOperation) -> GraphDescription:
-    """Say what cuDNN is to compute; the order of tensors is that of the launch's arguments.
+    """Return what cuDNN is to compute; the order of tensors is that of the launch's arguments.
 
     Pure. Raises DriverError for parameters that mean no convolution.
     """

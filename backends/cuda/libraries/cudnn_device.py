@@ -22,7 +22,7 @@ __all__ = ["close", "find_missing", "plan_on", "plan_on_device"]
 
 
 def find_missing() -> str | None:
-    """Say what is missing to use cuDNN, or None; loads it, and needs no device."""
+    """Return what is missing to use cuDNN, or None; loads it, and needs no device."""
     try:
         find_frontend()
     except ImportError as error:

@@ -68,7 +68,7 @@ class GraphDescription:
     workspace_bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as what ``json.dumps`` takes."""
+        """Return it as what ``json.dumps`` takes."""
         fields = dict(vars(self))
         fields["tensors"] = [vars(tensor) for tensor in self.tensors]
         fields["steps"] = [vars(step) for step in self.steps]
@@ -99,7 +99,7 @@ class PlanCandidate:
 
 
 def channels_last(dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the strides of a dense tensor of dims N, C, H, W that lies in memory as N, H, W, C."""
+    """Return the strides of a dense tensor of dims N, C, H, W that lies in memory as N, H, W, C."""
     _, channels, height, width = dims
     return channels * height * width, 1, channels * width, channels
 

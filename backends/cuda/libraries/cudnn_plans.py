@@ -57,7 +57,7 @@ class StreamHandles:
 
     @contextmanager
     def at(self, stream: int) -> Iterator[Any]:
-        """Give the handle of a stream; no other thread has any of them meanwhile.
+        """Yield the handle of a stream; no other thread has any of them meanwhile.
 
         The device is the thread's current one.
         """
@@ -74,7 +74,7 @@ class StreamHandles:
             yield handle
 
     def for_loading(self) -> AbstractContextManager[Any]:
-        """Give the handle that graphs are planned and loaded with; like ``at``."""
+        """Yield the handle that graphs are planned and loaded with; like ``at``."""
         return self.at(0 if self._loading is None else self._loading.ptr)
 
 
@@ -131,7 +131,7 @@ class CudnnPlans:
         self._handles = handles or StreamHandles(frontend)
 
     def plan(self, description: GraphDescription) -> CudnnPlanned:
-        """Give the plan of an operation from disk, or build it, in another process. Blocks.
+        """Return the plan of an operation from disk, or build it, in another process. Blocks.
 
         If nothing that was built elsewhere loads on the device, it is planned here. Raises
         DriverError if cuDNN has none, ClosedError if the processes have been closed.
@@ -235,7 +235,7 @@ class CudnnPlans:
 
     @contextmanager
     def _place(self) -> Iterator[dict[str, Any]]:
-        """Say what a graph is planned for, in the terms of the frontend."""
+        """Yield what a graph is planned for, in the terms of the frontend."""
         if self._has_device:
             with self._handles.for_loading() as handle:
                 yield {"handle": handle}

@@ -98,7 +98,7 @@ class DeviceTimers:
     def __call__(
         self, buffers: OperationBuffers, planned: Sequence[Planned]
     ) -> Iterator[DeviceTimer]:
-        """Give a timer whose memory is taken meanwhile; raises what CuPy raises."""
+        """Yield a timer whose memory is taken meanwhile; raises what CuPy raises."""
         with self._turn:
             stream, self._stream = self._stream, None
             if stream is None:

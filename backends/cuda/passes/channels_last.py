@@ -196,7 +196,7 @@ def _channels_of(value: Value) -> int:
 
 
 def _padded_channels(value: Value, node: Node, is_first: bool) -> int:
-    """Say how many channels a map is to have for a node that reads it."""
+    """Return how many channels a map is to have for a node that reads it."""
     channels = _channels_of(value)
     weights = node.inputs[1] if is_first else None
     if weights is None or not weights.is_constant or int(node.attributes.get("group", 1)) != 1:

@@ -62,7 +62,7 @@ def rank_read(node: Node, index: int) -> int:
 
 
 def turn(node: Node) -> TurnedNode | None:
-    """Say how a node is written for channels last; None if it is not."""
+    """Return how a node is written for channels last; None if it is not."""
     if is_chain(node):
         return _elementwise(node)
     if node.domain == ACCELERATOR_DOMAIN:

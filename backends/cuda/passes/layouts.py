@@ -30,22 +30,22 @@ _LAUNCH_BYTES = 8 << 20
 
 
 def to_last(rank: int) -> tuple[int, ...]:
-    """Give the order that brings channels from axis 1 to the end."""
+    """Return the order that brings channels from axis 1 to the end."""
     return (0, *range(2, rank), 1)
 
 
 def to_first(rank: int) -> tuple[int, ...]:
-    """Give the order that brings channels from the end to axis 1."""
+    """Return the order that brings channels from the end to axis 1."""
     return (0, rank - 1, *range(1, rank - 1))
 
 
 def turned_axis(axis: int, rank: int) -> int:
-    """Say where an axis is, counted from either end, once channels are last."""
+    """Return where an axis is, counted from either end, once channels are last."""
     return to_last(rank).index(axis % rank)
 
 
 def turned_type(value: Value) -> TensorType:
-    """Give the type of a map whose channels have been moved to the end."""
+    """Return the type of a map whose channels have been moved to the end."""
     kind, shape = value.type, static_shape(value)
     assert isinstance(kind, TensorType)
     assert shape is not None
@@ -84,7 +84,7 @@ def is_free(shape: Sequence[int], order: Sequence[int]) -> bool:
 
 
 def reorder_cost(value: Value) -> int:
-    """Say what it costs to turn a map, in bytes moved; nothing where it is free."""
+    """Return what it costs to turn a map, in bytes moved; nothing where it is free."""
     shape, kind = static_shape(value), value.type
     assert shape is not None
     assert isinstance(kind, TensorType)
