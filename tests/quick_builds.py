@@ -3,7 +3,8 @@
 PoCL parses 18,000 lines of declarations before each program, and pyopencl asks for the binary to
 keep it. Kernels need a few of those declarations: programs bring them here, and the driver's header
 is left out by its own guard. What is compiled and run of kernels is the same; a program that needs
-more is built as usual. The conformance suites and the tests of OPENCL itself build as users do.
+more is built as usual. ``tests/property`` draws cases of every kernel and builds them as users do,
+and so do ``tests/conformance`` and the tests of OPENCL itself.
 """
 
 from __future__ import annotations

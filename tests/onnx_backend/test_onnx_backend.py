@@ -14,6 +14,7 @@ import pytest
 import aioinfer
 from onnx_backend.cases import backend_cases, case_names, deviations, passing_names
 from presence import skip_if_missing
+from quick_builds import build_quickly
 
 DEVICE = os.environ.get("AIOINFER_CONFORMANCE_DEVICE", "REFERENCE")
 
@@ -29,7 +30,10 @@ def _cases() -> dict[str, Callable[[], None]]:
 
 @functools.cache
 def _core() -> aioinfer.Core:
-    return aioinfer.Core()
+    core = aioinfer.Core()
+    if "OPENCL" in DEVICE:
+        build_quickly(core)
+    return core
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -23,7 +23,6 @@ from opencl_device import choose_device
 from presence import skip_if_missing
 from property.operators import elementwise, movement, products, rows, sizes  # noqa: F401
 from property.operators.cases import DTYPES, FUSED, GENERATORS, Case, Generator
-from quick_builds import build_quickly
 from unit.backends.comparing import assert_close, is_float, run
 
 DEVICES = {
@@ -94,7 +93,6 @@ OPERATORS = [
 @pytest.fixture(scope="module")
 def core() -> Iterator[Core]:
     with Core() as made:
-        build_quickly(made)
         choose_device(made)
         yield made
 
