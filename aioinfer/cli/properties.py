@@ -101,7 +101,7 @@ def device_keys(core: Core, device: str) -> DeviceKeys:
 
 
 def _one_node() -> Model:
-    value = Value("x", TensorType(DType.FLOAT32, (1,)))
+    value = Value("x", TensorType(DType.FLOAT32, ("n",)))
     graph = Graph("one node", [value])
     graph.append(Node("Relu", [value], [Value("y", value.type)], name="relu"))
     graph.outputs = next(iter(graph.nodes)).outputs

@@ -43,7 +43,7 @@ class Bindings:
 
     ``inputs`` hold the caller's own arrays, in any memory order, in use until the run's last token.
     ``bound`` is memory of the caller for some of the outputs, arrays or DeviceArrays. ``results``
-    are filled by the last stage through :meth:`deliver`.
+    are filled by the last stage through ``deliver``.
     """
 
     inputs: dict[str, Any]
