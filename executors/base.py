@@ -31,12 +31,13 @@ from contextvars import Context
 from typing import Any, Self
 
 from ..errors import AioInferError
+from .threads import ThreadState as ThreadState
 from .threads import hop as hop
-from .threads import hop_now as hop_now
 from .threads import is_own_thread as is_own_thread
 from .threads import mark_own_thread as mark_own_thread
 from .threads import must_not_block as must_not_block
 from .threads import refuse_own_thread as refuse_own_thread
+from .threads import this_thread as this_thread
 
 Then = Callable[["Ready", BaseException | None], None]
 """Called once a function has ended, with its token, and its error or None."""

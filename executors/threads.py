@@ -10,24 +10,52 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import RequestStateError
-
-T = TypeVar("T")
-
 
 _Hop = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-class _ThreadState(threading.local):
-    """What each thread knows about itself."""
+class ThreadState:
+    """What one thread knows about itself; written by that thread alone."""
 
-    hops: deque[_Hop] | None = None
-    is_own = False
+    __slots__ = ("hops", "is_hopping", "is_own")
+
+    def __init__(self) -> None:
+        self.hops: deque[_Hop] = deque()
+        """What it has to do after the hop that is running."""
+        self.is_hopping = False
+        self.is_own = False
+        """True on a thread of aioinfer's executors, timers and completions."""
+
+    def end_hop(self) -> None:
+        """Do all hops that wait behind the one that ends here."""
+        hops = self.hops
+        try:
+            while hops:
+                function, args = hops.popleft()
+                function(*args)
+        except BaseException:
+            _call_all(hops)
+            raise
+        finally:
+            self.is_hopping = False
 
 
-_thread = _ThreadState()
+class _Threads(threading.local):
+    """Makes a state for each thread that asks."""
+
+    def __init__(self) -> None:
+        self.state = ThreadState()
+
+
+_threads = _Threads()
+
+
+def this_thread() -> ThreadState:
+    """Return the state of the calling thread."""
+    return _threads.state
 
 
 def hop(function: Callable[..., None], *args: Any) -> None:
@@ -36,11 +64,12 @@ def hop(function: Callable[..., None], *args: Any) -> None:
     The function must not raise; if it does all the same (an interrupt), the hops that wait behind
     it still run, and then it is raised from the outermost call.
     """
-    hops = _thread.hops
-    if hops is not None:
+    thread = _threads.state
+    hops = thread.hops
+    if thread.is_hopping:
         hops.append((function, args))
         return
-    hops = _thread.hops = deque()
+    thread.is_hopping = True
     try:
         function(*args)
         while hops:
@@ -50,28 +79,7 @@ def hop(function: Callable[..., None], *args: Any) -> None:
         _call_all(hops)
         raise
     finally:
-        _thread.hops = None
-
-
-def hop_now(function: Callable[..., T], *args: Any) -> T | None:
-    """Call it on this thread as a hop, and return its result; None where it would have to wait.
-
-    That is inside another hop, and on aioinfer's own threads. The function must not raise.
-    """
-    if _thread.hops is not None or _thread.is_own:
-        return None
-    hops = _thread.hops = deque()
-    try:
-        result = function(*args)
-        while hops:
-            following, args = hops.popleft()
-            following(*args)
-    except BaseException:
-        _call_all(hops)
-        raise
-    finally:
-        _thread.hops = None
-    return result
+        thread.is_hopping = False
 
 
 def _call_all(hops: deque[_Hop]) -> None:
@@ -84,12 +92,12 @@ def _call_all(hops: deque[_Hop]) -> None:
 
 def mark_own_thread() -> None:
     """Mark this thread as aioinfer's: calls that would wait for it refuse on it."""
-    _thread.is_own = True
+    _threads.state.is_own = True
 
 
 def is_own_thread() -> bool:
     """True on a thread of aioinfer's executors, timers and completions."""
-    return _thread.is_own
+    return _threads.state.is_own
 
 
 def must_not_block() -> bool:
@@ -98,7 +106,8 @@ def must_not_block() -> bool:
     That is on aioinfer's own threads, and on any thread inside a stage or a callback that runs
     inline, because the rest of that hand-over waits for it to return.
     """
-    return _thread.is_own or _thread.hops is not None
+    thread = _threads.state
+    return thread.is_own or thread.is_hopping
 
 
 def refuse_own_thread(call: str) -> None:
@@ -106,7 +115,7 @@ def refuse_own_thread(call: str) -> None:
     if not must_not_block():
         return
     thread = threading.current_thread().name
-    place = "one of aioinfer's own threads" if _thread.is_own else "inside a stage or callback"
+    place = "one of aioinfer's own threads" if is_own_thread() else "inside a stage or callback"
     raise RequestStateError(
         f"{call} would block {thread!r}, {place}, and could wait for itself; call it from a "
         f"thread of yours, or use the non-blocking form (start_async, set_callback, await)"

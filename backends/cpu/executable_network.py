@@ -16,7 +16,7 @@ from ...runtime.graph.node_failure import failure_at, run_failure
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
 from ...runtime.plans.shape_plans import ShapePlans
 from ...runtime.properties.properties import INPUT_SHAPES, Configuration, Metric, slot_count
-from ...runtime.runs.admission import Ticket
+from ...runtime.runs.admission import ticket_of
 from ...runtime.runs.bindings import Bindings
 from ...runtime.runs.stage import Again, Stage, Stop
 from ...runtime.tensors.output_pool import OutputPool
@@ -86,10 +86,6 @@ class CpuNetwork(ExecutableNetwork):
             raise
         self.only_plan = plans[0] if self._has_one_plan(plans) else None
         """The plan of all runs, where all inputs are static."""
-        self.computes_with_one_thread = self._streams.thread_count == 1 or (
-            self.only_plan is not None and self.only_plan.thread_count == 1
-        )
-        """True if no run opens a team of threads, so that any thread may compute it."""
         # One run computes on each stream, and one more is bound and ready to follow it.
         slots = slot_count(config, 2 * streams.stream_count)
         self.pool = OutputPool(most_free=slots * max(1, len(self.outputs)))
@@ -123,7 +119,7 @@ class CpuNetwork(ExecutableNetwork):
     def run_everywhere(self, inputs: Mapping[str, Any]) -> None:
         def compute(lane: Lane) -> Ready:
             slot = _CpuSlot(self)
-            slot.bindings, slot.stop = Bindings(dict(inputs), Ticket.of(0)), Stop()
+            slot.bindings, slot.stop = Bindings(dict(inputs), ticket_of(0)), Stop()
             ready = slot.compute(lane)
             return ready.token if isinstance(ready, Again) else ready
 
@@ -214,11 +210,23 @@ class _CpuSlot(Slot):
 
     def __init__(self, network: CpuNetwork) -> None:
         self._network = network
-        self.plan = network.only_plan
+        self._stage = Stage("compute", network._streams, self.compute)
+        self.stages = (self._stage,)
+        self.plan: Plan | None = None
         """The plan of its last run."""
-        part = self._part if self.plan is None else self.plan.id
-        self.stages = (Stage("compute", network._streams, self.compute, part),)
-        self.may_run_inline = network.computes_with_one_thread
+        self.may_run_inline = True
+        if network.only_plan is not None:
+            self._take(network.only_plan)
+
+    def _take(self, plan: Plan) -> None:
+        """Prepare for runs of this plan, which come one after the other mostly."""
+        self.plan, self._stage.part = plan, plan.id
+        self.may_run_inline = plan.thread_count == 1
+        self._empty = self._network.pool.empty if plan.has_large_outputs else np.empty
+        self._outputs = [
+            (name, *form)
+            for name, form in zip(self._network.output_names, plan.output_forms, strict=True)
+        ]
 
     def compute(self, lane: Lane) -> Ready:
         """Compute the run that has the slot, on this stream."""
@@ -229,8 +237,12 @@ class _CpuSlot(Slot):
             if not pending.is_built:
                 bindings.awaited = pending
                 return Again(pending)
-            plan = self.plan = pending.plan
-        names, given, bound = network.output_names, bindings.inputs, bindings.bound
+            plan = pending.plan
+        if self.plan is None or self.plan is not plan:
+            self._take(plan)
+        if plan.thread_count > lane.thread_count:  # a team does not go on the lane for callers
+            return Again(NOW)
+        given, bound = bindings.inputs, bindings.bound
         try:
             program = network._programs.program(plan, lane)
             if self.stop.error is not None:  # to pack weights takes long
@@ -238,18 +250,20 @@ class _CpuSlot(Slot):
             buffers: list[Array] = []
             for name in network.input_names:
                 array = given[name]
-                is_plain = (
-                    type(array) is np.ndarray and array.flags.num & PLAIN_FLAGS == PLAIN_FLAGS
-                )
-                buffers.append(array if is_plain else input_array(name, array))
-            empty = network.pool.empty if plan.has_large_outputs else np.empty
+                if type(array) is not np.ndarray or array.flags.num & PLAIN_FLAGS != PLAIN_FLAGS:
+                    array = input_array(name, array)
+                buffers.append(array)
+            results: dict[str, Array] = {}
             if bound:
-                outputs = output_arrays(names, plan.output_forms, bound, buffers, empty)
+                names, forms = network.output_names, plan.output_forms
+                outputs = output_arrays(names, forms, bound, buffers, self._empty)
+                results.update(zip(names, outputs, strict=True))
+                buffers += outputs
             else:
-                outputs = []
-                for shape, dtype in plan.output_forms:
-                    outputs.append(empty(shape, dtype))
-            buffers += outputs
+                empty = self._empty
+                for name, shape, dtype in self._outputs:
+                    array = results[name] = empty(shape, dtype)
+                    buffers.append(array)
             if not network.has_buffers:
                 buffers = [as_buffer(array) for array in buffers]
             if bindings.profile is None:
@@ -262,7 +276,6 @@ class _CpuSlot(Slot):
             raise
         except Exception as error:
             raise run_failure(error, f"{network.name!r} on {network.device}") from error
-        results = dict(zip(names, outputs, strict=True))
         if not bound:
             bindings.results = results
             return NOW
@@ -272,6 +285,3 @@ class _CpuSlot(Slot):
             else:
                 bindings.deliver(name, output)
         return NOW
-
-    def _part(self) -> str:
-        return "" if self.plan is None else self.plan.id

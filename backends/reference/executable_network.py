@@ -85,7 +85,7 @@ class ReferenceNetwork(ExecutableNetwork):
         refuse_what_cannot_fit(model.graph)
         return compile_steps(model.graph, self._finder)
 
-    def request_plan(self, inputs: dict[str, Any]) -> PendingPlan[Steps]:
+    def request_plan(self, inputs: Mapping[str, Any]) -> PendingPlan[Steps]:
         """Return the token of the plan for these inputs."""
         return self._plans.request(inputs)
 

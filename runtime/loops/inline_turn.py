@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 
+from ...executors.base import this_thread
 from .completion import let_loop_turn
 
 __all__ = ["ROUND_NS", "TURN_NS", "InlineTurn", "threads"]
@@ -23,13 +24,15 @@ way there and back is not counted, and 1 ms by which asyncio rounds: it is to st
 
 
 class InlineTurn:
-    """One thread's account, for the runs and tasks of that thread."""
+    """One thread's account, for the runs and tasks of that thread; made on it."""
 
-    __slots__ = ("may_block", "most_ns", "used_ns", "waiting_count")
+    __slots__ = ("may_block", "most_ns", "thread", "used_ns", "waiting_count")
 
     def __init__(self, *, may_block: bool = False) -> None:
         self.may_block = may_block
         """True for a caller without a loop, which would only wait while others compute."""
+        self.thread = this_thread()
+        """What the thread knows about itself."""
         self.used_ns = 0
         """Inline work since a task last gave way."""
         self.most_ns = TURN_NS

@@ -43,8 +43,8 @@ from ..properties.properties import (
     Metric,
 )
 from ..properties.property_parsers import parse_input_shapes
-from ..runs.admission import Ticket
-from ..runs.bindings import Bindings
+from ..runs.admission import ticket_of
+from ..runs.bindings import NO_TENSORS, Bindings
 from ..runs.deadline import Deadline
 from ..runs.inline_gate import InlineGate
 from ..runs.inline_route import InlineRoute
@@ -300,16 +300,18 @@ class ExecutableNetwork(ABC):
             raise self._closed_error()
         bindings = Bindings(
             self.check_inputs(inputs),
-            Ticket.of(priority),
+            ticket_of(priority),
             next(self._request_ids) if request is None else request.id,
-            {},
+            NO_TENSORS,
             {},
             [] if self.has_perf_count else None,
             perf_counter_ns(),
         )
         run = Run(self.admission, bindings)
-        run.request = request
-        run.deadline = deadline
+        if request is not None:
+            run.request = request
+        if deadline is not None:
+            run.deadline = deadline
         return run
 
     def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:

@@ -121,10 +121,11 @@ class InferRequest:
         route = self._network.inline_route
         if route is not None and route.carry(run, InlineTurn(may_block=deadline is None)):
             return run.outcome()
-        answered = threading.Event()
+        answered = threading.Lock()  # an Event breaks if an interrupt comes amid its wait
+        answered.acquire()
         try:
-            run.launch(answered.set)
-            answered.wait()
+            run.launch(answered.release)
+            answered.acquire()
         except BaseException as error:  # an interrupt of the waiting thread, or no memory to wait
             with held_interrupt():
                 run.cancel()

@@ -19,7 +19,7 @@ from ...errors import ClosedError
 from ...executors import HostReady, Ready, Then
 from ..graph import DType, SequenceType, TensorType, Value, ValueType, shape_text
 from ..passes import bound_input_shapes
-from ..runs.admission import Ticket
+from ..runs.admission import ticket_of
 from ..runs.bindings import Bindings
 from ..runs.stage import Stop
 from ..tensors.tensor import Port
@@ -118,7 +118,7 @@ def run_in_slots(network: WarmedNetwork, inputs: Mapping[str, Any], count: int) 
     started = 0
     try:
         for _ in range(count):
-            bindings = Bindings(dict(inputs), Ticket.of(0))
+            bindings = Bindings(dict(inputs), ticket_of(0))
             network.start_run(bindings, Stop(), start, then)
             started += 1
     finally:

@@ -7,12 +7,12 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Iterable
 from operator import index
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from ...errors import PropertyError
 from ..properties.properties import UNBOUNDED
 
-__all__ = ["MOST_OVERTAKINGS", "AdmissionQueue", "Ticket"]
+__all__ = ["MOST_OVERTAKINGS", "AdmissionQueue", "Ticket", "ticket_of"]
 
 MOST_OVERTAKINGS = 7
 """How many slots in a row may go past the run that has waited longest: an eighth of the device is
@@ -24,27 +24,25 @@ R = TypeVar("R")
 _ages = itertools.count(1)
 
 
-class Ticket(NamedTuple):
-    """A run's place in every queue it waits in: by priority, then age. Lower goes first."""
+Ticket = tuple[int, int]
+"""A run's place in every queue it waits in, (-priority, age): lower goes first. No class, because
+each run makes one."""
 
-    negative_priority: int
-    age: int
 
-    @classmethod
-    def of(cls, priority: int) -> Ticket:
-        """Make the ticket of a run that is asked for now; a higher priority goes first.
+def ticket_of(priority: int) -> Ticket:
+    """Make the ticket of a run that is asked for now; a higher priority goes first.
 
-        Raises PropertyError for what is no whole number.
-        """
-        try:
-            return tuple.__new__(cls, (-index(priority), next(_ages)))
-        except TypeError:
-            raise PropertyError(
-                f"priority is {priority!r}; give a whole number: a higher one goes first, and 0 is "
-                f"what others have",
-                "priority",
-                value=priority,
-            ) from None
+    Raises PropertyError for what is no whole number.
+    """
+    try:
+        return -index(priority), next(_ages)
+    except TypeError:
+        raise PropertyError(
+            f"priority is {priority!r}; give a whole number: a higher one goes first, and 0 is "
+            f"what others have",
+            "priority",
+            value=priority,
+        ) from None
 
 
 class AdmissionQueue(Generic[S, R]):

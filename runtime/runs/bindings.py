@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,9 @@ from ..graph import shape_text
 from ..tracing.recorder import RunMark
 from .admission import Ticket
 
-__all__ = ["Bindings", "NodeProfile"]
+__all__ = ["NO_BINDINGS", "NO_TENSORS", "Bindings", "NodeProfile"]
+
+NO_TENSORS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,10 @@ class Bindings:
     are filled by the last stage through ``deliver``.
     """
 
-    inputs: dict[str, Any]
+    inputs: Mapping[str, Any]
     ticket: Ticket
     run_id: int = 0
-    bound: dict[str, Any] = field(default_factory=dict)
+    bound: Mapping[str, Any] = field(default_factory=lambda: NO_TENSORS)
     results: dict[str, Any] = field(default_factory=dict)
     profile: list[NodeProfile] | None = None
     """Where nodes note their times; None unless PERF_COUNT is on."""
@@ -85,3 +89,7 @@ class Bindings:
             )
         np.copyto(memory, value, casting="no" if memory.dtype != object else "unsafe")
         self.results[name] = memory
+
+
+NO_BINDINGS = Bindings(NO_TENSORS, (0, 0))
+"""Those of a slot that no run has."""

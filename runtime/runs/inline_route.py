@@ -13,8 +13,8 @@ from __future__ import annotations
 from contextvars import copy_context
 from time import perf_counter_ns
 
-from ...executors import NOW, Ready, TaskExecutor
-from ...executors.base import checked, hop_now
+from ...executors import NOW, Lane, Ready, TaskExecutor
+from ...executors.base import checked
 from ...executors.interrupt import (
     can_interrupt,
     default_int_handler,
@@ -52,73 +52,84 @@ class InlineRoute:
         if not (time.is_short or (turn.may_block and time.is_bearable and self._executor.is_idle)):
             return False
         if get_sigint_handler() is not default_int_handler or not can_interrupt():
-            return hop_now(self._carry, run, time, turn) is True
+            return self._carry(run, time, turn)
         with held_interrupt() as interrupt:  # raised amid this, it would lose the slot
-            is_over = hop_now(self._carry, run, time, turn) is True
+            is_over = self._carry(run, time, turn)
         if interrupt.has_come:
             raise KeyboardInterrupt
         return is_over
 
     def _carry(self, run: Run, time: ServiceTime, turn: InlineTurn) -> bool:
-        executor, admission, request = self._executor, self._admission, run.request
-        began_ns = perf_counter_ns()
-        lane = executor.borrow_lane()
+        thread, request = turn.thread, run.request
+        lane = None if thread.is_hopping or thread.is_own else self._executor.borrow_lane()
         if lane is None:
             return False
+        thread.is_hopping = True
+        error: BaseException | None = None
+        service_ns = 0
         try:
-            before = None if request is None else request.become_busy(run)
-            if not admission.enter(run, may_wait=False):
-                if request is not None:
-                    request.restore(run, before)
-                return False
-            error: BaseException | None = None
-            is_over, service_ns, queued_ns = True, 0, began_ns
             try:
-                if run.deadline is not None:
-                    run.start_timer()
-                slot, stop, bindings = run.slot, run.stop, run.bindings
-                assert slot is not None
-                slot.bindings, slot.stop, run.is_inline = bindings, stop, True
-                mark = bindings.run_id, bindings.ticket[1], bindings.arrived_ns
-                context = copy_context() if lane.context is None else lane.context
-                for stage in slot.stages:
-                    if stop.error is not None:
-                        raise stop.error
-                    place = lane if stage.executor is executor else stage.executor.borrow_lane()
-                    if place is None:
-                        is_over = False
-                        break
-                    started_ns = perf_counter_ns()
-                    ready: Ready | None = None
-                    try:
-                        ready = context.run(stage.function, place)
-                    finally:
-                        ended_ns = perf_counter_ns()
-                        if place is not lane:
-                            place.give_back()
-                        if type(ready) is not Again:
-                            self._record(mark, stage, place, queued_ns, started_ns, ended_ns)
-                    if ready is not NOW and (
-                        not checked(ready).is_ready or ready.error is not None
-                    ):
-                        is_over = False
-                        break
-                    service_ns += ended_ns - started_ns
-                    queued_ns = ended_ns
-                else:
-                    error = stop.error
-            except BaseException as raised:
-                error = raised
-        finally:
-            lane.give_back()
-        try:
-            if not is_over:
+                before = None if request is None else request.become_busy(run)
+                if not self._admission.enter(run, may_wait=False):
+                    if request is not None:
+                        request.restore(run, before)
+                    return False
+                try:
+                    service_ns = self._go_through_stages(run, lane)
+                except BaseException as raised:
+                    error = raised
+            finally:
+                lane.give_back()
+            if service_ns < 0:
                 run.take_back(before)
                 return False
             if error is None:
                 time.note(service_ns, is_inline=not turn.may_block)
             run.finish(error)
-            turn.used_ns += perf_counter_ns() - began_ns
+            turn.used_ns += run.ended_ns - run.bindings.arrived_ns
         finally:
+            if thread.hops:
+                thread.end_hop()
+            thread.is_hopping = False
             del run, error  # the error's traceback keeps this frame, which must not keep them
         return True
+
+    def _go_through_stages(self, run: Run, lane: Lane) -> int:
+        """Run the stages of its slot, and return how long they took; below 0: not to their end."""
+        slot, stop, bindings, executor = run.slot, run.stop, run.bindings, self._executor
+        assert slot is not None
+        try:
+            if run.deadline is not None:
+                run.start_timer()
+            slot.bindings, slot.stop, run.is_inline = bindings, stop, True
+            service_ns, queued_ns = 0, bindings.arrived_ns
+            mark = bindings.run_id, bindings.ticket[1], queued_ns
+            for stage in slot.stages:
+                if stop.error is not None:
+                    raise stop.error
+                place = lane if stage.executor is executor else stage.executor.borrow_lane()
+                if place is None:
+                    return _UNFINISHED
+                context = copy_context() if place.context is None else place.context
+                ready: Ready | None = None
+                started_ns = perf_counter_ns()
+                try:
+                    ready = context.run(stage.function, place)
+                finally:
+                    ended_ns = perf_counter_ns()
+                    if place is not lane:
+                        place.give_back()
+                    if type(ready) is not Again:
+                        self._record(mark, stage, place, queued_ns, started_ns, ended_ns)
+                if ready is not NOW and (not checked(ready).is_ready or ready.error is not None):
+                    return _UNFINISHED
+                service_ns += ended_ns - started_ns
+                queued_ns = ended_ns
+            if stop.error is not None:
+                raise stop.error
+            return service_ns
+        finally:
+            del run, slot, stop, bindings  # as above
+
+
+_UNFINISHED = -1

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ...errors import (
     AioInferError,
@@ -40,7 +40,7 @@ from ...executors.interrupt import (
     held_interrupt,
 )
 from ..tracing.recorder import RunMark
-from .bindings import Bindings
+from .bindings import NO_TENSORS, Bindings
 from .deadline import Deadline
 from .graph_run import GraphRun
 from .run_admission import RunAdmission
@@ -53,7 +53,6 @@ RunCallback = Callable[[Any, BaseException | None], None]
 """Called when a run has ended, with its request and the error or None."""
 
 _log = logging.getLogger("aioinfer")
-_plain_start = Slot.start
 
 
 class _CalledBack(threading.local):
@@ -117,6 +116,10 @@ class Run:
     ended_ns = 0
     is_inline = False
     """True on its caller's thread; for messages."""
+    is_ending = False
+    """Its end has come to the admission, which writes this and the next."""
+    is_disowned = False
+    """Its launch has failed, of which its caller knows; it ends unnoticed where it is."""
     _stages: Sequence[Stage] = ()
     _index = 0
     _queued_ns = 0
@@ -126,9 +129,12 @@ class Run:
     _context: contextvars.Context | None = None
     _timer: TimerHandle | None = None
     _traceback: TracebackType | None = None
+    _after: Ready = NOW
+    _then: Then | None = None
+    _answered: Sequence[Callable[[], None]] = ()
+    _ended: Sequence[Callable[[], None]] = ()
     _has_begun_late = False
     _is_settled = False
-    _is_ending = False
     _is_retrieved = False
     _unretrieved: _Unretrieved | None = None
 
@@ -143,12 +149,11 @@ class Run:
         self.admission, self.bindings = admission, bindings
         if stop is None:
             stop = Stop()
+            # The thread that takes out the listener settles the run.
             stop.listeners, stop.word = [self._answer], new_stop_word()
+        else:
+            self._after, self._then = after, then
         self.stop = stop
-        self._after, self._then = after, then
-        self._lock = threading.Lock()
-        self._answered: list[Callable[[], None]] = []
-        self._ended: list[Callable[[], None]] = []
 
     def call_back(self, callback: RunCallback) -> None:
         """Have this called when it has ended, in the context of the calling thread."""
@@ -171,31 +176,28 @@ class Run:
 
     def when_answered(self, call: Callable[[], None]) -> None:
         """Call once it is answered; at once on this thread if it is."""
-        with self._lock:
-            if not self.is_answered:
-                self._answered.append(call)
-                return
-        call()
+        self.__dict__.setdefault("_answered", []).append(call)
+        if self.is_answered and _take(self._answered, call):
+            call()
 
     def when_ended(self, call: Callable[[], None]) -> None:
         """Call once it has ended; at once on this thread if it has."""
-        with self._lock:
-            if not self.has_ended:
-                self._ended.append(call)
-                return
-        call()
+        self.__dict__.setdefault("_ended", []).append(call)
+        if self.has_ended and _take(self._ended, call):
+            call()
 
     def wait_until_ended(self, timeout_s: float | None) -> bool:
         """Block this thread until it has ended; False on timeout."""
-        ended = threading.Event()
-        call = ended.set
+        ended = threading.Lock()  # an Event breaks if an interrupt comes amid its wait
+        ended.acquire()
+        call = ended.release
         self.when_ended(call)
         try:
-            return ended.wait(None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
+            return ended.acquire(
+                timeout=-1 if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX)
+            )
         finally:
-            with self._lock:
-                if call in self._ended:
-                    self._ended.remove(call)
+            _take(self._ended, call)
 
     @property
     def place(self) -> str:
@@ -262,7 +264,7 @@ class Run:
             if request is not None and self.stop.error is not None:  # while it was tried inline
                 request.on_answered_early(self)
             if wake is not None:
-                self._answered.append(wake)
+                self._answered = [wake]
             if self.deadline is not None:
                 self.start_timer()
             if self.admission.enter(self, may_refuse=True):
@@ -310,13 +312,13 @@ class Run:
         if slot is None:  # an interrupt came, and it has ended
             return
         slot.bindings, slot.stop = bindings, self.stop
-        if type(slot).start is not _plain_start and self.stop.error is None:
+        if type(slot).start is not Slot.start and self.stop.error is None:
             try:
                 own_run = slot.start(self.stop, self._after, self._end, self.admission.recorder)
             except Exception as error:  # the backend's own; the run has not begun
                 self._end(self._after, error)
                 return
-            with self._lock:
+            with self.admission.lock:
                 if self.slot is not None and own_run is not None:
                     self._own_run = own_run
             if own_run is not None:
@@ -396,14 +398,13 @@ class Run:
 
         Only of runs that have ended well, without anything left on a device.
         """
-        gate = self.admission.gate
-        if gate is not None:
+        gate, slot = self.admission.gate, self.slot
+        if gate is not None and slot is not None and slot.may_run_inline:
             gate.time_of(self.bindings.inputs).note(self.service_ns)
 
     def _give_back(self, _late: BaseException | None) -> None:
         following = self.admission.finish(self, None, counts=False)
-        with self._lock:
-            self._own_run = None  # it and this run know each other
+        self._own_run = None  # it and this run know each other
         if following is not None:
             hop(following._begin_late)
         self.admission.leave(self)
@@ -420,22 +421,22 @@ class Run:
         hop(then, self._after, self.stop.error)
 
     def _answer(self) -> None:
-        """Answer the caller now; the device may still be busy."""
-        with self._lock:
-            if self._is_settled:
-                return
-            self._is_settled = True
-            error = self.stop.error
-            self._set_error(error)
-            if self.has_arrived:
-                self.admission.count_outcome(self, error)
+        """Answer the caller now; the device may still be busy. The listener of its Stop."""
+        self._settle_stopped()
+        assert self.error is not None
+        if self.has_arrived:
+            self.admission.count_outcome(self, self.error)
         if self.request is not None:
             self.request.on_answered_early(self)
-        with self._lock:
-            self.is_answered = True
-            calls, self._answered = self._answered, []
-        for call in calls:
-            call()
+        self.is_answered = True
+        _call_all(self._answered)
+
+    def _settle_stopped(self) -> None:
+        """Make the error of the Stop the outcome; by the threads that stop and that end it."""
+        self._is_settled = True
+        with self.admission.lock:
+            if self.error is None:
+                self._set_error(self.stop.error)
 
     def finish(
         self, error: BaseException | None, *, is_late: bool = False, was_launched: bool = True
@@ -445,36 +446,45 @@ class Run:
         Its callback comes first, on the network's thread for them. ``was_launched`` is false where
         the network may not have it: it has no callback then, and a slot that it has is freed later.
         """
-        with self._lock:
-            is_first, self._is_ending = not self._is_ending, True
-            if is_first and not self._is_settled:
-                self._is_settled = True
-                if error is not None:
-                    self._set_error(error)
-        if not is_first:
-            if was_launched:  # an interrupt came while it was sent, and its caller knows
-                self._give_back(None)
+        admission, following = self.admission, None
+        if not was_launched and not admission.disown(self):
             return
-        if error is None and not is_late and not self.is_inline and self.admission.gate is not None:
-            self._note_time()
+        try:
+            self.stop.listeners.remove(self._answer)
+        except ValueError:  # a thread that stops it has come first
+            self._settle_stopped()
+        else:
+            self._is_settled = True
+            if error is not None:
+                self._set_error(error)
         self.ended_ns = perf_counter_ns()
-        following = self.admission.finish(self, self.error) if was_launched else None
+        if was_launched:
+            if error is None and not is_late and not self.is_inline and admission.gate is not None:
+                self._note_time()
+            following = admission.finish(self, self.error)
+            if self.is_disowned:
+                if following is not None:
+                    hop(following._begin_late)
+                admission.leave(self)
+                return
         # What belongs to the caller is dropped now, and not when the garbage collector comes.
         if self._timer is not None:
             self._timer.cancel()
-        self.stop.listeners.clear()
-        self._own_run = None
-        if self.request is not None:
-            self.request.on_ended(self)
-        self.bindings.inputs, self.bindings.bound, self.bindings.awaited = {}, {}, None
+        if self._own_run is not None:
+            self._own_run = None
+        bindings, request = self.bindings, self.request
+        if request is not None:
+            request.on_ended(self)
+        bindings.inputs = bindings.bound = NO_TENSORS
+        bindings.awaited = None
         if following is not None:
             hop(following._begin_late)
         if self._callback is None or not was_launched:
             self._tell(leaves=was_launched)
             return
-        assert self.request is not None
+        assert request is not None
         try:
-            self.request.callback_executor.run(self._call_back, NOW, self._called_back)
+            request.callback_executor.run(self._call_back, NOW, self._called_back)
         except BaseException as refused:
             self._called_back(NOW, refused)
 
@@ -511,17 +521,16 @@ class Run:
 
     def _tell(self, *, leaves: bool = True) -> None:
         """Call what waits for its answer or its end; then a close need not wait for it."""
-        with self._lock:
-            self.is_answered = self.has_ended = True
-            calls = self._answered + self._ended
-            if calls:
-                self._answered, self._ended = [], []
-        for call in calls:
-            call()
+        self.is_answered = self.has_ended = True
+        if self._answered:
+            _call_all(self._answered)
+        if self._ended:
+            _call_all(self._ended)
         if leaves:
-            self.admission.runs.discard(self)
-            if self.admission.is_waited_for:
-                self.admission.tell_closer()
+            admission = self.admission
+            admission.runs.discard(self)
+            if admission.is_waited_for:
+                admission.tell_closer()
 
     @property
     def _what(self) -> str:
@@ -536,6 +545,25 @@ class Run:
         self._traceback = error.__traceback__
         if not (self._is_retrieved or isinstance(error, RequestCancelledError | ClosedError)):
             self._unretrieved = _Unretrieved(self._what, error)
+
+
+def _take(calls: Sequence[Callable[[], None]], call: Callable[[], None]) -> bool:
+    """Take a call out of what waits; False: another thread has taken it, and calls it."""
+    try:
+        cast("list[Callable[[], None]]", calls).remove(call)
+    except ValueError:
+        return False
+    return True
+
+
+def _call_all(calls: Sequence[Callable[[], None]]) -> None:
+    """Take each call out and call it; a call that comes meanwhile is taken by its own thread."""
+    while calls:
+        try:
+            call = cast("list[Callable[[], None]]", calls).pop(0)
+        except IndexError:  # the last one was taken just now
+            return
+        call()
 
 
 class _Unretrieved:

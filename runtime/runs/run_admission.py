@@ -27,10 +27,10 @@ from ..properties.properties import UNBOUNDED
 from ..tracing.durations import COUNT_AT, DurationCounts, Durations
 from ..tracing.recorder import SpanRecorder
 from .admission import AdmissionQueue
-from .bindings import Bindings
+from .bindings import NO_BINDINGS, Bindings
 from .inline_gate import InlineGate
 from .slot import Slot
-from .stage import Stop
+from .stage import NO_STOP, Stop
 
 __all__ = ["RunAdmission"]
 
@@ -48,6 +48,8 @@ class AdmittedRun(Protocol):
     is_counted: bool
     waits_since_ns: int
     ended_ns: int
+    is_ending: bool
+    is_disowned: bool
 
     @property
     def place(self) -> str:
@@ -83,11 +85,14 @@ class RunAdmission(Generic[R]):
         self.runs: set[R] = set()
         """Those that are not over, callbacks included; each takes itself out."""
         self._closed_error = closed_error
-        self._lock = threading.Lock()
-        self._all_ended = threading.Condition(self._lock)
+        self.lock = threading.Lock()
+        """Of the slots, the queue and the outcomes, those of single runs included."""
+        self._all_ended = threading.Condition(self.lock)
         self._queue: AdmissionQueue[Slot, R] = AdmissionQueue((), most_waiting)
         self._idle = self._queue.idle
-        self._latencies: defaultdict[str, DurationCounts] = defaultdict(DurationCounts)
+        self._finished = DurationCounts()
+        self._others: defaultdict[str, DurationCounts] = defaultdict(DurationCounts)
+        """How long requests took that finished, and others by their outcome."""
         self._waits = DurationCounts()
         """Of the runs whose wait for a slot is over; those that had one at once are not in it."""
         self.is_waited_for = False
@@ -120,13 +125,13 @@ class RunAdmission(Generic[R]):
         raises ClosedError, and with ``may_refuse`` OverloadedError if it would wait and the queue
         is full; nothing is kept either. Never blocks.
         """
-        with self._lock:
-            if not may_wait and (self.is_closed or not self._idle):
-                return False
-            if self.is_closed:
-                raise self._closed_error()
-            if self._idle:
+        with self.lock:
+            if self._idle and not self.is_closed:
                 run.slot = self._idle.pop()
+            elif not may_wait:
+                return False
+            elif self.is_closed:
+                raise self._closed_error()
             elif may_refuse and self._queue.is_full:
                 raise self._overloaded_error()
             else:
@@ -156,16 +161,19 @@ class RunAdmission(Generic[R]):
                 slot.release()
             except Exception:  # the backend's own; the next run must not wait for ever
                 _log.exception("a slot of network %s could not be released", self.network)
-        with self._lock:
-            if counts and not run.is_counted:
-                latencies = self._latencies["finished" if error is None else _outcome_of(error)]
-                latencies.uncounted.append(run.ended_ns - run.bindings.arrived_ns)
-                if len(latencies.uncounted) >= COUNT_AT:
-                    latencies.count_kept()
+        with self.lock:
+            if counts and not run.is_disowned:
+                run.is_ending = True
+                if not run.is_counted:
+                    taken = self._finished
+                    if error is not None:
+                        taken, run.is_counted = self._others[_outcome_of(error)], True
+                    taken.uncounted.append(run.ended_ns - run.bindings.arrived_ns)
+                    if len(taken.uncounted) >= COUNT_AT:
+                        taken.count_kept()
             if slot is not None:
                 run.slot = None
-                if "bindings" in slot.__dict__:
-                    del slot.bindings, slot.stop
+                slot.bindings, slot.stop = NO_BINDINGS, NO_STOP
                 if not self._queue.waiting:
                     self._idle.append(slot)
                 else:
@@ -175,17 +183,26 @@ class RunAdmission(Generic[R]):
                     self._waits.note(perf_counter_ns() - following.waits_since_ns)
         return following
 
-    def count_outcome(self, run: R, error: BaseException | None) -> None:
+    def count_outcome(self, run: R, error: BaseException) -> None:
         """Count a run whose caller gets the outcome now, though it ends later or never began."""
-        with self._lock:
+        with self.lock:
             if not run.is_counted:
                 run.is_counted = True
-                latencies = self._latencies[_outcome_of(error)]
+                latencies = self._others[_outcome_of(error)]
                 latencies.note(perf_counter_ns() - run.bindings.arrived_ns)
+
+    def disown(self, run: R) -> bool:
+        """Let a run end uncounted whose caller has an error of its launch; False: it has ended.
+
+        If it has a slot or gets one, that is taken back by ``finish`` all the same.
+        """
+        with self.lock:
+            run.is_disowned = run.is_disowned or not run.is_ending
+            return run.is_disowned
 
     def drop(self, run: R) -> bool:
         """Take a stopped run out of the queue; False: it has or had a slot, and ends itself."""
-        with self._lock:
+        with self.lock:
             was_waiting = self._queue.drop(run)
             if was_waiting:
                 self._waits.note(perf_counter_ns() - run.waits_since_ns)
@@ -199,7 +216,7 @@ class RunAdmission(Generic[R]):
 
     def tell_closer(self) -> None:
         """Wake threads that wait for the last run to leave, if none is left."""
-        with self._lock:
+        with self.lock:
             if not self.runs:
                 self._all_ended.notify_all()
 
@@ -215,15 +232,17 @@ class RunAdmission(Generic[R]):
 
     def latencies(self) -> dict[str, Durations]:
         """Say by outcome how long requests took, from their arrival to the answer."""
-        with self._lock:
-            return {outcome: taken.picture() for outcome, taken in self._latencies.items()}
+        with self.lock:
+            latencies = {outcome: taken.picture() for outcome, taken in self._others.items()}
+            finished = self._finished.picture()
+        return {"finished": finished, **latencies} if finished.count else latencies
 
     def slot_wait(self) -> Durations:
         """Say how long runs waited for a slot, those included that were stopped before they had it.
 
         A run that found an idle slot waited for 0 s. Those that wait now are not counted yet.
         """
-        with self._lock:
+        with self.lock:
             self._waits.count_kept()
             over_count = self.recorder.arrived_count - self._queue.waiting_count
             return self._waits.picture(max(0, over_count - self._waits.count))
@@ -237,7 +256,7 @@ class RunAdmission(Generic[R]):
 
     def stop_all(self, make_error: Callable[[], BaseException]) -> None:
         """Refuse new runs and stop those under way; does not wait for them."""
-        with self._lock:
+        with self.lock:
             self.is_closed = True
             runs = list(self.runs)
         for run in runs:
@@ -246,7 +265,7 @@ class RunAdmission(Generic[R]):
     def wait_until_over(self, timeout_s: float | None) -> bool:
         """Block until no run and no request is left; False on timeout."""
         give_up_at = None if timeout_s is None else monotonic() + timeout_s
-        with self._lock:
+        with self.lock:
             self.is_waited_for = True
             while self.runs:
                 left_s = None if give_up_at is None else give_up_at - monotonic()
@@ -259,9 +278,7 @@ class RunAdmission(Generic[R]):
 _LONGEST_WAIT_S = threading.TIMEOUT_MAX / 2  # infinity is allowed, and a lock's timeout is not
 
 
-def _outcome_of(error: BaseException | None) -> str:
-    if error is None:
-        return "finished"
+def _outcome_of(error: BaseException) -> str:
     if isinstance(error, RequestCancelledError):
         return "cancelled"
     if isinstance(error, DeadlineExceededError):

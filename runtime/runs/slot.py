@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from ...executors import Ready, Then
 from ..tracing.recorder import SpanRecorder
-from .bindings import Bindings
+from .bindings import NO_BINDINGS, Bindings
 from .graph_run import GraphRun
-from .stage import Stage, Stop
+from .stage import NO_STOP, Stage, Stop
 
 __all__ = ["Slot"]
 
@@ -16,17 +16,17 @@ __all__ = ["Slot"]
 class Slot:
     """The device memory one run occupies, first stage to last token, and its stages.
 
-    The stage functions read ``bindings``, which are there while a run has the slot.
+    The stage functions read ``bindings`` and ``stop``, which are those of the run that has it.
     """
 
-    bindings: Bindings
-    stop: Stop
+    bindings: Bindings = NO_BINDINGS
+    stop: Stop = NO_STOP
     stages: Sequence[Stage] = ()
     may_run_inline = False
     """True says that the stages compute with one thread, block on nothing and call no user code, so
     that a run of a few microseconds may stay on its caller's thread, event loops included; that
     their executors lend lanes; and that a run whose stages have not come to their end may start
-    again from the first."""
+    again from the first. Where that depends on the run's plan, a stage writes it."""
 
     def start(
         self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder

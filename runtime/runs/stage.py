@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 from ...executors import Lane, Ready, TaskExecutor
 from ...executors.base import WhenReady
 
-__all__ = ["Again", "Stage", "Stop", "new_stop_word", "stop_if_interrupted"]
+__all__ = ["NO_STOP", "Again", "Stage", "Stop", "new_stop_word", "stop_if_interrupted"]
 
 
 _NO_LISTENERS: list[Callable[[], None]] = []
@@ -70,6 +69,10 @@ class Stop:
             raise self.error
 
 
+NO_STOP = Stop()
+"""That of a slot that no run has."""
+
+
 class Again(Ready):
     """What a stage function returns that has done nothing yet: call it again after ``token``.
 
@@ -94,7 +97,7 @@ class Again(Ready):
         self.token.when_ready(call)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class Stage:
     """A named part of a request, bound to one executor."""
 
@@ -105,10 +108,11 @@ class Stage:
     part: str | Callable[[], str] = ""
     """Which part of the network it runs, for spans; a function says so once the stage has run."""
 
-    @cached_property
-    def place(self) -> tuple[str, str]:
-        """The names of the stage and of its executor: for spans."""
-        return self.name, self.executor.name
+    place: tuple[str, str] = field(init=False)
+    """The names of the stage and of its executor: for spans."""
+
+    def __post_init__(self) -> None:
+        self.place = self.name, self.executor.name
 
 
 def stop_if_interrupted(stop: Stop, error: BaseException) -> None:

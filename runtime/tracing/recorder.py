@@ -1,8 +1,8 @@
 """Spans: what ran where and when, recorded always.
 
-Theory of operation. A span is a plain tuple in a bounded ring. Tallies for ``statistics`` are kept
-beside it: spans are added to them many at a time, by numpy, so that a stage pays for two appends
-and no lock. What its spans say of a run is made once a run (``RunMark``). A stage of a device that
+Theory of operation. A span is a plain tuple. A thousand at a time are added to the tallies for
+``statistics``, by numpy, and go into a bounded ring, so that a stage pays for one append and no
+lock. What its spans say of a run is made once a run (``RunMark``). A stage of a device that
 runs by itself has two spans: the enqueueing on the host, and what the device did, which its stream
 tells later. Those have a ring of their own, so that what is forgotten of the first stays in order.
 """
@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...executors import DeviceLane
+from ...executors import DeviceLane, Lane
 from .durations import COUNT_AT, NO_DURATIONS, DurationCounts, Durations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...executors import Lane
     from ..tensors.tensor import Port
 
 __all__ = ["RunMark", "Span", "SpanRecorder", "StageTally", "busy_shares"]
@@ -37,13 +36,10 @@ each run makes one."""
 class TracedStage(Protocol):
     """What a span says of its stage."""
 
-    @property
-    def place(self) -> tuple[str, str]:
-        """The names of the stage and of its executor."""
-
-    @property
-    def part(self) -> str | Callable[[], str]:
-        """Which part of the network it runs; a function says so once the stage has run."""
+    place: tuple[str, str]
+    """The names of the stage and of its executor."""
+    part: str | Callable[[], str]
+    """Which part of the network it runs; a function says so once the stage has run."""
 
 
 EXACT_BATCH_SIZES = 1024  # that many are counted each by itself
@@ -96,9 +92,10 @@ class SpanRecorder:
 
     def __init__(self, capacity: int = RING_SPANS) -> None:
         self._ring: deque[_Fields] = deque(maxlen=capacity)
-        self._keep = self._ring.append
         self._device_ring: deque[_Fields] = deque(maxlen=capacity)
         self._uncounted: deque[_Fields] = deque()
+        self._keep = self._uncounted.append
+        self._uncounted_work: deque[_Fields] = deque()
         self._service: dict[tuple[str, str], DurationCounts] = {}
         self._queue: dict[tuple[str, str], DurationCounts] = {}
         self._lanes: dict[str, set[str]] = {}
@@ -151,17 +148,14 @@ class SpanRecorder:
         ended_ns: int,
     ) -> None:
         """Note that a stage has run; called by runs only, where the stage was."""
-        place, lane_name = stage.place, lane.name
-        uncounted = self._uncounted
-        name = stage.part if isinstance(stage.part, str) else stage.part()
-        if isinstance(lane, DeviceLane):
+        place, part, lane_name = stage.place, stage.part, lane.name
+        name = part if isinstance(part, str) else part()
+        if type(lane) is not Lane and isinstance(lane, DeviceLane):
             lane.stream.tell_times(partial(self._record_work, run, place, lane_name, name))
             lane_name = lane.host_name
             place = place[0], lane_name
-        span = (run, place, lane_name, queued_ns, started_ns, ended_ns, name)
-        self._keep(span)
-        uncounted.append(span)
-        if len(uncounted) >= COUNT_AT:
+        self._keep((run, place, lane_name, queued_ns, started_ns, ended_ns, name))
+        if len(self._uncounted) >= COUNT_AT:
             with self._lock:
                 self._count()
 
@@ -176,23 +170,25 @@ class SpanRecorder:
         ended_ns: int,
     ) -> None:
         """Note what a device did for a stage."""
-        span = (run, place, lane, queued_ns, began_ns, ended_ns, part)
-        self._device_ring.append(span)
-        self._uncounted.append(span)
-        if len(self._uncounted) >= COUNT_AT:
+        self._uncounted_work.append((run, place, lane, queued_ns, began_ns, ended_ns, part))
+        if len(self._uncounted_work) >= COUNT_AT:
             with self._lock:
                 self._count()
 
     def _count(self) -> None:
-        """Add what was recorded since the last time to the tallies."""
-        take = self._uncounted.popleft
+        """Add what was recorded since the last time to the tallies and the rings."""
         by_place: dict[tuple[str, str], list[_Fields]] = {}
-        for _ in range(len(self._uncounted)):
-            fields = take()
-            spans = by_place.get(fields[1])
-            if spans is None:
-                spans = by_place[fields[1]] = []
-            spans.append(fields)
+        for new, ring in (
+            (self._uncounted, self._ring),
+            (self._uncounted_work, self._device_ring),
+        ):
+            for _ in range(len(new)):
+                fields = new.popleft()
+                ring.append(fields)
+                spans = by_place.get(fields[1])
+                if spans is None:
+                    spans = by_place[fields[1]] = []
+                spans.append(fields)
         for place, spans in by_place.items():
             if place not in self._service:
                 self._service[place], self._queue[place] = DurationCounts(), DurationCounts()
@@ -216,8 +212,11 @@ class SpanRecorder:
 
     def spans(self, device: str = "") -> list[Span]:
         """Copy the rings, each oldest first, devices' work last; ``device`` is the network's."""
+        with self._lock:
+            self._count()
+            kept = [*self._ring, *self._device_ring]
         spans = []
-        for fields in list(self._ring) + list(self._device_ring):
+        for fields in kept:
             run, (stage, executor), lane, queued_ns, started_ns, ended_ns, part = fields
             times = queued_ns, started_ns, ended_ns
             spans.append(Span(run[0], stage, executor, lane, *times, part, device, run[1], run[2]))
@@ -226,8 +225,10 @@ class SpanRecorder:
     @property
     def forgot_until_ns(self) -> int:
         """Runs that came earlier may lack spans that the ring has let go of; 0: none do."""
-        is_full = len(self._ring) == self._ring.maxlen
-        return self._ring[0][5] if is_full and self._ring else 0
+        with self._lock:
+            self._count()
+            is_full = len(self._ring) == self._ring.maxlen
+            return self._ring[0][5] if is_full and self._ring else 0
 
     def tallies(self) -> list[StageTally]:
         """Picture the tallies, in the order in which stages first ran."""

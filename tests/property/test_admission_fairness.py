@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from aioinfer.runtime.runs.admission import MOST_OVERTAKINGS, AdmissionQueue, Ticket
+from aioinfer.runtime.runs.admission import MOST_OVERTAKINGS, AdmissionQueue, ticket_of
 
 arrivals = st.tuples(st.just("come"), st.integers(-3, 3))
 steps = st.lists(
@@ -44,7 +44,7 @@ def test_who_waits_has_a_slot_after_a_number_of_slots_that_is_known_when_it_come
     for number, (step, argument) in enumerate(script):
         if step == "come":
             due[number] = granted + (MOST_OVERTAKINGS + 1) * (len(due) + 1)
-            assert queue.offer(Ticket.of(argument), number) is None
+            assert queue.offer(ticket_of(argument), number) is None
         elif step == "release":
             release()
         elif argument < len(due):
@@ -61,12 +61,12 @@ def test_an_endless_stream_of_urgent_runs_holds_nobody_up_for_ever(
 ) -> None:
     queue: AdmissionQueue[str, tuple[str, int]] = AdmissionQueue()
     for number in range(urgent_ahead):
-        queue.offer(Ticket.of(1), ("urgent", -number))
+        queue.offer(ticket_of(1), ("urgent", -number))
     for number in range(patient_count):
-        queue.offer(Ticket.of(0), ("patient", number))
+        queue.offer(ticket_of(0), ("patient", number))
     served: list[int] = []
     for number in range((MOST_OVERTAKINGS + 1) * (patient_count + urgent_ahead)):
-        queue.offer(Ticket.of(1), ("late", number))
+        queue.offer(ticket_of(1), ("late", number))
         run = queue.release("slot")
         assert run is not None
         if run[0] == "patient":

@@ -14,7 +14,7 @@ from aioinfer.executors import (
     must_not_block,
     refuse_own_thread,
 )
-from aioinfer.executors.base import hop_now
+from aioinfer.executors.base import this_thread
 
 
 def test_hops_run_one_after_the_other_and_never_inside_each_other() -> None:
@@ -89,16 +89,13 @@ def test_an_own_thread_refuses_and_names_itself() -> None:
     assert not is_own_thread()
 
 
-def test_a_hop_that_is_wanted_now_runs_and_returns_or_does_nothing() -> None:
+def test_what_a_thread_hopped_in_a_hop_of_its_own_is_done_when_that_ends() -> None:
     order: list[str] = []
-
-    def outer() -> str:
-        assert must_not_block()
-        hop(order.append, "behind")
-        assert hop_now(order.append, "never") is None
-        order.append("outer")
-        return "result"
-
-    assert hop_now(outer) == "result"
-    assert order == ["outer", "behind"]
+    thread = this_thread()
+    thread.is_hopping = True
+    assert must_not_block()
+    hop(order.append, "behind")
+    order.append("own")
+    thread.end_hop()
+    assert order == ["own", "behind"]
     assert not must_not_block()

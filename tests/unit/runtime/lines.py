@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from aioinfer.errors import ClosedError
 from aioinfer.executors import NOW, Then
-from aioinfer.runtime.runs.admission import Ticket
 from aioinfer.runtime.runs.bindings import Bindings
 from aioinfer.runtime.runs.run import Run
 from aioinfer.runtime.runs.run_admission import RunAdmission
@@ -24,4 +23,4 @@ def start_line(
     slot, admission = Slot(), RunAdmission("lines", "MOCK", lambda: ClosedError("closed"))
     slot.stages, admission.recorder = stages, recorder
     admission.add_slots([slot])
-    Run(admission, Bindings({}, Ticket(0, number), number), stop, NOW, then).start()
+    Run(admission, Bindings({}, (0, number), number), stop, NOW, then).start()

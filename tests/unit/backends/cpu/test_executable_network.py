@@ -36,6 +36,7 @@ from aioinfer.errors import (
 from aioinfer.executors import StreamsConfig
 from aioinfer.executors.manual import ManualExecutor
 from aioinfer.runtime.plans.plan_cache import PLAN_COUNT
+from aioinfer.runtime.runs.inline_gate import FIRST_RUNS
 from unit.backends.cpu.comparing import missing_reason, model_of, run
 
 node = helper.make_node
@@ -512,6 +513,29 @@ async def test_runs_stay_on_their_callers_thread_only_where_no_team_is_needed(
         lanes = {span.lane for span in net.trace() if span.stage == "compute"}
         assert ("CPU.0.caller" in lanes) == is_inline
         assert "CPU.0.0" in lanes  # the first runs, which packed the weights
+
+
+def test_plans_of_open_shapes_stay_with_callers_one_by_one_if_they_need_no_team(core: Core) -> None:
+    config = {"INFERENCE_NUM_THREADS": 2, "INLINE_THRESHOLD_US": 1_000_000}
+    with core.load_network(model(dynamic=True), "CPU", config) as network:
+        request = network.create_infer_request()
+        for count, is_inline in ((4, True), (40_000, False), (5, True)):
+            given = rows(count)
+            wanted = request.infer_sync({"x": given})["y"]
+            for _ in range(FIRST_RUNS + 1):
+                assert same(request.infer_sync({"x": given})["y"], wanted)
+            assert (network.trace()[-1].lane == "CPU.0.caller") == is_inline, count
+
+
+async def test_a_team_never_computes_on_the_lane_for_callers(core: Core) -> None:
+    config = {"INFERENCE_NUM_THREADS": 2, "INLINE_THRESHOLD_US": 1_000_000}
+    with core.load_network(model(dynamic=True), "CPU", config) as network:
+        given = rows(40_000)
+        wanted = (await network.infer({"x": given}))["y"]
+        network.admission.gate.time_of({"x": given}).is_short = True  # as other contents may say
+        assert same((await network.infer({"x": given}))["y"], wanted)
+        assert {span.lane for span in network.trace()} == {"CPU.0.0"}
+        assert network.statistics().finished_request_count == 2
 
 
 async def test_spans_and_graphs_name_the_same_subgraph(core: Core) -> None:

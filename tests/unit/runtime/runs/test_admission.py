@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from aioinfer.runtime.runs import admission
-from aioinfer.runtime.runs.admission import MOST_OVERTAKINGS, AdmissionQueue, Ticket
+from aioinfer.runtime.runs.admission import MOST_OVERTAKINGS, AdmissionQueue, Ticket, ticket_of
 
 
 class Run:
@@ -20,11 +20,11 @@ class Run:
 
 def test_runs_get_slots_until_none_is_idle() -> None:
     queue: AdmissionQueue[str, Run] = AdmissionQueue(["s1", "s2"])
-    assert {queue.offer(Ticket.of(0), Run("a")), queue.offer(Ticket.of(0), Run("b"))} == {
+    assert {queue.offer(ticket_of(0), Run("a")), queue.offer(ticket_of(0), Run("b"))} == {
         "s1",
         "s2",
     }
-    assert queue.offer(Ticket.of(0), Run("c")) is None
+    assert queue.offer(ticket_of(0), Run("c")) is None
     assert queue.waiting_count == 1
 
 
@@ -32,16 +32,16 @@ def test_a_freed_slot_goes_by_priority_then_age() -> None:
     queue: AdmissionQueue[str, Run] = AdmissionQueue()
     runs = {name: Run(name) for name in ("old", "young", "urgent")}
     for name, priority in (("old", 0), ("young", 0), ("urgent", 5)):
-        queue.offer(Ticket.of(priority), runs[name])
+        queue.offer(ticket_of(priority), runs[name])
     order = [queue.release("slot") for _ in range(3)]
     assert order == [runs["urgent"], runs["old"], runs["young"]]
     assert queue.release("slot") is None
-    assert queue.offer(Ticket.of(0), Run("next")) == "slot"
+    assert queue.offer(ticket_of(0), Run("next")) == "slot"
 
 
 def test_a_run_inside_another_keeps_the_age_of_the_outer_one() -> None:
     queue: AdmissionQueue[str, Run] = AdmissionQueue()
-    outer_first, outer_second = Ticket.of(0), Ticket.of(0)
+    outer_first, outer_second = ticket_of(0), ticket_of(0)
     second, first = Run("second"), Run("first")
     queue.offer(outer_second, second)
     queue.offer(outer_first, first)
@@ -51,8 +51,8 @@ def test_a_run_inside_another_keeps_the_age_of_the_outer_one() -> None:
 def test_a_dropped_run_never_gets_a_slot() -> None:
     queue: AdmissionQueue[str, Run] = AdmissionQueue()
     dropped, kept = Run("dropped"), Run("kept")
-    queue.offer(Ticket.of(9), dropped)
-    queue.offer(Ticket.of(0), kept)
+    queue.offer(ticket_of(9), dropped)
+    queue.offer(ticket_of(0), kept)
     assert queue.drop(dropped)
     assert not queue.drop(dropped), "twice is fine, and says so"
     assert queue.waiting_count == 1
@@ -64,7 +64,7 @@ def test_a_thousand_dropped_runs_leave_nothing_behind() -> None:
     queue: AdmissionQueue[str, Run] = AdmissionQueue()
     runs = [Run(str(index)) for index in range(1000)]
     for run in runs:
-        queue.offer(Ticket.of(0), run)
+        queue.offer(ticket_of(0), run)
     for run in runs:
         assert queue.drop(run)
     assert len(queue._heap) <= 8
@@ -74,10 +74,10 @@ def test_a_thousand_dropped_runs_leave_nothing_behind() -> None:
 def test_low_priorities_get_every_eighth_slot_under_a_stream_of_high_ones() -> None:
     queue: AdmissionQueue[str, Run] = AdmissionQueue()
     for name in ("low 1", "low 2"):
-        queue.offer(Ticket.of(0), Run(name))
+        queue.offer(ticket_of(0), Run(name))
     order = []
     for _ in range(3 * (MOST_OVERTAKINGS + 1)):
-        queue.offer(Ticket.of(9), Run("high"))
+        queue.offer(ticket_of(9), Run("high"))
         order.append(queue.release("slot").name)
     round_ = ["high"] * MOST_OVERTAKINGS
     # The third round's slot goes to a high one that has waited since the first.
@@ -88,20 +88,20 @@ def test_runs_of_one_priority_are_never_taken_out_of_turn() -> None:
     queue: AdmissionQueue[str, Run] = AdmissionQueue()
     names = [str(index) for index in range(50)]
     for name in names:
-        queue.offer(Ticket.of(3), Run(name))
+        queue.offer(ticket_of(3), Run(name))
     assert [queue.release("slot").name for _ in names] == names
 
 
 def test_nobody_is_taken_out_of_turn_for_a_run_that_was_dropped() -> None:
     queue: AdmissionQueue[str, Run] = AdmissionQueue()
     patient = Run("patient")
-    queue.offer(Ticket.of(0), patient)
+    queue.offer(ticket_of(0), patient)
     for _ in range(MOST_OVERTAKINGS):
-        queue.offer(Ticket.of(1), Run("urgent"))
+        queue.offer(ticket_of(1), Run("urgent"))
         queue.release("slot")
     assert queue.drop(patient)
     for name, priority in (("old", 0), ("urgent", 1)):
-        queue.offer(Ticket.of(priority), Run(name))
+        queue.offer(ticket_of(priority), Run(name))
     assert queue.release("slot").name == "urgent", "whom it was for has gone"
 
 
@@ -110,7 +110,7 @@ def test_a_queue_is_full_when_as_many_wait_as_may() -> None:
     waiting = Run("waiting")
     seen = [queue.is_full]
     for run in (Run("running"), waiting, Run("waiting too"), Run("one too many")):
-        queue.offer(Ticket.of(0), run)
+        queue.offer(ticket_of(0), run)
         seen.append(queue.is_full)
     assert seen == [False, False, False, True, True]
     queue.drop(waiting)
@@ -122,7 +122,7 @@ def test_a_queue_is_full_when_as_many_wait_as_may() -> None:
 def test_an_unbounded_queue_is_never_full() -> None:
     queue: AdmissionQueue[str, Run] = AdmissionQueue()
     for _ in range(100):
-        queue.offer(Ticket.of(0), Run("run"))
+        queue.offer(ticket_of(0), Run("run"))
         assert not queue.is_full
 
 
@@ -168,7 +168,7 @@ def test_every_short_script_goes_as_the_rule_says(
                     assert queue.drop(slow.waiting[-1][1])
                     slow.drop_last()
             else:
-                name, ticket = f"{step} {number}", Ticket.of(STEPS.index(step))
+                name, ticket = f"{step} {number}", ticket_of(STEPS.index(step))
                 assert queue.offer(ticket, name) is None
                 slow.waiting.append((ticket, name))
             assert queue.waiting_count == len(slow.waiting)

@@ -12,7 +12,6 @@ import aioinfer
 from aioinfer.errors import TensorError
 from aioinfer.executors import NOW, Lane, ManualExecutor
 from aioinfer.runtime.graph import DType, TensorType
-from aioinfer.runtime.runs.admission import Ticket
 from aioinfer.runtime.runs.bindings import Bindings
 from aioinfer.runtime.runs.stage import Stage
 from aioinfer.runtime.tensors.tensor import Port
@@ -49,7 +48,7 @@ def test_what_counts_runs_and_spans_never_brings_the_garbage_collector(
 ) -> None:
     recorder, brought = SpanRecorder(capacity=100), []
     recorder.count_batches_of([Port("x", TensorType(DType.FLOAT32, shape))])
-    bindings, lane = Bindings({"x": X}, Ticket(0, 1)), Lane("CPU.0")
+    bindings, lane = Bindings({"x": X}, (0, 1)), Lane("CPU.0")
 
     def record(count: int) -> None:
         for _ in range(count):

@@ -22,7 +22,6 @@ from aioinfer.errors import (
 )
 from aioinfer.executors import NOW, Lane, Ready
 from aioinfer.runtime.graph import DType, TensorType
-from aioinfer.runtime.runs.admission import Ticket
 from aioinfer.runtime.runs.bindings import Bindings
 from aioinfer.runtime.tensors.tensor import Port
 from aioinfer.runtime.tracing.durations import COUNT_AT
@@ -341,7 +340,7 @@ def test_batch_sizes_are_counted_by_leading_length(core: aioinfer.Core, held: Mo
 def test_more_runs_than_are_counted_at_once_are_all_counted() -> None:
     recorder = SpanRecorder()
     recorder.count_batches_of([Port("x", TensorType(DType.FLOAT32, ("n", 3)))])
-    bindings = Bindings({"x": X}, Ticket(0, 1))
+    bindings = Bindings({"x": X}, (0, 1))
     for _ in range(3000):
         recorder.arrive(bindings.inputs)
     assert len(recorder._arrived_shapes) < 1024
