@@ -38,7 +38,7 @@ from aioinfer.runtime.runs.stage import Stop
 from aioinfer.runtime.testing.mock_plugin import MockNetwork
 from aioinfer.runtime.tracing.recorder import SpanRecorder
 from stress.client import Client
-from stress.clients import CallbackClient, LoopClient, SyncClient, WaitingClient
+from stress.clients import CallbackClient, CallbackError, LoopClient, SyncClient, WaitingClient
 from stress.closing_client import ClosingClient
 from stress.memory import STATM, Memory
 from stress.networks import devices
@@ -86,11 +86,12 @@ def run_all(clients: list[Client]) -> None:
 
 @pytest.fixture
 def log() -> Iterator[list[str]]:
-    """What aioinfer and asyncio have logged, but for errors that nobody could ask for any more."""
+    """What aioinfer and asyncio have logged, but for planted and forgotten errors."""
     messages: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:
-        if not record.msg.startswith(FORGOTTEN):
+        is_planted = record.exc_info and isinstance(record.exc_info[1], CallbackError)
+        if not (is_planted or record.msg.startswith(FORGOTTEN)):
             messages.append(record.getMessage())
         return False  # a record that is kept keeps its error, and that the frames of its run
 
