@@ -86,6 +86,14 @@ def _given_axes(node: Node, contents: ShapeContent, index: int, default: int) ->
     return contents.integers(node, index)
 
 
+def _check_most(node: Node, index: int, what: str, shape: Shape | None) -> None:
+    """Raise if a list has more numbers than there are axes; also one too long to be read."""
+    given = operand(node, index)
+    count = None if given is None else product(given.shape)
+    if shape is not None and isinstance(count, int) and count > len(shape):
+        raise ContradictionError(f"it has {count} {what}, and a tensor of {len(shape)} axes")
+
+
 @type_rule("Reshape")
 def _reshape(node: Node, contents: ShapeContent) -> Types:
     _check_list(node, 1, "the new shape")
@@ -222,9 +230,11 @@ def _check_parts(node: Node, length: Dim, parts: Shape | None) -> None:
 
 @type_rule("Slice")
 def _slice(node: Node, contents: ShapeContent) -> Types:
+    shape = _shape(node)
     for index, what in enumerate(("starts", "ends", "axes", "steps"), 1):
         _check_list(node, index, what, DType.INT32)
-    shape, starts, ends = _shape(node), contents.dims(node, 1), contents.dims(node, 2)
+        _check_most(node, index, what, shape)
+    starts, ends = contents.dims(node, 1), contents.dims(node, 2)
     given = None if starts is None else _given_axes(node, contents, 3, len(starts))
     axes = None if given is None or shape is None else axes_of(given, len(shape))
     if shape is None or starts is None or ends is None or axes is None:

@@ -111,6 +111,8 @@ MOVEMENT = [
     by_inputs("Tile", [X, ints(*[1] * 300)], [X, ints(1, 1)], "300 repeats"),
     by_inputs("Pad", [X, ints(1, 1), None, ints(2)], [X, ints(1, 1), None, ints(1)], "axis 2"),
     by_inputs("Slice", [X, ints(0), ints(9), ints(2)], [X, ints(0), ints(9), ints(1)], "axis 2"),
+    by_inputs("Slice", [X, ints(*[0] * 65), ints(*[9] * 65)], [X, ints(0), ints(9)], "65 starts"),
+    by_inputs("Slice", [X, "int64[3]", "int64[3]"], [X, ints(0, 0), ints(9, 9)], "3 starts"),
     by_inputs("Slice", [X, ints(0), ints(9, 9)], [X, ints(0), ints(9)], "not as many"),
     by_inputs(
         "Slice",
