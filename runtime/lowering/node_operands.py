@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ...errors import GraphError, UnsupportedOpError
+from ...errors import GraphError, NotSupportedError, UnsupportedOpError
 from ..graph import DType, Model, Node, TensorType, Value
 from ..plans.memory_plan import ALIGN_BYTES, Lifetime, plan_arena
 
@@ -45,7 +45,7 @@ class Lowering(ABC):
         self._node: Node | None = None
 
     def shape(self, value: Value) -> tuple[int, ...]:
-        """Return the lengths of a value; raises UnsupportedOpError where they depend on data."""
+        """Return the lengths of a value; raises NotSupportedError where they depend on data."""
         if value.constant is not None:
             return tuple(value.constant.shape)
         kind = value.type
@@ -53,10 +53,13 @@ class Lowering(ABC):
             dims = tuple(dim for dim in kind.shape if isinstance(dim, int))
             if len(dims) == len(kind.shape):
                 return dims
-        reason = f"the shape of {value.name!r} depends on data; it is {kind or 'unknown'}"
+        if kind is None or isinstance(kind, TensorType):
+            reason = f"the shape of {value.name!r} depends on data; it is {kind or 'unknown'}"
+        else:
+            reason = f"{value.name!r} is {kind}, and {self.device} takes tensors only"
         node = self._node
         if node is None:
-            raise GraphError(f"{self.device}: {reason}")
+            raise NotSupportedError(f"{self.device}: {reason}; REFERENCE takes such models")
         raise UnsupportedOpError(node.name, node.op, self.device, reason)
 
     def dtype(self, value: Value) -> DType:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aioinfer.errors import GraphError, UnsupportedOpError
-from aioinfer.runtime.graph import DType, Graph, Model, Node, TensorType, Value
+from aioinfer.errors import GraphError, NotSupportedError, UnsupportedOpError
+from aioinfer.runtime.graph import DType, Graph, Model, Node, OptionalType, TensorType, Value
 from aioinfer.runtime.lowering.node_operands import Lowering, NodeOrigin, place_buffers
 
 
@@ -54,8 +54,14 @@ def test_shapes_and_types_of_what_is_known() -> None:
     "kind", [None, TensorType(DType.INT8, None), TensorType(DType.INT8, (2, "n"))]
 )
 def test_a_shape_that_depends_on_data_is_named(kind: TensorType | None) -> None:
-    with pytest.raises(GraphError, match=r"^TOY\.1: the shape of 'x' depends on data"):
+    with pytest.raises(NotSupportedError, match=r"^TOY\.1: the shape of 'x' depends on data"):
         walk_of().shape(Value("x", kind))
+
+
+def test_what_is_no_tensor_is_refused_where_no_node_is_to_blame() -> None:
+    passed = Value("x", OptionalType(TensorType(DType.INT32, ())))
+    with pytest.raises(NotSupportedError, match=r"'x' is optional\(int32\[\]\), and TOY\.1 takes"):
+        walk_of().shape(passed)
 
 
 def test_the_node_that_is_lowered_is_named() -> None:
