@@ -35,6 +35,7 @@ FAMILIES = (
     "box_suppression",
     "index_operators",
     "own_elementwise",
+    "own_losses",
     "own_operators",
     "own_quantization",
     "own_reductions",
