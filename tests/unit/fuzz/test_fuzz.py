@@ -202,8 +202,8 @@ def test_devices_that_refuse_all_other_valid_cases_alike_fail_the_fuzzer(
         ("REFERENCE", 100, 95, False),
         ("REFERENCE", 99, 0, False),
         ("HETERO:CPU,REFERENCE", 1000, 900, True),
-        ("CPU", 100, 59, True),
-        ("CPU", 100, 60, False),
+        ("CPU", 100, 49, True),
+        ("CPU", 100, 50, False),
     ],
 )
 def test_a_device_that_accepts_too_little_of_enough_is_told(
