@@ -27,7 +27,7 @@ from ...runtime.properties.properties import (
     Property,
     parse_text,
 )
-from ...runtime.type_inference import open_untold_lengths
+from ...runtime.type_inference import correct_graph_types
 from .affinity import NodeOrigin, Placement, place_nodes, refuse, wishes_of
 from .cutting import cut_model, node_edges
 from .division import Division
@@ -182,7 +182,7 @@ class HeteroPlugin(VirtualPlugin):
         What the file alone says of a value in between is none of them.
         """
         copied = specialize(model, {}, ())
-        open_untold_lengths(copied.graph)
+        correct_graph_types(copied.graph)
         for node in copied.graph.nodes:
             node.fused_from = node.fused_from or (node.name,)
         nodes = [
@@ -212,7 +212,7 @@ class HeteroPlugin(VirtualPlugin):
         follow_users(copied.graph, unfolded, wished)
         passes = default_passes(is_kept=is_wanted_by_user(unfolded))
         whole, report = specialize_with_report(copied, {}, passes)
-        open_untold_lengths(whole.graph)
+        correct_graph_types(whole.graph)
         names = [node.name for node in whole.graph.nodes]
         edges = node_edges(whole.graph)
         affinity = {node.name: str(node.affinity) for node in whole.graph.nodes}

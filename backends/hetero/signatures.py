@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...runtime.graph import Graph, Model, TensorType, Value, is_static
 from ...runtime.passes import specialize
-from ...runtime.type_inference import open_untold_lengths
+from ...runtime.type_inference import correct_graph_types
 from .cutting import CutModel
 
 __all__ = ["subgraph_signatures"]
@@ -46,7 +46,7 @@ def _static_shapes(model: Model, signature: Signature) -> dict[str, tuple[int, .
 
 
 def _shapes_in(graph: Graph) -> dict[str, tuple[int, ...]]:
-    open_untold_lengths(graph)
+    correct_graph_types(graph)
     values: list[Value] = [*graph.inputs, *graph.initializers.values()]
     values += [value for node in graph.nodes for value in node.outputs]
     shapes = {}

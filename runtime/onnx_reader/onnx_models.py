@@ -10,8 +10,9 @@ from ...executors import find_shortage
 from ..graph import Model, check_graph
 from ..onnx_native.calls import start_helper
 from ..type_inference import correct_graph_types, infer_graph_types
-from ..type_inference.promised_types import promise
+from ..type_inference.declared_lengths import with_declared_symbols
 from .builder import build_graph
+from .collected_types import promise_to_bodies
 from .conversion import convert, is_newest, normalize_opsets, read_opsets
 from .declared_types import infer_afresh
 from .functions import inline_functions
@@ -61,12 +62,12 @@ def _read(source: Source, is_mapped: bool) -> Model:
     name_unused_outputs(proto)
     proto = infer_afresh(proto)
     graph = build_graph(proto.graph, weights, origins)
-    promised = [value.type for value in graph.outputs]
-    if infer_graph_types(graph):  # where our own rules suffice, they tell more than onnx does
-        for value, known in zip(graph.outputs, promised, strict=True):
-            value.type = promise(value.type, known)
-    else:
+    declared = [value.type for value in graph.outputs]
+    if not infer_graph_types(graph):  # where our own rules suffice, they tell more than onnx does
         correct_graph_types(graph)
+    promise_to_bodies(zip(graph.outputs, declared, strict=True))
+    for value, known in zip(graph.outputs, declared, strict=True):
+        value.type = with_declared_symbols(value.type, known)
     check_graph(graph)
     opsets = {item.domain: item.version for item in proto.opset_import}
     needed = onnx.helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)

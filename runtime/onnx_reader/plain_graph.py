@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import GraphError, ModelError
 from ..graph import Attribute, DType, Graph, Model, Node, TensorType, Value, check_graph
 from ..type_inference import ContradictionError, find_rule, infer_graph_types
-from ..type_inference.promised_types import promise
+from ..type_inference.declared_lengths import with_declared_symbols
 from .attribute_values import find_wrong_value
 from .constants import constant_array
 from .origins import Origin, Origins
@@ -184,10 +184,10 @@ def _kind(content: Attribute) -> str | None:
 
 
 def _infer(graph: Graph, plain: PlainGraph) -> None:
-    """Infer all types; the file's word counts only for the lengths of outputs that stay open."""
+    """Infer all types; the file's word counts only for the names of lengths that stay open."""
     if not infer_graph_types(graph):
         raise NotPlainError("some types are for onnx to infer")
     declared: Mapping[str, TensorType | None] = dict(plain.outputs)
     for value in graph.outputs:
         if value.producer is not None:
-            value.type = promise(value.type, declared[value.name])
+            value.type = with_declared_symbols(value.type, declared[value.name])

@@ -29,6 +29,7 @@ from ..type_inference import (
     has_static_types,
     infer_graph_types,
 )
+from ..type_inference.declared_lengths import with_declared_symbols
 from ..type_inference.promised_types import promise
 from ..type_inference.rules import STANDARD_DOMAINS
 from .default_passes import default_passes
@@ -108,9 +109,9 @@ def infer_afresh(model: Model, bindings: Mapping[str, Dim]) -> None:
 
     ``bindings``: what symbols of the types that stay have become. Raises ContradictionError.
 
-    That is whole types, and of what bodies promise (see ``_promised_values``) also lengths. But no
-    lengths of what an operator with a rule makes: such operators may run on devices that allocate
-    by types.
+    That is the element type and the rank, and of what bodies promise (see ``_promised_values``)
+    also lengths, inside the body. Of what an operator with a rule makes, not even the rank: such
+    operators may run on devices that allocate by types.
     """
     declared: dict[Value, ValueType] = {}
     for value in _derived_values(model.graph):
@@ -132,7 +133,7 @@ def infer_afresh(model: Model, bindings: Mapping[str, Dim]) -> None:
     if is_fuller:
         _infer(model)
     for value in model.graph.outputs:
-        value.type = _with_public_symbols(value.type, declared.get(value))
+        value.type = with_declared_symbols(value.type, declared.get(value))
 
 
 def _without_proof(value: Value, known: ValueType) -> ValueType:
@@ -180,19 +181,3 @@ def _bind_type(known: ValueType, bindings: Mapping[str, Dim]) -> ValueType:
         return TensorType(known.dtype, bind_shape(known.shape, bindings))
     element = known.element and _bind_type(known.element, bindings)
     return SequenceType(element) if isinstance(known, SequenceType) else OptionalType(element)
-
-
-def _with_public_symbols(found: ValueType | None, declared: ValueType | None) -> ValueType | None:
-    """Return an output's type with open lengths named as in the file, not as by inference."""
-    if not isinstance(found, TensorType) or not isinstance(declared, TensorType):
-        return found
-    if found.shape is None or declared.shape is None or len(found.shape) != len(declared.shape):
-        return found
-    pairs = zip(found.shape, declared.shape, strict=True)
-    return TensorType(
-        found.dtype,
-        tuple(
-            name if isinstance(name, str) and not isinstance(dim, int) else dim
-            for dim, name in pairs
-        ),
-    )

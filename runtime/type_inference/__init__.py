@@ -9,7 +9,6 @@ from .inference import (
     correct_graph_types,
     has_static_types,
     infer_graph_types,
-    open_untold_lengths,
 )
 from .rules import find_rule, type_rule
 from .shape_content import Lengths, ShapeContent
@@ -22,6 +21,5 @@ __all__ = [
     "find_rule",
     "has_static_types",
     "infer_graph_types",
-    "open_untold_lengths",
     "type_rule",
 ]

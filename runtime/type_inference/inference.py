@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from ..graph import Graph, Node, TensorType, Value, ValueType, is_static
+from ..graph import Graph, Node, TensorType, Value, is_static
+from .declared_lengths import with_open_lengths
 from .rules import STANDARD_DOMAINS, find_rule
 from .shape_content import ShapeContent
 
@@ -14,7 +15,6 @@ __all__ = [
     "has_rank",
     "has_static_types",
     "infer_graph_types",
-    "open_untold_lengths",
 ]
 
 
@@ -42,24 +42,10 @@ def infer_graph_types(graph: Graph) -> bool:
 def correct_graph_types(graph: Graph) -> None:
     """Replace types that onnx has inferred, or the file declares, by those of our own rules.
 
-    A rule's type replaces the known one, which fills in only the lengths that the rule leaves open.
-    What has no rule, or whose rule cannot tell, keeps its type. Raises ContradictionError for a
-    node that contradicts itself. Bodies are left alone: a branch that no run takes may be
-    impossible. O(nodes), no I/O.
-    """
-    contents = ShapeContent()
-    for node in graph.nodes:
-        for value, found in zip(node.outputs, _types_of(node, contents) or (), strict=False):
-            value.type = _filled(found, value.type)
-        contents.follow(node)
-
-
-def open_untold_lengths(graph: Graph) -> None:
-    """Leave open every length that our rules do not tell from the inputs of the graph on.
-
-    Of what only onnx or the file says of ONNX's own operators, the element type and the rank stay:
-    by a length that no rule has proven, nothing is to be refused. Other operators keep what their
-    extension or the file says. Bodies are left alone. Raises ContradictionError for a node that
+    Of what our rules cannot tell, the element type and the rank stay, and every length is left
+    open: none that no rule has proven decides an allocation, a refusal or a kernel's parameters.
+    Operators of other domains keep what their extension or the file says. Bodies are left alone: a
+    branch that no run takes may be impossible. Raises ContradictionError for a node that
     contradicts itself. O(nodes), no I/O.
     """
     contents = ShapeContent()
@@ -69,14 +55,8 @@ def open_untold_lengths(graph: Graph) -> None:
             if has_rank(found):
                 value.type = found
             elif node.domain in STANDARD_DOMAINS:
-                value.type = _with_open_lengths(value.type)
+                value.type = with_open_lengths(value.type)
         contents.follow(node)
-
-
-def _with_open_lengths(known: ValueType | None) -> ValueType | None:
-    if isinstance(known, TensorType) and known.shape is not None:
-        return TensorType(known.dtype, (None,) * len(known.shape))
-    return known
 
 
 def _infer_node(node: Node, contents: ShapeContent) -> bool:
@@ -96,16 +76,6 @@ def _types_of(node: Node, contents: ShapeContent) -> Sequence[TensorType] | None
     if rule is None or not all(has_rank(value.type) for value in node.inputs if value is not None):
         return None
     return rule(node, contents)
-
-
-def _filled(found: TensorType, known: ValueType | None) -> TensorType:
-    """Put known lengths where the rule has found none, if they speak of the same tensor."""
-    if not isinstance(known, TensorType) or known.dtype is not found.dtype:
-        return found
-    if known.shape is None or found.shape is None or len(known.shape) != len(found.shape):
-        return found
-    pairs = zip(found.shape, known.shape, strict=True)
-    return TensorType(found.dtype, tuple(b if a is None else a for a, b in pairs))
 
 
 def has_static_types(values: Iterable[Value]) -> bool:

@@ -180,10 +180,13 @@ def test_types_that_only_the_body_declares_are_those_of_a_whole_sequence_around_
     assert found == [TensorType(DType.FLOAT32, shape) for shape in ((2,), (None, 2))]
 
 
-def test_the_inputs_and_outputs_of_the_model_keep_their_types() -> None:
+def test_the_inputs_and_outputs_of_the_model_keep_their_ranks_and_symbols() -> None:
     graph = read_model(summing()).graph
     state, sequence = (TensorType(DType.FLOAT32, shape) for shape in (("B", 2), ("B", "S", 2)))
     assert [value.type for value in graph.inputs] == [state, sequence]
+    state, sequence = (
+        TensorType(DType.FLOAT32, shape) for shape in (("B", None), ("B", "S", None))
+    )
     assert [value.type for value in graph.outputs] == [state, sequence]
 
 

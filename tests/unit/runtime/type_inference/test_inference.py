@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from aioinfer.errors import ModelError
-from aioinfer.runtime.graph import DType, Model, TensorType
+from aioinfer.runtime.graph import DType, Model, SequenceType, TensorType
 from aioinfer.runtime.type_inference import (
     ContradictionError,
     correct_graph_types,
     infer_graph_types,
-    open_untold_lengths,
 )
 from onnx_text import parse
 
@@ -49,7 +48,7 @@ def test_a_contradiction_behind_a_node_without_a_rule_is_found() -> None:
         correct_graph_types(model.graph)
 
 
-def test_a_rule_goes_before_a_declared_type_and_leaves_it_what_it_does_not_know() -> None:
+def test_a_length_that_a_rule_leaves_open_is_told_by_nothing_else() -> None:
     model = parse(
         "g (float[2,k] x) => (int64[2,m] p, float[w,v] y) { p = NonZero(x) y = Transpose(x) }"
     )
@@ -60,13 +59,13 @@ def test_a_rule_goes_before_a_declared_type_and_leaves_it_what_it_does_not_know(
     model.graph.inputs[0].type = TensorType(DType.FLOAT32, (2, None))
     y.type = TensorType(DType.FLOAT32, (5, 7))
     correct_graph_types(model.graph)
-    assert y.type == TensorType(DType.FLOAT32, (5, 2))
+    assert y.type == TensorType(DType.FLOAT32, (None, 2))
     y.type = TensorType(DType.INT32, (5,))
     correct_graph_types(model.graph)
     assert y.type == TensorType(DType.FLOAT32, (None, 2))
 
 
-def test_lengths_that_no_rule_tells_are_opened_with_all_that_follows_from_them() -> None:
+def test_lengths_without_a_rule_are_opened_with_all_that_follows_from_them() -> None:
     model = parse("""
     g (float[2,k] x, float[4] z) => (int64[2,m] p, int64[m,2] q, float[2,k] y) {
         p = NonZero(x) q = Transpose(p) y = Relu(x)
@@ -75,9 +74,19 @@ def test_lengths_that_no_rule_tells_are_opened_with_all_that_follows_from_them()
     p, q, y = (node.outputs[0] for node in model.graph.nodes)
     p.type, q.type = TensorType(DType.INT64, (2, 6)), TensorType(DType.INT64, (6, 2))
     y.type = TensorType(DType.FLOAT32, (9, 9))
-    open_untold_lengths(model.graph)
+    correct_graph_types(model.graph)
     assert p.type == q.type == TensorType(DType.INT64, (None, None))
     assert y.type == TensorType(DType.FLOAT32, (2, "k"))
+
+
+def test_the_lengths_of_what_a_sequence_holds_are_opened() -> None:
+    model = parse("""
+    g (float[7] x) => (seq(float[7]) s) { s = SequenceConstruct(x, x) }
+    """)
+    (s,) = next(iter(model.graph.nodes)).outputs
+    s.type = SequenceType(TensorType(DType.FLOAT32, (9,)))
+    correct_graph_types(model.graph)
+    assert s.type == SequenceType(TensorType(DType.FLOAT32, (None,)))
 
 
 def test_what_is_said_of_custom_operators_stays() -> None:
@@ -86,5 +95,5 @@ def test_what_is_said_of_custom_operators_stays() -> None:
     """)
     t, y = (node.outputs[0] for node in model.graph.nodes)
     t.type = TensorType(DType.FLOAT32, (3, 5))
-    open_untold_lengths(model.graph)
+    correct_graph_types(model.graph)
     assert t.type == y.type == TensorType(DType.FLOAT32, (3, 5))
