@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,22 +11,30 @@ import numpy as np
 from ...runtime.graph import DType, Graph, Model, Value, check_graph
 from ...runtime.graph.mapped_file import check_files
 from ...runtime.graph.stand_ins import release_constants
+from ...runtime.graph.sym_int import Trace
 from ...runtime.passes import ConstantFolding, DeadCode, Pass, run_passes, specialize
 from ...runtime.plans.capacity import COUNTED_IN_32_BITS, refuse_what_cannot_fit
 from ...runtime.plans.shape_tensors import with_contents
 from ...runtime.type_inference import has_static_types
 from .kernels.registry import KERNELS
 from .onednn.bindings import Engine
+from .onednn.traced import TracedEngine
 from .passes import shapeless_passes
 from .plans.packed_weights import WeightStore
 from .plans.plan import Plan
 from .plans.plan_builder import PlanBuilder
+from .plans.plan_template import FreeLengths, PlanTemplate
 from .plans.prepared_model import prepared_model
 from .programs.team_size import team_size
 
 __all__ = ["Compiler"]
 
+_log = logging.getLogger("aioinfer")
+
 Array = np.ndarray[Any, Any]
+
+MOST_TEMPLATES = 8
+"""Of one network; a signature that none of them serves is built by itself then."""
 
 
 class Compiler:
@@ -49,6 +58,9 @@ class Compiler:
         self._prepared = prepared_model(model, shapeless_passes(passes))
         self.weights = WeightStore()
         self.latest: Plan | None = None
+        self._free = FreeLengths(model.inputs)
+        self._templates: list[PlanTemplate] = []
+        self._has_built, self._can_trace = False, self._free.count > 0
         self.shape_tensors = KERNELS.shape_tensors(model.graph)
 
     def compile(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> Plan:
@@ -58,23 +70,81 @@ class Compiler:
         if the file that weights are mapped from was written to.
         """
         check_files(self._model.graph)
+        plan = None if contents else self._plan_of_template(shapes)
+        if plan is None:
+            builder = self._builder(shapes, contents, self.engine)
+            with self.engine.with_threads(builder.thread_count):
+                plan = builder.build(KERNELS.lower)
+            self._has_built = True
+        self.latest = plan
+        return plan
+
+    @property
+    def template_count(self) -> int:
+        """How many templates plans are made by; none before the second signature."""
+        return len(self._templates)
+
+    def _plan_of_template(self, shapes: Mapping[str, Sequence[int]]) -> Plan | None:
+        """Make the plan by a template, from the second signature on; None if none is right.
+
+        A model that cannot be traced is built anew for each signature.
+        """
+        if not self._can_trace or not self._has_built:
+            return None
+        free = self._free.lengths(shapes)
+        for template in self._templates:
+            plan = self._plan_for(template, free)
+            if plan is not None:
+                return plan
+        if len(self._templates) == MOST_TEMPLATES:
+            return None
+        made = self._traced(shapes, free)
+        plan = None if made is None else self._plan_for(made, free)
+        self._can_trace = plan is not None
+        if made is not None and plan is not None:
+            self._templates.insert(0, made)
+        return plan
+
+    def _plan_for(self, template: PlanTemplate, free: Sequence[int]) -> Plan | None:
+        with self.engine.with_threads(template.thread_count):
+            return template.plan_for(free)
+
+    def _traced(
+        self, shapes: Mapping[str, Sequence[int]], free: Sequence[int]
+    ) -> PlanTemplate | None:
+        """Build the plan with SymInts for the free lengths; None where that cannot be."""
+        trace = Trace(free)
+        symbolic = self._free.with_lengths(shapes, trace.variables())
+        try:
+            builder = self._builder(symbolic, {}, TracedEngine(self.engine, trace))
+            with self.engine.with_threads(builder.thread_count):
+                plan = builder.build(KERNELS.lower)
+        except Exception as error:
+            _log.debug("%r cannot be traced: %s", self._model.name, error, exc_info=True)
+            return None
+        template = PlanTemplate(trace, plan, self.engine, builder.symbolic_constants)
+        return template if template.is_reusable else None
+
+    def _builder(
+        self,
+        shapes: Mapping[str, Sequence[int]],
+        contents: Mapping[str, Array],
+        engine: Engine,
+    ) -> PlanBuilder:
         model = self._specialize(contents, shapes)
         run_passes(model, (*self._passes, ConstantFolding(), DeadCode()), check=False)
         check_graph(model.graph)
         refuse_what_cannot_fit(model.graph, most_length=COUNTED_IN_32_BITS)
         thread_count = team_size(model.graph, self._thread_count)
-        builder = PlanBuilder(
+        return PlanBuilder(
             model,
-            self.engine,
+            engine,
             self.weights,
             device=self._device,
             thread_count=thread_count,
             float_dtype=self._float_dtype,
             keep_nan=self._keep_nan,
         )
-        with self.engine.with_threads(thread_count):
-            self.latest = builder.build(KERNELS.lower)
-        return self.latest
 
     def _specialize(
         self, contents: Mapping[str, Array], shapes: Mapping[str, Sequence[int]]
@@ -102,6 +172,7 @@ class Compiler:
     def close(self) -> None:
         """Free all weights, those that plans use, too; nothing is computed any more."""
         self.release_weights()
+        self._templates.clear()
         self.weights.close()
 
 

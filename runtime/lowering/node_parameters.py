@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..graph import Node
+from ..graph.sym_array import integers_in
 
 __all__ = ["integers_of", "text_of"]
 
@@ -12,7 +13,7 @@ def integers_of(node: Node, index: int) -> list[int] | None:
     value = node.inputs[index] if index < len(node.inputs) else None
     if value is None or value.constant is None:
         return None
-    return [int(number) for number in value.constant.reshape(-1)]
+    return integers_in(value.constant)
 
 
 def text_of(node: Node, name: str, default: str) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 
 import numpy as np
 
 from ..graph import DType, Node, TensorType, Value
+from ..graph.sym_array import array_of_lengths
+from ..graph.sym_int import identity_of
 from .graph_patch import GraphPatch
 from .matching import (
     are_float32,
@@ -18,7 +21,7 @@ from .matching import (
 
 __all__ = ["CausalMasks", "convert_attention"]
 
-CausalMasks = dict[tuple[int, int], Value]
+CausalMasks = dict[Hashable, Value]
 """Queries and keys -> the constant of one graph that excludes later keys."""
 
 _MASK = 3
@@ -92,8 +95,13 @@ def _as_addition(patch: GraphPatch, node: Node, mask: Value) -> Value:
 
 def _causal_mask(patch: GraphPatch, known: CausalMasks, rows: int, keys: int) -> Value:
     """Return the constant that excludes later keys: (rows, keys), -inf above the diagonal."""
-    if (rows, keys) not in known:
-        array = np.triu(np.full((rows, keys), -np.inf, np.float32), 1)
-        known[rows, keys] = Value("causal_mask", TensorType(DType.FLOAT32, array.shape), array)
-        patch.add_constant(known[rows, keys])
-    return known[rows, keys]
+    key = identity_of(rows), identity_of(keys)
+    if key not in known:
+        array = array_of_lengths(_excluding_later, (rows, keys), (rows, keys))
+        known[key] = Value("causal_mask", TensorType(DType.FLOAT32, (rows, keys)), array)
+        patch.add_constant(known[key])
+    return known[key]
+
+
+def _excluding_later(rows: int, keys: int) -> np.ndarray:
+    return np.triu(np.full((rows, keys), -np.inf, np.float32), 1)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 
 import numpy as np
 
 from ..graph import DType, Graph, Node, TensorType, Value
+from ..graph.sym_array import array_of_numbers
+from ..graph.sym_int import identity_of
+from ..type_inference.dims import broadcast_lengths
 from .attention_conversion import CausalMasks, convert_attention
 from .attention_match import AttentionMatch, find_removable, match_attention
 from .attention_scores import MaskStep, mask_shape
@@ -18,7 +21,7 @@ from .patch_check import have_one_affinity
 
 __all__ = ["AttentionFusion"]
 
-_Masks = dict[tuple[DType, int, int, tuple[MaskStep, ...]], Value]
+_Masks = dict[Hashable, Value]
 """Type, batch, heads and the steps -> the mask that was made for them."""
 
 
@@ -110,7 +113,7 @@ class _Rewrite:
     def _shaped(self, value: Value, shape: tuple[int, ...]) -> Value:
         if static_shape(value) == shape:
             return value
-        target = self._constant("shape", np.array(shape, np.int64))
+        target = self._constant("shape", array_of_numbers(shape, is_scalar=False, dtype=np.int64))
         return self._add(
             "Reshape", (value, target), [Value(f"{value.name}_rows", self._type(shape))]
         )
@@ -132,7 +135,8 @@ class _Rewrite:
         layout, steps = self._found.layout, self._found.scores.steps
         mask: Value | None = None
         for count, step in enumerate(steps, 1):
-            key = (self._found.dtype, layout.batch, layout.heads, steps[:count])
+            sizes = identity_of(layout.batch), identity_of(layout.heads)
+            key = (self._found.dtype, *sizes, steps[:count])
             if key not in masks:
                 masks[key] = self._masked(mask, step)
             mask = masks[key]
@@ -155,13 +159,13 @@ class _Rewrite:
         shape = mask_shape(step, (layout.batch, layout.heads))
         if shape is None or len(shape) == len(static_shape(mask) or ()):
             return mask
-        target = self._constant("shape", np.array(shape, np.int64))
+        target = self._constant("shape", array_of_numbers(shape, is_scalar=False, dtype=np.int64))
         kind = TensorType(dtype_of(mask) or self._found.dtype, shape)
         made = Value(f"{mask.name}_heads", kind)
         return self._add("Reshape", (mask, target), [made], before=self._found.softmax)
 
     def _add_mask(self, op_type: str, *inputs: Value) -> Value:
-        shape = np.broadcast_shapes(*(static_shape(value) or () for value in inputs))
+        shape = broadcast_lengths(static_shape(value) or () for value in inputs)
         made = Value(f"{self._name}_mask", self._type(shape))
         return self._add(op_type, inputs, [made], before=self._found.softmax)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..graph import Graph, Node, Value
+from ..graph.sym_array import decide_by
 from .head_layout import scalar_factor
 from .matching import commuted, dtype_of, is_standard, scalar_of, static_shape
 
@@ -134,5 +135,10 @@ def _is_addition(step: MaskStep, found: Scores) -> bool:
     condition = step.operand.constant
     if condition is None or found.steps or not step.fill <= _EXCLUDING:
         return False
-    kept = condition if step.is_kept_where_true else np.logical_not(condition)
-    return bool(kept.ndim) and bool(kept.any(axis=-1).all())
+    is_kept = step.is_kept_where_true
+
+    def keeps_some(condition: np.ndarray) -> bool:
+        kept = condition if is_kept else np.logical_not(condition)
+        return bool(kept.ndim) and bool(kept.any(axis=-1).all())
+
+    return decide_by(condition, keeps_some)

@@ -7,6 +7,8 @@ from collections.abc import Hashable, Iterator
 import numpy as np
 
 from ..graph import Attribute, Graph, Node, Value
+from ..graph.sym_array import is_symbolic, key_of
+from ..graph.sym_int import has_sym_ints, identity_of
 from .graph_patch import GraphPatch
 from .node_traits import is_pure
 from .pass_base import Pass
@@ -63,6 +65,9 @@ def _input_key(value: Value | None, contents: dict[Value, Hashable]) -> Hashable
         return value
     if value not in contents:
         array = value.constant
+        if is_symbolic(array):
+            contents[value] = key_of(array)
+            return contents[value]
         is_small = array.dtype != object and array.nbytes <= _COMPARED_BYTES
         contents[value] = _array_key(array) if is_small else ("shared", id(array))
     return contents[value]
@@ -71,6 +76,8 @@ def _input_key(value: Value | None, contents: dict[Value, Hashable]) -> Hashable
 def _attribute_key(attribute: Attribute) -> Hashable:
     if isinstance(attribute, np.ndarray):
         return _array_key(attribute)
+    if has_sym_ints((attribute,)):
+        return identity_of(attribute)
     if isinstance(attribute, list | tuple):
         return tuple(_attribute_key(item) for item in attribute)
     # 1, 1.0 and True are equal for Python, and so are 0.0 and -0.0.

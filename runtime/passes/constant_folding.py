@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from ..graph import DType, Graph, Model, Node, TensorType, ValueType
-from ..type_inference import ShapeContent
+from ..graph.sym_array import derived_arrays, is_symbolic
+from ..graph.sym_int import plain_int
+from ..type_inference import ShapeContent, has_static_types
 from .folding_work import predict_work
 from .graph_patch import GraphPatch
 from .node_traits import has_only_tensors, is_random
@@ -66,7 +69,7 @@ class ConstantFolding(Pass):
             opsets=model.opsets,
         )
         constants = (value.constant for value in model.graph.initializers.values())
-        elements = sum(array.size for array in constants if array is not None)
+        elements = sum(plain_int(array.size) for array in constants if array is not None)
         bound._work_left += WORK_PER_ELEMENT * elements
         return bound
 
@@ -95,7 +98,8 @@ class ConstantFolding(Pass):
             return False
         if node.op == "Constant":
             return True
-        size = predict_bytes(node)
+        predicted = predict_bytes(node)
+        size = None if predicted is None else plain_int(predicted)
         if size is None or size > max(self._limit_bytes, inputs_bytes(node)):
             return False
         return self._may_spend(node, size // item_bytes(node))
@@ -104,7 +108,8 @@ class ConstantFolding(Pass):
         """Take what a node costs from what this run may spend; False if that is too much."""
         work = predict_work(node, made)
         arrays = (value.constant for value in node.inputs if value is not None)
-        read = sum(array.size for array in arrays if array is not None)
+        read = plain_int(sum(array.size for array in arrays if array is not None))
+        work = plain_int(work) if isinstance(work, int) else work
         if work is None or work > max(self._limit_work, WORK_PER_ELEMENT * read):
             return False
         if work > self._work_left:
@@ -119,6 +124,8 @@ class ConstantFolding(Pass):
         arrays = None
         if find_unsupported(node, self._opsets) is None:
             inputs = [None if value is None else value.constant for value in node.inputs]
+            if any(map(is_symbolic, inputs)):
+                return self._derive(node, inputs)
             try:
                 with np.errstate(all="ignore"):
                     arrays = _as_constants(node, make_operator(node, self._opsets)(*inputs))
@@ -127,6 +134,29 @@ class ConstantFolding(Pass):
                 arrays = None
         if arrays is None:
             self._failed.add(node)
+        return arrays
+
+    def _derive(self, node: Node, inputs: Sequence[object]) -> list[np.ndarray] | None:
+        """Compute all outputs from constants that depend on free lengths, for any of these."""
+        from ..operators import make_operator
+
+        kinds = [value.type for value in node.outputs]
+        shapes = [kind.shape or () for kind in kinds if isinstance(kind, TensorType)]
+        operator = make_operator(node, self._opsets)
+
+        def compute(*arrays: object) -> list[np.ndarray]:
+            with np.errstate(all="ignore"):
+                made = operator(*arrays)
+            return [np.asarray(made[place]) for place in range(len(kinds))]
+
+        arrays: list[np.ndarray] | None = None
+        if has_static_types(node.outputs):
+            with contextlib.suppress(Exception):  # the node then keeps its place
+                arrays = derived_arrays(compute, inputs, shapes)
+        dtypes = [kind.dtype for kind in kinds if isinstance(kind, TensorType)]
+        if arrays is None or [DType.of(array.dtype) for array in arrays] != dtypes:
+            self._failed.add(node)
+            return None
         return arrays
 
 

@@ -77,7 +77,9 @@ def bind_shape(shape: Sequence[Dim], bindings: Mapping[str, Dim]) -> Shape:
 
 def _lengths(name: str, given: Sequence[int]) -> tuple[int, ...]:
     try:
-        lengths = tuple(operator.index(length) for length in given)
+        lengths = tuple(
+            length if isinstance(length, int) else operator.index(length) for length in given
+        )
     except TypeError as error:
         raise TensorError(
             f"the shape of input {name!r} is no list of lengths: {error}", tensor=name

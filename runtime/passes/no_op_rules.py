@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import zip_longest
 
 from ..graph import Node, Shape, TensorType, Value, is_static
+from ..graph.sym_array import integers_in
 from .node_traits import is_training, is_unused
 
 __all__ = ["is_no_op"]
@@ -106,7 +107,7 @@ def _integers(node: Node, index: int) -> list[int] | None:
     value = node.inputs[index] if index < len(node.inputs) else None
     if value is None or value.constant is None:
         return None
-    return [int(item) for item in value.constant.reshape(-1)]
+    return integers_in(value.constant)
 
 
 _RULES: Mapping[str, Callable[[Node], bool]] = {

@@ -9,6 +9,8 @@ import numpy as np
 
 from ...errors import ModelError
 from ..graph import Node, TensorType, size_bytes
+from ..graph.sym_array import integers_in
+from ..graph.sym_int import plain_int
 from ..type_inference.dims import broadcast
 from ..type_inference.resizing import resized_by_scales, resized_to_sizes
 
@@ -67,7 +69,7 @@ def _constant(node: Node, index: int) -> np.ndarray:
 
 
 def _integers(node: Node, index: int) -> list[int]:
-    return [int(item) for item in _constant(node, index).reshape(-1)]
+    return integers_in(_constant(node, index))
 
 
 def _constant_of_shape(node: Node) -> int:
@@ -84,7 +86,7 @@ def _tile(node: Node) -> int:
 
 
 def _range(node: Node) -> int:
-    start, limit, step = (float(_constant(node, index).item()) for index in range(3))
+    start, limit, step = (plain_int(_constant(node, index).item()) for index in range(3))
     return max(math.ceil((limit - start) / step), 0)
 
 

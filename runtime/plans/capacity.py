@@ -95,7 +95,7 @@ def _refuse_uncountable(value: Value, lead: str, most_length: int | None) -> Non
             f"{lead} {value.name!r}, {kind}, and no array can be that large; look whether the "
             f"model file is damaged"
         )
-    if most_length is not None and max(lengths, default=0) > most_length:
+    if most_length is not None and any(length > most_length for length in lengths):
         raise DeviceError(
             f"{lead} {value.name!r}, {kind}, and this device has no axes longer than "
             f"{most_length}; use smaller inputs, or the device REFERENCE"

@@ -17,6 +17,7 @@ __all__ = [
     "axes_of",
     "axis_of",
     "broadcast",
+    "broadcast_lengths",
     "ceil_divide",
     "divide",
     "is_contradiction",
@@ -123,6 +124,11 @@ def broadcast(shapes: Iterable[Shape]) -> Shape:
             continue
         result = _broadcast_two(result, shape) if result else shape
     return result
+
+
+def broadcast_lengths(shapes: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """Broadcast shapes of known lengths as numpy does."""
+    return tuple(dim for dim in broadcast(map(tuple, shapes)) if isinstance(dim, int))
 
 
 def spreads_over(part: Sequence[Dim], whole: Sequence[Dim]) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph import DType, Node
+from ..graph.sym_array import array_of_numbers
 
 __all__ = [
     "LIMIT",
@@ -43,7 +44,10 @@ class Lengths:
         for dim in self.dims:
             if dim is None or isinstance(dim, str):
                 return None
-        return np.array(self.dims[0] if self.is_scalar else self.dims, self.dtype.numpy)
+        array: np.ndarray = array_of_numbers(
+            self.dims, is_scalar=self.is_scalar, dtype=self.dtype.numpy
+        )
+        return array
 
 
 ContentRule = Callable[[Node, Sequence[Lengths | None]], Lengths | list[Lengths] | None]

@@ -85,7 +85,12 @@ def sliced_length(length: int, start: int, end: int, step: int) -> int:
     """
     if step < 0 and start < -length < 0:
         start = 0
-    return len(range(*slice(start, end, step).indices(length)))
+    least, most = (-1, length - 1) if step < 0 else (0, length)
+    first, last = (
+        max(least, place + length) if place < 0 else min(most, place) for place in (start, end)
+    )
+    span = first - last if step < 0 else last - first
+    return 0 if span <= 0 else (span - 1) // abs(step) + 1
 
 
 def _split(node: Node, inputs: Inputs) -> list[Lengths] | None:

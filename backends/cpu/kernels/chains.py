@@ -94,7 +94,7 @@ def _expect_broadcast(builder: PlanBuilder, shapes: Sequence[Sequence[int]], res
             raise builder.contradiction(
                 f"{result.name!r} is {list(shape)}, and its inputs are {[*map(list, shapes)]}"
             )
-    for given in set(map(tuple, shapes)):
+    for given in shapes:
         check_broadcast(given, shape)
 
 
@@ -110,11 +110,13 @@ def chain_into(
         return
     layouts = tuple([operand.layout for operand in (*reads, target)])
     key = (kernel, layouts, tuple(steps))
-    parameters = builder.chains.get(key)
+    parameters = None if builder.is_traced else builder.chains.get(key)
     if parameters is None:
         axes = chain_axes(layouts)
         assert axes is not None
-        parameters = builder.chains[key] = tuple(chain_parameters(kernel, layouts, axes, steps))
+        parameters = tuple(chain_parameters(kernel, layouts, axes, steps))
+        if not builder.is_traced:
+            builder.chains[key] = parameters
     builder.native(kernel, (*reads, target), parameters)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node, TensorType, Value
+from ....runtime.type_inference.dims import broadcast_lengths
 from ..onednn.bindings import ARG, MAX_RANK, Attributes, Desc, PrimitiveDesc
 from ..onednn.post_ops import CPU_DOMAIN, PostOp, parse_post_ops
 from ..plans.operand_layout import Layout, Operand
@@ -202,7 +203,7 @@ def _sides(left: Dims, right: Dims) -> _Sides:
     """Choose the lengths for two shapes of MatMul; a vector becomes a matrix."""
     wide_left = (1, *left) if len(left) == 1 else left
     wide_right = (*right, 1) if len(right) == 1 else right
-    batch = np.broadcast_shapes(wide_left[:-2], wide_right[:-2])
+    batch = broadcast_lengths((wide_left[:-2], wide_right[:-2]))
     rows, inner, columns = wide_left[-2], wide_left[-1], wide_right[-1]
     rank = len(batch) + 2
     inserted = []

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from ctypes import c_int
 
-import numpy as np
-
 from ....runtime.graph import Node, Value
 from ....runtime.lowering.node_parameters import integers_of
 from ....runtime.lowering.space_depth import block_transpose
@@ -175,8 +173,8 @@ def lower_gather(node: Node, builder: PlanBuilder) -> None:
     made = builder.result(result, Layout.plain(builder.shape(result), operand.dtype))
     if not made.layout.count:
         return
-    outer = int(np.prod(shape[:axis], dtype=np.int64))
-    inner = int(np.prod(shape[axis + 1 :], dtype=np.int64)) * operand.dtype.item_bytes
+    outer = math.prod(shape[:axis])
+    inner = math.prod(shape[axis + 1 :]) * operand.dtype.item_bytes
     parameters = [outer, shape[axis], index.layout.count, inner, index.dtype.item_bytes]
     builder.native("gather", (operand, index, made), parameters)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import c_int64
 from itertools import chain, zip_longest
 
 from ....runtime.graph import Node, Value
 from ....runtime.passes.matching import rank_of, static_shape
-from ..onednn.bindings import OneDnnError
+from ..onednn.bindings import Numbers, OneDnnError
 from ..onednn.numbers import MAX_LENGTH
 
 __all__ = ["MAX_SPATIAL_RANK", "dims_array", "find_bad_window", "spatial_rank_of"]
@@ -62,4 +61,4 @@ def dims_array(numbers: Sequence[int]) -> object:
     """Make a dnnl_dims_t; raises OneDnnError for what oneDNN's int cannot hold."""
     if any(abs(number) > MAX_LENGTH for number in numbers):
         raise OneDnnError(f"window of {list(numbers)}", 2)
-    return (c_int64 * len(numbers))(*numbers)
+    return Numbers(numbers)

@@ -25,6 +25,7 @@ import numpy as np
 from ....errors import DeviceError, NotSupportedError
 from ....runtime.graph import DType
 from ....runtime.graph.slabs import Slabs
+from ....runtime.graph.sym_int import plain_int
 from ....runtime.lowering.strides import row_major
 from .headroom import check_memory
 from .library import Version, find_library, open_library, open_openmp
@@ -67,6 +68,7 @@ __all__ = [
     "Descs",
     "Engine",
     "Memory",
+    "Numbers",
     "OneDnnError",
     "Primitive",
     "PrimitiveDesc",
@@ -219,8 +221,17 @@ class Descs:
     """An array of descriptors as an argument of a call; keeps them alive."""
 
     def __init__(self, descs: Sequence[Desc]) -> None:
-        self._descs = tuple(descs)
+        self.descs = tuple(descs)
         self._as_parameter_ = (c_void_p * len(descs))(*(desc.handle for desc in descs))
+
+
+class Numbers:
+    """An array of numbers as an argument of a call."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.numbers = tuple(numbers)
+        plain = [plain_int(number) for number in numbers]
+        self._as_parameter_ = (c_int64 * len(plain))(*plain)
 
 
 class Memory(_Handle):
@@ -298,21 +309,21 @@ class PrimitiveDesc(_Handle):
 class Attributes(_Handle):
     """Post-ops and the mode of the scratchpad, which is always the user's."""
 
-    __slots__ = ()
+    __slots__ = ("post_ops",)
 
     def __init__(self, engine: Engine, post_ops: Iterable[tuple[PostOp, Desc | None]] = ()) -> None:
+        self.post_ops = tuple(post_ops)
         made = c_void_p()
         engine.check("dnnl_primitive_attr_create", byref(made))
         assert made.value is not None
         super().__init__(made.value, engine.library.dnnl_primitive_attr_destroy)
         engine.check("dnnl_primitive_attr_set_scratchpad_mode", self, c_int(1))
-        steps = list(post_ops)
-        if not steps:
+        if not self.post_ops:
             return
         chain = c_void_p()
         engine.check("dnnl_post_ops_create", byref(chain))
         try:
-            for post_op, operand in steps:
+            for post_op, operand in self.post_ops:
                 _append(engine, chain, post_op, operand)
             engine.check("dnnl_primitive_attr_set_post_ops", self, chain)
         finally:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ....runtime.graph import DType
+from ....runtime.graph.sym_int import has_sym_ints
 from .elementwise_chain import FLOAT_STEPS, INTEGER_STEPS
 
 __all__ = ["Reach", "reaches_of"]
@@ -52,17 +53,26 @@ _STEP_COUNTS = {"float_chain": len(FLOAT_STEPS), "integer_chain": len(INTEGER_ST
 _REDUCTION_COUNT = 10
 
 
-@functools.lru_cache(maxsize=1024)
 def reaches_of(kernel: str, parameters: tuple[int, ...]) -> list[Reach]:
-    """Return the reach of each operand, in order; a network's layers ask the same again and again.
+    """Return the reach of each operand, in order.
 
     Raises ValueError for parameters that the kernel does not take, whatever its operands are.
     """
+    if has_sym_ints(parameters):
+        return _reaches_of(kernel, parameters)
+    return _known_reaches_of(kernel, parameters)
+
+
+def _reaches_of(kernel: str, parameters: tuple[int, ...]) -> list[Reach]:
     if kernel not in _REACHES:
         raise ValueError(f"there is no native kernel {kernel!r}")
-    if parameters and not -(1 << 63) <= min(parameters) <= max(parameters) < 1 << 63:
+    if not all(-(1 << 63) <= number < 1 << 63 for number in parameters):
         raise ValueError(f"{kernel!r} takes numbers of 64 bits")
     return _REACHES[kernel](parameters)
+
+
+_known_reaches_of = functools.lru_cache(maxsize=1024)(_reaches_of)
+"""A network's layers ask the same again and again."""
 
 
 def _take(parameters: Sequence[int], count: int) -> Sequence[int]:
@@ -73,7 +83,7 @@ def _take(parameters: Sequence[int], count: int) -> Sequence[int]:
 
 def _product(*lengths: int) -> int:
     """Multiply lengths, of which none is negative; a product that no memory has is refused."""
-    if min(lengths) < 0:
+    if any(length < 0 for length in lengths):
         raise ValueError(f"a length is negative in {list(lengths)}")
     product = math.prod(lengths)
     if product >= _MOST:

@@ -79,6 +79,11 @@ class Layout:
         return cls.plain(shape, desc.dtype)
 
     @property
+    def own_desc(self) -> Desc | None:
+        """OneDNN's descriptor that it was taken from."""
+        return self._desc
+
+    @property
     def count(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)

@@ -11,15 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.graph import Graph
+from ....runtime.graph import DType, Graph
 from ....runtime.graph.mapped_file import Reading
 from ....runtime.lowering.node_operands import NodeOrigin, place_buffers
 from ....runtime.tensors.output_pool import POOLED_BYTES
 from ..onednn.bindings import Engine, Primitive, PrimitiveDesc
 from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
+from .subgraph_id import subgraph_id
 
-__all__ = ["Form", "NativeStep", "NumpyStep", "Plan", "PrimitiveStep", "Step", "place_steps"]
+__all__ = [
+    "Description",
+    "Form",
+    "NativeStep",
+    "NumpyStep",
+    "Plan",
+    "PrimitiveStep",
+    "Step",
+    "place_steps",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -32,11 +42,15 @@ class PrimitiveStep:
     """Run a primitive of oneDNN; arguments by role. ``desc`` is what it was compiled from."""
 
     origin: NodeOrigin
-    implementation: str
     desc: PrimitiveDesc
     primitive: Primitive
     arguments: tuple[tuple[int, Operand], ...]
     writes: tuple[Operand, ...]
+
+    @property
+    def implementation(self) -> str:
+        """OneDNN's name of it."""
+        return self.desc.implementation
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -91,6 +105,37 @@ def place_steps(steps: Iterable[Step]) -> tuple[dict[Buffer, int], int]:
     return place_buffers([operand.buffer for operand in step.operands] for step in steps)
 
 
+class Description:
+    """What a plan was made of, for those who ask: ``make`` gives graph and layouts.
+
+    ``float_dtype`` is what float32 values are held in between steps.
+    """
+
+    def __init__(
+        self, make: Callable[[], tuple[Graph, Mapping[str, Layout]]], float_dtype: DType
+    ) -> None:
+        self._make, self.float_dtype = make, float_dtype
+
+    @functools.cached_property
+    def _made(self) -> tuple[Graph, Mapping[str, Layout]]:
+        return self._make()
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that is executed."""
+        return self._made[0]
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """Value name -> the layout in which its producer leaves it."""
+        return self._made[1]
+
+    @functools.cached_property
+    def id(self) -> str:
+        """What ``subgraph_id`` says of the graph and the types in memory: the same every time."""
+        return subgraph_id(self.graph, self.float_dtype)
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Everything that does not change from run to run. Any number of streams may run it.
@@ -99,10 +144,8 @@ class Plan:
     the order of the network's ports, as (shape, dtype).
     """
 
-    id: str
-    """What ``subgraph_id`` says of the graph and the types in memory: the same from run to run."""
     engine: Engine
-    graph: Graph
+    description: Description
     steps: Sequence[Step]
     inputs: Sequence[Operand]
     outputs: Sequence[Operand]
@@ -111,8 +154,6 @@ class Plan:
     arena_bytes: int
     thread_count: int
     weights: Sequence[PackedWeight] = ()
-    layouts: Mapping[str, Layout] = field(default_factory=dict)
-    """Value name -> the layout in which its producer leaves it."""
     is_resized: bool = False
     """True for what was made for a smaller team than the network's."""
     resized: dict[int, Plan | None] = field(default_factory=dict)
@@ -120,6 +161,21 @@ class Plan:
     be. Set by the compile thread, read by streams."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_packed: list[bool] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        """A name of the graph and the types in memory: the same from run to run."""
+        return self.description.id
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that is executed."""
+        return self.description.graph
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """Value name -> the layout in which its producer leaves it."""
+        return self.description.layouts
 
     @functools.cached_property
     def output_forms(self) -> tuple[Form, ...]:

@@ -22,16 +22,17 @@ import numpy as np
 from ....errors import GraphError, UnsupportedOpError
 from ....runtime.graph import DType, Graph, Model, Node, Value
 from ....runtime.graph.mapped_file import in_memory, is_mapped
+from ....runtime.graph.sym_array import SymArray, is_symbolic
 from ....runtime.lowering.node_operands import Lowering
 from ..onednn.bindings import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
 from ..onednn.bindings import Attributes as Attributes
+from ..onednn.traced import TracedDesc, TracedEngine
 from .copy_parameters import copy_parameters
 from .elementwise_chain import chain_axes, chain_parameters
 from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
-from .plan import NativeStep, NumpyStep, Plan, PrimitiveStep, Step, place_steps
+from .plan import Description, NativeStep, NumpyStep, Plan, PrimitiveStep, Step, place_steps
 from .step_bounds import find_array_overrun, find_native_overrun, find_primitive_overrun
-from .subgraph_id import subgraph_id
 from .view_strides import reshaped_strides
 
 __all__ = ["PlanBuilder"]
@@ -65,6 +66,10 @@ class PlanBuilder(Lowering):
         self.engine, self.thread_count = engine, thread_count
         self.chains: dict[Hashable, tuple[int, ...]] = {}
         """Parameters of the chains that were lowered, which equal nodes share."""
+        self.is_traced = isinstance(engine, TracedEngine)
+        """True if lengths are SymInts, and the plan is a template's."""
+        self.symbolic_constants: dict[Buffer, SymArray] = {}
+        """Those that depend on lengths, by the buffer that holds them."""
         self._weights = weights
         self._steps: list[Step] = []
         self._operands: dict[Value, list[Operand]] = {}
@@ -165,6 +170,9 @@ class PlanBuilder(Lowering):
 
         Where both agree the constant's own memory is used. Plans share what was packed.
         """
+        if is_symbolic(source):
+            source = np.asarray(source)
+        source_desc, desc = _fixed(source_desc), _fixed(desc)
         if source_desc.size_bytes != source.nbytes:
             raise self.contradiction(f"{source_desc} is read from {source.nbytes} bytes")
         if source_desc == desc:
@@ -181,7 +189,7 @@ class PlanBuilder(Lowering):
 
     def constant_operand(self, array: Array) -> Operand:
         """Return a constant in its own row-major memory; arrays made here are kept by the plan."""
-        array = np.asarray(array)
+        array = array if is_symbolic(array) else np.asarray(array)
         layout = Layout.plain(array.shape, DType.of(array.dtype))
         return Operand(self._constant_buffer(array), layout)
 
@@ -226,7 +234,6 @@ class PlanBuilder(Lowering):
         self._steps.append(
             PrimitiveStep(
                 self._origin(),
-                desc.implementation,
                 desc,
                 desc.create(),
                 tuple(arguments),
@@ -236,7 +243,7 @@ class PlanBuilder(Lowering):
 
     def native(self, kernel: str, operands: Sequence[Operand], parameters: Sequence[int]) -> None:
         """Emit a native kernel (native_*.c) on operands in the order that it documents."""
-        words = tuple(map(int, parameters))
+        words = tuple([word if isinstance(word, int) else int(word) for word in parameters])
         self._refuse(find_native_overrun(kernel, operands, words))
         self._steps.append(NativeStep(self._origin(), kernel, tuple(operands), words))
 
@@ -330,6 +337,13 @@ class PlanBuilder(Lowering):
         key = (id(array), DType.of(array.dtype))
         if key in self._constants:
             return self._constants[key].buffer
+        if isinstance(array, np.ndarray) and is_symbolic(array):
+            symbolic: Any = array
+            buffer = Buffer("constant", array.nbytes, array=symbolic.hint)
+            self.symbolic_constants[buffer] = symbolic
+            self._keep.append(array)
+            self._constants[key] = Operand(buffer, Layout.plain(array.shape, DType.of(array.dtype)))
+            return buffer
         if is_mapped(array):
             readable = self.derived("copy", [array], lambda: in_memory(array))
         else:
@@ -392,11 +406,11 @@ class PlanBuilder(Lowering):
         return own
 
     def _finish(self, graph: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> Plan:
-        offsets, arena_bytes = place_steps(self._steps)
+        offsets, arena_bytes = ({}, 0) if self.is_traced else place_steps(self._steps)
+        layouts = {value.name: operands[0].layout for value, operands in self._operands.items()}
         return Plan(
-            id=subgraph_id(graph, self.float_dtype),
             engine=self.engine,
-            graph=graph,
+            description=Description(lambda: (graph, layouts), self.float_dtype),
             steps=tuple(self._steps),
             inputs=tuple(inputs),
             outputs=tuple(outputs),
@@ -405,5 +419,9 @@ class PlanBuilder(Lowering):
             arena_bytes=arena_bytes,
             thread_count=self.thread_count,
             weights=tuple(self._packed),
-            layouts={value.name: operands[0].layout for value, operands in self._operands.items()},
         )
+
+
+def _fixed(desc: Desc) -> Desc:
+    """Return a descriptor of packed weights, which all plans of a template share."""
+    return desc.fixed() if isinstance(desc, TracedDesc) else desc

@@ -93,7 +93,6 @@ class _Resizing:
             raise OneDnnError(overrun, 2)
         return replace(
             step,
-            implementation=again.implementation,
             desc=again,
             primitive=again.create(),
             arguments=tuple(given.items()),

@@ -1,0 +1,424 @@
+"""oneDNN's descriptors in a trace: made with lengths that remember, and made again for others.
+
+Theory of operation. A plan builder that is given SymInts (runtime/graph/sym_int.py) is given this
+engine, too. Where a length is a SymInt, what it makes keeps how it was made. What code reads of it
+is a number that a replay reads again; what code decides by it (is it blocked, are two equal, which
+implementation is it) is a guard. Equal calls of one trace share what they make, and so do those of
+its replays.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, cast
+
+from ....runtime.graph import DType
+from ....runtime.graph.sym_int import (
+    SymInt,
+    Trace,
+    has_sym_ints,
+    identity_of,
+    is_sym_int,
+    plain_int,
+)
+from ....runtime.lowering.strides import row_major
+from .bindings import (
+    Attributes,
+    Desc,
+    Descs,
+    Engine,
+    Numbers,
+    OneDnnError,
+    Primitive,
+    PrimitiveDesc,
+)
+
+__all__ = ["OneDnnReplay", "TracedDesc", "TracedEngine", "TracedPrimitiveDesc"]
+
+Recipe = Callable[["OneDnnReplay"], Desc]
+
+
+class TracedDesc(Desc):
+    """A descriptor whose lengths depend on free ones; ``recipe`` makes it again for others."""
+
+    __slots__ = ("_dims", "_read", "raw", "recipe", "trace")
+
+    def __init__(
+        self, trace: Trace, raw: Desc, recipe: Recipe, dims: tuple[int, ...] | None = None
+    ) -> None:
+        self.engine, self.handle, self._as_parameter_ = raw.engine, raw.handle, raw._as_parameter_
+        self.trace, self.raw, self.recipe = trace, raw, recipe
+        self._dims = dims
+        self._read: dict[str, Any] = {}
+
+    def fixed(self) -> Desc:
+        """Return the descriptor of this run, and hold that it is the same in all others."""
+        raw = self.raw
+        if "fixed" not in self._read:
+            self._read["fixed"] = raw
+            self.trace.hold(lambda replay: replay.desc(self) == raw, True)
+        return raw
+
+    def _number(self, what: str, read: Callable[[Desc], int]) -> int:
+        if what not in self._read:
+            made: Any = self.trace.read(lambda replay: read(replay.desc(self)), read(self.raw))
+            self._read[what] = made
+        number: int = self._read[what]
+        return number
+
+    def _held(self, what: str, read: Callable[[Desc], Any]) -> Any:
+        if what not in self._read:
+            answer = self._read[what] = read(self.raw)
+            self.trace.hold(lambda replay: read(replay.desc(self)), answer)
+        return self._read[what]
+
+    @property
+    def rank(self) -> int:
+        rank: int = self._held("rank", lambda desc: desc.rank)
+        return rank
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        if self._dims is None:
+            self._dims = tuple(
+                self._number(f"dim {axis}", lambda desc, axis=axis: desc.dims[axis])  # type: ignore[misc]
+                for axis in range(self.rank)
+            )
+        return self._dims
+
+    @property
+    def dtype(self) -> DType:
+        return self.raw.dtype
+
+    @property
+    def offset(self) -> int:
+        offset: int = self._held("offset", lambda desc: desc.offset)
+        return offset
+
+    @property
+    def blocking(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None:
+        blocks = self._held("blocks", _blocks)
+        if blocks is None:
+            return None
+        strides = tuple(
+            self._number(f"stride {axis}", lambda desc, axis=axis: _stride(desc, axis))  # type: ignore[misc]
+            for axis in range(self.rank)
+        )
+        return strides, blocks
+
+    @property
+    def size_bytes(self) -> int:
+        return self._number("bytes", lambda desc: desc.size_bytes)
+
+    @property
+    def is_open(self) -> bool:
+        return self.raw.is_open
+
+    def permuted(self, permutation: Sequence[int]) -> Desc:
+        order = tuple(permutation)
+        made = self.raw.permuted(order)
+        return TracedDesc(self.trace, made, lambda replay: replay.desc(self).permuted(order))
+
+    def part(self, dims: Sequence[int], offsets: Sequence[int]) -> Desc:
+        made = self.raw.part(_hints(dims), _hints(offsets))
+        given, places = tuple(dims), tuple(offsets)
+        return TracedDesc(
+            self.trace,
+            made,
+            lambda replay: replay.desc(self).part(replay.numbers(given), replay.numbers(places)),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Desc):
+            return NotImplemented
+        if other is self:
+            return True
+        answer = self.raw == _raw(other)
+        self.trace.hold(lambda replay: replay.desc(self) == replay.desc(other), answer)
+        return answer
+
+    def __hash__(self) -> int:
+        return hash(self.fixed())
+
+
+class TracedPrimitiveDesc(PrimitiveDesc):
+    """A primitive's descriptor that was made of descriptors of a trace."""
+
+    __slots__ = ("_forget", "_read", "raw", "skip_count", "trace")
+
+    def __init__(self, trace: Trace, raw: PrimitiveDesc, forget: Callable[[], None]) -> None:
+        self.engine, self.handle, self._as_parameter_ = raw.engine, raw.handle, raw._as_parameter_
+        self.call, self.arguments = raw.call, raw.arguments
+        self.trace, self.raw = trace, raw
+        self.skip_count = 0
+        """How many of the library's choices were passed over."""
+        self._forget = forget
+        self._read: dict[Hashable, Any] = {}
+
+    @property
+    def implementation(self) -> str:
+        name, skipped = self.raw.implementation, self.skip_count
+        self.trace.hold(lambda replay: replay.primitive_desc(self, skipped).implementation, name)
+        return name
+
+    def desc(self, which: str, index: int = 0) -> Desc:
+        made, skipped = self._read.get((which, index)), self.skip_count
+        if made is None:
+            made = self._read[which, index] = TracedDesc(
+                self.trace,
+                self.raw.desc(which, index),
+                lambda replay: replay.primitive_desc(self, skipped).desc(which, index),
+            )
+        found: Desc = made
+        return found
+
+    def argument(self, role: int) -> tuple[DType | None, int]:
+        if role not in self._read:
+            skipped = self.skip_count
+            dtype, size_bytes = self.raw.argument(role)
+
+            def asked(replay: OneDnnReplay) -> tuple[DType | None, int]:
+                return replay.primitive_desc(self, skipped).argument(role)
+
+            self.trace.hold(lambda replay: asked(replay)[0], dtype)
+            read: Any = self.trace.read(lambda replay: asked(replay)[1], size_bytes)
+            self._read[role] = dtype, read
+        found: tuple[DType | None, int] = self._read[role]
+        return found
+
+    def next_implementation(self) -> bool:
+        self._forget()
+        self._read.clear()
+        has_next = self.raw.next_implementation()
+        skipped = self.skip_count + 1
+        self.trace.hold(lambda replay: replay.has_choices(self, skipped), has_next)
+        self.skip_count += has_next
+        return has_next
+
+    def create(self) -> Primitive:
+        return self.raw.create()
+
+
+class TracedEngine(Engine):
+    """The process's engine for one trace; not thread-safe."""
+
+    def __init__(self, engine: Engine, trace: Trace) -> None:
+        self.plain, self.trace = engine, trace
+        self.path, self.library, self.version = engine.path, engine.library, engine.version
+        self.openmp = engine.openmp
+        self._as_parameter_ = engine._as_parameter_
+        self._made: dict[Hashable, Any] = {}
+
+    def desc(self, dims: Sequence[int], dtype: DType, strides: Sequence[int] | None = None) -> Desc:
+        given, steps = tuple(dims), tuple(row_major(dims) if strides is None else strides)
+        if not has_sym_ints(given) and not has_sym_ints(steps):
+            return self.plain.desc(given, dtype, steps)
+        key = "desc", dtype, *_places(given), *_places(steps)
+        if key not in self._made:
+            self._made[key] = TracedDesc(
+                self.trace,
+                self.plain.desc(_hints(given), dtype, _hints(steps)),
+                lambda replay: replay.engine.desc(
+                    replay.numbers(given), dtype, replay.numbers(steps)
+                ),
+                given,
+            )
+        made: Desc = self._made[key]
+        return made
+
+    def any_desc(self, dims: Sequence[int], dtype: DType) -> Desc:
+        given = tuple(dims)
+        if not has_sym_ints(given):
+            return self.plain.any_desc(given, dtype)
+        key = "any", dtype, *_places(given)
+        if key not in self._made:
+            self._made[key] = TracedDesc(
+                self.trace,
+                self.plain.any_desc(_hints(given), dtype),
+                lambda replay: replay.engine.any_desc(replay.numbers(given), dtype),
+                given,
+            )
+        made: Desc = self._made[key]
+        return made
+
+    def primitive_desc(self, call: str, *arguments: Any) -> PrimitiveDesc:
+        if not any(map(_is_traced, arguments)):
+            return self.plain.primitive_desc(call, *arguments)
+        key = call, *map(_key, arguments)
+        if key not in self._made:
+            raw = self.plain.primitive_desc(call, *arguments)
+            self._made[key] = TracedPrimitiveDesc(
+                self.trace, raw, lambda: self._made.pop(key, None)
+            )
+        made: PrimitiveDesc = self._made[key]
+        return made
+
+
+class OneDnnReplay:
+    """Makes the objects of a trace again for the numbers in ``values``; not thread-safe.
+
+    Raises OneDnnError where the library refuses them.
+    """
+
+    def __init__(self, engine: Engine, values: list[Any]) -> None:
+        self.engine = engine
+        self._values = values
+        self._made: dict[int, Any] = {}
+        self._chosen: dict[tuple[int, int], PrimitiveDesc] = {}
+
+    def number(self, number: int | SymInt) -> int:
+        """Return what stands for a number here."""
+        if is_sym_int(number):
+            value: int = self._values[number.place]
+            return value
+        return cast(int, number)
+
+    def numbers(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Return what stands for each of these numbers here."""
+        return tuple([self.number(number) for number in numbers])
+
+    def desc(self, desc: Desc) -> Desc:
+        """Return what stands for a descriptor here."""
+        if type(desc) is not TracedDesc:
+            return desc
+        made = self._made.get(id(desc))
+        if made is None:
+            made = self._made[id(desc)] = _SharedReads(desc.recipe(self))
+        found: Desc = made
+        return found
+
+    def primitive_desc(self, desc: PrimitiveDesc, skipped: int | None = None) -> PrimitiveDesc:
+        """Return what stands for a primitive's descriptor here.
+
+        ``skipped`` is how many choices of the library are passed over, if not as many as in the
+        end.
+        """
+        if type(desc) is not TracedPrimitiveDesc:
+            return desc
+        count = desc.skip_count if skipped is None else skipped
+        made = self._chosen.get((id(desc), count))
+        if made is None:
+            made = self.engine.primitive_desc(desc.call, *map(self._argument, desc.arguments))
+            for _ in range(count):
+                if not made.next_implementation():
+                    raise OneDnnError(f"next implementation of {desc.call}", 4)
+            self._chosen[id(desc), count] = made
+        found: PrimitiveDesc = made
+        return found
+
+    def has_choices(self, desc: TracedPrimitiveDesc, count: int) -> bool:
+        """True if so many of the library's choices can be passed over."""
+        try:
+            self.primitive_desc(desc, count)
+        except OneDnnError:
+            return False
+        return True
+
+    def primitive(self, desc: PrimitiveDesc, made: Primitive) -> Primitive:
+        """Return what stands for a primitive here, which ``desc`` describes in the trace."""
+        if type(desc) is not TracedPrimitiveDesc:
+            return made
+        key = ~id(desc)
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = self.primitive_desc(desc).create()
+        primitive: Primitive = found
+        return primitive
+
+    def _argument(self, argument: Any) -> Any:
+        kind = type(argument)
+        if kind is TracedDesc:
+            return self.desc(argument)
+        if kind is TracedEngine:
+            return self.engine
+        if kind is Numbers:
+            return Numbers(self.numbers(argument.numbers))
+        if kind is Descs:
+            return Descs([self.desc(item) for item in argument.descs])
+        if kind is Attributes and _is_traced(argument):
+            made = self._made.get(id(argument))
+            if made is None:
+                steps = [(op, item and self.desc(item)) for op, item in argument.post_ops]
+                made = self._made[id(argument)] = Attributes(self.engine, steps)
+            return made
+        return argument
+
+
+class _SharedReads(Desc):
+    """A descriptor of a replay, which asks the library once for what is read many times."""
+
+    __slots__ = ("_dims", "_strides", "raw")
+
+    def __init__(self, raw: Desc) -> None:
+        self.engine, self.handle, self._as_parameter_ = raw.engine, raw.handle, raw._as_parameter_
+        self.raw = raw
+        self._dims: tuple[int, ...] | None = None
+        self._strides: Any = _UNREAD
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        if self._dims is None:
+            self._dims = self.raw.dims
+        return self._dims
+
+    @property
+    def blocking(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None:
+        if self._strides is _UNREAD:
+            self._strides = self.raw.blocking
+        found: tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None = self._strides
+        return found
+
+
+_UNREAD = object()
+
+
+def _blocks(desc: Desc) -> tuple[tuple[int, int], ...] | None:
+    blocking = desc.blocking
+    return None if blocking is None else blocking[1]
+
+
+def _stride(desc: Desc, axis: int) -> int:
+    blocking = desc.blocking
+    return 0 if blocking is None else blocking[0][axis]
+
+
+def _raw(desc: Desc) -> Desc:
+    return desc.raw if isinstance(desc, TracedDesc) else desc
+
+
+def _hints(numbers: Sequence[int]) -> tuple[int, ...]:
+    return tuple([plain_int(number) for number in numbers])
+
+
+def _places(numbers: Sequence[int]) -> list[Hashable]:
+    """Tell SymInts apart by their place, without asking for their numbers."""
+    return [len(numbers), *map(identity_of, numbers)]
+
+
+def _is_traced(argument: object) -> bool:
+    if isinstance(argument, Attributes):
+        return any(type(item) is TracedDesc for _, item in argument.post_ops)
+    if isinstance(argument, Descs):
+        return any(type(item) is TracedDesc for item in argument.descs)
+    if isinstance(argument, Numbers):
+        return has_sym_ints(argument.numbers)
+    return type(argument) is TracedDesc
+
+
+def _key(argument: Any) -> Hashable:
+    """Tell the arguments of a call apart; equal keys describe the same primitive."""
+    if isinstance(argument, TracedDesc):
+        return "traced", id(argument)
+    if isinstance(argument, Descs):
+        return tuple(map(_key, argument.descs))
+    if isinstance(argument, Numbers):
+        return tuple(map(identity_of, argument.numbers))
+    if isinstance(argument, Attributes):
+        return tuple((op, item and _key(item)) for op, item in argument.post_ops)
+    if isinstance(argument, ctypes._SimpleCData):
+        argument = argument.value
+    if isinstance(argument, Engine):
+        return "engine"
+    found: Hashable = argument
+    return found
