@@ -67,6 +67,7 @@ __all__ = [
     "Desc",
     "Descs",
     "Engine",
+    "Memories",
     "Memory",
     "Numbers",
     "OneDnnError",
@@ -244,6 +245,30 @@ class Memory(_Handle):
         engine.check("dnnl_memory_create", byref(made), desc, engine, c_void_p(address))
         assert made.value is not None
         super().__init__(made.value, engine.library.dnnl_memory_destroy)
+
+
+class Memories:
+    """Memory objects of one owner, destroyed with it. Not thread-safe."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._create = engine, engine.library.dnnl_memory_create
+        self._handles: list[int] = []
+        destroy = engine.library.dnnl_memory_destroy
+        weakref.finalize(self, _destroy_all, destroy, self._handles).atexit = False
+
+    def add(self, desc: Desc, address: int) -> int:
+        """Make a memory object and return its handle."""
+        made = c_void_p()
+        if self._create(byref(made), desc, self._engine, address):
+            self._engine.check("dnnl_memory_create", byref(made), desc, self._engine, address)
+        assert made.value is not None
+        self._handles.append(made.value)
+        return made.value
+
+
+def _destroy_all(destroy: Any, handles: list[int]) -> None:
+    for handle in handles:
+        destroy(c_void_p(handle))
 
 
 class Primitive(_Handle):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -57,6 +57,7 @@ class Layout:
     dtype: DType
     strides: tuple[int, ...] | None
     _desc: Desc | None = None
+    _described: list[Desc] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def plain(
@@ -147,10 +148,12 @@ class Layout:
         """Describe it to oneDNN; a scalar has one axis."""
         if self._desc is not None:
             return self._desc
-        assert self.strides is not None
-        if not self.shape:
-            return engine.desc((1,), self.dtype)
-        return engine.desc(self.shape, self.dtype, self.strides)
+        known = self._described
+        if not known:
+            assert self.strides is not None
+            shape, strides = (self.shape, self.strides) if self.shape else ((1,), (1,))
+            known.append(engine.desc(shape, self.dtype, strides))
+        return known[0]
 
     @property
     def tag(self) -> str:

@@ -8,7 +8,7 @@ right. Memory is then planned for the new sizes. Nothing else of building a plan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 
 from ....runtime.graph import Graph, TensorType, Value, copy_graph
 from ....runtime.graph.sym_array import SymArray
-from ....runtime.graph.sym_int import SymInt, Trace, has_sym_ints, is_sym_int
+from ....runtime.graph.sym_int import SymInt, Trace, has_sym_ints, identity_of, is_sym_int
 from ....runtime.passes.input_binding import symbol_bindings
 from ..onednn.bindings import Engine, OneDnnError
 from ..onednn.traced import OneDnnReplay
@@ -81,8 +81,10 @@ class PlanTemplate:
     def __init__(
         self, trace: Trace, plan: Plan, engine: Engine, constants: dict[Buffer, SymArray]
     ) -> None:
+        shared = _Sharing()
+        steps = tuple(map(shared.step, plan.steps))
         trace.close()
-        self._trace, self._plan, self._engine = trace, plan, engine
+        self._trace, self._plan, self._engine = trace, replace(plan, steps=steps), engine
         self._constants = constants
 
     @property
@@ -124,6 +126,36 @@ class PlanTemplate:
             ),
             resized={},
         )
+
+
+class _Sharing:
+    """Makes equal layouts and operands of a template one object: a replay makes each of them once."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[Hashable, Layout] = {}
+        self._operands: dict[Hashable, Operand] = {}
+
+    def step(self, step: Step) -> Step:
+        if isinstance(step, PrimitiveStep):
+            arguments = tuple([(role, self._operand(item)) for role, item in step.arguments])
+            return replace(step, arguments=arguments, writes=tuple(map(self._operand, step.writes)))
+        return replace(step, operands=tuple(map(self._operand, step.operands)))
+
+    def _operand(self, operand: Operand) -> Operand:
+        layout = operand.layout
+        key = (
+            tuple(map(identity_of, layout.shape)),
+            layout.dtype,
+            None if layout.strides is None else tuple(map(identity_of, layout.strides)),
+            id(layout.own_desc),
+        )
+        shared = self._layouts.setdefault(key, layout)
+        place = id(operand.buffer), id(shared), identity_of(operand.offset_bytes)
+        known = self._operands.get(place)
+        if known is None:
+            made = Operand(operand.buffer, shared, operand.offset_bytes)
+            known = self._operands[place] = made
+        return known
 
 
 class _PlanReplay(OneDnnReplay):

@@ -33,7 +33,7 @@ from ..native.step_runner import (
     failure_text,
     view_at,
 )
-from ..onednn.bindings import ExecArg, Memory
+from ..onednn.bindings import ExecArg, Memories
 from ..plans.operand_layout import Buffer, Operand
 from ..plans.plan import NativeStep, NumpyStep, Plan, PrimitiveStep, Step
 from .lane_team import LaneTeam
@@ -78,8 +78,8 @@ class Program:
         self._spent = None if team is None else np.zeros(2, np.int64)
         self._runner = runner
         self._base = arena.ctypes.data
-        self._memories: list[Memory] = []
-        self._known: dict[tuple[int, int, int], Memory] = {}
+        self._memories = Memories(plan.engine)
+        self._known: dict[tuple[int, int, int], int] = {}
         self._bindings: list[int] = []
         self._binding_count = 0
         self._arguments: list[Any] = []
@@ -264,19 +264,17 @@ class Program:
     def _memory(self, operand: Operand) -> int:
         """Make oneDNN's memory object; one on the run's own arrays is bound anew in each run."""
         base, place = self._reference(operand)
-        desc = operand.layout.desc(self.plan.engine)
         key = (base, place, id(operand.layout))
         memory = self._known.get(key)
         if memory is None:
+            desc = operand.layout.desc(self.plan.engine)
             if operand.offset_bytes + operand.layout.size_bytes > operand.buffer.size_bytes:
                 raise GraphError(f"{desc} does not fit into {operand.buffer}")
-            memory = Memory(self.plan.engine, desc, 0 if base else place)
-            self._known[key] = memory
-            self._memories.append(memory)
+            memory = self._known[key] = self._memories.add(desc, 0 if base else place)
             if base:
-                self._bindings += [memory.handle, base, place]
+                self._bindings += [memory, base, place]
                 self._binding_count += 1
-        return memory.handle
+        return memory
 
     def _reference(self, operand: Operand) -> Reference:
         """Give an operand's place: (0, address), or (k, offset) in the run's k-th buffer."""
