@@ -35,6 +35,8 @@ Array = np.ndarray[Any, Any]
 
 MOST_TEMPLATES = 8
 """Of one network; a signature that none of them serves is built by itself then."""
+MOST_IN_VAIN = 3
+"""Templates, one after the other, that no other signature than their own has used."""
 
 
 class Compiler:
@@ -61,6 +63,7 @@ class Compiler:
         self._free = FreeLengths(model.inputs)
         self._templates: list[PlanTemplate] = []
         self._has_built, self._can_trace = False, self._free.count > 0
+        self._is_latest_used, self._vain_count = True, 0
         self.shape_tensors = KERNELS.shape_tensors(model.graph)
 
     def compile(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> Plan:
@@ -87,7 +90,8 @@ class Compiler:
     def _plan_of_template(self, shapes: Mapping[str, Sequence[int]]) -> Plan | None:
         """Make the plan by a template, from the second signature on; None if none is right.
 
-        A model that cannot be traced is built anew for each signature.
+        A model that cannot be traced, or whose templates serve one signature each, is built anew
+        for each signature.
         """
         if not self._can_trace or not self._has_built:
             return None
@@ -95,14 +99,20 @@ class Compiler:
         for template in self._templates:
             plan = self._plan_for(template, free)
             if plan is not None:
+                self._is_latest_used = True
                 return plan
-        if len(self._templates) == MOST_TEMPLATES:
+        self._vain_count = 0 if self._is_latest_used else self._vain_count + 1
+        if self._vain_count == MOST_IN_VAIN:
+            self._can_trace = False
+            self._templates.clear()
+        if self._vain_count == MOST_IN_VAIN or len(self._templates) == MOST_TEMPLATES:
             return None
         made = self._traced(shapes, free)
         plan = None if made is None else self._plan_for(made, free)
         self._can_trace = plan is not None
         if made is not None and plan is not None:
             self._templates.insert(0, made)
+            self._is_latest_used = False
         return plan
 
     def _plan_for(self, template: PlanTemplate, free: Sequence[int]) -> Plan | None:

@@ -8,6 +8,7 @@ wherever an array may.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ __all__ = [
     "array_of_numbers",
     "decide_by",
     "derived_arrays",
+    "has_numbers",
     "integers_in",
     "is_symbolic",
     "key_of",
@@ -42,8 +44,6 @@ class SymArray:
     """An array of a trace; ``isinstance`` takes it for numpy's. Made by this module's functions."""
 
     __slots__ = ("_depends", "dtype", "elements", "hint", "recipe", "shape")
-
-    __array_ufunc__ = None
 
     def __init__(
         self,
@@ -129,9 +129,32 @@ class SymArray:
         return f"<SymArray {self.dtype} of rank {self.ndim}>"
 
 
+def _exact_operation(function: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    def forward(self: SymArray, other: Any) -> Any:
+        return function(self.exact(), np.asarray(other))
+
+    def backward(self: SymArray, other: Any) -> Any:
+        return function(np.asarray(other), self.exact())
+
+    return forward, backward
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "and", "or"):
+    _forward, _backward = _exact_operation(getattr(operator, f"__{_name}__"))
+    setattr(SymArray, f"__{_name}__", _forward)
+    setattr(SymArray, f"__r{_name}__", _backward)
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(SymArray, f"__{_name}__", _exact_operation(getattr(operator, _name))[0])
+
+
 def is_symbolic(array: object) -> bool:
     """True for an array that depends on free lengths."""
     return type(array) is SymArray
+
+
+def has_numbers(array: Any) -> bool:
+    """True for a SymArray whose numbers are known one by one."""
+    return array.elements is not None
 
 
 def decide_by(array: Any, decide: Callable[[Array], bool]) -> bool:

@@ -131,8 +131,6 @@ class SymInt:
 
     __slots__ = ("hint", "place", "trace")
 
-    __array_ufunc__ = None  # numpy's own numbers leave arithmetic with it to it
-
     def __init__(self, trace: Trace, place: int, hint: int) -> None:
         self.trace, self.place, self.hint = trace, place, hint
 
@@ -148,6 +146,10 @@ class SymInt:
         return self.hint
 
     __index__ = __int__ = __trunc__ = exact
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        exact = [item.exact() if is_sym_int(item) else item for item in inputs]
+        return getattr(ufunc, method)(*exact, **options)
 
     def __float__(self) -> float:
         return float(self.exact())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph import DType, Node
-from ..graph.sym_array import array_of_numbers
+from ..graph.sym_array import array_of_numbers, has_numbers, is_symbolic
 
 __all__ = [
     "LIMIT",
@@ -64,7 +64,7 @@ _DTYPES = {
 
 def constant_lengths(array: np.ndarray) -> Lengths | None:
     """Read a small constant; None for one that is no list, or of a type that lengths never have."""
-    if array.ndim > 1 or array.size > LIMIT:
+    if array.ndim > 1 or (is_symbolic(array) and not has_numbers(array)) or array.size > LIMIT:
         return None
     dtype = _DTYPES.get(array.dtype)
     if dtype is None:

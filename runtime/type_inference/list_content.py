@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..graph import DType, Node, Shape, TensorType, Value
+from ..graph.sym_int import has_sym_ints
 from .dims import ceil_divide
 from .lengths import LIMIT, ContentRule, Element, Lengths, constant_lengths, known_integers
 from .operands import integer, operand
@@ -213,6 +214,8 @@ def _range(node: Node, inputs: Inputs) -> Lengths | None:
     if len(numbers) != 3 or numbers[2] == 0 or any(item.dtype != given[0].dtype for item in given):
         return None
     start, limit, delta = numbers
+    if has_sym_ints(numbers):
+        return None  # how many there are depends on free lengths
     if ceil_divide(limit - start, delta) > LIMIT:
         return None
     return Lengths(tuple(range(start, limit, delta)), dtype=given[0].dtype)

@@ -90,12 +90,15 @@ def _range(node: Node, contents: ShapeContent) -> Types:
 def _count(start: float, limit: float, delta: float) -> int:
     """Count the steps from start to limit; raises if there are more than a length can be."""
     if isinstance(start, int) and isinstance(limit, int) and isinstance(delta, int):
-        steps: float = ceil_divide(limit - start, delta)
+        count = ceil_divide(limit - start, delta)
+        is_too_long = count > MOST_LENGTH
     else:
         steps = (limit - start) / delta
-    if not -math.inf < steps <= MOST_LENGTH:
+        is_too_long = not -math.inf < steps <= MOST_LENGTH
+        count = 0 if is_too_long else math.ceil(steps)
+    if is_too_long:
         raise ContradictionError(f"from {start} to {limit} are more steps of {delta} than fit")
-    return max(math.ceil(steps), 0)
+    return max(count, 0)
 
 
 @type_rule("EyeLike")

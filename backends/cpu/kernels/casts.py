@@ -44,7 +44,7 @@ def lower_cast(node: Node, builder: PlanBuilder) -> None:
     else:
         made = builder.result(result, Layout.plain(builder.shape(result), wanted))
         if made.layout.count:
-            builder.numpy(_convert, [builder.plain(source), made])
+            builder.numpy(_convert, [builder.plain(source), made], knows_lengths=False)
 
 
 def _fits_floats(given: DType, wanted: DType) -> bool:

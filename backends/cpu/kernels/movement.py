@@ -164,8 +164,8 @@ def lower_gather(node: Node, builder: PlanBuilder) -> None:
     shape = builder.shape(source)
     axis = builder.axis(int(node.attributes.get("axis", 0)), len(shape))
     builder.expect_shape(result, (*shape[:axis], *builder.shape(indices), *shape[axis + 1 :]))
-    known = integers_of(node, 1)
-    if known is not None and len(known) == 1 and -shape[axis] <= known[0] < shape[axis]:
+    known = integers_of(node, 1) if math.prod(builder.shape(indices)) == 1 else None
+    if known and -shape[axis] <= known[0] < shape[axis]:
         _take_one(node, builder, axis, known[0])
         return
     operand = builder.plain(source, builder.operand(source).dtype)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import Node
+from ....runtime.graph.sym_int import has_sym_ints
 from ....runtime.operators import Operator, make_operator
 from ....runtime.operators import find_unsupported as find_missing
 from ..plans.operand_layout import Layout, Operand
@@ -50,7 +51,9 @@ def lower_by_numpy(node: Node, builder: PlanBuilder) -> None:
         made.append(builder.result(value, layout))
     reads = [operand for operand in given if operand is not None]
     function = _call(operator, [operand is not None for operand in given], len(reads))
-    builder.numpy(function, [*reads, *made])
+    attributes = (item if isinstance(item, list) else [item] for item in node.attributes.values())
+    knows_lengths = any(map(has_sym_ints, attributes))
+    builder.numpy(function, [*reads, *made], knows_lengths=knows_lengths)
 
 
 def _call(operator: Operator, is_given: Sequence[bool], read_count: int) -> Callable[..., None]:

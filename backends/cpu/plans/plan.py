@@ -85,6 +85,8 @@ class NumpyStep:
     origin: NodeOrigin
     function: Callable[..., None]
     operands: tuple[Operand, ...]
+    knows_lengths: bool = True
+    """False for a function that goes by nothing but these arrays: it is right for any lengths."""
 
     @property
     def writes(self) -> tuple[Operand, ...]:

@@ -247,13 +247,20 @@ class PlanBuilder(Lowering):
         self._refuse(find_native_overrun(kernel, operands, words))
         self._steps.append(NativeStep(self._origin(), kernel, tuple(operands), words))
 
-    def numpy(self, function: Callable[..., None], operands: Sequence[Operand]) -> None:
+    def numpy(
+        self,
+        function: Callable[..., None],
+        operands: Sequence[Operand],
+        *,
+        knows_lengths: bool = True,
+    ) -> None:
         """Emit a call with an array over each operand; it fills the last ones.
 
+        ``knows_lengths`` is False for a function that goes by nothing but these arrays.
         It interrupts the native call, and needs the GIL: only for what is rare.
         """
         self._refuse(find_array_overrun(operands))
-        self._steps.append(NumpyStep(self._origin(), function, tuple(operands)))
+        self._steps.append(NumpyStep(self._origin(), function, tuple(operands), knows_lengths))
 
     def move(self, source: Operand, target: Operand) -> None:
         """Emit what fills the target from a source of the same shape, whatever their layouts."""

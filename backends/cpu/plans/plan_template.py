@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from ....errors import AioInferError
 from ....runtime.graph import Graph, TensorType, Value, copy_graph
 from ....runtime.graph.sym_array import SymArray
 from ....runtime.graph.sym_int import SymInt, Trace, has_sym_ints, identity_of, is_sym_int
 from ....runtime.passes.input_binding import symbol_bindings
-from ..onednn.bindings import Engine, OneDnnError
+from ..onednn.bindings import Engine
 from ..onednn.traced import OneDnnReplay
 from .operand_layout import Buffer, Layout, Operand
 from .plan import Description, NativeStep, NumpyStep, Plan, PrimitiveStep, Step, place_steps
@@ -95,7 +96,8 @@ class PlanTemplate:
     @property
     def is_reusable(self) -> bool:
         """True if the steps do nothing that a replay cannot know."""
-        return not any(isinstance(step, NumpyStep) for step in self._plan.steps)
+        steps = self._plan.steps
+        return not any(isinstance(step, NumpyStep) and step.knows_lengths for step in steps)
 
     def plan_for(self, free: Sequence[int]) -> Plan | None:
         """Make the plan for these free lengths; None where it would have other steps.
@@ -110,7 +112,7 @@ class PlanTemplate:
             if replay is None:
                 return None
             steps = tuple([replay.step(step) for step in plan.steps])
-        except (OneDnnError, ArithmeticError, ValueError, IndexError):
+        except (AioInferError, ArithmeticError, ValueError, IndexError):
             return None
         offsets, arena_bytes = place_steps(steps)
         return replace(
@@ -129,7 +131,7 @@ class PlanTemplate:
 
 
 class _Sharing:
-    """Makes equal layouts and operands of a template one object: a replay makes each of them once."""
+    """Makes equal layouts and operands one object, so that a replay makes each of them once."""
 
     def __init__(self) -> None:
         self._layouts: dict[Hashable, Layout] = {}
@@ -191,7 +193,7 @@ class _PlanReplay(OneDnnReplay):
         operands = tuple(map(self.operand, step.operands))
         if isinstance(step, NativeStep):
             return NativeStep(step.origin, step.kernel, operands, self.numbers(step.parameters))
-        return NumpyStep(step.origin, step.function, operands)
+        return NumpyStep(step.origin, step.function, operands, step.knows_lengths)
 
     def operand(self, operand: Operand) -> Operand:
         made = self._parts.get(id(operand))
