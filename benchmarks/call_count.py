@@ -65,17 +65,17 @@ class Situation:
 
 
 SITUATIONS = (
-    Situation("network.infer, worker", "CPU", WORKER, most=35),
-    Situation("request.infer, worker", "CPU", WORKER, by_request=True, most=35),
+    Situation("network.infer, worker", "CPU", WORKER, most=32),
+    Situation("request.infer, worker", "CPU", WORKER, by_request=True, most=34),
     Situation("network.infer, plan too long for inline", "CPU", NO_PLAN_IS_SHORT),
     Situation("request.infer, plan too long for inline", "CPU", NO_PLAN_IS_SHORT, by_request=True),
-    Situation("network.infer, worker, open batch", "CPU", WORKER, is_open=True, most=45),
+    Situation("network.infer, worker, open batch", "CPU", WORKER, is_open=True, most=40),
     Situation(
-        "request.infer, worker, open batch", "CPU", WORKER, is_open=True, by_request=True, most=45
+        "request.infer, worker, open batch", "CPU", WORKER, is_open=True, by_request=True, most=42
     ),
-    Situation("network.infer, inline", "CPU", INLINE, most=20),
+    Situation("network.infer, inline", "CPU", INLINE, most=18),
     Situation("request.infer, inline", "CPU", INLINE, by_request=True, most=20),
-    Situation("network.infer, inline, open batch", "CPU", INLINE, is_open=True),
+    Situation("network.infer, inline, open batch", "CPU", INLINE, is_open=True, most=28),
     Situation("network.infer, fake accelerator", "FAKE", {}, most=140),
     Situation("request.infer, fake accelerator", "FAKE", {}, by_request=True, most=140),
 )
