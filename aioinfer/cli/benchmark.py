@@ -12,14 +12,12 @@ import numpy as np
 from rich.console import Console
 
 from .. import __version__
-from ..errors import RequestStateError
 from ..runtime.devices.core import Core
 from ..runtime.devices.device_aliases import understood
 from ..runtime.devices.device_name import parse_device
 from ..runtime.graph import Model, TensorType, is_static, shape_text
 from ..runtime.network.executable_network import ExecutableNetwork
 from ..runtime.network.infer_request import InferRequest
-from ..runtime.runs.bindings import NodeProfile
 from ..runtime.tensors.tensor import check_inputs, ports_of
 from .benchmark_options import BenchmarkOptions, network_config, parse_options
 from .benchmark_tables import (
@@ -41,7 +39,7 @@ from .measure import (
     run_on_event_loop,
     whole_rounds,
 )
-from .node_times import mean_node_times
+from .node_times import NodeTimes
 from .percentiles import summarize, throughput_per_s, window_between
 from .progress import progress_bar
 from .report import BenchmarkReport
@@ -218,7 +216,9 @@ class Benchmark:
         options, report = self._options, self._report
         count = options.iteration_count
         limits = Limits(count and whole_rounds(count, len(requests)), options.duration_s)
-        measurement = Measurement(limits)
+        times = NodeTimes()
+        look = (lambda request: times.add(request.profiling())) if options.has_node_times else None
+        measurement = Measurement(limits, look=look)
         before, start_ns = network.statistics(), perf_counter_ns()
         try:
             self._infer_repeatedly(requests, inputs, measurement)
@@ -240,7 +240,7 @@ class Benchmark:
             trace.save(options.trace)
             self._console.print(f"wrote {options.trace}: {len(trace)} spans", soft_wrap=True)
         if options.has_node_times:
-            report.nodes = mean_node_times(_profiles(requests))
+            report.nodes = times.means()
             print_node_times(self._console, report.nodes)
 
     def _infer_repeatedly(
@@ -271,15 +271,3 @@ def _signatures(inputs: InputSets) -> list[dict[str, tuple[int, ...]]]:
         for number in range(inputs.count)
     ]
     return [item for place, item in enumerate(signatures) if item not in signatures[:place]]
-
-
-def _profiles(requests: Sequence[InferRequest]) -> list[list[NodeProfile]]:
-    """Take the last run of each request that has finished one."""
-    profiles = []
-    for request in requests:
-        try:
-            request.wait()
-        except RequestStateError:
-            continue  # it was cancelled by the interrupt
-        profiles.append(request.profiling())
-    return profiles

@@ -53,6 +53,8 @@ class Measurement:
 
     limits: Limits
     clock: Clock = perf_counter_ns
+    look: Callable[[Any], None] | None = None
+    """Called with the request after each inference, outside of its latency."""
     latencies_ns: list[int] = field(default_factory=list)
     started_ns: int = 0
     ended_ns: int = 0
@@ -97,10 +99,12 @@ class Measurement:
         self.issued_count += 1
         return self.issued_count - 1
 
-    def finish(self, began_ns: int) -> None:
-        """Note that an inference has finished that began at a time of the clock."""
+    def finish(self, began_ns: int, request: Any = None) -> None:
+        """Note that an inference of a request has finished that began at a time of the clock."""
         self.ended_ns = self.clock()
         self.latencies_ns.append(self.ended_ns - began_ns)
+        if self.look is not None:
+            self.look(request)
 
 
 def whole_rounds(count: int, request_count: int) -> int:
@@ -120,7 +124,7 @@ def measure_sync(request: SyncRequest, inputs: InputSets, measurement: Measureme
             values = inputs.at(number)
             began_ns = measurement.clock()
             request.infer_sync(values)
-            measurement.finish(began_ns)
+            measurement.finish(began_ns, request)
     if interrupt.has_come:
         raise KeyboardInterrupt
 
@@ -138,7 +142,7 @@ async def measure_async(
             values = inputs.at(number)
             began_ns = measurement.clock()
             await request.infer(values)
-            measurement.finish(began_ns)
+            measurement.finish(began_ns, request)
 
     measurement.start()
     try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..runtime.runs.bindings import NodeProfile
 
-__all__ = ["NodeTime", "mean_node_times"]
+__all__ = ["NodeTime", "NodeTimes"]
 
 
 @dataclass(frozen=True)
@@ -21,30 +21,37 @@ class NodeTime:
     share: float
 
 
-def mean_node_times(profiles: Iterable[Sequence[NodeProfile]]) -> list[NodeTime]:
-    """Average each node over the runs in which it ran; slowest first, equals in running order.
+class NodeTimes:
+    """Sums of the times of each node over runs; what it takes does not grow with their number."""
 
-    A node that runs several times in one run, as in a loop, counts with the sum of its times.
-    """
-    nodes: dict[str, NodeProfile] = {}
-    total_s: dict[str, float] = {}
-    run_count: dict[str, int] = {}
-    for profile in profiles:
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeProfile] = {}
+        self._total_s: dict[str, float] = {}
+        self._run_counts: dict[str, int] = {}
+
+    def add(self, profile: Sequence[NodeProfile]) -> None:
+        """Add one run."""
         for entry in profile:
-            nodes.setdefault(entry.name, entry)
-            total_s[entry.name] = total_s.get(entry.name, 0.0) + entry.real_time_s
+            self._nodes.setdefault(entry.name, entry)
+            self._total_s[entry.name] = self._total_s.get(entry.name, 0.0) + entry.real_time_s
         for name in {entry.name for entry in profile}:
-            run_count[name] = run_count.get(name, 0) + 1
-    mean_ms = {name: total_s[name] / run_count[name] * 1e3 for name in nodes}
-    all_ms = sum(mean_ms.values())
-    times = [
-        NodeTime(
-            name,
-            entry.op,
-            entry.original_nodes,
-            mean_ms[name],
-            mean_ms[name] / all_ms if all_ms else 0.0,
-        )
-        for name, entry in nodes.items()
-    ]
-    return sorted(times, key=lambda time: -time.mean_ms)
+            self._run_counts[name] = self._run_counts.get(name, 0) + 1
+
+    def means(self) -> list[NodeTime]:
+        """Average each node over the runs in which it ran; slowest first, equals in running order.
+
+        A node that runs several times in one run, as in a loop, counts with the sum of its times.
+        """
+        mean_ms = {name: self._total_s[name] / self._run_counts[name] * 1e3 for name in self._nodes}
+        all_ms = sum(mean_ms.values())
+        times = [
+            NodeTime(
+                name,
+                entry.op,
+                entry.original_nodes,
+                mean_ms[name],
+                mean_ms[name] / all_ms if all_ms else 0.0,
+            )
+            for name, entry in self._nodes.items()
+        ]
+        return sorted(times, key=lambda time: -time.mean_ms)

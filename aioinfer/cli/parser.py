@@ -299,7 +299,7 @@ def _add_reports(group: argparse._ArgumentGroup) -> None:
         default=50,
         help="the percentile that is shown first, 1 to 100 (default: 50, the median)",
     )
-    group.add_argument("-pc", "--pc", action="store_true", help="measure each node, slowest first")
+    group.add_argument("-pc", "--pc", action="store_true", help="measure each node, over all runs")
     group.add_argument(
         "-report",
         "--report",

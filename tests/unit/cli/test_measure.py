@@ -166,3 +166,20 @@ def test_an_interrupt_on_the_event_loop_leaves_what_was_measured() -> None:
 )
 def test_counts_are_rounded_up_to_the_requests(count: int, requests: int, rounded: int) -> None:
     assert whole_rounds(count, requests) == rounded
+
+
+def test_each_inference_is_looked_at_outside_of_its_latency() -> None:
+    clock = Clock()
+    seen: list[object] = []
+    request, measurement = Request(), Measurement(Limits(3, None), clock)
+
+    def look(given: object) -> None:
+        seen.append(given)
+        clock()
+
+    before = Measurement(Limits(3, None), Clock())
+    measure_sync(request, NOTHING, before)
+    measurement.look = look
+    measure_sync(request, NOTHING, measurement)
+    assert seen == [request] * 3
+    assert measurement.latencies_ns == before.latencies_ns

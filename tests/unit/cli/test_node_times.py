@@ -1,9 +1,18 @@
-from aioinfer.cli.node_times import mean_node_times
+from collections.abc import Iterable, Sequence
+
+from aioinfer.cli.node_times import NodeTime, NodeTimes
 from aioinfer.runtime.runs.bindings import NodeProfile
 
 
 def entry(name: str, milliseconds: int) -> NodeProfile:
     return NodeProfile(name, "Op", (f"original {name}",), 0, milliseconds * 1_000_000)
+
+
+def mean_node_times(profiles: Iterable[Sequence[NodeProfile]]) -> list[NodeTime]:
+    times = NodeTimes()
+    for profile in profiles:
+        times.add(profile)
+    return times.means()
 
 
 def test_nodes_are_averaged_over_the_runs_and_the_slowest_comes_first() -> None:
