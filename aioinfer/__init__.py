@@ -33,7 +33,7 @@ from .runtime.passes import Support, SupportMap
 from .runtime.runs.bindings import NodeProfile
 from .runtime.tensors.tensor import Port, Tensor
 from .runtime.tracing.durations import Durations
-from .runtime.tracing.recorder import Span
+from .runtime.tracing.recorder import NodeSpan, Span
 from .runtime.tracing.statistics import (
     CoreStatistics,
     NetworkStatistics,
@@ -69,6 +69,7 @@ __all__ = [
     "NetworkStatistics",
     "Node",
     "NodeProfile",
+    "NodeSpan",
     "OptionalType",
     "PathPart",
     "PlanStatistics",

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     import onnx
 
     from ..network.executable_network import ExecutableNetwork
+    from ..tracing.timeline import Trace
 
 __all__ = ["Core", "ModelSource"]
 
@@ -435,12 +436,28 @@ class Core:
         Any thread. ``aioinfer.prometheus`` makes metrics of it.
         """
         self._process.check("this Core")
-        with self._lock:
-            networks = list(self._networks.values())
-        shown = [known for known in networks if not (known.is_part or known.is_closed)]
+        shown = self._shown_networks()
         return CoreStatistics(
             tuple([network.statistics() for network in shown]), self._executors.waiting_counts()
         )
+
+    def trace(self) -> Trace:
+        """Join the traces of its open networks, to be saved as one page; any thread.
+
+        Stages and labels of requests begin with the name of their network there.
+        """
+        from ..tracing.timeline import Trace
+
+        self._process.check("this Core")
+        traces = [network.trace().labelled() for network in self._shown_networks()]
+        names = ", ".join(trace.network for trace in traces)
+        devices = ", ".join(dict.fromkeys(trace.device for trace in traces))
+        return Trace.merged(names or "no network", devices or "no device", traces)
+
+    def _shown_networks(self) -> list[ExecutableNetwork]:
+        with self._lock:
+            networks = list(self._networks.values())
+        return [known for known in networks if not (known.is_part or known.is_closed)]
 
     def _refuse_if_closed(self) -> None:
         if not self._process.is_current:

@@ -393,11 +393,13 @@ class ExecutableNetwork(ABC):
     def trace(self) -> Trace:
         """Return the latest spans, oldest first: which stage of which run ran where and when.
 
+        With PERF_COUNT its ``nodes`` are those of the latest runs, drawn below their stages.
         ``trace().save("trace.html")`` makes a page of them, ``.json`` a file for Perfetto.
         """
         self.refuse_after_fork()
         recorder = self.admission.recorder
-        return Trace(self.name, self.device, recorder.spans(self.device), recorder.forgot_until_ns)
+        spans, nodes = recorder.spans(self.device), recorder.nodes()
+        return Trace(self.name, self.device, spans, recorder.forgot_until_ns, nodes)
 
     def explain(self) -> str:
         """Say in words which device runs which node, and why."""

@@ -462,6 +462,8 @@ class Run:
             if error is None and not is_late and not self.is_inline and admission.gate is not None:
                 self._note_time()
             following = admission.finish(self, self.error)
+            if self.bindings.profile:
+                admission.recorder.keep_nodes(self.bindings.mark(), self.bindings.profile)
             if self.is_disowned:
                 if following is not None:
                     hop(following._begin_late)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..tensors.tensor import Port
 
-__all__ = ["RunMark", "Span", "SpanRecorder", "StageTally", "busy_shares"]
+__all__ = ["NodeSpan", "RunMark", "Span", "SpanRecorder", "StageTally", "busy_shares"]
 
 RunMark = tuple[int, int, int]
 """What the spans of one run have in common: (run_id, age, arrived_ns), see Span. No class, because
@@ -54,7 +54,8 @@ class Span(NamedTuple):
     ``subgraph`` is the id of the compiled plan that ran, where the device has several; ``device``
     is that of the network, or sub-network, whose stage it is. ``run_id`` is the request's. ``age``
     tells the runs of one request apart, over all networks, and is shared with sub-runs.
-    ``arrived_ns``: when the run was asked for; 0 if its first span was queued then.
+    ``arrived_ns``: when the run was asked for; 0 if its first span was queued then. ``network`` is
+    named in a trace of several.
     """
 
     run_id: int
@@ -68,6 +69,31 @@ class Span(NamedTuple):
     device: str = ""
     age: int = 0
     arrived_ns: int = 0
+    network: str = ""
+
+
+class NodeSpan(NamedTuple):
+    """One node of one run, as ``profiling`` tells it; only where PERF_COUNT is on."""
+
+    run_id: int
+    age: int
+    name: str
+    op: str
+    started_ns: int
+    ended_ns: int
+
+
+class TracedNode(Protocol):
+    """What a span of a node says of it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def op(self) -> str: ...
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
 
 
 _Fields = tuple[RunMark, tuple[str, str], str, int, int, int, str]
@@ -108,6 +134,8 @@ class SpanRecorder:
         """Runs come in batches of any size, and :meth:`arrive` is to be called for each."""
         self.fixed_count = 0
         """How many runs came otherwise; counted by the admission, under its lock."""
+        self._profiles: deque[tuple[RunMark, Sequence[TracedNode]]] = deque()
+        self._node_count = 0
         self._lock = threading.Lock()
 
     def count_batches_of(self, ports: Sequence[Port]) -> None:
@@ -158,6 +186,24 @@ class SpanRecorder:
         if len(self._uncounted) >= COUNT_AT:
             with self._lock:
                 self._count()
+
+    def keep_nodes(self, run: RunMark, profile: Sequence[TracedNode]) -> None:
+        """Note the nodes of a run that has ended; the oldest runs' are forgotten."""
+        with self._lock:
+            self._profiles.append((run, profile))
+            self._node_count += len(profile)
+            while self._node_count > RING_SPANS and len(self._profiles) > 1:
+                self._node_count -= len(self._profiles.popleft()[1])
+
+    def nodes(self) -> list[NodeSpan]:
+        """Copy the nodes of the latest runs, oldest first."""
+        with self._lock:
+            profiles = list(self._profiles)
+        return [
+            NodeSpan(run[0], run[1], node.name, node.op, node.start_ns, node.end_ns)
+            for run, profile in profiles
+            for node in profile
+        ]
 
     def _record_work(
         self,

@@ -22,6 +22,7 @@ PROMISED = {
     "NetworkStatistics",
     "Node",
     "NodeProfile",
+    "NodeSpan",
     "OptionalType",
     "PathPart",
     "PlanStatistics",

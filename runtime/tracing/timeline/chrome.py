@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from .node_rows import node_spans
 from .queue_depth import queue_depths
 from .rows import rows_of
 from .runs import ARRIVAL, TracedRun
@@ -60,12 +61,16 @@ def _events(trace: SpanSequence) -> Iterator[Event]:
         return round((time_ns - origin_ns) / 1e3, 3)
 
     yield from _named("process", _NETWORK, 0, f"{trace.network} on {trace.device}")
-    executors = rows_of(trace)
+    nodes = node_spans(trace)
+    shown = (*trace, *nodes)
+    executors = rows_of(shown)
     names = dict.fromkeys(item.device for item in executors)
     processes = {name: number for number, name in enumerate(names, start=_NETWORK + 1)}
     for device, process in processes.items():
         yield from _named("process", process, 0, f"device {device}")
     label = {index: run.label for run in trace.runs for index in run.spans}
+    label_of_age = {trace[run.spans[0]].age: run.label for run in trace.runs}
+    label |= {len(trace) + place: label_of_age[node.age] for place, node in enumerate(nodes)}
     places: dict[int, tuple[int, int]] = {}
     thread = 0
     for item in executors:
@@ -75,7 +80,7 @@ def _events(trace: SpanSequence) -> Iterator[Event]:
             yield from _named("thread", process, thread, row.lane)
             for index in row.spans:
                 places[index] = process, thread
-                span = trace[index]
+                span = shown[index]
                 arguments: Event = {
                     "run": label[index],
                     "request": span.run_id,

@@ -16,6 +16,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from .node_rows import node_spans
 from .queue_depth import queue_depths
 from .rows import rows_of
 from .runs import ARRIVAL
@@ -65,23 +66,27 @@ def page_data(trace: SpanSequence) -> dict[str, Any]:
     """Collect what the page draws: columns of numbers, in nanoseconds since the first run came.
 
     Spans stand row by row, in each in order of start; ``before`` is the place of the span that one
-    waited for, or -1.
+    waited for, or -1. Nodes have rows of their own, and none of them waited for anything.
     """
-    runs, executors = trace.runs, rows_of(trace)
+    runs, nodes = trace.runs, node_spans(trace)
+    shown = (*trace, *nodes)
+    executors = rows_of(shown)
     origin_ns = min((run.arrived_ns for run in runs), default=0)
     elapsed_ns = max((run.ended_ns for run in runs), default=0) - origin_ns
-    stages = stage_table(trace, executors, elapsed_ns)
+    stages = stage_table(shown, executors, elapsed_ns)
     stage_numbers = {(row.stage, row.device, row.executor): n for n, row in enumerate(stages)}
     rows = [(number, row) for number, item in enumerate(executors) for row in item.rows]
     order = [index for _, row in rows for index in row.spans]
     places = {index: place for place, index in enumerate(order)}
     run_of = {index: number for number, run in enumerate(runs) for index in run.spans}
+    run_of_age = {trace[run.spans[0]].age: number for number, run in enumerate(runs)}
+    run_of |= {len(trace) + place: run_of_age[node.age] for place, node in enumerate(nodes)}
     before = {
         index: places.get(previous, ARRIVAL)
         for run in runs
         for index, previous in zip(run.spans, run.before, strict=True)
     }
-    spans = [trace[index] for index in order]
+    spans = [shown[index] for index in order]
     parts = {name: number for number, name in enumerate(dict.fromkeys(s.subgraph for s in spans))}
     slowest = trace.slowest_run()
     return {
@@ -96,7 +101,7 @@ def page_data(trace: SpanSequence) -> dict[str, Any]:
                 "lanes": item.lane_count,
                 "share": round(item.share, 6),
             }
-            for item in executor_table(trace, executors, elapsed_ns)
+            for item in executor_table(shown, executors, elapsed_ns)
         ],
         "stages": [
             {
@@ -121,13 +126,14 @@ def page_data(trace: SpanSequence) -> dict[str, Any]:
             "waited": [s.started_ns - s.queued_ns for s in spans],
             "took": [s.ended_ns - s.started_ns for s in spans],
             "part": [parts[s.subgraph] for s in spans],
-            "before": [before[index] for index in order],
+            "before": [before.get(index, ARRIVAL) for index in order],
         },
         "runs": {
             "label": [run.label for run in runs],
             "arrived": [run.arrived_ns - origin_ns for run in runs],
             "latency": [run.latency_ns for run in runs],
             "last": [places[max(run.spans, key=lambda i: trace[i].ended_ns)] for run in runs],
+            "stages": [len(run.spans) for run in runs],
             "complete": [int(run.is_complete) for run in runs],
         },
         "depths": [

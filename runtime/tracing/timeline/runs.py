@@ -24,7 +24,8 @@ class TracedRun:
     """One run: its spans by their numbers in the trace, in the order in which they were queued.
 
     ``before`` has for each of them the number of the span that it waited for, or ARRIVAL.
-    ``label`` is the request's id, with the run's number behind a dot if the request ran repeatedly.
+    ``label`` is the request's id, with the run's number behind a dot if the request ran repeatedly,
+    and the network's name before it in a trace of several.
     """
 
     label: str
@@ -46,17 +47,18 @@ def runs_of(spans: Sequence[Span], forgot_until_ns: int = 0) -> tuple[TracedRun,
     groups = _grouped(spans)
     arrivals = [_arrived_ns(spans, group) for group in groups]
     order = sorted(range(len(groups)), key=lambda place: arrivals[place])
-    run_counts = Counter(spans[group[0]].run_id for group in groups)
-    numbers: Counter[int] = Counter()
+    keys = [(spans[group[0]].network, spans[group[0]].run_id) for group in groups]
+    run_counts = Counter(keys)
+    numbers: Counter[tuple[str, int]] = Counter()
     runs = []
     for place in order:
         group = groups[place]
-        run_id = spans[group[0]].run_id
-        numbers[run_id] += 1
-        is_only = run_counts[run_id] == 1
+        network, run_id = key = keys[place]
+        numbers[key] += 1
+        label = f"{network} {run_id}" if network else f"{run_id}"
         runs.append(
             TracedRun(
-                label=f"{run_id}" if is_only else f"{run_id}.{numbers[run_id]}",
+                label=label if run_counts[key] == 1 else f"{label}.{numbers[key]}",
                 run_id=run_id,
                 arrived_ns=arrivals[place],
                 ended_ns=max(spans[index].ended_ns for index in group),

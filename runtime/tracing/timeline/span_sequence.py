@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Self, overload
 
-from ..recorder import Span
+from ..recorder import NodeSpan, Span
 
 if TYPE_CHECKING:
     from .critical_path import PathPart
@@ -19,28 +19,47 @@ class SpanSequence(Sequence[Span]):
     """Spans of one network and its sub-networks, in the order in which they started; immutable.
 
     Runs that came before ``forgot_until_ns`` may lack spans, because the ring they are kept in is
-    bounded; 0 says that all spans are there.
+    bounded; 0 says that all spans are there. ``nodes`` are those of the latest runs, in the order
+    in which they ran, where PERF_COUNT is on.
     """
 
     def __init__(
-        self, network: str, device: str, spans: Iterable[Span], forgot_until_ns: int = 0
+        self,
+        network: str,
+        device: str,
+        spans: Iterable[Span],
+        forgot_until_ns: int = 0,
+        nodes: Iterable[NodeSpan] = (),
     ) -> None:
         self.network, self.device = network, device
         self.forgot_until_ns = forgot_until_ns
         self._spans = tuple(sorted(spans, key=lambda span: span.started_ns))
+        self.nodes = tuple(sorted(nodes, key=lambda node: node.started_ns))
 
     @classmethod
     def merged(cls, network: str, device: str, traces: Iterable[SpanSequence]) -> Self:
-        """Join the traces of a network's parts into its own."""
+        """Join traces into one: of a network's parts, or of several networks."""
         parts = list(traces)
         forgot_until_ns = max((part.forgot_until_ns for part in parts), default=0)
-        return cls(network, device, (span for part in parts for span in part), forgot_until_ns)
+        spans = (span for part in parts for span in part)
+        nodes = (node for part in parts for node in part.nodes)
+        return cls(network, device, spans, forgot_until_ns, nodes)
+
+    def labelled(self) -> Self:
+        """Name the network in each span, for a trace of several."""
+        spans = [
+            span._replace(network=self.network, stage=f"{self.network}: {span.stage}")
+            for span in self._spans
+        ]
+        return type(self)(self.network, self.device, spans, self.forgot_until_ns, self.nodes)
 
     def since(self, start_ns: int) -> Self:
         """Return the spans of the runs that came at this ``time.perf_counter_ns`` or later."""
         wanted = [run for run in self.runs if run.arrived_ns >= start_ns]
         spans = [self._spans[index] for run in wanted for index in run.spans]
-        return type(self)(self.network, self.device, spans, self.forgot_until_ns)
+        ages = {span.age for span in spans}
+        nodes = [node for node in self.nodes if node.age in ages]
+        return type(self)(self.network, self.device, spans, self.forgot_until_ns, nodes)
 
     @cached_property
     def runs(self) -> tuple[TracedRun, ...]:

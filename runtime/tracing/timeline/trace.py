@@ -31,11 +31,19 @@ class Trace(SpanSequence):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``html`` or ``chrome_json``, as the suffix says; PropertyError for another one.
 
-        Raises OSError if the file cannot be written.
+        Raises OSError if the file cannot be written. Blocks, up to seconds for a full ring; on an
+        event loop use ``save_async``.
         """
         suffix = check_trace_file(path)
         text = self.html() if suffix == ".html" else self.chrome_json()
         Path(path).write_text(text, encoding="utf-8")
+
+    async def save_async(self, path: str | os.PathLike[str]) -> None:
+        """Save it on a thread, so that the event loop goes on; otherwise as ``save``."""
+        from anyio import to_thread
+
+        check_trace_file(path)
+        await to_thread.run_sync(self.save, path)
 
     def __repr__(self) -> str:
         return f"<Trace of {self.network!r} on {self.device}: {len(self)} spans>"

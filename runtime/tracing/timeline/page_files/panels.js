@@ -142,7 +142,7 @@ function showPath(panel, run) {
     ["of the latency", "waits and run together", false],
   ];
   const notes = [];
-  const aside = spansOf(run).length - parts.length;
+  const aside = runs.stages[run] - parts.length;
   if (aside > 0) {
     notes.push(`Spans of it that ran beside this path, and were not waited for: ${aside}.`);
   }
