@@ -134,6 +134,7 @@ class Parking:
                 start()
             except BaseException:
                 _log.exception("starting work on %s raised; its run may never settle", self._owner)
+        del held, start, refuse  # an error's traceback may keep this frame; it must not keep them
         self._leave(parked)
 
     def _leave(self, parked: _Parked) -> None:

@@ -134,7 +134,8 @@ class Compiler:
         self._rules = replace(self._rules, passes=())  # they have what they made of weights
 
     def release(self) -> None:
-        """Give back all that plans have on the device, when no run is left."""
+        """Give back all that plans have on device and host, when no run is left."""
+        self.release_weights()
         self._holdings.clear()
         self.weights.release()
 

@@ -244,7 +244,10 @@ class AcceleratorSlot(Slot):
             stream.replay(bound.launch_graph)
             return NOW
         events: list[Event] = []
+        stop = self.stop
         for item in bound.launches:
+            if stop.error is not None:  # what is enqueued runs to its end, and no more is
+                raise stop.error
             launch = item.launch
             events.append(stream.launch(item.kernel, launch.global_size, launch.local_size))
         if self.bindings.profile is not None:

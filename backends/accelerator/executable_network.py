@@ -86,6 +86,7 @@ class AcceleratorNetwork(ExecutableNetwork):
             self.compile_executor,
             contents,
             None if self.buckets is None else self.buckets.signature_of_plan,
+            dropped=Plan.release_graph,
         )
         is_for_latency = config["PERFORMANCE_HINT"] == "LATENCY"
         count = slot_count(config, useful_slot_count(stream_count, is_for_latency=is_for_latency))
@@ -149,6 +150,8 @@ class AcceleratorNetwork(ExecutableNetwork):
         self._core.executors.release(self.copy_executor)
         for memory in self._memories:
             memory.release()
+        self.shape_plans.clear()
+        self.only_plan = None
         self._compiler.release()
 
     def _metrics(self) -> list[Metric]:

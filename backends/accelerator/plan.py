@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...runtime.graph import Graph
+from ...runtime.graph.stand_ins import release_constants
 from ...runtime.lowering.node_operands import NodeOrigin
 from .launching.kernel_source import KernelSource
 from .operand import Buffer, Operand
@@ -48,6 +49,10 @@ class Plan:
     offsets: Mapping[Buffer, int]
     arena_bytes: int
     constants: Sequence[Buffer]
+
+    def release_graph(self) -> None:
+        """Free the large constants of the graph, which is there to be looked at."""
+        release_constants(self.graph)
 
     def __repr__(self) -> str:
         return (

@@ -54,13 +54,15 @@ class AutoPlugin(VirtualPlugin):
 
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         choice = _Choice(f"{self.name} for model {model.name!r}")
-        model.is_disposable = False  # the next device needs it if one cannot load it
+        is_disposable, model.is_disposable = model.is_disposable, False  # the next may need it
         for device in self._takers(model, config, choice):
             try:
                 network = self.core.load_network(model, device, self.device_config(device, config))
             except (DeviceError, NotSupportedError) as error:
                 choice.refusals.append(f"{device} cannot load it: {error}")
                 continue
+            if is_disposable:
+                model.dispose()
             _log.info("model %r goes to %s; %s", model.name, device, choice.refusals or "")
             if parse_device(device).name == SLOWEST and choice.installs:
                 warn_once(self.name, tuple(choice.installs.items()))

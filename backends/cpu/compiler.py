@@ -182,6 +182,8 @@ class Compiler:
     def close(self) -> None:
         """Free all weights, those that plans use, too; nothing is computed any more."""
         self.release_weights()
+        for template in self._templates:
+            template.release_graph()
         self._templates.clear()
         self.weights.close()
 

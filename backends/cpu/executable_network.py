@@ -77,6 +77,7 @@ class CpuNetwork(ExecutableNetwork):
             compiler.compile,
             self._compile_executor,
             compiler.shape_tensors,
+            dropped=Plan.release_graph,
         )
         self._slots: list[_CpuSlot] = []
         try:

@@ -94,7 +94,8 @@ class HeteroPlugin(VirtualPlugin):
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
         """Return for each original node which device takes it, or each device's reason."""
         devices = self._devices(config)
-        _, nodes, placed, refused = self._place(model, devices, config)
+        copied, nodes, placed, refused = self._place(model, devices, config)
+        copied.dispose()
         answers: SupportMap = {}
         for node in nodes:
             for name in node.origins:
@@ -212,6 +213,7 @@ class HeteroPlugin(VirtualPlugin):
         follow_users(copied.graph, unfolded, wished)
         passes = default_passes(is_kept=is_wanted_by_user(unfolded))
         whole, report = specialize_with_report(copied, {}, passes)
+        copied.dispose()
         correct_graph_types(whole.graph)
         names = [node.name for node in whole.graph.nodes]
         edges = node_edges(whole.graph)

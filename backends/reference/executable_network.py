@@ -83,7 +83,9 @@ class ReferenceNetwork(ExecutableNetwork):
         model = specialize(self._model, shapes, passes_with(self._extensions))
         infer_extension_types(model, self._extensions)
         refuse_what_cannot_fit(model.graph)
-        return compile_steps(model.graph, self._finder)
+        steps = compile_steps(model.graph, self._finder)
+        release_constants(model.graph)  # the steps have them
+        return steps
 
     def request_plan(self, inputs: Mapping[str, Any]) -> PendingPlan[Steps]:
         """Return the token of the plan for these inputs."""

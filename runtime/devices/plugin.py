@@ -213,7 +213,10 @@ class Plugin(ABC):
             for node in transformed.graph.nodes
         }
         names = dict.fromkeys(name for node in model.graph.nodes for name in node.fused_from)
-        return map_to_original(names, transformed.graph, report.removed_names, verdict)
+        answers = map_to_original(names, transformed.graph, report.removed_names, verdict)
+        if transformed is not model:
+            transformed.dispose()
+        return answers
 
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         """Transform a copy of the model and compile it."""

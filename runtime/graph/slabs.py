@@ -32,6 +32,11 @@ class Slabs:
         self._slab: Bytes = np.empty(0, np.uint8)
         self._used_bytes = 0
 
+    def let_go(self) -> None:
+        """Hold no slab for the next array; the arrays keep theirs."""
+        with self._lock:
+            self._slab, self._used_bytes = np.empty(0, np.uint8), 0
+
     def empty(self, size_bytes: int) -> Bytes:
         """Make a vector of bytes at a multiple of 64, content undefined, writeable.
 

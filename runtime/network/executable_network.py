@@ -14,6 +14,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
 from sys import modules
 from time import perf_counter_ns
 from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Self, Unpack, overload
@@ -132,6 +133,8 @@ class ExecutableNetwork(ABC):
         self.has_perf_count = bool(config["PERF_COUNT"])
         """True if node times are recorded."""
         self._core = core
+        self._process = ProcessMark()
+        self._closed_error = partial(_closed_error, name, device, self._process)
         self._lock = threading.Lock()
         self._plans: ShapePlans[Any] | None = None
         """Set by a backend that compiles per shape; for the statistics."""
@@ -145,7 +148,6 @@ class ExecutableNetwork(ABC):
         self.admission.recorder.count_batches_of(self.inputs)
         self._closer = threading.RLock()
         self._is_released = False
-        self._process = ProcessMark()
         self._request_ids = itertools.count()
         self._number = next(_numbers)
         self._callback_executor: StreamsExecutor | None = None
@@ -168,6 +170,7 @@ class ExecutableNetwork(ABC):
         self.admission.is_closed = True
         self._is_released = True
         self._release_device()
+        self.admission.let_go_of_slots()
 
     def _release_device(self) -> None:
         """(optional) Give back executors and memory; called once, when no run is left."""
@@ -445,13 +448,6 @@ class ExecutableNetwork(ABC):
         if not self._process.is_current:
             raise self._closed_error()
 
-    def _closed_error(self) -> ClosedError:
-        if not self._process.is_current:
-            return self._process.error(f"network {self.name!r}", **self.admission.where)
-        return ClosedError(
-            f"network {self.admission.network} is closed; load it again", **self.admission.where
-        )
-
     def close(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
         """Refuse new runs, wait for those under way, and give the device back; twice is fine.
 
@@ -474,6 +470,7 @@ class ExecutableNetwork(ABC):
             if not self._is_released:
                 self._is_released = True
                 self._release_device()
+                self.admission.let_go_of_slots()
                 if self._callback_executor is not None:
                     self._core.executors.release(self._callback_executor)
         return True
@@ -514,3 +511,11 @@ class ExecutableNetwork(ABC):
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"{self.admission.run_count} runs"
         return f"<{type(self).__name__} {self.name!r} on {self.device}: {state}>"
+
+
+def _closed_error(name: str, device: str, process: ProcessMark) -> ClosedError:
+    """Make the error of a closed network, without holding the network."""
+    if not process.is_current:
+        return process.error(f"network {name!r}", network=name, device=device)
+    text = f"network {name!r} on {device} is closed; load it again"
+    return ClosedError(text, network=name, device=device)

@@ -10,17 +10,22 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from ...errors import AioInferError
+from ...errors import AioInferError, ClosedError
 from ...executors import NOW, HostReady, Lane, Ready, TaskExecutor
 
-__all__ = ["PendingPlan", "PlanCache"]
+__all__ = ["PendingPlan", "PlanCache", "refuse_to_build"]
 
 P = TypeVar("P")
 K = TypeVar("K", bound=Hashable)
 
 PLAN_COUNT = 32  # shapes that a service sees in turn; plans share the weights of the model
+
+
+def refuse_to_build(*_: Any) -> Any:
+    """Stand in for what built the plans of a network that is closed."""
+    raise ClosedError("the network of these plans is closed; load the model again")
 
 
 class PendingPlan(HostReady, Generic[P]):
@@ -54,13 +59,19 @@ class PlanCache(Generic[K, P]):
     """The most recently used plans of one network. Thread-safe.
 
     ``build`` makes the plan of a key; it may take long and runs on ``executor``. A failed build is
-    not kept: the next run of that shape tries again.
+    not kept: the next run of that shape tries again. ``dropped`` is called with each plan that is
+    kept no longer, which runs may still use; it never blocks.
     """
 
     def __init__(
-        self, build: Callable[[K], P], executor: TaskExecutor, capacity: int = PLAN_COUNT
+        self,
+        build: Callable[[K], P],
+        executor: TaskExecutor,
+        capacity: int = PLAN_COUNT,
+        dropped: Callable[[P], None] | None = None,
     ) -> None:
         self._build, self._executor, self._capacity = build, executor, capacity
+        self._dropped = dropped
         self._lock = threading.Lock()
         self._plans: OrderedDict[K, PendingPlan[P]] = OrderedDict()
         self.hit_count = self.miss_count = self.eviction_count = 0
@@ -82,9 +93,12 @@ class PlanCache(Generic[K, P]):
             return list(self._plans)
 
     def clear(self) -> None:
-        """Drop all plans; called when no run is left."""
+        """Drop all plans, and what builds them; called when no run is left and none may come."""
         with self._lock:
-            self._plans.clear()
+            plans, self._plans = self._plans, OrderedDict()
+            self._build = refuse_to_build
+        for pending in plans.values():
+            self._drop(pending)
 
     def request(self, key: K) -> PendingPlan[P]:
         """Return the token of a plan, and have the plan built if no run has yet. Never blocks."""
@@ -98,7 +112,7 @@ class PlanCache(Generic[K, P]):
             pending = self._plans[key] = PendingPlan()
             while len(self._plans) > self._capacity:
                 self.eviction_count += 1
-                self._plans.popitem(last=False)
+                self._drop(self._plans.popitem(last=False)[1])
 
         def build(_lane: Lane) -> Ready:
             pending.deliver(self._build(key))
@@ -125,6 +139,10 @@ class PlanCache(Generic[K, P]):
             self._plans[key] = pending
             self._capacity = max(self._capacity, len(self._plans))
         return pending.plan
+
+    def _drop(self, pending: PendingPlan[P]) -> None:
+        if self._dropped is not None and pending.is_built:
+            self._dropped(pending.plan)
 
     def _fail(self, key: K, pending: PendingPlan[P], error: BaseException) -> None:
         with self._lock:

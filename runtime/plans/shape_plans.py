@@ -17,7 +17,7 @@ from ..properties.properties import INPUT_SHAPES
 from ..tensors.tensor import Port, shape_signature
 from ..tracing.statistics import PlanStatistics
 from ..type_inference import ContradictionError
-from .plan_cache import PendingPlan, PlanCache
+from .plan_cache import PendingPlan, PlanCache, refuse_to_build
 
 __all__ = ["ShapePlans", "Signature"]
 
@@ -35,7 +35,7 @@ class ShapePlans(Generic[P]):
     ``build`` makes the plan for input shapes by name, and for the content of ``shape_tensors``:
     short integer inputs that shapes depend on, such as a Reshape's. It runs on ``executor``, once
     for each signature. ``signature_of_plan`` says for which signature the plan of another one is
-    made, if not for itself.
+    made, if not for itself. ``dropped`` is as in PlanCache.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class ShapePlans(Generic[P]):
         executor: TaskExecutor,
         shape_tensors: Sequence[str] = (),
         signature_of_plan: Callable[[Signature], Signature] | None = None,
+        dropped: Callable[[P], None] | None = None,
     ) -> None:
         self._model, self._ports, self._device = model, tuple(ports), device
         self._build = build
@@ -54,7 +55,7 @@ class ShapePlans(Generic[P]):
         self._build_count, self._build_s = 0, 0.0
         self._is_static = all(is_static(port.shape) for port in self._ports)
         self._shape_tensor_ports = [port for port in self._ports if port.name in shape_tensors]
-        self._cache: PlanCache[_Key, P] = PlanCache(self._plan, executor)
+        self._cache: PlanCache[_Key, P] = PlanCache(self._plan, executor, dropped=dropped)
 
     def __len__(self) -> int:
         return len(self._cache)
@@ -101,8 +102,9 @@ class ShapePlans(Generic[P]):
             ) from error
 
     def clear(self) -> None:
-        """Drop all plans; called when no run is left."""
+        """Drop all plans, and what builds them; called when no run is left and none may come."""
         self._cache.clear()
+        self._build = refuse_to_build
 
     def request(self, inputs: Mapping[str, Any]) -> PendingPlan[P]:
         """Return the token of the plan for these arrays; never blocks."""

@@ -42,6 +42,7 @@ from ...executors.interrupt import (
 from ..tracing.recorder import RunMark
 from .bindings import NO_TENSORS, Bindings
 from .deadline import Deadline
+from .error_frames import empty_own_frames
 from .graph_run import GraphRun
 from .run_admission import RunAdmission
 from .slot import Slot
@@ -474,6 +475,8 @@ class Run:
             self._timer.cancel()
         if self._own_run is not None:
             self._own_run = None
+        if self.error is not None:
+            empty_own_frames(self.error)
         bindings, request = self.bindings, self.request
         if request is not None:
             request.on_ended(self)
@@ -528,6 +531,8 @@ class Run:
             _call_all(self._answered)
         if self._ended:
             _call_all(self._ended)
+        if self.request is not None:
+            self.request = None  # which holds this run
         if leaves:
             admission = self.admission
             admission.runs.discard(self)

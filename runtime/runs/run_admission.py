@@ -118,6 +118,14 @@ class RunAdmission(Generic[R]):
         self._idle.extend(slots)
         self.slot_count += len(slots)
 
+    def let_go_of_slots(self) -> None:
+        """Empty the slots when no run is left and none may come.
+
+        They, their stages and the network hold each other, and all go at once then.
+        """
+        for slot in self._idle:
+            vars(slot).clear()
+
     def enter(self, run: R, *, may_wait: bool = True, may_refuse: bool = False) -> bool:
         """Count a run that comes, and give it an idle slot; False: it waits for one.
 

@@ -129,9 +129,10 @@ class WeightStore:
         return self._memory[buffer]
 
     def release(self) -> None:
-        """Give the device memory back, when no run is left."""
+        """Give the device memory back, and what was not uploaded, when no run is left."""
         with self._lock:
             taken, self._memory = self._memory, {}
+            self._contents.clear()
             for memory in taken.values():
                 self._device.memory.release(memory)
 

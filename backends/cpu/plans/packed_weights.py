@@ -135,6 +135,7 @@ class WeightStore:
             weights = list(self._known.values())
         for weight in weights:
             weight.free()
+        self._slabs.let_go()
 
     @property
     def is_closed(self) -> bool:

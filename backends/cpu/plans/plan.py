@@ -13,6 +13,7 @@ import numpy as np
 
 from ....runtime.graph import DType, Graph
 from ....runtime.graph.mapped_file import Reading
+from ....runtime.graph.stand_ins import release_constants
 from ....runtime.lowering.node_operands import NodeOrigin, place_buffers
 from ....runtime.tensors.output_pool import POOLED_BYTES
 from ..onednn.bindings import Engine, Primitive, PrimitiveDesc
@@ -118,6 +119,18 @@ class Description:
     ) -> None:
         self._make, self.float_dtype = make, float_dtype
 
+    @classmethod
+    def of(cls, graph: Graph, layouts: Mapping[str, Layout], float_dtype: DType) -> Description:
+        """Describe by what is there already."""
+        description = cls(lambda: (graph, layouts), float_dtype)
+        vars(description)["_made"] = graph, layouts
+        return description
+
+    def release(self) -> None:
+        """Free the large constants of the graph, if it was made; it shows stand-ins then."""
+        if "_made" in vars(self):
+            release_constants(self.graph)
+
     @functools.cached_property
     def _made(self) -> tuple[Graph, Mapping[str, Layout]]:
         return self._make()
@@ -206,6 +219,10 @@ class Plan:
                     for weight in self.weights:
                         weight.pack(self.engine, reading)
                 self._is_packed.append(True)
+
+    def release_graph(self) -> None:
+        """Free the large constants of the graph, which is there to be looked at."""
+        self.description.release()
 
     def __repr__(self) -> str:
         return (

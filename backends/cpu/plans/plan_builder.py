@@ -417,7 +417,7 @@ class PlanBuilder(Lowering):
         layouts = {value.name: operands[0].layout for value, operands in self._operands.items()}
         return Plan(
             engine=self.engine,
-            description=Description(lambda: (graph, layouts), self.float_dtype),
+            description=Description.of(graph, layouts, self.float_dtype),
             steps=tuple(self._steps),
             inputs=tuple(inputs),
             outputs=tuple(outputs),

@@ -93,6 +93,10 @@ class PlanTemplate:
         """How many threads its plans are for."""
         return self._plan.thread_count
 
+    def release_graph(self) -> None:
+        """Free the large constants of the graph that plans are described by."""
+        self._plan.release_graph()
+
     @property
     def is_reusable(self) -> bool:
         """True if the steps do nothing that a replay cannot know."""

@@ -142,3 +142,4 @@ class LanePrograms:
         """Let go of everything; when no run is left."""
         with self._lock:
             self._lanes.clear()
+        self._want_resized = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -200,10 +201,12 @@ def test_a_core_closes_the_outer_network_before_the_inner_ones(
     network = load(core, CHAIN)
     closed: list[str] = []
     for item in (network, *network.networks):
-        close = item.close
-        monkeypatch.setattr(
-            item, "close", lambda item=item, close=close: (closed.append(item.name), close())
-        )
+
+        def close(item: Any = item, close: Any = item.close, **options: Any) -> bool:
+            closed.append(item.name)
+            return bool(close(**options))
+
+        monkeypatch.setattr(item, "close", close)
     core.close()
     assert closed[0] == "small"
 
