@@ -179,6 +179,9 @@ def _plans(networks: Sequence[NetworkStatistics]) -> Iterator[Metric]:
     kept = GaugeMetricFamily(
         "aioinfer_plans", "Compiled plans that are kept, by signature of shapes.", labels=_NETWORK
     )
+    size = GaugeMetricFamily(
+        "aioinfer_plan_bytes", "Memory of the plans that are kept, where known.", labels=_NETWORK
+    )
     built = CounterMetricFamily(
         "aioinfer_plan_builds", "Plans that were compiled.", labels=_NETWORK
     )
@@ -196,12 +199,13 @@ def _plans(networks: Sequence[NetworkStatistics]) -> Iterator[Metric]:
     for network in networks:
         labels, plans = _labels(network), network.plans
         kept.add_metric(labels, plans.kept_count)
+        size.add_metric(labels, plans.kept_bytes)
         built.add_metric(labels, plans.build_count)
         took.add_metric(labels, plans.build_s)
         lookups.add_metric((*labels, "hit"), plans.hit_count)
         lookups.add_metric((*labels, "miss"), plans.miss_count)
         evicted.add_metric(labels, plans.eviction_count)
-    yield from (kept, built, took, lookups, evicted)
+    yield from (kept, size, built, took, lookups, evicted)
 
 
 def _labels(network: NetworkStatistics) -> tuple[str, str, str]:

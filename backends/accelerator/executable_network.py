@@ -16,6 +16,7 @@ from ...runtime.graph import Graph, Model, copy_graph, is_static
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.warm_up import run_in_slots
 from ...runtime.plans.batch_buckets import choose_buckets
+from ...runtime.plans.plan_cache import PlanLimits
 from ...runtime.plans.shape_plans import ShapePlans
 from ...runtime.properties.properties import INPUT_SHAPES, Configuration, Metric, slot_count
 from ...runtime.tensors.output_pool import OutputPool
@@ -87,6 +88,7 @@ class AcceleratorNetwork(ExecutableNetwork):
             contents,
             None if self.buckets is None else self.buckets.signature_of_plan,
             dropped=Plan.release_graph,
+            limits=PlanLimits.of(config),
         )
         is_for_latency = config["PERFORMANCE_HINT"] == "LATENCY"
         count = slot_count(config, useful_slot_count(stream_count, is_for_latency=is_for_latency))

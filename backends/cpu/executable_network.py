@@ -14,6 +14,7 @@ from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph, is_static
 from ...runtime.graph.node_failure import failure_at, run_failure
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
+from ...runtime.plans.plan_cache import PlanLimits
 from ...runtime.plans.shape_plans import ShapePlans
 from ...runtime.properties.properties import INPUT_SHAPES, Configuration, Metric, slot_count
 from ...runtime.runs.admission import ticket_of
@@ -38,6 +39,9 @@ __all__ = ["CpuNetwork"]
 _log = logging.getLogger("aioinfer")
 
 Array = np.ndarray[Any, Any]
+
+MOST_PLANS = 256
+"""Kept for as many signatures, unless their bytes or a property say less: a new one is replayed."""
 
 
 class CpuNetwork(ExecutableNetwork):
@@ -67,9 +71,7 @@ class CpuNetwork(ExecutableNetwork):
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
         self._resize_executor = core.executors.acquire(StreamsConfig("resize"))
         is_adaptive = bool(config[CPU_ADAPTIVE_TEAMS.key]) and is_waiting_ours()
-        self._programs = LanePrograms(
-            step_runner(compiler.engine), self._want_resized if is_adaptive else None
-        )
+        limits = PlanLimits.of(config, MOST_PLANS)
         self._plans: ShapePlans[Plan] = ShapePlans(
             model,
             self.inputs,
@@ -78,6 +80,14 @@ class CpuNetwork(ExecutableNetwork):
             self._compile_executor,
             compiler.shape_tensors,
             dropped=Plan.release_graph,
+            limits=limits,
+            size_of=lambda plan: plan.size_bytes,
+        )
+        self._programs = LanePrograms(
+            step_runner(compiler.engine),
+            self._want_resized if is_adaptive else None,
+            kept_plans=self._plans.plans,
+            most_count=limits.most_count,
         )
         self._slots: list[_CpuSlot] = []
         try:

@@ -18,7 +18,7 @@ from ...runtime.graph.stand_ins import release_constants
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
 from ...runtime.passes import Pass, default_passes, specialize
 from ...runtime.plans.capacity import refuse_what_cannot_fit
-from ...runtime.plans.plan_cache import PendingPlan
+from ...runtime.plans.plan_cache import PendingPlan, PlanLimits
 from ...runtime.plans.shape_plans import ShapePlans
 from ...runtime.properties.properties import (
     INPUT_SHAPES,
@@ -68,7 +68,12 @@ class ReferenceNetwork(ExecutableNetwork):
         self._streams = core.executors.acquire(StreamsConfig(device, streams))
         self._compiler = core.executors.acquire(StreamsConfig("compile"))
         self._plans: ShapePlans[Steps] = ShapePlans(
-            model, self.inputs, self.device, self._plan, self._compiler
+            model,
+            self.inputs,
+            self.device,
+            self._plan,
+            self._compiler,
+            limits=PlanLimits.of(config),
         )
         try:
             self._plans.compile_ahead(config[INPUT_SHAPES])

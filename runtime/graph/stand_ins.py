@@ -8,6 +8,7 @@ import numpy as np
 
 from .dtype import DType
 from .graph import Graph
+from .sym_array import hint_of
 
 __all__ = ["RELEASED_BYTES", "release_constants"]
 
@@ -23,7 +24,7 @@ def release_constants(graph: Graph) -> None:
     memory. Strings stay. Other holders of an array keep it.
     """
     for value in graph.initializers.values():
-        array = value.constant
+        array = None if value.constant is None else hint_of(value.constant)
         if array is not None and array.nbytes >= RELEASED_BYTES and array.dtype != object:
             value.constant = _stand_in(array)
     for node in graph.nodes:

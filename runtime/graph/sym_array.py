@@ -24,6 +24,7 @@ __all__ = [
     "decide_by",
     "derived_arrays",
     "has_numbers",
+    "hint_of",
     "integers_in",
     "is_symbolic",
     "key_of",
@@ -165,6 +166,12 @@ def decide_by(array: Any, decide: Callable[[Array], bool]) -> bool:
     trace = array.trace
     trace.hold(lambda replay: decide(replay.array(array)), answer)
     return answer
+
+
+def hint_of(array: Any) -> Array:
+    """Return the array of this run, whatever may come of it for other lengths."""
+    hint: Array = array.hint if type(array) is SymArray else array
+    return hint
 
 
 def key_of(array: Any) -> Hashable:

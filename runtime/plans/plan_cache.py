@@ -9,18 +9,34 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ...errors import AioInferError, ClosedError
 from ...executors import NOW, HostReady, Lane, Ready, TaskExecutor
+from ..properties.properties import PLAN_CACHE_BYTES, PLAN_CACHE_COUNT
 
-__all__ = ["PendingPlan", "PlanCache", "refuse_to_build"]
+__all__ = ["PendingPlan", "PlanCache", "PlanLimits", "refuse_to_build"]
 
 P = TypeVar("P")
 K = TypeVar("K", bound=Hashable)
 
-PLAN_COUNT = 32  # shapes that a service sees in turn; plans share the weights of the model
+PLAN_COUNT = 32
+"""Shapes that a service sees in turn, where nothing is said of how large their plans are."""
+
+
+@dataclass(frozen=True)
+class PlanLimits:
+    """How many plans are kept, and how many bytes of them; most_bytes 0: no bound."""
+
+    most_count: int = PLAN_COUNT
+    most_bytes: int = 0
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], usual_count: int = PLAN_COUNT) -> PlanLimits:
+        """Read them from a network's configuration; ``usual_count`` is what suits the device."""
+        return cls(config[PLAN_CACHE_COUNT.key] or usual_count, config[PLAN_CACHE_BYTES.key])
 
 
 def refuse_to_build(*_: Any) -> Any:
@@ -60,18 +76,22 @@ class PlanCache(Generic[K, P]):
 
     ``build`` makes the plan of a key; it may take long and runs on ``executor``. A failed build is
     not kept: the next run of that shape tries again. ``dropped`` is called with each plan that is
-    kept no longer, which runs may still use; it never blocks.
+    kept no longer, which runs may still use; it never blocks. ``size_of`` tells a plan's bytes.
     """
 
     def __init__(
         self,
         build: Callable[[K], P],
         executor: TaskExecutor,
-        capacity: int = PLAN_COUNT,
+        limits: PlanLimits | None = None,
+        size_of: Callable[[P], int] = lambda _plan: 0,
         dropped: Callable[[P], None] | None = None,
     ) -> None:
-        self._build, self._executor, self._capacity = build, executor, capacity
+        self._build, self._executor, self._size_of = build, executor, size_of
         self._dropped = dropped
+        self._limits = limits or PlanLimits()
+        self._capacity = self._limits.most_count
+        self._sizes: dict[K, int] = {}
         self._lock = threading.Lock()
         self._plans: OrderedDict[K, PendingPlan[P]] = OrderedDict()
         self.hit_count = self.miss_count = self.eviction_count = 0
@@ -96,6 +116,7 @@ class PlanCache(Generic[K, P]):
         """Drop all plans, and what builds them; called when no run is left and none may come."""
         with self._lock:
             plans, self._plans = self._plans, OrderedDict()
+            self._sizes.clear()
             self._build = refuse_to_build
         for pending in plans.values():
             self._drop(pending)
@@ -111,11 +132,12 @@ class PlanCache(Generic[K, P]):
             self.miss_count += 1
             pending = self._plans[key] = PendingPlan()
             while len(self._plans) > self._capacity:
-                self.eviction_count += 1
-                self._drop(self._plans.popitem(last=False)[1])
+                self._evict()
 
         def build(_lane: Lane) -> Ready:
-            pending.deliver(self._build(key))
+            plan = self._build(key)
+            self._note_size(key, pending, plan)
+            pending.deliver(plan)
             return NOW
 
         def built(_ready: Ready, error: BaseException | None) -> None:
@@ -134,11 +156,35 @@ class PlanCache(Generic[K, P]):
         There is room for all plans that were asked for ahead, however many.
         """
         pending: PendingPlan[P] = PendingPlan()
-        pending.deliver(self._build(key))
+        plan = self._build(key)
+        pending.deliver(plan)
         with self._lock:
-            self._plans[key] = pending
+            self._plans[key], self._sizes[key] = pending, self._size_of(plan)
             self._capacity = max(self._capacity, len(self._plans))
-        return pending.plan
+        return plan
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the plans that are kept."""
+        with self._lock:
+            return sum(self._sizes.values())
+
+    def _note_size(self, key: K, pending: PendingPlan[P], plan: P) -> None:
+        """Count a plan, and drop others while there are too many bytes, whoever uses them."""
+        most = self._limits.most_bytes
+        with self._lock:
+            if self._plans.get(key) is not pending:
+                return
+            self._sizes[key] = self._size_of(plan)
+            while most and len(self._sizes) > 1 and sum(self._sizes.values()) > most:
+                self._evict()
+
+    def _evict(self) -> None:
+        """Drop the plan that was least recently used; under the lock."""
+        key, pending = self._plans.popitem(last=False)
+        self._sizes.pop(key, None)
+        self.eviction_count += 1
+        self._drop(pending)
 
     def _drop(self, pending: PendingPlan[P]) -> None:
         if self._dropped is not None and pending.is_built:

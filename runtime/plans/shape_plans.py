@@ -17,7 +17,7 @@ from ..properties.properties import INPUT_SHAPES
 from ..tensors.tensor import Port, shape_signature
 from ..tracing.statistics import PlanStatistics
 from ..type_inference import ContradictionError
-from .plan_cache import PendingPlan, PlanCache, refuse_to_build
+from .plan_cache import PendingPlan, PlanCache, PlanLimits, refuse_to_build
 
 __all__ = ["ShapePlans", "Signature"]
 
@@ -35,7 +35,8 @@ class ShapePlans(Generic[P]):
     ``build`` makes the plan for input shapes by name, and for the content of ``shape_tensors``:
     short integer inputs that shapes depend on, such as a Reshape's. It runs on ``executor``, once
     for each signature. ``signature_of_plan`` says for which signature the plan of another one is
-    made, if not for itself. ``dropped`` is as in PlanCache.
+    made, if not for itself. ``limits`` bound what is kept, ``size_of`` tells the bytes of a plan,
+    and ``dropped`` is as in PlanCache.
     """
 
     def __init__(
@@ -47,6 +48,9 @@ class ShapePlans(Generic[P]):
         executor: TaskExecutor,
         shape_tensors: Sequence[str] = (),
         signature_of_plan: Callable[[Signature], Signature] | None = None,
+        *,
+        limits: PlanLimits | None = None,
+        size_of: Callable[[P], int] = lambda _plan: 0,
         dropped: Callable[[P], None] | None = None,
     ) -> None:
         self._model, self._ports, self._device = model, tuple(ports), device
@@ -55,7 +59,7 @@ class ShapePlans(Generic[P]):
         self._build_count, self._build_s = 0, 0.0
         self._is_static = all(is_static(port.shape) for port in self._ports)
         self._shape_tensor_ports = [port for port in self._ports if port.name in shape_tensors]
-        self._cache: PlanCache[_Key, P] = PlanCache(self._plan, executor, dropped=dropped)
+        self._cache: PlanCache[_Key, P] = PlanCache(self._plan, executor, limits, size_of, dropped)
 
     def __len__(self) -> int:
         return len(self._cache)
@@ -70,6 +74,7 @@ class ShapePlans(Generic[P]):
             cache.hit_count,
             cache.miss_count,
             cache.eviction_count,
+            cache.size_bytes,
         )
 
     def plans(self) -> list[P]:

@@ -41,6 +41,8 @@ __all__ = [
     "PERFORMANCE_HINT",
     "PERFORMANCE_HINT_NUM_REQUESTS",
     "PERF_COUNT",
+    "PLAN_CACHE_BYTES",
+    "PLAN_CACHE_COUNT",
     "REQUEST_PROPERTIES",
     "STANDARD_PROPERTIES",
     "UNBOUNDED",
@@ -304,6 +306,22 @@ ENABLE_MMAP = Property(
     "has to stay as it is while the network lives, if its shapes are open. Only files on a disk of "
     "this machine that no other user may write to are mapped; others are read; with NO all are.",
 )
+PLAN_CACHE_COUNT = Property(
+    "PLAN_CACHE_COUNT",
+    parse_integer(0),
+    0,
+    "Signatures of input shapes whose plans a network keeps, at most; those least recently used go "
+    "first. 0: as many as suit the device, 256 on CPU and 32 on others.",
+    only_at_load=True,
+)
+PLAN_CACHE_BYTES = Property(
+    "PLAN_CACHE_BYTES",
+    parse_integer(0),
+    128 << 20,
+    "Memory that these plans take, at most, the latest one aside, where the device knows it (CPU); "
+    "weights and arenas do not count. 0: no bound.",
+    only_at_load=True,
+)
 INLINE_THRESHOLD_US = Property(
     "INLINE_THRESHOLD_US",
     parse_integer(0),
@@ -339,6 +357,8 @@ STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
     PERF_COUNT,
     DEVICE_ID,
     INPUT_SHAPES,
+    PLAN_CACHE_COUNT,
+    PLAN_CACHE_BYTES,
     INLINE_THRESHOLD_US,
     ENABLE_MMAP,
     *REQUEST_PROPERTIES,

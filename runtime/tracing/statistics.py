@@ -46,6 +46,7 @@ class PlanStatistics:
     ``kept_count`` are there now; ``build_count``, those included that were let go of and built
     again, took ``build_s`` in all. Of the runs that asked for one ``hit_count`` found it, be it in
     the making, and ``miss_count`` had it built; ``eviction_count`` plans made room for others.
+    ``kept_bytes`` is what those kept take, as far as the device knows.
     """
 
     kept_count: int = 0
@@ -54,6 +55,7 @@ class PlanStatistics:
     hit_count: int = 0
     miss_count: int = 0
     eviction_count: int = 0
+    kept_bytes: int = 0
 
     @classmethod
     def total(cls, parts: Iterable[PlanStatistics]) -> PlanStatistics:

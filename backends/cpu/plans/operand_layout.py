@@ -23,10 +23,11 @@ class Buffer:
     """Memory of a plan: a part of the arena, a constant, or an array of the run.
 
     ``index`` numbers the run's inputs and outputs. ``array`` holds a constant: bytes or the model's
-    own array; packed weights get theirs when they are packed, before the first run.
+    own array; packed weights get theirs when they are packed, before the first run. ``is_of_plan``
+    says of a constant that it was computed for the lengths of this plan.
     """
 
-    __slots__ = ("array", "index", "kind", "size_bytes")
+    __slots__ = ("array", "index", "is_of_plan", "kind", "size_bytes")
 
     def __init__(
         self,
@@ -35,10 +36,12 @@ class Buffer:
         *,
         index: int = 0,
         array: np.ndarray[Any, Any] | None = None,
+        is_of_plan: bool = False,
     ) -> None:
         self.kind: BufferKind = kind
         self.size_bytes = size_bytes
         self.index = index
+        self.is_of_plan = is_of_plan
         self.array = array
 
     def __repr__(self) -> str:

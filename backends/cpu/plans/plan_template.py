@@ -231,7 +231,7 @@ class _PlanReplay(OneDnnReplay):
             constant = self._constants.get(buffer)
             if constant is not None:
                 array = np.require(self.array(constant), requirements=["C", "A"])
-                made = Buffer("constant", array.nbytes, array=array)
+                made = Buffer("constant", array.nbytes, array=array, is_of_plan=True)
             elif buffer.kind != "constant":
                 made = Buffer(buffer.kind, self.number(buffer.size_bytes), index=buffer.index)
             self._parts[id(buffer)] = made

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -66,16 +66,22 @@ class LanePrograms:
     """The programs of one network, the most recently used of each stream.
 
     ``want_resized`` is asked to have ``plan.resized`` filled for a number of threads, and must not
-    block; without it teams keep their size. ``program`` is called on the stream's own thread, the
+    block; without it teams keep their size. Programs of others than the ``kept_plans`` are dropped
+    when a new one comes. ``program`` is called on the stream's own thread, the
     rest on any.
     """
 
     def __init__(
-        self, runner: StepRunner, want_resized: Callable[[Plan, int], None] | None = None
+        self,
+        runner: StepRunner,
+        want_resized: Callable[[Plan, int], None] | None = None,
+        *,
+        kept_plans: Callable[[], Iterable[Plan]] | None = None,
+        most_count: int = PLAN_COUNT,
     ) -> None:
         self._runner = runner
-        self._want_resized = want_resized
-        self._capacity = PLAN_COUNT
+        self._want_resized, self._kept_plans = want_resized, kept_plans
+        self._capacity = most_count
         self._lock = threading.Lock()
         self._lanes: dict[Lane, _OfLane] = {}
 
@@ -102,11 +108,20 @@ class LanePrograms:
             arena.memory = aligned_bytes(plan.arena_bytes)
         for other in [known for known in programs if programs[known].arena is not arena.memory]:
             del programs[other]  # nothing may keep the old memory
+        self._drop_unkept(programs, plan)
         told = team if plan.can_shrink else None
         program = programs[plan] = Program(plan, self._runner, arena.memory, told)
         while len(programs) > self._capacity:
             programs.popitem(last=False)
         return program
+
+    def _drop_unkept(self, programs: OrderedDict[Plan, Program], plan: Plan) -> None:
+        """Let go of programs whose plans the network has let go of."""
+        if self._kept_plans is None or not programs:
+            return
+        kept = {*self._kept_plans(), plan}
+        for known in [known for known in programs if (known.made_of or known) not in kept]:
+            del programs[known]
 
     def _hold(self, lane: Lane) -> _OfLane:
         is_resizable = self._want_resized is not None and lane.thread_count > 1

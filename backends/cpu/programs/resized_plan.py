@@ -59,7 +59,7 @@ def resized_plan(plan: Plan, thread_count: int, weights: WeightStore) -> Plan | 
         arena_bytes=arena_bytes,
         thread_count=thread_count,
         weights=(*plan.weights, *resizing.packed),
-        is_resized=True,
+        made_of=plan,
         resized={},
         _lock=Lock(),
         _is_packed=[],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aioinfer.errors import AioInferError
-from aioinfer.executors import ManualExecutor
-from aioinfer.runtime.plans.plan_cache import PlanCache
+from aioinfer.executors import ImmediateExecutor, ManualExecutor
+from aioinfer.runtime.plans.plan_cache import PlanCache, PlanLimits
 
 
 def test_all_who_ask_meanwhile_wait_for_one_build() -> None:
@@ -48,7 +48,9 @@ def test_a_failed_build_tells_all_who_wait_and_is_tried_again() -> None:
 def test_the_least_recently_used_plan_goes_first() -> None:
     compiler = ManualExecutor("compile")
     built: list[int] = []
-    cache: PlanCache[int, int] = PlanCache(lambda key: built.append(key) or key, compiler, 2)
+    cache: PlanCache[int, int] = PlanCache(
+        lambda key: built.append(key) or key, compiler, PlanLimits(2)
+    )
     for key in (1, 2, 1, 3, 1):
         cache.request(key)
         while compiler.waiting_count:
@@ -64,7 +66,7 @@ def test_the_plans_that_are_kept_and_built_are_listed() -> None:
         return f"plan {key}"
 
     compiler = ManualExecutor("compile")
-    cache: PlanCache[int, str] = PlanCache(build, compiler, 3)
+    cache: PlanCache[int, str] = PlanCache(build, compiler, PlanLimits(3))
     for key in (1, 2, 3):
         cache.request(key)
         compiler.release()
@@ -85,10 +87,39 @@ def test_a_closed_compiler_fails_the_token() -> None:
 def test_plans_that_were_asked_for_ahead_do_not_push_each_other_out() -> None:
     compiler = ManualExecutor("compile")
     built: list[int] = []
-    cache: PlanCache[int, int] = PlanCache(lambda key: built.append(key) or key, compiler, 2)
+    cache: PlanCache[int, int] = PlanCache(
+        lambda key: built.append(key) or key, compiler, PlanLimits(2)
+    )
     for key in range(5):
         cache.build_now(key)
     cache.request(5)
     compiler.release()
     assert len(cache) == 5
     assert built == [0, 1, 2, 3, 4, 5]
+
+
+def test_plans_are_bounded_by_their_bytes() -> None:
+    compiler = ImmediateExecutor("compile")
+    cache: PlanCache[int, int] = PlanCache(
+        lambda key: key, compiler, PlanLimits(most_bytes=100), size_of=lambda plan: plan
+    )
+    for size in (40, 50, 30):
+        cache.request(size)
+    assert cache.kept_keys() == [50, 30]
+    assert (cache.size_bytes, cache.eviction_count) == (80, 1)
+    cache.request(50)
+    cache.request(45)
+    assert cache.kept_keys() == [50, 45]
+    cache.request(500)  # one alone is kept however large it is
+    assert cache.kept_keys() == [500]
+    cache.clear()
+    assert cache.size_bytes == 0
+
+
+def test_without_a_bound_on_bytes_only_the_count_matters() -> None:
+    cache: PlanCache[int, int] = PlanCache(
+        lambda key: key, ImmediateExecutor("compile"), PlanLimits(2), size_of=lambda plan: plan
+    )
+    for size in (1 << 40, 2 << 40, 3 << 40):
+        cache.request(size)
+    assert cache.kept_keys() == [2 << 40, 3 << 40]

@@ -16,7 +16,7 @@ from aioinfer.backends.cpu.plans.operand_layout import Layout, Operand
 from aioinfer.backends.cpu.plans.packed_weights import WeightStore
 from aioinfer.backends.cpu.plans.plan import NativeStep, Plan
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
-from aioinfer.errors import GraphError, UnsupportedOpError
+from aioinfer.errors import GraphError, NotSupportedError, UnsupportedOpError
 from aioinfer.runtime.graph import DType, Node, Value
 from unit.backends.cpu.comparing import model_of, run
 from unit.backends.cpu.compiled_plans import BoundPlan, plan_of
@@ -308,7 +308,7 @@ def test_a_value_before_its_time_is_an_error_of_the_graph(core: Core) -> None:
 def test_what_is_not_known_is_said(core: Core) -> None:
     model = core.read_model(model_of([node("Exp", ["x"], ["y"])], {"x": X}, dynamic=True))
     builder = PlanBuilder(model.copy(), open_engine(), WeightStore())
-    with pytest.raises(GraphError, match="shape of 'x' depends on data"):
+    with pytest.raises(NotSupportedError, match="shape of 'x' depends on data"):
         builder.shape(model.graph.inputs[0])
     with pytest.raises(GraphError, match="type of 'nobody' is unknown"):
         builder.dtype(Value("nobody"))

@@ -262,3 +262,20 @@ def test_closing_drops_templates(core: Core) -> None:
     assert compiler.template_count
     compiler.close()
     assert not compiler.template_count
+
+
+async def test_a_network_keeps_as_many_plans_as_it_is_told(core: Core) -> None:
+    config = {"PLAN_CACHE_COUNT": 3, "INFERENCE_NUM_THREADS": 1}
+    async with core.load_network(perceptron(), "CPU", config) as network:
+        for count in range(200, 210):
+            await network.infer({"x": np.zeros((count, 24), np.float32)})
+        plans = network.statistics().plans
+        assert (plans.kept_count, plans.build_count, plans.eviction_count) == (3, 10, 7)
+        assert plans.kept_bytes > 0
+        held = list(network._programs._lanes.values())  # type: ignore[attr-defined]
+        assert all(len(lane.programs) <= 4 for lane in held)
+    config = {"PLAN_CACHE_BYTES": 1}
+    async with core.load_network(perceptron(), "CPU", config) as network:
+        for count in (200, 300, 400):
+            await network.infer({"x": np.zeros((count, 24), np.float32)})
+        assert network.statistics().plans.kept_count == 1

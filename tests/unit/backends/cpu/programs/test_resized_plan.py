@@ -104,7 +104,7 @@ def test_a_smaller_team_gives_the_same_answers(compiled: Any) -> None:
     bound.poison(255)
     (got,) = bound.run(inputs)
     np.testing.assert_allclose(got, wanted, atol=1e-5)
-    assert (small.thread_count, small.is_resized, small.id) == (1, True, plan.id)
+    assert (small.thread_count, small.made_of, small.id) == (1, plan, plan.id)
     assert small.can_shrink
     assert not small.resized
 
