@@ -20,6 +20,7 @@ from importlib import import_module
 from ...errors import AioInferError, ModelError
 from ..graph import Node, TensorType
 from .contradiction import ContradictionError, contradiction_of
+from .one_type import require_one_type
 from .shape_content import ShapeContent
 
 __all__ = ["STANDARD_DOMAINS", "TypeRule", "find_rule", "type_rule"]
@@ -81,6 +82,7 @@ def type_rule(*op_types: str, domain: str = "") -> Callable[[TypeRule], TypeRule
 def _naming_its_node(rule: TypeRule) -> TypeRule:
     def named(node: Node, contents: ShapeContent) -> Sequence[TensorType] | None:
         try:
+            require_one_type(node)
             return rule(node, contents)
         except ContradictionError as reason:
             raise contradiction_of(node, str(reason)) from None
