@@ -1,11 +1,11 @@
-"""Attributes that take one of a few values, and which those are; schemas say it in prose only."""
+"""Attributes that take one of a few values, or a least one; schemas say which in prose only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["VALUES", "find_wrong_value"]
+__all__ = ["LEAST", "VALUES", "find_wrong_value"]
 
 _Choices = Mapping[str, tuple[str | int, ...]]
 
@@ -46,6 +46,7 @@ VALUES: Mapping[str, _Choices] = {
         "padding_mode": ("zeros", "border", "reflection"),
     },
     "ImageDecoder": {"pixel_format": ("RGB", "BGR", "Grayscale")},
+    "LpNormalization": {"p": (1, 2)},
     "Mod": {"fmod": (0, 1)},
     "Pad": {"mode": ("constant", "reflect", "edge", "wrap")},
     "Resize": {
@@ -83,16 +84,21 @@ VALUES: Mapping[str, _Choices] = {
 }
 """By operator and attribute; of all opsets: what an opset lacks is for its kernels to refuse."""
 
+LEAST: Mapping[str, Mapping[str, int]] = {"GlobalLpPool": {"p": 1}, "LpPool": {"p": 1}}
+"""By operator and attribute of one integer: which is the smallest."""
+
 
 def find_wrong_value(op_type: str, attributes: Iterable[tuple[str, Any]]) -> str | None:
     """Return which attribute has a value that its operator lacks, after the node's name, or None.
 
     For operators of the domains of ONNX. Texts may be bytes. Pure, O(attributes).
     """
-    choices = VALUES.get(op_type)
-    if choices is None:
+    choices, least = VALUES.get(op_type, {}), LEAST.get(op_type, {})
+    if not choices and not least:
         return None
     for name, content in attributes:
+        if name in least and isinstance(content, int) and content < least[name]:
+            return f"has {content} as its attribute {name!r}, which is at least {least[name]}"
         known = choices.get(name)
         if known is None:
             continue

@@ -11,7 +11,7 @@ from onnx import AttributeProto, NodeProto, TensorProto, helper
 
 from aioinfer.errors import ModelError
 from aioinfer.runtime.onnx_reader import read_model
-from aioinfer.runtime.onnx_reader.attribute_values import VALUES, find_wrong_value
+from aioinfer.runtime.onnx_reader.attribute_values import LEAST, VALUES, find_wrong_value
 from aioinfer.runtime.onnx_reader.plain_opsets import NEWEST_OPSET, OLDEST_OPSET
 from aioinfer.runtime.onnx_reader.plain_reader import read_plain_bytes
 from aioinfer.runtime.onnx_reader.schema_signature import of_schema
@@ -167,6 +167,20 @@ def test_a_value_that_is_none_of_an_operators_few_is_named(op_type: str) -> None
         for wrong in ("wrap around", -1, b"\xff"):
             mistake = find_wrong_value(op_type, [(name, wrong)])
             assert f"attribute {name!r}, which is one of" in str(mistake)
+
+
+@pytest.mark.parametrize("op_type", sorted(LEAST))
+def test_a_value_below_an_attributes_least_is_refused_however_the_model_is_read(
+    op_type: str,
+) -> None:
+    for name, least in LEAST[op_type].items():
+        more: dict[str, Any] = {"kernel_shape": [2]} if op_type == "LpPool" else {}
+        for wrong in (least - 1, -1, -(2**62)):
+            model = proto(node(op_type, **more, **{name: wrong}))
+            for given in (model, model.SerializeToString()):
+                with pytest.raises(ModelError, match=rf"'it' .*has {wrong} as its .*{name}"):
+                    read_model(given)
+        assert find_wrong_value(op_type, [(name, least)]) is None
 
 
 def test_an_attribute_that_is_there_twice_is_refused() -> None:
