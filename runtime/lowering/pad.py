@@ -65,9 +65,14 @@ def kept_lengths(shape: Sequence[int], pads: Sequence[AxisPad]) -> list[int]:
 
 
 def repeated_indices(node: Node, length: int, pad: AxisPad) -> Array:
-    """Return the element of an axis of this length that each padded element repeats; int32."""
+    """Return the element of an axis of this length that each padded element repeats; int32.
+
+    Only what negative pads leave is repeated.
+    """
     before, after = pad
-    return _PLACES[_mode(node)](np.arange(-before, length + after), length).astype(np.int32)
+    first, (kept,) = max(0, -before), kept_lengths((length,), (pad,))
+    places = np.arange(-max(0, before), kept + max(0, after))
+    return (first + _PLACES[_mode(node)](places, kept)).astype(np.int32)
 
 
 def _reflect(places: Array, length: int) -> Array:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from ..graph import Node
 from .plain_operators import Array, plain
 
 __all__ = [
@@ -150,12 +150,10 @@ def count_range(start: Array, limit: Array, delta: Array) -> Array:
     return np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype)
 
 
-def _fills_with_constant(node: Node) -> bool:
-    mode: object = node.attributes.get("mode", "constant")
-    return mode == "constant"
+_PAD_MODES = ("constant", "edge", "reflect", "wrap")
 
 
-@plain("Pad", since=18, accepts=_fills_with_constant)
+@plain("Pad", since=11, accepts=lambda node: node.attributes.get("mode", "constant") in _PAD_MODES)
 def pad(
     x: Array,
     pads: Array,
@@ -164,11 +162,16 @@ def pad(
     *,
     mode: str = "constant",
 ) -> Array:
-    """Put constants before and behind an axis, or take elements off where a pad is negative."""
+    """Take elements off where a pad is negative; then put some before and behind what is left.
+
+    These are constants, or what is left is repeated. ValueError where it is nothing.
+    """
     places = list(range(x.ndim)) if axes is None else _integers(axes)
     counts = _integers(pads)
     if len(counts) != 2 * len(places):
         raise ValueError(f"{len(counts)} pads are given for {len(places)} axes; give two for each")
+    if mode != "constant":
+        return _repeated_around(x, places, counts, mode)
     lengths = list(x.shape)
     sources, targets = [slice(None)] * x.ndim, [slice(None)] * x.ndim
     for place, before, behind in zip(places, counts, counts[len(places) :], strict=False):
@@ -182,6 +185,17 @@ def pad(
     padded = np.full(lengths, fill, x.dtype)
     padded[tuple(targets)] = x[tuple(sources)]
     return padded
+
+
+def _repeated_around(x: Array, places: Sequence[int], counts: Sequence[int], mode: Any) -> Array:
+    kept, widths = [slice(None)] * x.ndim, [(0, 0)] * x.ndim
+    for place, before, behind in zip(places, counts, counts[len(places) :], strict=False):
+        start, stop = max(-before, 0), min(x.shape[place], x.shape[place] + behind)
+        if start > stop:
+            raise ValueError(f"pads of {[before, behind]} take more than axis {place} has")
+        kept[place] = slice(start, stop)
+        widths[place] = max(before, 0), max(behind, 0)
+    return np.pad(x[tuple(kept)], widths, mode=mode)
 
 
 def _zero_of(x: Array) -> object:

@@ -311,13 +311,17 @@ def _pad(node: Node, contents: ShapeContent) -> Types:
     fills = node.attributes.get("mode", "constant") == "constant"
     for axis, made, *both in zip(axes, padded, pads, pads[len(axes) :], strict=False):
         length = shape[axis]
-        takes = [-pad for pad in both if isinstance(pad, int)]
-        is_too_much = not fills and isinstance(length, int) and max(takes, default=0) > length
-        if is_too_much or (isinstance(made, int) and made < 0):
-            raise ContradictionError(
-                f"pads of {both} take more of axis {axis} than its length of {length}"
-            )
+        kept = total((length, *(min(pad, 0) for pad in both if isinstance(pad, int))))
+        least = 0 if fills or not _adds(both) else 1
+        found = made if fills else kept
+        if isinstance(found, int) and found < least:
+            what = "take more of" if found < 0 else "leave nothing to repeat of"
+            raise ContradictionError(f"pads of {both} {what} axis {axis}, whose length is {length}")
     return _types(node, with_dims(shape, axes, padded))
+
+
+def _adds(pads: Sequence[Dim]) -> bool:
+    return any(isinstance(pad, int) and pad > 0 for pad in pads)
 
 
 def _block_size(node: Node) -> int | None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from aioinfer import Core
+from aioinfer.errors import AioInferError
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.stepping import implementations
 
@@ -82,27 +83,28 @@ def test_some_axes(core: Core, mode: str) -> None:
     assert_same_as_reference(core, pad(x, (1, 2, 0, 1), mode=mode, axes=(-1, 1)), {"x": x})
 
 
-@pytest.mark.parametrize("mode", ["constant", "edge", "wrap"])
-@pytest.mark.parametrize("pads", [(-1, 0, 0, -2), (-1, 2, 1, -1), (0, -2, 0, 2)])
-def test_negative_pads_take_away(core: Core, mode: str, pads: tuple) -> None:
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("pads", [(-1, 0, 0, -2), (-1, 2, 1, -1), (0, -2, 0, 2), (-2, 3, 3, -3)])
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
+def test_negative_pads_take_away_what_does_not_come_back(
+    core: Core, device: str, mode: str, pads: tuple
+) -> None:
     x = numbers(3, 4)
-    if mode == "constant":
-        expected = np.zeros((3 + pads[0] + pads[2], 4 + pads[1] + pads[3]), np.float32)
-        for row in range(expected.shape[0]):
-            for column in range(expected.shape[1]):
-                place = row - pads[0], column - pads[1]
-                inside = 0 <= place[0] < 3 and 0 <= place[1] < 4
-                # What was taken away does not come back on the other side.
-                inside = inside and place[0] < 3 + min(0, pads[2])
-                inside = inside and place[1] < 4 + min(0, pads[3])
-                expected[row, column] = x[place] if inside else 0
-    else:
-        rows, columns = np.arange(-pads[0], 3 + pads[2]), np.arange(-pads[1], 4 + pads[3])
-        turn = {"edge": lambda p, n: np.clip(p, 0, n - 1), "wrap": lambda p, n: p % n}[mode]
-        expected = x[turn(rows, 3)][:, turn(columns, 4)]
+    kept = x[-min(0, pads[0]) : 3 + min(0, pads[2]), -min(0, pads[1]) : 4 + min(0, pads[3])]
+    widths = [(max(0, pads[axis]), max(0, pads[axis + 2])) for axis in range(2)]
     np.testing.assert_array_equal(
-        run(core, pad(x, pads, mode=mode), "CPU", {"x": x})["y"], expected
+        run(core, pad(x, pads, mode=mode), device, {"x": x})["y"], np.pad(kept, widths, mode=mode)
     )
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+@pytest.mark.parametrize("pads", [(2, -3), (-3, 2), (-1, -3), (-4, 5)])
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
+def test_pads_that_leave_nothing_to_repeat_are_refused(
+    core: Core, device: str, mode: str, pads: tuple
+) -> None:
+    with pytest.raises(AioInferError, match=r"repeat|more|empty"):
+        run(core, pad(numbers(3), pads, mode=mode, dynamic=True), device, {"x": numbers(3)})
 
 
 def test_everything_may_be_padding(core: Core) -> None:
