@@ -321,9 +321,14 @@ class PrimitiveDesc(_Handle):
             return None, 0
         return DTYPE_OF.get(number.value), int(library.dnnl_memory_desc_get_size(found))
 
-    def next_implementation(self) -> bool:
-        """Go to the library's next choice; False if there is none."""
-        return not self.engine.library.dnnl_primitive_desc_next_impl(self)
+    def others(self) -> Iterator[PrimitiveDesc]:
+        """Describe the call by the library's choices behind its first, from one to the next.
+
+        Each is good until the next is asked for. This descriptor, which others may share, stays.
+        """
+        other = self.engine.primitive_desc(self.call, *self.arguments)
+        while not self.engine.library.dnnl_primitive_desc_next_impl(other):
+            yield other
 
     def create(self) -> Primitive:
         """Compile it; raises OneDnnError, or MemoryError."""

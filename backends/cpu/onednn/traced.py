@@ -10,7 +10,8 @@ its replays.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import islice
 from typing import Any, cast
 
 from ....runtime.graph import DType
@@ -145,41 +146,47 @@ class TracedDesc(Desc):
 class TracedPrimitiveDesc(PrimitiveDesc):
     """A primitive's descriptor that was made of descriptors of a trace."""
 
-    __slots__ = ("_forget", "_read", "raw", "skip_count", "trace")
+    __slots__ = ("_read", "first", "raw", "skip_count", "trace")
 
-    def __init__(self, trace: Trace, raw: PrimitiveDesc, forget: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        raw: PrimitiveDesc,
+        first: TracedPrimitiveDesc | None = None,
+        skip_count: int = 0,
+    ) -> None:
         self.engine, self.handle, self._as_parameter_ = raw.engine, raw.handle, raw._as_parameter_
         self.call, self.arguments = raw.call, raw.arguments
         self.trace, self.raw = trace, raw
-        self.skip_count = 0
+        self.first = first or self
+        """The library's first choice for this call."""
+        self.skip_count = skip_count
         """How many of the library's choices were passed over."""
-        self._forget = forget
         self._read: dict[Hashable, Any] = {}
 
     @property
     def implementation(self) -> str:
-        name, skipped = self.raw.implementation, self.skip_count
-        self.trace.hold(lambda replay: replay.primitive_desc(self, skipped).implementation, name)
+        name = self.raw.implementation
+        self.trace.hold(lambda replay: replay.primitive_desc(self).implementation, name)
         return name
 
     def desc(self, which: str, index: int = 0) -> Desc:
-        made, skipped = self._read.get((which, index)), self.skip_count
+        made = self._read.get((which, index))
         if made is None:
             made = self._read[which, index] = TracedDesc(
                 self.trace,
                 self.raw.desc(which, index),
-                lambda replay: replay.primitive_desc(self, skipped).desc(which, index),
+                lambda replay: replay.primitive_desc(self).desc(which, index),
             )
         found: Desc = made
         return found
 
     def argument(self, role: int) -> tuple[DType | None, int]:
         if role not in self._read:
-            skipped = self.skip_count
             dtype, size_bytes = self.raw.argument(role)
 
             def asked(replay: OneDnnReplay) -> tuple[DType | None, int]:
-                return replay.primitive_desc(self, skipped).argument(role)
+                return replay.primitive_desc(self).argument(role)
 
             self.trace.hold(lambda replay: asked(replay)[0], dtype)
             read: Any = self.trace.read(lambda replay: asked(replay)[1], size_bytes)
@@ -187,14 +194,14 @@ class TracedPrimitiveDesc(PrimitiveDesc):
         found: tuple[DType | None, int] = self._read[role]
         return found
 
-    def next_implementation(self) -> bool:
-        self._forget()
-        self._read.clear()
-        has_next = self.raw.next_implementation()
-        skipped = self.skip_count + 1
-        self.trace.hold(lambda replay: replay.has_choices(self, skipped), has_next)
-        self.skip_count += has_next
-        return has_next
+    def others(self) -> Iterator[PrimitiveDesc]:
+        skipped = 0
+        for skipped, raw in enumerate(self.raw.others(), 1):
+            other = TracedPrimitiveDesc(self.trace, raw, self.first, skipped)
+            self.trace.hold(lambda replay, other=other: replay.is_offered(other), True)  # type: ignore[misc]
+            yield other
+        last = TracedPrimitiveDesc(self.trace, self.raw, self.first, skipped + 1)
+        self.trace.hold(lambda replay: replay.is_offered(last), False)
 
     def create(self) -> Primitive:
         return self.raw.create()
@@ -248,9 +255,7 @@ class TracedEngine(Engine):
         key = call, *map(_key, arguments)
         if key not in self._made:
             raw = self.plain.primitive_desc(call, *arguments)
-            self._made[key] = TracedPrimitiveDesc(
-                self.trace, raw, lambda: self._made.pop(key, None)
-            )
+            self._made[key] = TracedPrimitiveDesc(self.trace, raw)
         made: PrimitiveDesc = self._made[key]
         return made
 
@@ -288,29 +293,26 @@ class OneDnnReplay:
         found: Desc = made
         return found
 
-    def primitive_desc(self, desc: PrimitiveDesc, skipped: int | None = None) -> PrimitiveDesc:
-        """Return what stands for a primitive's descriptor here.
-
-        ``skipped`` is how many choices of the library are passed over, if not as many as in the
-        end.
-        """
+    def primitive_desc(self, desc: PrimitiveDesc) -> PrimitiveDesc:
+        """Return what stands for a primitive's descriptor here."""
         if type(desc) is not TracedPrimitiveDesc:
             return desc
-        count = desc.skip_count if skipped is None else skipped
-        made = self._chosen.get((id(desc), count))
+        key = id(desc.first), desc.skip_count
+        made = self._chosen.get(key)
         if made is None:
             made = self.engine.primitive_desc(desc.call, *map(self._argument, desc.arguments))
-            for _ in range(count):
-                if not made.next_implementation():
-                    raise OneDnnError(f"next implementation of {desc.call}", 4)
-            self._chosen[id(desc), count] = made
+            if desc.skip_count:
+                made = next(islice(made.others(), desc.skip_count - 1, None), None)
+            if made is None:
+                raise OneDnnError(f"next implementation of {desc.call}", 4)
+            self._chosen[key] = made
         found: PrimitiveDesc = made
         return found
 
-    def has_choices(self, desc: TracedPrimitiveDesc, count: int) -> bool:
-        """True if so many of the library's choices can be passed over."""
+    def is_offered(self, desc: TracedPrimitiveDesc) -> bool:
+        """True if the library has so many choices."""
         try:
-            self.primitive_desc(desc, count)
+            self.primitive_desc(desc)
         except OneDnnError:
             return False
         return True

@@ -101,11 +101,12 @@ class _Resizing:
     def _made_again(self, step: PrimitiveStep, can_pack: bool) -> PrimitiveDesc:
         """Describe the operation, by the same implementation if it can be."""
         call, arguments = step.desc.call, list(_fixed(step.desc, can_pack))
-        found = self._engine.primitive_desc(call, *arguments)
-        while found.implementation != step.implementation:
-            if not found.next_implementation():
-                found = self._engine.primitive_desc(call, *arguments)
-                break
+        first = self._engine.primitive_desc(call, *arguments)
+        name = step.implementation
+        found = first
+        if first.implementation != name:
+            same = (other for other in first.others() if other.implementation == name)
+            found = next(same, first)
         if can_pack and is_slow(found.implementation):
             raise OneDnnError(f"{call} for another team", 3)
         return found

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
 from aioinfer.backends.cpu.compiler import MOST_TEMPLATES, Compiler
+from aioinfer.backends.cpu.kernels import convolution
 from aioinfer.backends.cpu.kernels.registry import KERNELS
 from aioinfer.backends.cpu.plans.operand_layout import Operand
 from aioinfer.backends.cpu.plans.plan import NativeStep, Plan, PrimitiveStep
@@ -216,6 +217,18 @@ async def test_answers_are_those_of_reference(core: Core, name: str) -> None:
             }
             wanted, found = await reference.infer(inputs), await ours.infer(inputs)
             np.testing.assert_allclose(found["y"], wanted["y"], rtol=2e-4, atol=2e-5)
+
+
+def test_what_the_library_does_not_offer_is_looked_for_without_a_trace(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first choice stays what it is, though its later choices were walked through."""
+    monkeypatch.setattr(convolution, "wanted_implementation", lambda *_: "no such implementation")
+    compiler = compiler_of(core, convolutions())
+    for lengths in ((1, 8, 8), (2, 9, 12), (5, 16, 10)):
+        shapes = shapes_of(compiler, lengths)
+        assert told(compiler.compile(shapes, {})) == told(from_scratch(compiler, shapes))
+    assert compiler.template_count
 
 
 def test_plans_of_a_template_compute_with_the_same_packed_weights(core: Core) -> None:
