@@ -11,6 +11,7 @@ from ..graph import Graph, Model, Value, ValueType
 from ..onnx_writer.model import ProtoWriter
 from ..onnx_writer.types import merge_types, type_from_proto
 from .calls import infer_shapes
+from .element_types import add_element_types
 from .guessed_types import drop_guessed_types, hidden_guesses
 
 __all__ = ["drop_new_symbols", "infer_types", "known_symbols", "with_inferred_types"]
@@ -25,12 +26,14 @@ def infer_types(model: Model) -> None:
 
     What a value's type already says stays, unless the inferred one is more exact: a length in
     place of a symbol, a symbol in place of nothing. A caller that changes a length of an input
-    clears the types that depended on it first. Where onnx cannot infer, the types stay as they are.
+    clears the types that depended on it first. Where onnx cannot infer, the types stay as they are,
+    but for element types that schemas tell.
     Blocks while the graph, without its weights, is written and read.
     """
     writer = ProtoWriter(is_inline=False)
     inferred = with_inferred_types(writer.model(model))
     _take_types(model.graph, inferred.graph, writer)
+    add_element_types(model.graph, model.opsets)
 
 
 def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -3,6 +3,7 @@ import onnx.defs
 import onnx.parser
 import pytest
 
+import aioinfer
 from aioinfer.runtime.graph import (
     DType,
     Graph,
@@ -160,3 +161,36 @@ def test_scores_are_not_promised_without_the_keys_of_the_past() -> None:
         "float32[1,3,4,?]",
         "float32[1,3,4,?]",
     ]
+
+
+RESIZED = """<ir_version: 10, opset_import: ["" : 24]>
+    g (float[] x, float[] regions, int64[] images, float[] scales, int64[] sizes, int64[] axes)
+    => (float[] y)
+    <float[0] roi = {}, float one = {1.0}> {
+      small = RoiAlign <output_height = 2, output_width = 2> (x, regions, images)
+      large = Resize <mode = "nearest"> (small, roi, scales, sizes)
+      more = Unsqueeze (large, axes) y = Sum (more, one) }"""
+
+
+def test_what_follows_a_node_that_onnx_cannot_infer_has_the_element_type_of_its_schema() -> None:
+    model = without_types(read_model(onnx.parser.parse_model(RESIZED)).graph)
+    infer_types(model)
+    types = [str(node.outputs[0].type) for node in model.graph.nodes]
+    assert types == ["float32[?,?,2,2]", *["float32[...]"] * 3]
+
+
+@pytest.mark.parametrize("device", ["REFERENCE", "HETERO:CPU,REFERENCE"])
+def test_a_device_takes_what_another_makes_of_unknown_rank(
+    core: aioinfer.Core, device: str
+) -> None:
+    given = {
+        "x": np.ones((1, 1, 4, 4), np.float32),
+        "regions": np.array([[0, 0, 3, 3]], np.float32),
+        "images": np.zeros(1, np.int64),
+        "scales": np.zeros(0, np.float32),
+        "sizes": np.array([1, 1, 3, 3]),
+        "axes": np.array([0]),
+    }
+    with core.load_network(onnx.parser.parse_model(RESIZED), device) as network:
+        result = network.create_infer_request().infer_sync(given)["y"]
+    np.testing.assert_array_equal(result, np.full((1, 1, 1, 3, 3), 2, np.float32))
