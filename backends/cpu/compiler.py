@@ -63,7 +63,8 @@ class Compiler:
         self._free = FreeLengths(model.inputs)
         self._templates: list[PlanTemplate] = []
         self._has_built, self._can_trace = False, self._free.count > 0
-        self._is_latest_used, self._vain_count = True, 0
+        self._vain_count = 0
+        """Templates and attempts at one since a template last served another signature."""
         self.shape_tensors = KERNELS.shape_tensors(model.graph)
 
     def compile(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> Plan:
@@ -78,6 +79,8 @@ class Compiler:
             builder = self._builder(shapes, contents, self.engine)
             with self.engine.with_threads(builder.thread_count):
                 plan = builder.build(KERNELS.lower)
+            if self._has_built and not contents:
+                self._count_unserved()
             self._has_built = True
         self.latest = plan
         return plan
@@ -99,21 +102,24 @@ class Compiler:
         for template in self._templates:
             plan = self._plan_for(template, free)
             if plan is not None:
-                self._is_latest_used = True
+                self._vain_count = 0
                 return plan
-        self._vain_count = 0 if self._is_latest_used else self._vain_count + 1
-        if self._vain_count == MOST_IN_VAIN:
-            self._can_trace = False
-            self._templates.clear()
-        if self._vain_count == MOST_IN_VAIN or len(self._templates) == MOST_TEMPLATES:
+        if self._vain_count >= MOST_IN_VAIN or len(self._templates) == MOST_TEMPLATES:
             return None
         made = self._traced(shapes, free)
         plan = None if made is None else self._plan_for(made, free)
-        self._can_trace = plan is not None
         if made is not None and plan is not None:
             self._templates.insert(0, made)
-            self._is_latest_used = False
+            self._vain_count += 1
         return plan
+
+    def _count_unserved(self) -> None:
+        """Count lengths that no template was right for; those that the model refuses do not."""
+        if len(self._templates) < MOST_TEMPLATES:
+            self._vain_count += 1
+        if not self._templates or self._vain_count > MOST_IN_VAIN:
+            self._can_trace = False
+            self._templates.clear()
 
     def _plan_for(self, template: PlanTemplate, free: Sequence[int]) -> Plan | None:
         with self.engine.with_threads(template.thread_count):

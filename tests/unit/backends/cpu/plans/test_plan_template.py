@@ -15,7 +15,7 @@ from aioinfer.backends.cpu.kernels import convolution
 from aioinfer.backends.cpu.kernels.registry import KERNELS
 from aioinfer.backends.cpu.plans.operand_layout import Operand
 from aioinfer.backends.cpu.plans.plan import NativeStep, Plan, PrimitiveStep
-from aioinfer.errors import TensorError
+from aioinfer.errors import AioInferError, TensorError
 from unit.backends.cpu.compiled_plans import BoundPlan, compiler_of
 
 node = helper.make_node
@@ -250,6 +250,22 @@ def test_lengths_that_contradict_each_other_are_refused_as_ever(core: Core) -> N
     assert compiler.template_count
     with pytest.raises(TensorError, match="axis 1"):
         compiler.compile({"x": (2, 4, 8, 8)}, {})
+
+
+def test_lengths_that_the_model_refuses_do_not_end_the_tracing(core: Core) -> None:
+    nodes = [node("Add", ["a", "b"], ["s"], "add"), node("Relu", ["s"], ["y"], "relu")]
+    proto = model_of(nodes, {"a": (FLOAT, ["n", 8]), "b": (FLOAT, ["m", 8])}, {})
+    compiler = compiler_of(core, proto)
+    compiler.compile({"a": (2, 8), "b": (2, 8)}, {})
+    for count in range(3, 9):
+        with pytest.raises(AioInferError, match="do not broadcast"):
+            compiler.compile({"a": (count, 8), "b": (count + 1, 8)}, {})
+    for count in (5, 6):
+        compiler.compile({"a": (count, 8), "b": (count, 8)}, {})
+        for other in range(20, 26):
+            with pytest.raises(AioInferError, match="do not broadcast"):
+                compiler.compile({"a": (other, 8), "b": (other + 1, 8)}, {})
+    assert compiler.template_count == 1
 
 
 def test_a_model_that_needs_many_templates_is_bounded(core: Core) -> None:
