@@ -136,6 +136,7 @@ class Compiler:
             with self.engine.with_threads(builder.thread_count):
                 plan = builder.build(KERNELS.lower)
         except Exception as error:
+            trace.close()
             _log.debug("%r cannot be traced: %s", self._model.name, error, exc_info=True)
             return None
         template = PlanTemplate(trace, plan, self.engine, builder.symbolic_constants)

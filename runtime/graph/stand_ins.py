@@ -24,8 +24,10 @@ def release_constants(graph: Graph) -> None:
     memory. Strings stay. Other holders of an array keep it.
     """
     for value in graph.initializers.values():
-        array = None if value.constant is None else hint_of(value.constant)
-        if array is not None and array.nbytes >= RELEASED_BYTES and array.dtype != object:
+        if value.constant is None:
+            continue
+        array = value.constant = hint_of(value.constant)  # what it is made of may be large
+        if array.nbytes >= RELEASED_BYTES and array.dtype != object:
             value.constant = _stand_in(array)
     for node in graph.nodes:
         for body in node.bodies():

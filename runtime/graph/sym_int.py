@@ -17,16 +17,24 @@ from typing import Any, TypeGuard
 
 from ...errors import AioInferError
 
-__all__ = ["SymInt", "Trace", "has_sym_ints", "identity_of", "is_sym_int", "plain_int"]
+__all__ = [
+    "ClosedTrace",
+    "SymInt",
+    "Trace",
+    "has_sym_ints",
+    "identity_of",
+    "is_sym_int",
+    "plain_int",
+]
 
 _Function = Callable[[Any, Any], Any]
 _GUARD, _COMPUTE, _READ = range(3)
 
 
 class Trace:
-    """Operations and guards in the order in which they were met. Not thread-safe.
+    """Records operations and guards in the order in which they are met. Not thread-safe.
 
-    ``values_for`` may be called on any thread once the trace is closed.
+    Its numbers refer to it, and what it has recorded refers to them: ``close`` unties that.
     """
 
     def __init__(self, hints: Sequence[int]) -> None:
@@ -34,6 +42,7 @@ class Trace:
         self._program: list[tuple[int, Any, int, int, Any]] = []
         self._known: dict[tuple[Any, int, int], Any] = {}
         self._constants: dict[int, int] = {}
+        self._shared: list[dict[Any, Any]] = []
         self._free_count = len(hints)
         self.is_closed = False
 
@@ -41,10 +50,20 @@ class Trace:
         """Return the free lengths, in the order of their hints."""
         return [SymInt(self, place, self._hints[place]) for place in range(self._free_count)]
 
-    def close(self) -> None:
+    def shared(self) -> dict[Any, Any]:
+        """Make a dictionary for what is shared while this records; empty afterwards."""
+        made: dict[Any, Any] = {}
+        self._shared.append(made)
+        return made
+
+    def close(self) -> ClosedTrace:
         """End the recording; from now on a SymInt of it that is asked for a number raises."""
         self.is_closed = True
         self._known.clear()
+        for shared in self._shared:
+            shared.clear()
+        program, self._program = self._program, []
+        return ClosedTrace(self._hints, self._free_count, program)
 
     @property
     def guard_count(self) -> int:
@@ -93,6 +112,23 @@ class Trace:
         self._check_open()
         self._program.append((_GUARD, reader, -1, 0, answer))
 
+    def _add(self, hint: Any) -> int:
+        self._hints.append(hint)
+        return len(self._hints) - 1
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise AioInferError("a length of a finished trace was asked for its number")
+
+
+class ClosedTrace:
+    """What a trace has recorded. Thread-safe; freed with all that it was recorded of."""
+
+    def __init__(
+        self, hints: list[Any], free_count: int, program: list[tuple[int, Any, int, int, Any]]
+    ) -> None:
+        self._hints, self._free_count, self._program = hints, free_count, program
+
     def values_for(self, free: Sequence[int], replay: Callable[[list[Any]], Any]) -> Any:
         """Compute all numbers for other free lengths; None where a guard answers otherwise.
 
@@ -116,14 +152,6 @@ class Trace:
         except ArithmeticError:
             return None
         return made
-
-    def _add(self, hint: Any) -> int:
-        self._hints.append(hint)
-        return len(self._hints) - 1
-
-    def _check_open(self) -> None:
-        if self.is_closed:
-            raise AioInferError("a length of a finished trace was asked for its number")
 
 
 class SymInt:

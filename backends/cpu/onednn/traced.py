@@ -146,7 +146,7 @@ class TracedDesc(Desc):
 class TracedPrimitiveDesc(PrimitiveDesc):
     """A primitive's descriptor that was made of descriptors of a trace."""
 
-    __slots__ = ("_read", "first", "raw", "skip_count", "trace")
+    __slots__ = ("_first", "_read", "raw", "skip_count", "trace")
 
     def __init__(
         self,
@@ -158,11 +158,15 @@ class TracedPrimitiveDesc(PrimitiveDesc):
         self.engine, self.handle, self._as_parameter_ = raw.engine, raw.handle, raw._as_parameter_
         self.call, self.arguments = raw.call, raw.arguments
         self.trace, self.raw = trace, raw
-        self.first = first or self
-        """The library's first choice for this call."""
+        self._first = first
         self.skip_count = skip_count
         """How many of the library's choices were passed over."""
-        self._read: dict[Hashable, Any] = {}
+        self._read = trace.shared()
+
+    @property
+    def first(self) -> TracedPrimitiveDesc:
+        """The library's first choice for this call."""
+        return self._first or self
 
     @property
     def implementation(self) -> str:
@@ -215,7 +219,7 @@ class TracedEngine(Engine):
         self.path, self.library, self.version = engine.path, engine.library, engine.version
         self.openmp = engine.openmp
         self._as_parameter_ = engine._as_parameter_
-        self._made: dict[Hashable, Any] = {}
+        self._made = trace.shared()
 
     def desc(self, dims: Sequence[int], dtype: DType, strides: Sequence[int] | None = None) -> Desc:
         given, steps = tuple(dims), tuple(row_major(dims) if strides is None else strides)

@@ -84,8 +84,7 @@ class PlanTemplate:
     ) -> None:
         shared = _Sharing()
         steps = tuple(map(shared.step, plan.steps))
-        trace.close()
-        self._trace, self._plan, self._engine = trace, replace(plan, steps=steps), engine
+        self._trace, self._plan, self._engine = trace.close(), replace(plan, steps=steps), engine
         self._constants = constants
 
     @property

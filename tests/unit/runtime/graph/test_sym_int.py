@@ -40,8 +40,8 @@ class Replay:
 
 
 def replayed(trace: Trace, *free: int) -> Replay | None:
-    trace.close()
-    found: Replay | None = trace.values_for(free, Replay)
+    closed = trace.close()
+    found: Replay | None = closed.values_for(free, Replay)
     return found
 
 
@@ -108,9 +108,9 @@ def test_equal_operations_are_noted_once() -> None:
 def test_what_takes_the_number_holds_it(leak: Callable[[Any], object]) -> None:
     trace = Trace((7,))
     leak(trace.variables()[0])
-    trace.close()
-    assert trace.values_for((7,), Replay) is not None
-    assert trace.values_for((8,), Replay) is None
+    closed = trace.close()
+    assert closed.values_for((7,), Replay) is not None
+    assert closed.values_for((8,), Replay) is None
 
 
 def test_isinstance_takes_it_for_an_int() -> None:
@@ -158,9 +158,9 @@ def test_what_reads_an_array_holds_what_it_depends_on(read: Callable[[Any], obje
     trace = Trace((4, 5))
     a, _b = trace.variables()
     read(array_of_numbers((a, 1), is_scalar=False, dtype=np.int64))
-    trace.close()
-    assert trace.values_for((4, 9), Replay) is not None
-    assert trace.values_for((5, 5), Replay) is None
+    closed = trace.close()
+    assert closed.values_for((4, 9), Replay) is not None
+    assert closed.values_for((5, 5), Replay) is None
 
 
 def test_an_array_is_derived_again_for_other_lengths() -> None:
@@ -171,10 +171,10 @@ def test_an_array_is_derived_again_for_other_lengths() -> None:
     (part,) = derived_arrays(lambda t, e: [t[: int(e[0])]], [table, ends], [(n, 2)])
     (twice,) = derived_arrays(lambda t: [t * 2], [part], [(n, 2)])
     assert decide_by(twice, lambda array: array[-1, -1] < 30)
-    trace.close()
-    other: Replay = trace.values_for((5,), Replay)
+    closed = trace.close()
+    other: Replay = closed.values_for((5,), Replay)
     np.testing.assert_array_equal(other.array(twice), table[:5] * 2)
-    assert trace.values_for((12,), Replay) is None  # what was decided by the content is not so
+    assert closed.values_for((12,), Replay) is None  # what was decided by the content is not so
 
 
 def test_a_derived_array_of_another_shape_is_refused() -> None:

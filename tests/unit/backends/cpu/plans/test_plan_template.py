@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +14,12 @@ from aioinfer import Core
 from aioinfer.backends.cpu.compiler import MOST_TEMPLATES, Compiler
 from aioinfer.backends.cpu.kernels import convolution
 from aioinfer.backends.cpu.kernels.registry import KERNELS
+from aioinfer.backends.cpu.onednn.traced import TracedDesc, TracedEngine, TracedPrimitiveDesc
 from aioinfer.backends.cpu.plans.operand_layout import Operand
 from aioinfer.backends.cpu.plans.plan import NativeStep, Plan, PrimitiveStep
 from aioinfer.errors import AioInferError, TensorError
+from aioinfer.runtime.graph.sym_array import SymArray
+from aioinfer.runtime.graph.sym_int import ClosedTrace
 from unit.backends.cpu.compiled_plans import BoundPlan, compiler_of
 
 node = helper.make_node
@@ -291,6 +295,24 @@ def test_closing_drops_templates(core: Core) -> None:
     assert compiler.template_count
     compiler.close()
     assert not compiler.template_count
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_closing_frees_traces_without_the_collector(core: Core, name: str) -> None:
+    make, signatures = MODELS[name]
+    compiler = compiler_of(core, make())
+    gc.collect()
+    gc.disable()
+    try:
+        for lengths in signatures:
+            compiler.compile(shapes_of(compiler, lengths), {})
+        assert compiler.template_count
+        compiler.close()
+        del compiler
+        kinds = ClosedTrace, SymArray, TracedDesc, TracedPrimitiveDesc, TracedEngine
+        assert [item for item in gc.get_objects() if type(item) in kinds] == []
+    finally:
+        gc.enable()
 
 
 async def test_a_network_keeps_as_many_plans_as_it_is_told(core: Core) -> None:
