@@ -18,6 +18,9 @@ from ..onednn.bindings import Engine
 
 __all__ = ["KIND_KERNEL", "KIND_PRIMITIVE", "STATUS_STOPPED", "StepRunner", "step_runner"]
 
+INTERFACE = 1
+"""The number of steps.c that this package calls; the same there."""
+
 KIND_END = 0
 KIND_PRIMITIVE = 1
 KIND_KERNEL = 2
@@ -58,7 +61,7 @@ class StepRunner:
 
 @functools.cache
 def step_runner(engine: Engine) -> StepRunner:
-    """Return the process's runner for an engine; DeviceError where the extension is missing."""
+    """Return the process's runner for an engine; DeviceError for a missing or other extension."""
     try:
         with shortage_as_error("loading CPU's native extension"):
             steps: Any = importlib.import_module("._steps", __package__)
@@ -67,6 +70,12 @@ def step_runner(engine: Engine) -> StepRunner:
             f"CPU cannot be used without its native extension ({error}); install a C compiler and "
             f"reinstall aioinfer, or load on ONNXRUNTIME or REFERENCE"
         ) from error
+    found = getattr(steps, "interface", 0)
+    if found != INTERFACE:
+        raise DeviceError(
+            f"CPU cannot be used: the C extension was built from other sources (interface {found}, "
+            f"wanted {INTERFACE}); run `pip install -e .` again"
+        )
     library, openmp = engine.library, engine.openmp
     addresses = (
         _address(library.dnnl_primitive_execute),

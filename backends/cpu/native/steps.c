@@ -32,6 +32,9 @@
 #define MAX_REFERENCES 64
 #define MAX_BUFFERS 1024
 
+/* Counted up, here and in step_runner.py, with each change of what functions or tables take. */
+#define INTERFACE 1
+
 typedef int (*execute_function)(const void *primitive, void *stream, int count, const void *args);
 typedef int (*set_handle_function)(void *memory, void *address);
 typedef int (*get_threads_function)(void);
@@ -333,7 +336,8 @@ PyMODINIT_FUNC PyInit__steps(void)
         if (name == NULL || PyTuple_SetItem(names, (Py_ssize_t)index, name) < 0)
             goto fail;
     }
-    if (PyModule_AddObjectRef(module, "kernels", names) < 0)
+    if (PyModule_AddObjectRef(module, "kernels", names) < 0
+        || PyModule_AddIntConstant(module, "interface", INTERFACE) < 0)
         goto fail;
     Py_DECREF(names);
     return module;

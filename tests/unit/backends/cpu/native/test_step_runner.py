@@ -17,6 +17,7 @@ from aioinfer import Core
 from aioinfer.backends.cpu import plugin
 from aioinfer.backends.cpu.native import step_runner as native
 from aioinfer.backends.cpu.native.step_runner import (
+    INTERFACE,
     KIND_END,
     KIND_PRIMITIVE,
     STATUS_BUFFER,
@@ -356,10 +357,25 @@ def test_an_extension_that_is_older_than_its_sources_is_told_with_the_way_to_bui
     assert "of which steps.c changed" in mismatch_text()
 
 
-def test_an_extension_of_another_interface_is_refused_by_name(
+@pytest.mark.parametrize(
+    ("numbers", "found"), [({}, 0), ({"interface": INTERFACE + 1}, INTERFACE + 1)]
+)
+def test_an_extension_of_another_interface_is_refused_when_it_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, numbers: dict[str, int], found: int
+) -> None:
+    calls: list[Any] = []
+    stale = SimpleNamespace(configure=lambda *given: calls.append(given), kernels=(), **numbers)
+    monkeypatch.setattr(native.importlib, "import_module", lambda *names: stale)
+    message = rf"interface {found}, wanted {INTERFACE}\); run `pip install -e \.` again"
+    with pytest.raises(DeviceError, match=message):
+        step_runner.__wrapped__(open_engine())
+    assert calls == []
+
+
+def test_an_extension_whose_functions_take_something_else_is_refused_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    old = SimpleNamespace(configure=lambda one: None, run=None, kernels=())
+    old = SimpleNamespace(configure=lambda one: None, run=None, kernels=(), interface=INTERFACE)
     monkeypatch.setattr(native.importlib, "import_module", lambda *names: old)
     with pytest.raises(DeviceError, match=r"CPU cannot be used .*: the native extension"):
         step_runner.__wrapped__(open_engine())
