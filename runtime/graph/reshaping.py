@@ -37,8 +37,10 @@ def reshaped_inputs(
     given: dict[str, Shape] = {}
     for name, wanted in _by_name(known, asked).items():
         if name not in known:
+            hint = nearest(name, known) if isinstance(name, str) else ""
             raise TensorError(
-                f"the model has no input {name!r}{nearest(name, known)}; it has {sorted(known)}"
+                f"the model has no input {name!r}{hint}; it has {sorted(known)}",
+                tensor=name if isinstance(name, str) else "",
             )
         given[name] = _checked(known[name], wanted)
         declared = _declared(known[name], given[name])
@@ -140,7 +142,8 @@ def _checked(value: Value, given: Any) -> Shape:
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
         raise TensorError(
             f"the shape of input {value.name!r} is a tuple or list of lengths, symbols and None, "
-            f"not {given!r}"
+            f"not {given!r}",
+            tensor=value.name,
         )
     return tuple(_checked_dim(value, given, axis, dim) for axis, dim in enumerate(given))
 
@@ -162,33 +165,43 @@ def _checked_dim(value: Value, given: Sequence[Any], axis: int, dim: Any) -> Dim
             return length
     raise TensorError(
         f"input {value.name!r} cannot have the shape {list(given)!r}: axis {axis} is {dim!r}, and "
-        f"a dimension is a length of 0 or more, a symbol, or None or -1 to leave it open"
+        f"a dimension is a length of 0 or more, a symbol, or None or -1 to leave it open",
+        tensor=value.name,
     )
 
 
 def _declared(value: Value, given: Shape) -> Shape:
     """Return the shape that the model declares, which the given one does not contradict."""
     if value.type is None:
-        raise TensorError(f"input {value.name!r} has no type, so its shape alone cannot be set")
+        raise TensorError(
+            f"input {value.name!r} has no type, so its shape alone cannot be set", tensor=value.name
+        )
     if not isinstance(value.type, TensorType):
-        raise TensorError(f"input {value.name!r} is {value.type} and has no shape to give")
+        raise TensorError(
+            f"input {value.name!r} is {value.type} and has no shape to give", tensor=value.name
+        )
     if value.type.shape is None:
         return (None,) * len(given)
     refusal = f"input {value.name!r} cannot have the shape {shape_text(given)}"
-    if len(value.type.shape) != len(given):
+    why = _contradiction(value.type, value.type.shape, given)
+    if why:
         raise TensorError(
-            f"{refusal}: the model declares {value.type}, {len(value.type.shape)} axes"
+            f"{refusal}: {why}", tensor=value.name, shape=given, wanted_shape=value.type.shape
         )
-    for axis, (dim, old) in enumerate(zip(given, value.type.shape, strict=True)):
+    return value.type.shape
+
+
+def _contradiction(declared: TensorType, shape: Shape, given: Shape) -> str:
+    """Return what of a given shape the declared one does not allow; empty if it allows all."""
+    if len(shape) != len(given):
+        return f"the model declares {declared}, {len(shape)} axes"
+    for axis, (dim, old) in enumerate(zip(given, shape, strict=True)):
         if not isinstance(old, int) or dim == old:
             continue
         if isinstance(dim, int):
-            raise TensorError(
-                f"{refusal}: axis {axis} of {value.type} is {old}; export the model with that axis "
-                f"open, or give {old}"
+            return (
+                f"axis {axis} of {declared} is {old}; export the model with that axis open, or "
+                f"give {old}"
             )
-        raise TensorError(
-            f"{refusal}: axis {axis} of {value.type} is fixed, and reshape cannot open it; give "
-            f"{old}"
-        )
-    return value.type.shape
+        return f"axis {axis} of {declared} is fixed, and reshape cannot open it; give {old}"
+    return ""

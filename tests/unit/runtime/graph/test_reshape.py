@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -105,6 +107,8 @@ def test_a_name_and_a_length_meet_in_either_order(first: tuple[int | str, int | 
         ({"x": (2, None, 5)}, r"axis 1 of float32\[batch,3,side\] is fixed"),
         ({"x": (2, "C", 5)}, r"axis 1 of float32\[batch,3,side\] is fixed"),
         ({"X": (2, 3, 5)}, "no input 'X'.*x"),
+        ({0: (2, 3, 5)}, r"no input 0; it has \['x'\]"),
+        ({None: (2, 3, 5)}, r"no input None; it has \['x'\]"),
         ({"x": (-2, 3, 5)}, "axis 0 is -2"),
         ({"x": (1.5, 3, 5)}, "axis 0 is 1.5"),
         ({"x": (True, 3, 5)}, "axis 0 is True"),
@@ -122,6 +126,26 @@ def test_what_contradicts_the_model_is_refused_and_changes_nothing(
     with pytest.raises(TensorError, match=message):
         model.reshape(asked)
     assert str(model) == before
+
+
+@pytest.mark.parametrize(
+    ("asked", "tensor", "shape", "wanted"),
+    [
+        ({"x": (2, 3)}, "x", (2, 3), ("batch", 3, "side")),
+        ({"x": (2, 4, 5)}, "x", (2, 4, 5), ("batch", 3, "side")),
+        ({"X": (2, 3, 5)}, "X", None, None),
+        ({"x": (-2, 3, 5)}, "x", None, None),
+        ({"x": 5}, "x", None, None),
+        ({0: (2, 3, 5)}, "", None, None),
+    ],
+)
+def test_an_error_says_which_input_and_which_shape_as_attributes(
+    asked: Any, tensor: str, shape: object, wanted: object
+) -> None:
+    with pytest.raises(TensorError) as caught:
+        parse(FLATTENED).reshape(asked)
+    error = caught.value
+    assert (error.tensor, error.shape, error.wanted_shape) == (tensor, shape, wanted)
 
 
 def test_one_shape_does_not_say_which_of_two_inputs_is_meant() -> None:
