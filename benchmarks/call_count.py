@@ -156,6 +156,12 @@ def count_of(situation: Situation, core: aioinfer.Core, calls: Calls, count: int
         finally:
             threads.turn.most_ns = usual_ns
     middle = median_low(found.total() for found in counted)
+    if middle == 0:
+        raise SystemExit(
+            f"{situation.name}: no call of aioinfer was seen, for it is imported from "
+            f"{Path(aioinfer.__file__).parent} and only functions under {FOLDER.parent} are "
+            f"counted; install that folder with `pip install -e .`"
+        )
     return Count(situation, next(found for found in counted if found.total() == middle))
 
 

@@ -177,3 +177,14 @@ def test_an_awaited_request_on_cpu_calls_no_more_functions_than_its_goal(
         counts = [program.count_of(item, core, calls, 5) for item in bounded]
     for count in counts:
         assert 0 < count.call_count <= count.situation.most, count.situation.name
+
+
+def test_counting_of_a_package_that_lies_elsewhere_is_refused_and_not_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = importlib.import_module("call_count")
+    monkeypatch.setattr(program, "PACKAGE", ("/no/such/folder/",))
+    situation = program.Situation("anything", "REFERENCE", {})
+    refused = pytest.raises(SystemExit, match=r"anything: no call of aioinfer was seen.*pip inst")
+    with program.profiled() as calls, aioinfer.Core() as core, refused:
+        program.count_of(situation, core, calls, 1)
