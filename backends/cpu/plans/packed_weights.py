@@ -144,8 +144,10 @@ class WeightStore:
 
     @property
     def packed_bytes(self) -> int:
-        """Bytes of all weights that plans have packed, or will have before their first run."""
+        """Bytes of all weights that plans have packed, or will before they run; 0 once closed."""
         with self._lock:
+            if self._is_closed:
+                return 0
             return sum(weight.buffer.size_bytes for weight in list(self._known.values()))
 
 

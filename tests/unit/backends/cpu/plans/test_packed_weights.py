@@ -113,6 +113,16 @@ def test_weights_go_with_the_last_plan_that_uses_them(engine: Engine) -> None:
     assert store.packed_bytes == 0
 
 
+def test_a_closed_store_has_no_bytes_whatever_still_holds_a_weight(engine: Engine) -> None:
+    store, source = WeightStore(), numbers(2, 3)
+    weight = store.packed(source, *transposed(engine))
+    weight.pack(engine)
+    assert store.packed_bytes == 24
+    store.close()
+    assert store.packed_bytes == 0
+    assert weight.buffer.array is None
+
+
 def test_an_array_that_took_the_number_of_another_is_not_mistaken_for_it(engine: Engine) -> None:
     store = WeightStore()
     kept = []
