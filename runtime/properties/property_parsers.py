@@ -56,10 +56,10 @@ def parse_boolean(given: Any) -> bool:
 def parse_integer(
     low: int, names: Mapping[str, int] | None = None, high: int = HIGHEST
 ) -> Parser[int]:
-    """Take an integer from ``low`` to ``high``, as a number or in digits, or one of the names."""
+    """Take an integer from ``low`` to ``high``, as number or digits, or a name or its number."""
     wanted = f"an integer of at least {low}" if high == HIGHEST else f"an integer {low} to {high}"
     if names:
-        wanted += f", or one of {', '.join(names)},"
+        wanted += f", or {', '.join(f'{name} ({number})' for name, number in names.items())},"
 
     def parse(given: Any) -> int:
         if isinstance(given, str) and names and given.upper() in names:

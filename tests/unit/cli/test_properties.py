@@ -47,7 +47,7 @@ def test_a_property_has_type_default_and_values() -> None:
     assert (hint.type, hint.default) == ("str", "LATENCY")
     assert hint.values == "one of 'LATENCY', 'THROUGHPUT', 'CUMULATIVE_THROUGHPUT'"
     assert (streams.type, streams.default, streams.only_at_load) == ("int", "AUTO", False)
-    assert streams.values == "an integer 0 to 4096, or one of AUTO, NUMA"
+    assert streams.values == "an integer 0 to 4096, or AUTO (-1), NUMA (-2)"
     assert (shapes.type, shapes.default, shapes.only_at_load) == ("tuple", (), True)
 
 

@@ -67,6 +67,7 @@ def config() -> Configuration:
         ("MAX_QUEUED_REQUESTS", "100", 100),
         ("MAX_QUEUED_REQUESTS", 0, 0),
         ("MAX_QUEUED_REQUESTS", "unbounded", UNBOUNDED),
+        ("MAX_QUEUED_REQUESTS", -1, UNBOUNDED),
         ("DEFAULT_DEADLINE_S", 2, 2.0),
         ("DEFAULT_DEADLINE_S", "0.25", 0.25),
         ("DEFAULT_DEADLINE_S", np.float32(0.5), 0.5),
@@ -79,7 +80,7 @@ def test_a_value_may_be_given_as_it_is_or_in_words(key: str, given: Any, expecte
 @pytest.mark.parametrize(
     ("key", "given", "wanted"),
     [
-        ("NUM_STREAMS", -10, "an integer 0 to 4096, or one of AUTO, NUMA, is wanted"),
+        ("NUM_STREAMS", -10, "an integer 0 to 4096, or AUTO .-1., NUMA .-2., is wanted"),
         ("NUM_STREAMS", 1_000_000, "an integer 0 to 4096"),
         ("NUM_STREAMS", "many", "an integer 0 to 4096"),
         ("NUM_STREAMS", "1_0", "an integer"),
@@ -107,8 +108,8 @@ def test_a_value_may_be_given_as_it_is_or_in_words(key: str, given: Any, expecte
         ("INPUT_SHAPES", {"x": [1, True]}, "lengths are integers"),
         ("INPUT_SHAPES", {"x": ["n"]}, "lengths are integers"),
         ("INPUT_SHAPES", {"x": [1 << 64]}, "lengths are integers"),
-        ("MAX_QUEUED_REQUESTS", -2, "an integer of at least 0, or one of UNBOUNDED, is wanted"),
-        ("MAX_QUEUED_REQUESTS", 1.5, "an integer of at least 0, or one of UNBOUNDED, is wanted"),
+        ("MAX_QUEUED_REQUESTS", -2, "an integer of at least 0, or UNBOUNDED .-1., is wanted"),
+        ("MAX_QUEUED_REQUESTS", 1.5, "an integer of at least 0, or UNBOUNDED .-1., is wanted"),
         ("DEFAULT_DEADLINE_S", -0.1, "a number of seconds, 0 or more, is wanted"),
         ("DEFAULT_DEADLINE_S", "inf", "a number of seconds, 0 or more, is wanted"),
         ("DEFAULT_DEADLINE_S", float("nan"), "a number of seconds, 0 or more, is wanted"),
