@@ -45,6 +45,7 @@ from .runtime.tracing.timeline.span_sequence import SpanSequence
 
 if TYPE_CHECKING:
     from . import plugins, testing
+    from . import prometheus as prometheus
     from .runtime.tracing.timeline.critical_path import PathPart
     from .runtime.tracing.timeline.runs import TracedRun
 
@@ -104,7 +105,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Load what most programs never use when one does."""
-    if name in ("plugins", "testing"):
+    if name in ("plugins", "prometheus", "testing"):
         return importlib.import_module(f".{name}", __name__)
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name], __name__), name)

@@ -262,3 +262,14 @@ def test_the_example_serves_metrics_and_ends_by_itself() -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert "aioinfer_request_duration_seconds (histogram)" in ended.stdout
+
+
+def test_it_is_an_attribute_of_the_package_that_is_loaded_when_it_is_asked_for() -> None:
+    program = (
+        "import sys, aioinfer; assert 'aioinfer.prometheus' not in sys.modules;"
+        "print(aioinfer.prometheus.NetworkCollector.__name__)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (ran.stdout.strip(), ran.stderr) == ("NetworkCollector", "")
