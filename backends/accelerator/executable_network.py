@@ -19,6 +19,7 @@ from ...runtime.plans.batch_buckets import choose_buckets
 from ...runtime.plans.plan_cache import PlanLimits
 from ...runtime.plans.shape_plans import ShapePlans
 from ...runtime.properties.properties import INPUT_SHAPES, Configuration, Metric, slot_count
+from ...runtime.runs.stage import Stop
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import ports_of
 from .compiler import Compiler, CompileRules
@@ -139,8 +140,8 @@ class AcceleratorNetwork(ExecutableNetwork):
         self._compiler.release_weights()
         return plan
 
-    def run_everywhere(self, inputs: Mapping[str, Any]) -> None:
-        run_in_slots(self, inputs, self.admission.slot_count)
+    def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
+        run_in_slots(self, inputs, self.admission.slot_count, stop)
 
     def runtime_graph(self) -> Graph:
         """Return a copy of the graph that is executed: of the latest plan, fused nodes and all."""

@@ -127,10 +127,10 @@ class CpuNetwork(ExecutableNetwork):
                 raise failure_at(error, what) from error
         return plans
 
-    def run_everywhere(self, inputs: Mapping[str, Any]) -> None:
+    def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         def compute(lane: Lane) -> Ready:
             slot = _CpuSlot(self)
-            slot.bindings, slot.stop = Bindings(dict(inputs), ticket_of(0)), Stop()
+            slot.bindings, slot.stop = Bindings(dict(inputs), ticket_of(0)), stop
             ready = slot.compute(lane)
             return ready.token if isinstance(ready, Again) else ready
 

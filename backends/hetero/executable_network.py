@@ -86,9 +86,9 @@ class HeteroNetwork(ExecutableNetwork):
         self._stage_graph = StageGraph(needs)
         self._provide_slots([_HeteroSlot(self) for _ in range(self._wanted_slot_count())])
 
-    def run_everywhere(self, inputs: Mapping[str, Any]) -> None:
+    def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         for network in self._networks:
-            network.run_kept_everywhere()
+            network.run_kept_everywhere(stop)
 
     def _wanted_slot_count(self) -> int:
         """Count what keeps every device busy; the subgraphs of one device share its executors."""

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from sys import modules
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns
 from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Self, Unpack, overload
 
 from ...errors import ClosedError, NotSupportedError, TensorError
@@ -52,7 +52,7 @@ from ..runs.inline_route import InlineRoute
 from ..runs.run import Run, RunOwner
 from ..runs.run_admission import RunAdmission
 from ..runs.slot import Slot
-from ..runs.stage import Stop
+from ..runs.stage import Stop, new_stop_word
 from ..tensors.device_array import AdoptArray
 from ..tensors.input_checker import InputChecker
 from ..tensors.tensor import Port
@@ -147,6 +147,8 @@ class ExecutableNetwork(ABC):
         """The slots and the runs; for requests."""
         self.admission.recorder.count_batches_of(self.inputs)
         self._closer = threading.RLock()
+        self._warm_up_stop = Stop()
+        self._warm_up_stop.word = new_stop_word()
         self._is_released = False
         self._request_ids = itertools.count()
         self._number = next(_numbers)
@@ -180,17 +182,18 @@ class ExecutableNetwork(ABC):
         """(optional) List the backend's own facts about a network."""
         return ()
 
-    def run_everywhere(self, inputs: Mapping[str, Any]) -> None:
+    def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         """(optional) Run these inputs on every stream, or in every slot; for ``warm_up``. Blocks.
 
-        Called when they have been run once.
+        Called when they have been run once. ``stop`` is that of all these runs.
         """
         return
 
-    def run_kept_everywhere(self) -> None:
+    def run_kept_everywhere(self, stop: Stop) -> None:
         """Run made up inputs everywhere of all shapes that have a plan; for an outer network."""
         for shapes, contents in () if self._plans is None else self._plans.kept():
-            self.run_everywhere(made_up_inputs(self.inputs, shapes, contents))
+            stop.raise_if_set()
+            self.run_everywhere(made_up_inputs(self.inputs, shapes, contents), stop)
 
     @property
     def execution_devices(self) -> tuple[str, ...]:
@@ -348,7 +351,7 @@ class ExecutableNetwork(ABC):
         if wanted is None:
             wanted = self.config.value_or_default(INPUT_SHAPES) or ({},)
         with self._closer:  # what a close frees is in use
-            return warm_up_network(self, wanted)
+            return warm_up_network(self, wanted, self._warm_up_stop)
 
     async def warm_up_async(
         self, shapes: Mapping[str, Sequence[int]] | Sequence[Any] | None = None
@@ -451,10 +454,11 @@ class ExecutableNetwork(ABC):
     def close(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
         """Refuse new runs, wait for those under way, and give the device back; twice is fine.
 
-        With ``drain`` false, runs end with ClosedError as soon as their device can stop. Blocks, at
-        most ``timeout_s``; False says that runs were still on the device then, which is given back
-        by the next close that waits long enough. Raises RequestStateError on one of aioinfer's own
-        threads (as in a callback). On an event loop use ``await aclose()``.
+        With ``drain`` false, runs end with ClosedError as soon as their device can stop; a warm-up
+        does so in any case. Blocks, at most ``timeout_s``; False says that the device was still in
+        use then, which is given back by the next close that waits long enough. Raises
+        RequestStateError on one of aioinfer's own threads (as in a callback). On an event loop use
+        ``await aclose()``.
         """
         refuse_own_thread("close")
         check_timeout(timeout_s)
@@ -463,23 +467,37 @@ class ExecutableNetwork(ABC):
         if not drain:
             self.abort()
         self.admission.is_closed = True
-        if not self.admission.wait_until_over(timeout_s):
-            _log.info("network %r is closed with runs still on its device", self.name)
+        self._stop_warm_up()
+        give_up_at = None if timeout_s is None else monotonic() + timeout_s
+        if not self.admission.wait_until_over(timeout_s) or not self._closer.acquire(
+            timeout=-1
+            if give_up_at is None
+            else min(max(0.0, give_up_at - monotonic()), threading.TIMEOUT_MAX)
+        ):
+            _log.info("network %r is closed with its device still in use", self.name)
             return False
-        with self._closer:  # a second caller returns when the first is done
+        try:  # a second caller returns when the first is done
             if not self._is_released:
                 self._is_released = True
                 self._release_device()
                 self.admission.let_go_of_slots()
                 if self._callback_executor is not None:
                     self._core.executors.release(self._callback_executor)
+        finally:
+            self._closer.release()
         return True
 
     def abort(self) -> None:
         """Refuse new runs, and end those under way with ClosedError; does not wait for them."""
         if self._process.is_current:
-            admission, text = self.admission, f"network {self.name!r} was closed"
-            admission.stop_all(lambda: ClosedError(text, **admission.where))
+            self.admission.stop_all(self._was_closed_error)
+            self._stop_warm_up()
+
+    def _stop_warm_up(self) -> None:
+        self._warm_up_stop.set(self._was_closed_error())
+
+    def _was_closed_error(self) -> ClosedError:
+        return ClosedError(f"network {self.name!r} was closed", **self.admission.where)
 
     async def aclose(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
         """Close without blocking the event loop; otherwise as ``close``."""

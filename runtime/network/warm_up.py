@@ -41,7 +41,7 @@ class WarmedNetwork(Protocol):
     def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
         """Send a run to the device as soon as a slot is free."""
 
-    def run_everywhere(self, inputs: Mapping[str, Any]) -> None:
+    def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         """Run these inputs wherever a run may find something missing."""
 
 
@@ -82,15 +82,15 @@ def made_up_inputs(
     }
 
 
-def warm_up_network(network: WarmedNetwork, wanted: Sequence[Shapes]) -> list[str]:
+def warm_up_network(network: WarmedNetwork, wanted: Sequence[Shapes], stop: Stop) -> list[str]:
     """Run made up inputs of each signature, everywhere; list what failed and why. Blocks.
 
     Raises TensorError for shapes that contradict the model, ClosedError.
     """
     failures = []
     for shapes in shapes_to_warm_up(network.inputs, wanted):
-        error = _run_signature(network, shapes, 0)
-        if error is not None and _run_signature(network, shapes, 1) is not None:
+        error = _run_signature(network, shapes, 0, stop)
+        if error is not None and _run_signature(network, shapes, 1, stop) is not None:
             texts = ", ".join(f"{name!r} {shape_text(dims)}" for name, dims in shapes.items())
             failures.append(
                 f"network {network.name!r} on {network.device} fails on made up inputs, ones and "
@@ -101,7 +101,7 @@ def warm_up_network(network: WarmedNetwork, wanted: Sequence[Shapes]) -> list[st
     return failures
 
 
-def run_in_slots(network: WarmedNetwork, inputs: Mapping[str, Any], count: int) -> None:
+def run_in_slots(network: WarmedNetwork, inputs: Mapping[str, Any], count: int, stop: Stop) -> None:
     """Run the same inputs in so many slots at once, and wait for all; raises the first error."""
     start = HostReady()
     ended = threading.Semaphore(0)
@@ -119,7 +119,7 @@ def run_in_slots(network: WarmedNetwork, inputs: Mapping[str, Any], count: int) 
     try:
         for _ in range(count):
             bindings = Bindings(dict(inputs), ticket_of(0))
-            network.start_run(bindings, Stop(), start, then)
+            network.start_run(bindings, stop, start, then)
             started += 1
     finally:
         start.fire()
@@ -130,12 +130,13 @@ def run_in_slots(network: WarmedNetwork, inputs: Mapping[str, Any], count: int) 
 
 
 def _run_signature(
-    network: WarmedNetwork, shapes: Mapping[str, tuple[int, ...]], integer: int
+    network: WarmedNetwork, shapes: Mapping[str, tuple[int, ...]], integer: int, stop: Stop
 ) -> Exception | None:
     try:
         inputs = made_up_inputs(network.inputs, shapes, integer=integer)
-        run_in_slots(network, inputs, 1)
-        network.run_everywhere(inputs)
+        run_in_slots(network, inputs, 1, stop)
+        stop.raise_if_set()
+        network.run_everywhere(inputs, stop)
     except ClosedError:
         raise
     except Exception as error:  # the model's own, or the device's: a load must not fail by it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +14,9 @@ from onnx import helper
 from aioinfer import Core, ExecutableNetwork
 from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.programs.program import Program
+from aioinfer.errors import ClosedError
 from aioinfer.executors import Lane
+from aioinfer.runtime.runs.stage import Stop
 from unit.backends.cpu.comparing import model_of
 
 X = np.ones((4, 16), np.float32)
@@ -139,3 +142,37 @@ def test_lanes_are_given_back(core: Core) -> None:
         lane = network._streams.borrow_lane()
         assert isinstance(lane, Lane)
         lane.give_back()
+
+
+@pytest.mark.parametrize("device", ["CPU", "HETERO:CPU,REFERENCE"])
+def test_a_close_stops_what_a_warm_up_runs_on_a_stream(
+    core: Core, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    runs: list[Stop] = []
+    were_stopped: list[bool] = []
+    on_stream = threading.Event()
+    real = Program.run
+
+    def until_stopped(program: Program, buffers: Any, stop: Stop, *given: Any) -> Any:
+        runs.append(stop)
+        if len(runs) == 1:  # as a request; the next is the stream's own
+            return real(program, buffers, stop, *given)
+        stopped = threading.Event()
+        stop.when_set(stopped.set)
+        on_stream.set()
+        were_stopped.append(stopped.wait(5) and stop.word == b"\1")
+        raise stop.error or AssertionError
+
+    monkeypatch.setattr(Program, "run", until_stopped)
+    cpu = {"NUM_STREAMS": 1, "CPU_ADAPTIVE_TEAMS": False}
+    config: dict[str, Any] = dict(cpu)
+    if device != "CPU":
+        affinity = {"product": "CPU", "prob": "REFERENCE"}
+        config = {"DEVICE_PROPERTIES": {"CPU": cpu}, "AFFINITY": affinity}
+    network = core.load_network(model(dynamic=True), device, config)
+    with ThreadPoolExecutor(1) as pool:
+        warming = pool.submit(network.warm_up, {"x": (4, 16)})
+        assert on_stream.wait(20)
+        assert network.close(drain=False, timeout_s=20)
+        assert isinstance(warming.exception(20), ClosedError)
+    assert were_stopped == [True]

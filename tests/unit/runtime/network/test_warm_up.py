@@ -16,6 +16,7 @@ from aioinfer.errors import ClosedError, TensorError
 from aioinfer.runtime.graph import DType, OptionalType, SequenceType, TensorType, ValueType
 from aioinfer.runtime.network.warm_up import made_up_inputs, shapes_to_warm_up
 from aioinfer.runtime.runs.slot import Slot
+from aioinfer.runtime.runs.stage import Stop
 from aioinfer.runtime.tensors.tensor import Port
 from onnx_text import parse_proto
 from unit.runtime.models import tiny_model, two_input_model
@@ -200,5 +201,34 @@ def test_every_slot_is_taken_where_a_device_wants_it(
     from aioinfer.runtime.network.warm_up import run_in_slots
 
     with core.load_network(tiny_model(), "REFERENCE", {"NUM_STREAMS": 3}) as network:
-        run_in_slots(network, {"x": np.ones((2, 3), np.float32)}, network.admission.slot_count)
+        run_in_slots(
+            network, {"x": np.ones((2, 3), np.float32)}, network.admission.slot_count, Stop()
+        )
         assert len(used) == network.admission.slot_count == 6
+
+
+def test_a_close_waits_for_a_warm_up_no_longer_than_it_may(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = core.load_network(tiny_model(), "REFERENCE")
+    begun, may_end = threading.Event(), threading.Event()
+    stops: list[Stop] = []
+
+    def run_everywhere(_inputs: Any, stop: Stop) -> None:
+        stops.append(stop)
+        begun.set()
+        assert may_end.wait(20)
+        stop.raise_if_set()
+
+    monkeypatch.setattr(network, "run_everywhere", run_everywhere)
+    with ThreadPoolExecutor(1) as pool:
+        warming = pool.submit(network.warm_up)
+        try:
+            assert begun.wait(20)
+            assert not network.close(timeout_s=0.01)
+            assert isinstance(stops[0].error, ClosedError)
+            assert not network.close(drain=False, timeout_s=0)
+        finally:
+            may_end.set()
+        assert isinstance(warming.exception(20), ClosedError)
+    assert network.close(timeout_s=20)
