@@ -198,6 +198,9 @@ class AcceleratorPlugin(Plugin):
         for opened in self._opened.values():
             opened.close()
         self._opened.clear()
+        if self._missing is not None:  # the frames of its traceback lead to the Core
+            self._missing.__traceback__ = self._missing.__cause__ = None
+            self._missing.__context__ = None
 
     def facts_of(self, device_id: str) -> DeviceFacts:
         """Return what a device says of itself; '' is the first. DeviceError if there is none."""

@@ -46,7 +46,7 @@ from .device_aliases import understood
 from .device_name import DeviceName, parse_device
 from .extension import Extension
 from .plugin import Division, Plugin
-from .plugin_registry import MakePlugin, PluginRegistry
+from .plugin_registry import MakePlugin, PluginRegistry, closed_core
 
 if TYPE_CHECKING:
     import onnx
@@ -93,7 +93,6 @@ class Core:
         self._network_numbers = itertools.count()
         self._settings: dict[str, Any] = {}
         self._is_closed = False
-        self._has_closed_plugins = False
 
     @property
     def executors(self) -> ExecutorManager:
@@ -463,7 +462,7 @@ class Core:
         if not self._process.is_current:
             raise self._process.error("this Core")
         if self._is_closed:
-            raise ClosedError("this Core is closed; make a new one")
+            raise closed_core()
 
     def close(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
         """Close its networks, executors and plugins; twice is fine.
@@ -490,10 +489,7 @@ class Core:
         if not is_done:
             return False
         self._executors.close()
-        with self._lock:
-            is_first, self._has_closed_plugins = not self._has_closed_plugins, True
-        for plugin in self._registry.made() if is_first else ():
-            plugin.close()
+        self._registry.close()
         return True
 
     async def aclose(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:

@@ -6,9 +6,9 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...errors import DeviceError, nearest
+from ...errors import ClosedError, DeviceError, nearest
 from ...executors import check_files, find_shortage, shortage_as_error
 from .device_aliases import what_is_meant
 from .device_name import check_plugin_name
@@ -17,7 +17,9 @@ from .plugin import CoreHandle, Plugin
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ENTRY_POINT_GROUP", "MakePlugin", "PluginRegistry"]
+    from ...executors import ExecutorManager
+
+__all__ = ["ENTRY_POINT_GROUP", "MakePlugin", "PluginRegistry", "closed_core"]
 
 ENTRY_POINT_GROUP = "aioinfer.backends"
 
@@ -48,6 +50,7 @@ class PluginRegistry:
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
         self._unregistered: list[Plugin] = []
+        self._is_closed = False
         doing = "looking for installed devices"
         check_files(doing)
         with shortage_as_error(doing):
@@ -116,6 +119,8 @@ class PluginRegistry:
         want of memory, threads or files.
         """
         with self._lock:
+            if self._is_closed:
+                raise closed_core()
             entry = self._entries.get(name)
             known = sorted(self._entries)
         if entry is None:
@@ -155,5 +160,35 @@ class PluginRegistry:
     def made(self) -> list[Plugin]:
         """List the plugins that were made so far, those included that are unregistered now."""
         with self._lock:
-            entries = list(self._entries.values())
-            return [*self._unregistered, *(one.plugin for one in entries if one.plugin is not None)]
+            return self._made()
+
+    def _made(self) -> list[Plugin]:
+        entries = list(self._entries.values())
+        return [*self._unregistered, *(one.plugin for one in entries if one.plugin is not None)]
+
+    def close(self) -> None:
+        """Close the plugins and let go of them, and they of the Core; names stay. Twice is fine."""
+        with self._lock:
+            plugins = self._made()
+            self._is_closed, self._unregistered = True, []
+            self._entries = {name: _Entry(entry.load) for name, entry in self._entries.items()}
+            closed: Any = _ClosedCore(self._core.executors)
+            self._core = closed
+        for plugin in plugins:
+            plugin.close()
+            plugin.core = closed
+
+
+class _ClosedCore:
+    """What is left to plugins of a closed Core: the executors, to release those acquired."""
+
+    def __init__(self, executors: ExecutorManager) -> None:
+        self.executors = executors
+
+    def __getattr__(self, _name: str) -> NoReturn:
+        raise closed_core()
+
+
+def closed_core() -> ClosedError:
+    """Make the error of every call of a closed Core."""
+    return ClosedError("this Core is closed; make a new one")

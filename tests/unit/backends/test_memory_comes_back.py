@@ -1,4 +1,4 @@
-"""What a closed network leaves, with the collector off: nothing, whoever still holds it."""
+"""What a closed network or Core leaves, with the collector off: nothing that takes memory."""
 
 from __future__ import annotations
 
@@ -154,3 +154,38 @@ def test_reloading_again_and_again_takes_no_more_memory(loaded: Loaded, holds: b
     grown = resident_bytes() - before
     current.close()
     assert grown < WEIGHT_BYTES, f"{grown / 2**20:.1f} MiB more after six reloads"
+
+
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE", "HETERO:CPU,REFERENCE", "AUTO"])
+def test_a_closed_core_that_nothing_holds_is_gone_at_once(path: str, device: str) -> None:
+    config = HETERO if device.startswith("HETERO") else {}
+    core = Core()
+    assert core.available_devices
+    network = core.load_network(path, device, config)
+    network.create_infer_request().infer_sync(np.ones((1, SIDE), np.float32))
+    plugin = core.plugin_of("REFERENCE")
+    gone = [ref(core), ref(core.executors), ref(core.plugin_of("CPU"))]
+    core.unregister_plugin("REFERENCE")
+    core.close()
+    assert plugin.core is not core, "a plugin that is held keeps no Core"
+    del core, network, plugin
+    assert [type(item()).__name__ for item in gone if item() is not None] == []
+
+
+def test_a_closed_core_and_its_plugins_say_so_and_close_again() -> None:
+    made = Core()
+    names, plugin = made.plugin_names, made.plugin_of("HETERO")
+    made.close()
+    assert made.plugin_names == names
+    assert "closed" in repr(made)
+    assert made.close()
+    for ask in (
+        lambda: made.get_metric("CPU", "FULL_DEVICE_NAME"),
+        lambda: made.why_missing("CPU"),
+        lambda: made.available_devices,
+        lambda: made._registry.get("CPU"),
+        lambda: plugin.core.load_network("model.onnx", "CPU"),
+        lambda: plugin.core.available_devices,
+    ):
+        with pytest.raises(ClosedError, match="this Core is closed; make a new one"):
+            ask()
