@@ -443,12 +443,14 @@ class Core:
     def trace(self) -> Trace:
         """Join the traces of its open networks, to be saved as one page; any thread.
 
-        Stages and labels of requests begin with the name of their network there.
+        Stages and labels of requests begin with the name of their network there; ``name#2`` is
+        that of copy 2 (``NetworkStatistics.copy``).
         """
         from ..tracing.timeline import Trace
 
         self._process.check("this Core")
-        traces = [network.trace().labelled() for network in self._shown_networks()]
+        shown = self._shown_networks()
+        traces = [network.trace().labelled(network.copy) for network in shown]
         names = ", ".join(trace.network for trace in traces)
         devices = ", ".join(dict.fromkeys(trace.device for trace in traces))
         return Trace.merged(names or "no network", devices or "no device", traces)

@@ -45,13 +45,13 @@ class SpanSequence(Sequence[Span]):
         nodes = (node for part in parts for node in part.nodes)
         return cls(network, device, spans, forgot_until_ns, nodes)
 
-    def labelled(self) -> Self:
-        """Name the network in each span, for a trace of several."""
+    def labelled(self, copy: int = 1) -> Self:
+        """Name the network in each span, for a trace of several; of copy 2 on as ``name#2``."""
+        label = self.network if copy == 1 else f"{self.network}#{copy}"
         spans = [
-            span._replace(network=self.network, stage=f"{self.network}: {span.stage}")
-            for span in self._spans
+            span._replace(network=label, stage=f"{label}: {span.stage}") for span in self._spans
         ]
-        return type(self)(self.network, self.device, spans, self.forgot_until_ns, self.nodes)
+        return type(self)(label, self.device, spans, self.forgot_until_ns, self.nodes)
 
     def since(self, start_ns: int) -> Self:
         """Return the spans of the runs that came at this ``time.perf_counter_ns`` or later."""

@@ -103,5 +103,17 @@ async def test_a_core_draws_all_its_networks_on_one_page(core: aioinfer.Core) ->
     assert "Content-Security-Policy" in trace.html()
 
 
+async def test_a_core_tells_networks_of_one_name_apart(core: aioinfer.Core) -> None:
+    networks = [core.load_network(tiny_model("twin"), "REFERENCE") for _ in range(2)]
+    for network in networks:
+        await network.infer(X)
+    trace = core.trace()
+    assert trace.network == "twin, twin#2"
+    assert [run.label for run in trace.runs] == ["twin 0", "twin#2 0"]
+    assert {item.stage.partition(": ")[0] for item in trace} == {"twin", "twin#2"}
+    for network in networks:
+        network.close()
+
+
 def _profile(count: int) -> list[aioinfer.NodeProfile]:
     return [aioinfer.NodeProfile(f"n{index}", "Relu", (), 0, 1) for index in range(count)]
