@@ -109,7 +109,6 @@ class CpuNetwork(ExecutableNetwork):
     def _compile_ahead(self) -> list[Plan]:
         """Build plans on this thread, and pack their weights where they will be used."""
         plans = self._plans.compile_ahead(self.config[INPUT_SHAPES])
-        self._programs.reserve(len(plans))
         if self._has_one_plan(plans):
             self._compiler.release_weights()
         for plan in plans:

@@ -90,6 +90,13 @@ class HeteroNetwork(ExecutableNetwork):
         for network in self._networks:
             network.run_kept_everywhere(stop)
 
+    def begin_ahead(self, count: int) -> None:
+        for network in self._networks:
+            network.begin_ahead(count)
+
+    def end_ahead(self) -> list[str]:
+        return [lost for network in self._networks for lost in network.end_ahead()]
+
     def _wanted_slot_count(self) -> int:
         """Count what keeps every device busy; the subgraphs of one device share its executors."""
         by_device: dict[tuple[str, ...], int] = {}

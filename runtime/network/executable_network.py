@@ -189,6 +189,16 @@ class ExecutableNetwork(ABC):
         """
         return
 
+    def begin_ahead(self, count: int) -> None:
+        """Make room for the plans of a warm-up of so many signatures."""
+        if self._plans is not None:
+            self._plans.begin_ahead(count)
+
+    def end_ahead(self) -> list[str]:
+        """End what ``begin_ahead`` began; say what is lost of the plans, if any."""
+        lost = "" if self._plans is None else self._plans.end_ahead()
+        return [lost] if lost else []
+
     def run_kept_everywhere(self, stop: Stop) -> None:
         """Run made up inputs everywhere of all shapes that have a plan; for an outer network."""
         for shapes, contents in () if self._plans is None else self._plans.kept():
@@ -338,9 +348,10 @@ class ExecutableNetwork(ABC):
         INPUT_SHAPES: {input: shape}, or a sequence of such mappings; None takes those of
         INPUT_SHAPES, else what the model declares, with 1 for what it leaves open. Real numbers are
         ones, integers zeros. Returns, and logs, for each signature that fails on them what
-        happened; raises TensorError for shapes that contradict the model, and ClosedError. A
-        network that is loaded with INPUT_SHAPES has done it. On an event loop await
-        ``warm_up_async``.
+        happened, and how many plans are lost for PLAN_CACHE_COUNT, if that is set, or
+        PLAN_CACHE_BYTES; else there is room for all. Raises TensorError for shapes that contradict
+        the model, and ClosedError. A network that is loaded with INPUT_SHAPES has done it. On an
+        event loop await ``warm_up_async``.
         """
         refuse_own_thread("warm_up")
         self.refuse_if_closed()

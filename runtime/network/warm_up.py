@@ -41,6 +41,12 @@ class WarmedNetwork(Protocol):
     def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
         """Send a run to the device as soon as a slot is free."""
 
+    def begin_ahead(self, count: int) -> None:
+        """Make room for the plans of so many signatures."""
+
+    def end_ahead(self) -> list[str]:
+        """Say what is lost of what was asked for since, if any."""
+
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         """Run these inputs wherever a run may find something missing."""
 
@@ -87,8 +93,23 @@ def warm_up_network(network: WarmedNetwork, wanted: Sequence[Shapes], stop: Stop
 
     Raises TensorError for shapes that contradict the model, ClosedError.
     """
+    signatures = shapes_to_warm_up(network.inputs, wanted)
+    network.begin_ahead(len(signatures))
+    try:
+        failures = _run_signatures(network, signatures, stop)
+    finally:
+        losses = network.end_ahead()
+    for loss in losses:
+        failures.append(f"network {network.name!r} on {network.device} is warm in part: {loss}")
+        _log.warning("%s", failures[-1])
+    return failures
+
+
+def _run_signatures(
+    network: WarmedNetwork, signatures: Sequence[Mapping[str, tuple[int, ...]]], stop: Stop
+) -> list[str]:
     failures = []
-    for shapes in shapes_to_warm_up(network.inputs, wanted):
+    for shapes in signatures:
         error = _run_signature(network, shapes, 0, stop)
         if error is not None and _run_signature(network, shapes, 1, stop) is not None:
             texts = ", ".join(f"{name!r} {shape_text(dims)}" for name, dims in shapes.items())

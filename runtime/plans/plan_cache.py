@@ -28,15 +28,20 @@ PLAN_COUNT = 32
 
 @dataclass(frozen=True)
 class PlanLimits:
-    """How many plans are kept, and how many bytes of them; most_bytes 0: no bound."""
+    """How many plans are kept, and how many bytes of them; most_bytes 0: no bound.
+
+    ``is_count_asked``: the user has said how many, so a warm-up gets no room for more.
+    """
 
     most_count: int = PLAN_COUNT
     most_bytes: int = 0
+    is_count_asked: bool = False
 
     @classmethod
     def of(cls, config: Mapping[str, Any], usual_count: int = PLAN_COUNT) -> PlanLimits:
         """Read them from a network's configuration; ``usual_count`` is what suits the device."""
-        return cls(config[PLAN_CACHE_COUNT.key] or usual_count, config[PLAN_CACHE_BYTES.key])
+        asked = config[PLAN_CACHE_COUNT.key]
+        return cls(asked or usual_count, config[PLAN_CACHE_BYTES.key], bool(asked))
 
 
 def refuse_to_build(*_: Any) -> Any:
@@ -90,7 +95,8 @@ class PlanCache(Generic[K, P]):
         self._build, self._executor, self._size_of = build, executor, size_of
         self._dropped = dropped
         self._limits = limits or PlanLimits()
-        self._capacity = self._limits.most_count
+        self._capacity = self._usual_capacity = self._limits.most_count
+        self._asked_ahead: set[K] | None = None
         self._sizes: dict[K, int] = {}
         self._lock = threading.Lock()
         self._plans: OrderedDict[K, PendingPlan[P]] = OrderedDict()
@@ -124,6 +130,8 @@ class PlanCache(Generic[K, P]):
     def request(self, key: K) -> PendingPlan[P]:
         """Return the token of a plan, and have the plan built if no run has yet. Never blocks."""
         with self._lock:
+            if self._asked_ahead is not None:
+                self._asked_ahead.add(key)
             pending = self._plans.get(key)
             if pending is not None:
                 self.hit_count += 1
@@ -163,6 +171,25 @@ class PlanCache(Generic[K, P]):
             self._capacity = max(self._capacity, len(self._plans))
         return plan
 
+    def begin_ahead(self, count: int) -> None:
+        """Make room for so many plans that are asked for ahead, unless the user bounds them."""
+        with self._lock:
+            self._asked_ahead, self._usual_capacity = set(), self._capacity
+            if not self._limits.is_count_asked:
+                self._capacity = max(self._capacity, len(self._plans) + count)
+
+    def end_ahead(self) -> str:
+        """Give back room that is not in use; say what is lost of what was asked for since."""
+        with self._lock:
+            asked, self._asked_ahead = self._asked_ahead or set(), None
+            kept = sum(key in self._plans for key in asked)
+            is_full = len(self._plans) >= self._capacity
+            self._capacity = max(self._usual_capacity, len(self._plans))
+        if kept == len(asked):
+            return ""
+        bound = PLAN_CACHE_COUNT if is_full else PLAN_CACHE_BYTES
+        return f"{kept} of {len(asked)} plans are kept; raise {bound.key}"
+
     @property
     def size_bytes(self) -> int:
         """Bytes of the plans that are kept."""
@@ -194,4 +221,6 @@ class PlanCache(Generic[K, P]):
         with self._lock:
             if self._plans.get(key) is pending:
                 del self._plans[key]
+            if self._asked_ahead is not None:
+                self._asked_ahead.discard(key)
         pending.fire(error)

@@ -106,6 +106,14 @@ class ShapePlans(Generic[P]):
                 self._device,
             ) from error
 
+    def begin_ahead(self, count: int) -> None:
+        """Make room for the plans of a warm-up of so many signatures; as in PlanCache."""
+        self._cache.begin_ahead(count)
+
+    def end_ahead(self) -> str:
+        """End what ``begin_ahead`` began, and say what is lost, if any."""
+        return self._cache.end_ahead()
+
     def clear(self) -> None:
         """Drop all plans, and what builds them; called when no run is left and none may come."""
         self._cache.clear()

@@ -85,10 +85,6 @@ class LanePrograms:
         self._lock = threading.Lock()
         self._lanes: dict[Lane, _OfLane] = {}
 
-    def reserve(self, plan_count: int) -> None:
-        """Make room for so many plans, if there is less: as many as the network keeps."""
-        self._capacity = max(self._capacity, plan_count)
-
     def program(self, plan: Plan, lane: Lane) -> Program:
         """Return the plan bound to this stream, with its weights packed."""
         held = self._lanes.get(lane)
@@ -108,20 +104,21 @@ class LanePrograms:
             arena.memory = aligned_bytes(plan.arena_bytes)
         for other in [known for known in programs if programs[known].arena is not arena.memory]:
             del programs[other]  # nothing may keep the old memory
-        self._drop_unkept(programs, plan)
+        kept_count = self._drop_unkept(programs, plan)
         told = team if plan.can_shrink else None
         program = programs[plan] = Program(plan, self._runner, arena.memory, told)
-        while len(programs) > self._capacity:
+        while len(programs) > max(self._capacity, kept_count):
             programs.popitem(last=False)
         return program
 
-    def _drop_unkept(self, programs: OrderedDict[Plan, Program], plan: Plan) -> None:
-        """Let go of programs whose plans the network has let go of."""
+    def _drop_unkept(self, programs: OrderedDict[Plan, Program], plan: Plan) -> int:
+        """Let go of programs whose plans the network has let go of; count the plans it keeps."""
         if self._kept_plans is None or not programs:
-            return
+            return 0
         kept = {*self._kept_plans(), plan}
         for known in [known for known in programs if (known.made_of or known) not in kept]:
             del programs[known]
+        return len(kept)
 
     def _hold(self, lane: Lane) -> _OfLane:
         is_resizable = self._want_resized is not None and lane.thread_count > 1

@@ -232,3 +232,20 @@ def test_a_close_waits_for_a_warm_up_no_longer_than_it_may(
             may_end.set()
         assert isinstance(warming.exception(20), ClosedError)
     assert network.close(timeout_s=20)
+
+
+@pytest.mark.parametrize("device", ["REFERENCE", "HETERO:REFERENCE.0,REFERENCE.1"])
+def test_all_shapes_of_a_warm_up_are_kept(core: Core, device: str) -> None:
+    shapes = [{"x": (rows, 3)} for rows in range(1, 41)]
+    with core.load_network(tiny_model(), device) as network:
+        assert network.warm_up(shapes) == []
+        for part in network.networks if device.startswith("HETERO") else [network]:
+            plans = part.statistics().plans
+            assert (plans.kept_count, plans.eviction_count) == (40, 0)
+
+
+def test_shapes_beyond_a_bound_of_the_user_are_told(core: Core) -> None:
+    shapes = [{"x": (rows, 3)} for rows in range(1, 6)]
+    with core.load_network(tiny_model(), "REFERENCE", {"PLAN_CACHE_COUNT": 3}) as network:
+        (told,) = network.warm_up(shapes)
+        assert told.endswith("3 of 5 plans are kept; raise PLAN_CACHE_COUNT")

@@ -123,3 +123,39 @@ def test_without_a_bound_on_bytes_only_the_count_matters() -> None:
     for size in (1 << 40, 2 << 40, 3 << 40):
         cache.request(size)
     assert cache.kept_keys() == [2 << 40, 3 << 40]
+
+
+def test_a_warm_up_has_room_for_its_plans_and_leaves_no_room_that_it_has_not_used() -> None:
+    cache: PlanCache[int, int] = PlanCache(
+        lambda key: key, ImmediateExecutor("compile"), PlanLimits(2)
+    )
+    for _ in range(3):  # again and again it is the same room
+        cache.begin_ahead(5)
+        for key in range(4):
+            cache.request(key)
+        assert cache.end_ahead() == ""
+        assert cache.kept_keys() == [0, 1, 2, 3]
+    cache.request(4)
+    assert cache.kept_keys() == [1, 2, 3, 4]
+
+
+def test_what_a_warm_up_has_lost_for_a_bound_of_the_user_is_told() -> None:
+    by_count: PlanCache[int, int] = PlanCache(
+        lambda key: key, ImmediateExecutor("compile"), PlanLimits(2, is_count_asked=True)
+    )
+    by_count.request(7)
+    by_count.begin_ahead(5)
+    for key in range(5):
+        by_count.request(key)
+    assert by_count.end_ahead() == "2 of 5 plans are kept; raise PLAN_CACHE_COUNT"
+    by_count.begin_ahead(2)
+    for key in (5, 6):  # others may go
+        by_count.request(key)
+    assert by_count.end_ahead() == ""
+    by_bytes: PlanCache[int, int] = PlanCache(
+        lambda key: key, ImmediateExecutor("compile"), PlanLimits(9, 100), lambda plan: plan
+    )
+    by_bytes.begin_ahead(3)
+    for size in (50, 51, 49):
+        by_bytes.request(size)
+    assert by_bytes.end_ahead() == "2 of 3 plans are kept; raise PLAN_CACHE_BYTES"

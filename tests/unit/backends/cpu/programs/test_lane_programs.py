@@ -115,9 +115,9 @@ def test_the_least_recently_used_program_goes_first(core: Core) -> None:
 
 
 def test_there_is_room_for_all_plans_that_were_asked_for_ahead(core: Core) -> None:
-    made, of, lane = programs(), compiler(core), Lane("a")
+    of, lane = compiler(core), Lane("a")
     plans = [plan(of, rows) for rows in range(PLAN_COUNT + 3, 0, -1)]
-    made.reserve(len(plans))
+    made = LanePrograms(step_runner(of.engine), kept_plans=lambda: plans)
     bound = [made.program(known, lane) for known in plans]
     assert [made.program(known, lane) for known in plans] == bound
 
