@@ -164,12 +164,15 @@ def pad(
 ) -> Array:
     """Take elements off where a pad is negative; then put some before and behind what is left.
 
-    These are constants, or what is left is repeated. ValueError where it is nothing.
+    These are constants, or what is left is repeated. ValueError where it is nothing, and for an
+    axis that is named twice.
     """
     places = list(range(x.ndim)) if axes is None else _integers(axes)
     counts = _integers(pads)
     if len(counts) != 2 * len(places):
         raise ValueError(f"{len(counts)} pads are given for {len(places)} axes; give two for each")
+    if len({place % x.ndim for place in places}) < len(places):
+        raise ValueError(f"axes {places} of {x.ndim} name one twice")
     if mode != "constant":
         return _repeated_around(x, places, counts, mode)
     lengths = list(x.shape)

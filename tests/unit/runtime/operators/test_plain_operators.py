@@ -385,6 +385,8 @@ def test_strings_are_padded_with_empty_ones() -> None:
 def test_pads_that_do_not_fit_the_axes_are_refused() -> None:
     with pytest.raises(ValueError, match="3 pads are given for 1 axes"):
         evaluate("Pad", np.zeros(4), np.array([1, 2, 3]))
+    with pytest.raises(ValueError, match="name one twice"):
+        evaluate("Pad", np.zeros((4, 2)), np.array([1, 2, 3, 4]), None, np.array([-1, 1]))
 
 
 class TestTheTable:
