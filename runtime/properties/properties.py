@@ -312,7 +312,6 @@ PLAN_CACHE_COUNT = Property(
     0,
     "Signatures of input shapes whose plans a network keeps, at most; those least recently used go "
     "first. 0: as many as suit the device, 256 on CPU and 32 on others.",
-    only_at_load=True,
 )
 PLAN_CACHE_BYTES = Property(
     "PLAN_CACHE_BYTES",
@@ -320,7 +319,6 @@ PLAN_CACHE_BYTES = Property(
     128 << 20,
     "Memory that these plans take, at most, the latest one aside, where the device knows it (CPU); "
     "weights and arenas do not count. 0: no bound.",
-    only_at_load=True,
 )
 INLINE_THRESHOLD_US = Property(
     "INLINE_THRESHOLD_US",

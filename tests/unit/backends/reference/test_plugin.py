@@ -312,6 +312,8 @@ def test_a_network_tells_what_it_is_and_what_it_was_compiled_with(core: aioinfer
             "INFERENCE_PRECISION_HINT": "f32",
             "LOG_LEVEL": "LOG_NONE",
             "PERF_COUNT": True,
+            "PLAN_CACHE_BYTES": 128 << 20,
+            "PLAN_CACHE_COUNT": 0,
             "DEVICE_ID": "1",
             "INPUT_SHAPES": (),
         }
