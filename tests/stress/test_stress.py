@@ -90,8 +90,6 @@ def log() -> Iterator[list[str]]:
     messages: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:
-        if "async_generator_athrow" in record.getMessage():
-            return False  # how asyncio closes a stream that its task has dropped amid an answer
         is_planted = record.exc_info and isinstance(record.exc_info[1], CallbackError)
         if not (is_planted or record.msg.startswith(FORGOTTEN)):
             messages.append(record.getMessage())
