@@ -274,7 +274,8 @@ class Run:
                 self._leave_queue_if_stopped()
         except BaseException as error:
             self.mark_retrieved()
-            if not isinstance(error, RequestBusyError):  # of that one the network knows nothing
+            came_too_late = isinstance(error, ClosedError) and not self.has_arrived
+            if not (came_too_late or isinstance(error, RequestBusyError)):
                 self.admission.count_outcome(self, error)
             self.stop.set(error)  # an interrupt may come when the network has taken it already
             self.finish(error, was_launched=False)

@@ -74,7 +74,8 @@ class NetworkStatistics:
 
     Requests by outcome: ``finished`` with a result, ``failed`` with an error, ``cancelled`` by the
     caller, ``expired`` by a deadline, ``aborted`` by a close, ``refused`` by MAX_QUEUED_REQUESTS;
-    counted before the caller is answered, while the device may not be done yet.
+    counted before the caller is answered, while the device may not be done yet. One that comes to a
+    closed network is not counted.
     ``latencies`` says by outcome how long they took, from their arrival to the answer, and
     ``slot_wait`` how long their runs waited for a slot before: 0 s where one was idle.
     ``waiting`` have no slot yet, ``running`` have one. ``busy_shares`` says for each executor in

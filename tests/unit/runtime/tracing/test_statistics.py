@@ -113,6 +113,24 @@ def test_a_run_whose_launch_raises_is_counted_as_failed(
     assert network.statistics().failed_request_count == 2
 
 
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_run_that_a_close_overtakes_before_it_is_let_in_is_not_counted(
+    core: aioinfer.Core, held: MockDevices, drain: bool
+) -> None:
+    class Closing(VirtualTimer):
+        def call_at(self, at_s: float, call: Callable[[], None]) -> Any:
+            network.close(drain=drain)
+            return super().call_at(at_s, call)
+
+    network = core.load_network(tiny_model(), "MOCK.0")
+    request = network.create_infer_request()
+    network.clock = Closing()
+    with pytest.raises(ClosedError):
+        request.start_async(X, deadline_s=2.0)
+    assert network.statistics().latencies == {}
+    assert network.statistics().aborted_request_count == 0
+
+
 def test_a_latency_is_from_arrival_to_answer_and_includes_the_wait_for_a_slot(
     core: aioinfer.Core, held: MockDevices
 ) -> None:
