@@ -238,6 +238,25 @@ async def test_each_item_has_the_deadline_counted_from_its_pull(
     assert caught.value.__notes__ == ["in item 2 of a stream over network 'tiny'"]
 
 
+async def test_a_stream_that_waits_with_an_items_error_is_left_alone_when_that_item_ends(
+    held: MockDevices, network: aioinfer.ExecutableNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = network.clock = VirtualTimer()
+    stream = network.stream([X, X], look_ahead=2, deadline_s=2.0)
+    task = asyncio.create_task(anext(stream))
+    await settle()
+    clock.advance(2.0)
+    await settle()
+    held[0].held.release()  # the first item, whose error the stream has; it waits for the second
+    await settle()
+    assert not task.done()
+    await finish(held)
+    with pytest.raises(DeadlineExceededError, match="request"):
+        await task
+    await settle()
+    assert caplog.messages == []
+
+
 @BOTH_KINDS
 async def test_the_deadline_goes_on_while_a_full_network_is_waited_for(
     core: aioinfer.Core, held: MockDevices, kind: str
