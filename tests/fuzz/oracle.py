@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,8 @@ _RANDOM = {
 }
 _TOLERANCES = {"float32": 2e-3, "float64": 2e-3, "float16": 2e-2, "bfloat16": 1e-1}
 _LARGE = 1e30
+_PIECE = 1 << 20
+"""Elements that are compared at once."""
 _UNITS = 8
 """What is near 0 may be a difference of numbers of about 1, as the logarithm of a sum of shares is:
 so many units of the last place that 1 has tell nothing."""
@@ -183,24 +185,49 @@ def _value_difference(wanted: Any, got: Any, case: Case) -> str | None:
     return _numeric_difference(wanted, got)
 
 
-def _numeric_difference(wanted: np.ndarray[Any, Any], got: np.ndarray[Any, Any]) -> str | None:
+def _numeric_difference(wanted: Array, got: Array) -> str | None:
+    pieces = list(zip(_pieces(wanted), _pieces(got), strict=True))
     if wanted.dtype.kind not in "fV":
-        wrong = np.asarray(wanted != got)
-        if not wrong.any():
-            return None
-        place = int(np.argmax(wrong.reshape(-1)))
-        return f"value {got.reshape(-1)[place]} instead of {wanted.reshape(-1)[place]}"
+        return next(filter(None, (_exact_difference(a, b) for a, b in pieces)), None)
     with np.errstate(all="ignore"):
-        a, b = wanted.astype(np.float64).reshape(-1), got.astype(np.float64).reshape(-1)
-        bound = _TOLERANCES.get(wanted.dtype.name, 0.3)
-        usual = np.isfinite(a) & (np.abs(a) < _LARGE)
-        scale = float(np.abs(a[usual]).max(initial=1e-6))
+        scale = max((_scale(a.astype(np.float64)) for a, _ in pieces), default=0.0)
+        bound = _TOLERANCES.get(wanted.dtype.name, 0.3) * scale
         least = _UNITS * float(np.finfo(np.float32).eps)
-        wrong = usual & ~(np.abs(a - b) <= max(bound * scale, least))
+        for a, b in pieces:
+            what = _float_difference(a.astype(np.float64), b.astype(np.float64), max(bound, least))
+            if what is not None:
+                return what
+    return None
+
+
+def _pieces(array: Array) -> Iterator[Array]:
+    """Cut an array, which may take all the memory that there is for two of its size."""
+    flat = array.reshape(-1)
+    return (flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE))
+
+
+def _exact_difference(wanted: Array, got: Array) -> str | None:
+    wrong = np.asarray(wanted != got)
     if not wrong.any():
         return None
     place = int(np.argmax(wrong))
-    return f"value {b[place]:.6g} instead of {a[place]:.6g}"
+    return f"value {got[place]} instead of {wanted[place]}"
+
+
+def _usual(wanted: Array) -> Array:
+    return np.asarray(np.isfinite(wanted) & (np.abs(wanted) < _LARGE))
+
+
+def _scale(wanted: Array) -> float:
+    return float(np.abs(wanted[_usual(wanted)]).max(initial=1e-6))
+
+
+def _float_difference(wanted: Array, got: Array, bound: float) -> str | None:
+    wrong = _usual(wanted) & ~(np.abs(wanted - got) <= bound)
+    if not wrong.any():
+        return None
+    place = int(np.argmax(wrong))
+    return f"value {got[place]:.6g} instead of {wanted[place]:.6g}"
 
 
 def normalized(message: str) -> str:

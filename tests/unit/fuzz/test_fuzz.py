@@ -75,6 +75,16 @@ def test_an_outcome_is_judged_by_that_of_reference(
     assert [finding.category for finding in found] == ([category] if category else [])
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.float16])
+def test_results_are_compared_to_their_last_element(dtype: Any) -> None:
+    wanted = np.ones((3, 1 << 19), dtype)
+    got = wanted.copy()
+    assert judge(CASE, "CPU", outcome({"y": got}), outcome({"y": wanted})) == []
+    got[-1, -1] = 3
+    (found,) = judge(CASE, "CPU", outcome({"y": got}), outcome({"y": wanted}))
+    assert found.detail == "value 3 instead of 1 (output y)"
+
+
 def test_an_error_after_a_wrong_run_means_that_the_network_is_unusable() -> None:
     case = replace(CASE, runs=(Run({}, is_valid=False), Run({}, is_valid=True)))
     wanted = Outcome(runs=[OURS, {"y": Y}])
