@@ -6,8 +6,13 @@ import gc
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import aioinfer
+
+# What reads the clock is left to the bound that each test has: a busy machine fails no example.
+settings.register_profile("aioinfer", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("aioinfer")
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,8 @@ SUB_BUCKETS = 1 << FRACTION_BITS
 _SHIFT = 52 - FRACTION_BITS
 _ONE_NS = 1023 << FRACTION_BITS  # where the buckets of one nanosecond begin
 _BUCKET_COUNT = 64 * SUB_BUCKETS + 1
-TYPICAL = 0.94  # of a bucket's upper end: its lower one is 0.89 to 0.94 of that
+TYPICAL = 16 / 17
+"""Of a bucket's upper end; 1/17 off at either end of the widest bucket, which begins at 8/9."""
 
 
 @dataclass(frozen=True)

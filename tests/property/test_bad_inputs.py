@@ -189,7 +189,7 @@ def _check_answer(case: Case, given: Any, feed: dict[str, np.ndarray]) -> None:
         np.testing.assert_array_equal(outputs[name], array)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.data())
 def test_any_layout_and_class_gives_the_right_answer(
     cases: list[Case], data: st.DataObject
@@ -206,7 +206,7 @@ def test_any_layout_and_class_gives_the_right_answer(
     _check_answer(case, list(given_inputs.values()) if in_order else given_inputs, feed)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.data())
 def test_what_does_not_fit_is_a_tensor_error_and_harms_nobody(
     cases: list[Case], data: st.DataObject

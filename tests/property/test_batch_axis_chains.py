@@ -20,7 +20,6 @@ from unit.runtime.plans.batch_axis.padded_rows import assert_padding_changes_not
 
 EXAMPLES = settings(
     max_examples=250,
-    deadline=None,
     derandomize=True,
     database=None,
     phases=[Phase.generate],

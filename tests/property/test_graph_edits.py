@@ -111,7 +111,7 @@ class Editor:
         return f"{prefix}{self._count}"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), step_count=st.integers(1, MAX_STEPS))
 def test_every_edit_keeps_every_invariant(data: st.DataObject, step_count: int) -> None:
     editor = Editor(data)
@@ -121,7 +121,7 @@ def test_every_edit_keeps_every_invariant(data: st.DataObject, step_count: int) 
         assert len(editor.graph) == len(list(editor.graph.nodes))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), step_count=st.integers(1, MAX_STEPS))
 def test_a_copy_of_any_graph_holds_reads_the_same_and_is_independent(
     data: st.DataObject, step_count: int

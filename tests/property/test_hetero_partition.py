@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
@@ -81,7 +81,7 @@ def _branching(name: str, known: list[str], source: random.Random) -> onnx.NodeP
     )
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(1, 14), st.integers(1, 9))
 def test_partitioned_output_equals_unpartitioned_output(
     core: aioinfer.Core, seed: int, node_count: int, tenths: int
@@ -108,7 +108,7 @@ def test_partitioned_output_equals_unpartitioned_output(
     assert originals == set(affinity)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.integers(0, 2**32), st.integers(1, 20))
 def test_every_value_that_crosses_is_mapped_exactly_once(seed: int, node_count: int) -> None:
     source = random.Random(seed)

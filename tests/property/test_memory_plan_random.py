@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aioinfer.runtime.plans.memory_plan import ArenaPlan, Lifetime, plan_arena
 
-EXAMPLES = settings(max_examples=150, deadline=None)
+EXAMPLES = settings(max_examples=150)
 STEP_COUNT = 12
 ALIGNMENTS = st.sampled_from([1, 4, 64, 256])
 
@@ -77,7 +77,7 @@ def smallest_arena(lifetimes: list[Lifetime]) -> int:
     return smallest or 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(lifetimes=random_lifetimes(max_count=6, max_size=9))
 def test_a_small_plan_is_at_most_twice_the_best(lifetimes) -> None:
     best = smallest_arena(lifetimes)

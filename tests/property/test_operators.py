@@ -56,7 +56,6 @@ BOUNDS = {
 """By the least exact type that a case reads or writes; see ``bound_of``."""
 EXAMPLES = settings(
     max_examples=2,
-    deadline=None,
     derandomize=True,
     database=None,
     phases=[Phase.generate],  # a smaller case costs seconds of compiling, and cases are small

@@ -79,7 +79,7 @@ def _affinities(model: Model) -> dict[str, str | None]:
     return {name: node.affinity for node in model.graph.nodes for name in node.fused_from}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(models())
 def test_passes_change_no_result_and_account_for_every_node(model: Model) -> None:
     names, wanted = [node.name for node in model.graph.nodes], _affinities(model)
@@ -95,7 +95,7 @@ def test_passes_change_no_result_and_account_for_every_node(model: Model) -> Non
     assert run_passes(model, default_passes()).patch_count == 0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(models())
 def test_specialising_changes_no_result(model: Model) -> None:
     before = graph_text(model.graph)
@@ -105,7 +105,7 @@ def test_specialising_changes_no_result(model: Model) -> None:
     assert special.graph.nodes_of("Shape") == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(models(), st.integers(0, 10))
 def test_a_run_may_stop_after_any_patch(model: Model, count: int) -> None:
     expected = evaluate(model, _inputs())

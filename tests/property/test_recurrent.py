@@ -24,7 +24,7 @@ def assert_near(name: str, found: Any, wanted: Any) -> None:
     assert_close(name, found, wanted, BOUND * max(1.0, 1.0 / largest))
 
 
-@settings(max_examples=120, deadline=None, derandomize=True, database=None)
+@settings(max_examples=120, derandomize=True, database=None)
 @given(layer=layers())
 def test_reference_gives_what_onnxruntime_gives(core: Core, layer: Layer) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is what REFERENCE is compared with")
@@ -56,7 +56,7 @@ def by_onnxruntime(layer: Layer) -> Mapping[str, Any]:
     }
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60, derandomize=True, database=None)
 @given(layer=layers(most=20), data=st.data())
 def test_cpu_gives_what_reference_gives(core: Core, layer: Layer, data: st.DataObject) -> None:
     skip_if_missing(core, "CPU")

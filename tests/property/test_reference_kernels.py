@@ -12,7 +12,7 @@ from aioinfer.backends.reference.kernels import find_kernel
 from aioinfer.runtime.graph import DType, Node, Value
 from aioinfer.runtime.onnx_writer import node_to_proto
 
-EXAMPLES = settings(max_examples=40, deadline=None)
+EXAMPLES = settings(max_examples=40)
 FLOATS = (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)
 INTEGERS = (np.int8, np.uint8, np.int32, np.int64)
 

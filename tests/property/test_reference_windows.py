@@ -18,7 +18,7 @@ from aioinfer.backends.reference.kernels.conv import (
 )
 from aioinfer.backends.reference.kernels.pool import average_pool, lp_pool, max_pool
 
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=60)
 
 
 @st.composite

@@ -211,7 +211,7 @@ steps = st.one_of(
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", all_but(["held", "two streamed"], KINDS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(steps, max_size=30), st.none() | st.integers(0, 30))
 def test_every_run_settles_once(
     core: aioinfer.Core,

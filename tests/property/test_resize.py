@@ -84,7 +84,7 @@ def resizes(draw):
     return (x, roi, None, sizes), attributes
 
 
-@settings(max_examples=250, deadline=None, derandomize=True, database=None)
+@settings(max_examples=250, derandomize=True, database=None)
 @given(resizes())
 def test_any_resize(drawn) -> None:
     inputs, attributes = drawn

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aioinfer.cli.arguments import OptionError
@@ -38,7 +38,6 @@ def test_shapes_are_parsed(text: str, shapes: dict[str, tuple[int, ...]]) -> Non
 names = st.text("azAZ09_:/.-()#é", min_size=1)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(names, st.lists(st.integers(0, 10**6)).map(tuple), min_size=1))
 def test_written_shapes_are_parsed_back(shapes: dict[str, tuple[int, ...]]) -> None:
     text = ",".join(f"{name}[{','.join(map(str, shape))}]" for name, shape in shapes.items())

@@ -103,7 +103,6 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, list[str]]:
 
 @settings(
     max_examples=60,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

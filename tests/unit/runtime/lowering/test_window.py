@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aioinfer.runtime.graph import Node, Value
 from aioinfer.runtime.lowering.window import Window, transposed_window, window_of
 
-EXAMPLES = settings(max_examples=100, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=100, derandomize=True)
 
 
 def node_of(**attributes: Any) -> Node:

@@ -26,7 +26,7 @@ from unit.backends.cpu.single_nodes import (
     value_of,
 )
 
-EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=30, derandomize=True)
 BOUNDS = {DType.FLOAT32: F32_BOUND, DType.BFLOAT16: BF16_BOUND}
 
 

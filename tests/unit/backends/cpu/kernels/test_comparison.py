@@ -9,7 +9,7 @@ from onnx import helper
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of
 from unit.backends.cpu.kernels.plans import implementations, skip_without_bfloat16
 
-EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=30, derandomize=True)
 COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 
 

@@ -14,7 +14,7 @@ from unit.backends.cpu.comparing import BF16_BOUND, F32_BOUND, assert_same_as_re
 from unit.backends.cpu.compiled_plans import BoundPlan, plan_of
 from unit.backends.cpu.single_nodes import largest_error, run_fused
 
-EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=30, derandomize=True)
 
 CONVOLUTIONS = {
     "plain": ((1, 3, 8, 8), (4, 3, 3, 3), {}),

@@ -7,7 +7,7 @@ from onnx import helper
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.plans import implementations, skip_without_bfloat16
 
-EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=30, derandomize=True)
 NEWEST = 24
 
 UNARY = {

@@ -17,7 +17,7 @@ from unit.backends.cpu.single_nodes import (
     value_of,
 )
 
-EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=30, derandomize=True)
 MATMUL = helper.make_node("MatMul", ["a", "b"], ["y"])
 
 SHAPES = [

@@ -13,7 +13,7 @@ from unit.backends.cpu.arrays import ints, numbers
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.stepping import implementations
 
-EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=30, derandomize=True)
 DTYPES = [
     np.bool_,
     np.uint8,

@@ -12,7 +12,7 @@ from aioinfer.errors import AioInferError
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.stepping import implementations
 
-EXAMPLES = settings(max_examples=40, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=40, derandomize=True)
 MODES = ["constant", "edge", "reflect", "wrap"]
 DTYPES = [
     np.bool_,

@@ -16,7 +16,7 @@ from unit.backends.cpu.comparing import (
 )
 from unit.backends.cpu.compiled_plans import plan_of
 
-EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=30, derandomize=True)
 OPS = ["MaxPool", "AveragePool", "LpPool"]
 GLOBAL_OPS = ["GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"]
 

@@ -13,7 +13,7 @@ from aioinfer.errors import AioInferError, UnsupportedOpError
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=30, derandomize=True)
 
 
 def sigmoid(x):

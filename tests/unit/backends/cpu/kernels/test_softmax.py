@@ -8,7 +8,7 @@ from onnx import helper
 
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 
-EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=30, derandomize=True)
 OPS = ["Softmax", "LogSoftmax"]
 
 

@@ -13,7 +13,7 @@ from unit.backends.cpu.arrays import ints, numbers
 from unit.backends.cpu.comparing import assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.stepping import implementations
 
-EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=30, derandomize=True)
 DTYPES = [np.bool_, np.float16, ml_dtypes.bfloat16, np.int32, np.int64, np.float64, np.complex64]
 node = helper.make_node
 

@@ -10,7 +10,7 @@ from aioinfer.backends.cpu.passes import shared_passes
 from aioinfer.runtime.passes import default_passes, run_passes
 from unit.backends.cpu.comparing import assert_same_as_reference, model_of
 
-EXAMPLES = settings(max_examples=80, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=80, derandomize=True)
 FOLDS = ("batch normalization folding", "scale shift folding")
 
 

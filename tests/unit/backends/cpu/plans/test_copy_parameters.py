@@ -11,7 +11,7 @@ from aioinfer.backends.cpu.plans.operand_layout import Layout
 from aioinfer.runtime.graph import DType
 from unit.backends.cpu.kernels.stepping import run_kernel
 
-EXAMPLES = settings(max_examples=80, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=80, derandomize=True)
 
 
 def test_neighbours_are_joined_where_both_sides_allow() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aioinfer.backends.cpu.plans.view_strides import memory_order, reshaped_strides
 
-EXAMPLES = settings(max_examples=300, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=300, derandomize=True)
 
 
 def in_elements(array: np.ndarray) -> list[int]:
