@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
+from ...errors import AioInferError
+from ...executors import is_shortage
 from ...runtime.graph import DType, Graph, Model, Value, check_graph
-from ...runtime.graph.mapped_file import check_files
+from ...runtime.graph.mapped_file import mapped_files
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.graph.sym_int import Trace
 from ...runtime.passes import ConstantFolding, DeadCode, Pass, run_passes, specialize
@@ -34,9 +37,21 @@ _log = logging.getLogger("aioinfer")
 Array = np.ndarray[Any, Any]
 
 MOST_TEMPLATES = 8
-"""Of one network; a signature that none of them serves is built by itself then."""
-MOST_IN_VAIN = 3
-"""Templates, one after the other, that no other signature than their own has used."""
+"""Of one network; the one that served longest ago makes room for another."""
+TRIES_IN_A_ROW = 3
+"""Attempts at a template that no other signature than their own has used, before pauses begin."""
+LONGEST_PAUSE = 256
+"""Signatures that are built by themselves before tracing is tried again."""
+
+_UNTRACEABLE = (
+    AioInferError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What code raises that does not take a SymInt for a number, or oneDNN for its arguments."""
 
 
 class Compiler:
@@ -62,9 +77,11 @@ class Compiler:
         self.latest: Plan | None = None
         self._free = FreeLengths(model.inputs)
         self._templates: list[PlanTemplate] = []
-        self._has_built, self._can_trace = False, self._free.count > 0
-        self._vain_count = 0
-        """Templates and attempts at one since a template last served another signature."""
+        self._has_built = False
+        self._vain_count = self._pause_count = 0
+        """Attempts at a template since one last served another signature, and the signatures that
+        are built before the next attempt."""
+        self._files = WeakSet(mapped_files(model.graph))
         self.shape_tensors = KERNELS.shape_tensors(model.graph)
 
     def compile(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> Plan:
@@ -73,7 +90,8 @@ class Compiler:
         ``contents`` are those of ``shape_tensors``: the plan is for these alone. Raises ModelError
         if the file that weights are mapped from was written to.
         """
-        check_files(self._model.graph)
+        for file in self._files:
+            file.check()
         plan = None if contents else self._plan_of_template(shapes)
         if plan is None:
             builder = self._builder(shapes, contents, self.engine)
@@ -93,33 +111,39 @@ class Compiler:
     def _plan_of_template(self, shapes: Mapping[str, Sequence[int]]) -> Plan | None:
         """Make the plan by a template, from the second signature on; None if none is right.
 
-        A model that cannot be traced, or whose templates serve one signature each, is built anew
-        for each signature.
+        Where attempts serve their own signature alone, or fail, they come more and more seldom.
         """
-        if not self._can_trace or not self._has_built:
+        if not self._has_built or not self._free.count:
             return None
         free = self._free.lengths(shapes)
-        for template in self._templates:
+        for place, template in enumerate(self._templates):
             plan = self._plan_for(template, free)
             if plan is not None:
-                self._vain_count = 0
+                self._templates.insert(0, self._templates.pop(place))
+                self._vain_count = self._pause_count = 0
                 return plan
-        if self._vain_count >= MOST_IN_VAIN or len(self._templates) == MOST_TEMPLATES:
+        if self._pause_count:
             return None
         made = self._traced(shapes, free)
         plan = None if made is None else self._plan_for(made, free)
         if made is not None and plan is not None:
             self._templates.insert(0, made)
-            self._vain_count += 1
+            del self._templates[MOST_TEMPLATES:]
+            self._count_attempt()
         return plan
 
     def _count_unserved(self) -> None:
         """Count lengths that no template was right for; those that the model refuses do not."""
-        if len(self._templates) < MOST_TEMPLATES:
-            self._vain_count += 1
-        if not self._templates or self._vain_count > MOST_IN_VAIN:
-            self._can_trace = False
-            self._templates.clear()
+        if self._pause_count:
+            self._pause_count -= 1
+        else:
+            self._count_attempt()
+
+    def _count_attempt(self) -> None:
+        self._vain_count += 1
+        excess = self._vain_count - TRIES_IN_A_ROW
+        if excess >= 0:
+            self._pause_count = min(4 << min(excess, 8), LONGEST_PAUSE)
 
     def _plan_for(self, template: PlanTemplate, free: Sequence[int]) -> Plan | None:
         with self.engine.with_threads(template.thread_count):
@@ -128,15 +152,20 @@ class Compiler:
     def _traced(
         self, shapes: Mapping[str, Sequence[int]], free: Sequence[int]
     ) -> PlanTemplate | None:
-        """Build the plan with SymInts for the free lengths; None where that cannot be."""
+        """Build the plan with SymInts for the free lengths; None where that cannot be.
+
+        Want of memory, and what is no answer to a SymInt, is raised as that of any plan.
+        """
         trace = Trace(free)
         symbolic = self._free.with_lengths(shapes, trace.variables())
         try:
             builder = self._builder(symbolic, {}, TracedEngine(self.engine, trace))
             with self.engine.with_threads(builder.thread_count):
                 plan = builder.build(KERNELS.lower)
-        except Exception as error:
+        except BaseException as error:
             trace.close()
+            if is_shortage(error) or not isinstance(error, _UNTRACEABLE):
+                raise
             _log.debug("%r cannot be traced: %s", self._model.name, error, exc_info=True)
             return None
         template = PlanTemplate(trace, plan, self.engine, builder.symbolic_constants)

@@ -17,7 +17,7 @@ from aioinfer.backends.cpu.kernels.registry import KERNELS
 from aioinfer.backends.cpu.onednn.traced import TracedDesc, TracedEngine, TracedPrimitiveDesc
 from aioinfer.backends.cpu.plans.operand_layout import Operand
 from aioinfer.backends.cpu.plans.plan import NativeStep, Plan, PrimitiveStep
-from aioinfer.errors import AioInferError, TensorError
+from aioinfer.errors import AioInferError, DeviceError, TensorError
 from aioinfer.runtime.graph.sym_array import SymArray
 from aioinfer.runtime.graph.sym_int import ClosedTrace
 from unit.backends.cpu.compiled_plans import BoundPlan, compiler_of
@@ -286,6 +286,48 @@ def test_a_model_that_needs_many_templates_is_bounded(core: Core) -> None:
         (found,) = BoundPlan(plan).run({"x": np.ones((count, 4), np.float32)})
         np.testing.assert_allclose(found, 1 / count, rtol=1e-6)
     assert compiler.template_count <= MOST_TEMPLATES
+
+
+def test_tracing_is_tried_again_after_lengths_that_no_template_served(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small lengths are printed into a constant's content; from ten on it is always ten."""
+    nodes = [
+        node("Shape", ["x"], ["s"], "shape"),
+        node("Gather", ["s", "first"], ["n"], "n", axis=0),
+        node("Min", ["n", "most"], ["m"], "bounded"),
+        node("Cast", ["m"], ["f"], "cast", to=FLOAT),
+        node("Div", ["x", "f"], ["y"], "mean"),
+    ]
+    constants = {"first": integers(0), "most": integers(10)}
+    compiler = compiler_of(core, model_of(nodes, {"x": (FLOAT, ["n", 4])}, constants))
+    built: list[int] = []
+    make = compiler._builder
+    monkeypatch.setattr(compiler, "_builder", lambda *given: built.append(0) or make(*given))
+    for count in range(2, 10):
+        compiler.compile({"x": (count, 4)}, {})
+    assert len(built) == 1 + 3 + 4, "three attempts, then each length is built alone"
+    for count in range(20, 40):
+        plan = compiler.compile({"x": (count, 4)}, {})
+        (found,) = BoundPlan(plan).run({"x": np.ones((count, 4), np.float32)})
+        np.testing.assert_allclose(found, 0.1, rtol=1e-6)
+    assert len(built) == 8 + 1, "the next attempt serves all that come"
+
+
+def test_want_of_memory_while_tracing_is_an_error_of_ours(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacking(*_: object) -> None:
+        raise MemoryError("traced")
+
+    with core.load_network(perceptron(), "CPU", {"INFERENCE_NUM_THREADS": 1}) as network:
+        request = network.create_infer_request()
+        request.infer_sync(np.zeros((2, 24), np.float32))
+        with monkeypatch.context() as patched:
+            patched.setattr(TracedEngine, "primitive_desc", lacking)
+            with pytest.raises(DeviceError, match="memory"):
+                request.infer_sync(np.zeros((300, 24), np.float32))
+        request.infer_sync(np.zeros((300, 24), np.float32))
 
 
 def test_closing_drops_templates(core: Core) -> None:
