@@ -53,7 +53,7 @@ def _candidates(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         graphs.GraphDescription.from_json(request["description"]),
         request["most"],
         request["seconds"],
-        device_property=builder.properties_of(frontend, request["device"]),
+        **builder.place_of(frontend, request["device"]),
     )
     told = [{**vars(item), "blob": len(item.blob)} for item in found]
     return {"candidates": told}, b"".join(item.blob for item in found)

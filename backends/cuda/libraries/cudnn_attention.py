@@ -1,10 +1,10 @@
-"""Attention as a graph of cuDNN, which plans it on its device only, in this process."""
+"""Attention as a graph of cuDNN."""
 
 from __future__ import annotations
 
 from ...accelerator.queues.driver import DriverError, ErrorKind
 from ...accelerator.queues.library_operation import LibraryOperation
-from .cudnn_device import find_missing, plan_on_device
+from .cudnn_device import find_missing, plan_on
 from .cudnn_graph import GraphDescription, StepDescription, TensorDescription
 from .planned import Planned
 
@@ -16,11 +16,8 @@ _DEPTH_STEP = 8
 
 
 def plan(operation: LibraryOperation, device_id: int) -> Planned:
-    """Plan an attention for a device, the thread's current one. Blocks, with the GIL held.
-
-    Any thread may call it. Raises DriverError with cuDNN's reason if it has no plan.
-    """
-    return plan_on_device(device_id, describe_attention(operation))
+    """Plan an attention for a device; see ``plan_on``."""
+    return plan_on(device_id, describe_attention(operation))
 
 
 def describe_attention(operation: LibraryOperation) -> GraphDescription:

@@ -2,7 +2,8 @@
 
 Theory of operation. The frontend holds the GIL throughout, for up to seconds, so this mostly runs
 in processes of its own, which load it and ``cudnn_graph`` without the rest of aioinfer. A graph is
-planned either for a handle, which has a device, or for a device's properties, which need none.
+planned for a device's properties, which need no device. Attention asks for the architecture, too,
+and the frontend would ask the device if it were not told.
 
 The frontend is handed around as a module, because only some machines have it. It needs neither
 torch nor the packages that it declares.
@@ -11,6 +12,7 @@ torch nor the packages that it declares.
 from __future__ import annotations
 
 import importlib
+import json
 import time
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -21,10 +23,9 @@ from .cudnn_graph import GraphDescription, PlanCandidate
 __all__ = [
     "RefusedError",
     "build_candidates",
-    "build_here",
     "find_frontend",
     "make_graph",
-    "properties_of",
+    "place_of",
     "versions",
 ]
 
@@ -60,16 +61,15 @@ def versions(frontend: Any) -> dict[str, str]:
     }
 
 
-def properties_of(frontend: Any, device: str) -> Any:
-    """Make the frontend's properties of a device from their JSON, to plan without it."""
-    return frontend.create_device_properties(device)
+def place_of(frontend: Any, device: str) -> dict[str, Any]:
+    """Return what a graph's constructor is told of a device, from its properties' JSON."""
+    place = {"device_property": frontend.create_device_properties(device)}
+    version = json.loads(device).get("deviceVer")  # 900 for compute capability 9.0
+    return place if version is None else {**place, "sm_version": int(version) // 10}
 
 
 def make_graph(frontend: Any, description: GraphDescription, **place: Any) -> Any:
-    """Make the frontend's graph of a description, not yet planned.
-
-    ``place`` is ``handle`` or ``device_property``, for the graph's constructor.
-    """
+    """Make the frontend's graph of a description, not yet planned; see ``place_of``."""
     held = getattr(frontend.data_type, _TYPES[description.dtype])
     wide = frontend.data_type.FLOAT
     graph = frontend.pygraph(
@@ -125,23 +125,6 @@ def build_candidates(
     return found
 
 
-def build_here(frontend: Any, description: GraphDescription, handle: Any) -> Any:
-    """Build the first plan that can be, for a handle's device, and give the graph that has it.
-
-    Blocks with the GIL held. Raises RefusedError with cuDNN's reasons if no plan can be built.
-    """
-    reasons: list[str] = []
-    graph = _planned(frontend, description, {"handle": handle})
-    for index in range(graph.get_execution_plan_count()):
-        try:
-            if _is_own(graph, index):
-                graph.build_plan_at_index(index)
-                return graph
-        except Exception as error:  # excluded, too large a workspace, or a compiler's failure
-            reasons.append(str(error))
-    raise _refusal(reasons)
-
-
 def _refusal(reasons: list[str]) -> RefusedError:
     distinct = list(dict.fromkeys(reasons))[:_MOST_REASONS]
     said = "; ".join(distinct) or "cuDNN recommends none"
@@ -183,17 +166,11 @@ def _planned(frontend: Any, description: GraphDescription, place: dict[str, Any]
     return graph
 
 
-def _is_own(graph: Any, index: int) -> bool:
-    """True if a recommended plan is of an engine of cuDNN itself."""
-    engine, _ = graph.get_engine_and_knobs_at_index(index)
-    return 0 <= int(engine) < _FIRST_OF_OTHERS
-
-
 def _built(graph: Any, index: int) -> PlanCandidate | None:
     """Build a recommended plan; None for an engine that is not cuDNN's own."""
-    if not _is_own(graph, index):
-        return None
     engine, knobs = graph.get_engine_and_knobs_at_index(index)
+    if not 0 <= int(engine) < _FIRST_OF_OTHERS:
+        return None
     graph.build_plan_at_index(index)
     return PlanCandidate(
         graph.get_plan_name_at_index(index),

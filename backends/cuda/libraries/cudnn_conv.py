@@ -70,11 +70,7 @@ def find_refusal(
 
 
 def plan(operation: LibraryOperation, device_id: int) -> Planned:
-    """Plan a convolution for a device; the address of its plan's workspace comes last.
-
-    Blocks: the plan comes from the disk's cache, or is built in another process. Any thread may
-    call it. Raises DriverError with cuDNN's reason if it has no plan.
-    """
+    """Plan a convolution for a device; see ``plan_on``."""
     return plan_on(device_id, describe_conv(operation))
 
 

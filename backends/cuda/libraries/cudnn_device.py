@@ -15,10 +15,10 @@ from ..plan_files import PlanFiles, own_cache_folder
 from ..plan_workers import PlanWorkers
 from .cudnn_builder import find_frontend, versions
 from .cudnn_graph import GraphDescription
-from .cudnn_plans import CudnnPlanned, CudnnPlans, StreamHandles
+from .cudnn_plans import CudnnPlanned, CudnnPlans
 from .device_timing import DeviceTimers
 
-__all__ = ["close", "find_missing", "plan_on", "plan_on_device"]
+__all__ = ["close", "find_missing", "plan_on"]
 
 
 def find_missing() -> str | None:
@@ -33,14 +33,10 @@ def find_missing() -> str | None:
 def plan_on(device_id: int, description: GraphDescription) -> CudnnPlanned:
     """Plan an operation for a device, the thread's current one: from disk, or elsewhere. Blocks.
 
-    Any thread may call it. Raises DriverError if cuDNN is missing or has no plan.
+    Any thread may call it. Raises DriverError, with cuDNN's reason, if that is missing or has no
+    plan.
     """
     return _plans_of(device_id).plan(description)
-
-
-def plan_on_device(device_id: int, description: GraphDescription) -> CudnnPlanned:
-    """Plan what cuDNN can plan on its device only; blocks, with the GIL held. Like ``plan_on``."""
-    return _plans_of(device_id).plan_here(description)
 
 
 def close() -> None:
@@ -87,5 +83,4 @@ def _open(device_id: int, workers: PlanWorkers) -> CudnnPlans:
     files = PlanFiles(own_cache_folder(), "cudnn", {**environment, **versions(frontend)})
     cupy, cache_bytes = importlib.import_module("cupy"), int(facts.get("l2CacheSize") or 0)
     timers = DeviceTimers(cupy, cache_bytes, device_id)
-    handles = StreamHandles(frontend, cupy.cuda.Stream(non_blocking=True))
-    return CudnnPlans(frontend, device, workers, files, handles, timers)
+    return CudnnPlans(frontend, device, workers, files, timers)

@@ -32,6 +32,11 @@ class TensorDescription:
     dims: tuple[int, ...]
     strides: tuple[int, ...]
 
+    @property
+    def extent(self) -> int:
+        """How many elements there are from its first to its last one."""
+        return 1 + sum((n - 1) * step for n, step in zip(self.dims, self.strides, strict=True))
+
 
 @dataclass(frozen=True)
 class StepDescription:

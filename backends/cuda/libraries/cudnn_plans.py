@@ -5,13 +5,13 @@ disk, another process, or, where that fails, this one. The device's properties g
 as JSON. If plans can be timed, those that cuDNN recommends compete and the winner is kept on disk;
 else the first one is.
 
+Plans are loaded for the device's properties, too, and get a handle when they are run. With a handle
+the frontend tries each plan that it loads, and frees what it took for that, for which CUDA waits
+until all work of the device is done.
+
 A handle belongs to one thread at a time, and has streams of its own inside, which become a part of
 whatever is being captured. So each stream has its handle, and all handles of a device are under one
 lock, as are its loaded graphs; the frontend holds the GIL in its calls anyway.
-
-The frontend tries a plan that it loads, in a capture of the handle's stream. For the legacy stream
-it makes one that blocks, and what uses the legacy stream meanwhile, on any thread, fails. So
-plans are loaded on a stream that does not block.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from ...accelerator.queues.driver import DriverError, ErrorKind
@@ -44,13 +44,10 @@ _MOST_HANDLES = 8  # of one device: its compute queue, and streams that capture
 
 
 class StreamHandles:
-    """cuDNN's handles of one device, one for each stream. Thread-safe.
+    """cuDNN's handles of one device, one for each stream. Thread-safe."""
 
-    ``loading`` is a non-blocking stream of CuPy's, to load plans on; the legacy one if None.
-    """
-
-    def __init__(self, frontend: Any, loading: Any = None) -> None:
-        self._frontend, self._loading = frontend, loading
+    def __init__(self, frontend: Any) -> None:
+        self._frontend = frontend
         self.lock = threading.RLock()
         """Held while a handle is used."""
         self._handles: OrderedDict[int, Any] = OrderedDict()
@@ -72,10 +69,6 @@ class StreamHandles:
                 self._handles[stream] = handle
             self._handles.move_to_end(stream)
             yield handle
-
-    def for_loading(self) -> AbstractContextManager[Any]:
-        """Yield the handle that graphs are planned and loaded with; like ``at``."""
-        return self.at(0 if self._loading is None else self._loading.ptr)
 
 
 class CudnnPlanned:
@@ -109,11 +102,10 @@ class CudnnPlanned:
 
 
 class CudnnPlans:
-    """Plans for one device, or for its properties. Thread-safe.
+    """Plans for one device. Thread-safe.
 
-    ``device`` is the JSON of its properties. Without ``handles`` there is no device: plans can be
-    made and loaded, and not be run. Without ``timer`` the first plan that cuDNN recommends is
-    taken.
+    ``device`` is the JSON of its properties: plans can be made and loaded without it, and not be
+    run. Without ``timer`` the first plan that cuDNN recommends is taken.
     """
 
     def __init__(
@@ -122,19 +114,18 @@ class CudnnPlans:
         device: str,
         workers: PlanWorkers,
         files: PlanFiles,
-        handles: StreamHandles | None = None,
         timer: TimerMaker | None = None,
     ) -> None:
         self._frontend, self._device, self._workers = frontend, device, workers
         self._files, self._timer = files, timer
-        self._has_device = handles is not None
-        self._handles = handles or StreamHandles(frontend)
+        self._place = cudnn_builder.place_of(frontend, device)
+        self._handles = StreamHandles(frontend)
 
     def plan(self, description: GraphDescription) -> CudnnPlanned:
         """Return the plan of an operation from disk, or build it, in another process. Blocks.
 
-        If nothing that was built elsewhere loads on the device, it is planned here. Raises
-        DriverError if cuDNN has none, ClosedError if the processes have been closed.
+        Raises DriverError if cuDNN has none that works, ClosedError if the processes have been
+        closed.
         """
         stored = self._files.read(description.name)
         if stored is not None and (self._timer is None or stored.is_final):
@@ -144,31 +135,18 @@ class CudnnPlans:
                 _log.warning("building a cached plan again: %s", error)
                 self._files.forget(description.name)
         built, are_all = self._candidates(description)
-        try:
-            candidates, loaded = self._usable(description, built)
-        except DriverError as error:
-            if not self._has_device:
-                raise
-            _log.warning("planning in this process, where event loops wait for it: %s", error)
-            return self.plan_here(description)
+        candidates, loaded = self._usable(description, built)
         choice = self._choice(description, loaded) if are_all else Choice(0, is_final=False)
         taken = candidates[choice.index]
+        _log.info(
+            "cuDNN: %d plans were built and %d load for %s; number %d, %s, is taken",
+            *(len(built), len(loaded), description.summary, choice.index + 1, taken.name),
+        )
         kept = StoredPlan(
             taken.name, taken.workspace_bytes, taken.blob, choice.median_s, choice.is_final
         )
         self._files.write(description.name, kept)
         return loaded[choice.index]
-
-    def plan_here(self, description: GraphDescription) -> CudnnPlanned:
-        """Plan what cuDNN can plan on its device only. Blocks, with the GIL held."""
-        try:
-            if not self._has_device:
-                raise RefusedError("it can only be planned where the device is")
-            with self._handles.for_loading() as handle:
-                graph = cudnn_builder.build_here(self._frontend, description, handle=handle)
-                return CudnnPlanned(self._frontend, graph, description, self._handles)
-        except RefusedError as error:
-            raise self._error(description, "has no plan for", error) from error
 
     def _candidates(self, description: GraphDescription) -> tuple[list[PlanCandidate], bool]:
         """Build plans, and say whether they are all that may compete."""
@@ -185,11 +163,12 @@ class CudnnPlans:
             elsewhere,
         )
         try:
-            with self._place() as place:
-                found = cudnn_builder.build_candidates(self._frontend, description, 1, 0.0, **place)
-                return found, False
+            found = cudnn_builder.build_candidates(
+                self._frontend, description, 1, 0.0, **self._place
+            )
         except RefusedError as error:
             raise self._error(description, "has no plan for", error) from error
+        return found, False
 
     def _usable(
         self, description: GraphDescription, candidates: Sequence[PlanCandidate]
@@ -213,7 +192,7 @@ class CudnnPlans:
         buffers = OperationBuffers(
             description.summary,
             description.dtype,
-            tuple((tensor.name, tensor.dims) for tensor in description.tensors),
+            tuple((tensor.name, (tensor.extent,)) for tensor in description.tensors),
             description.output,
             max(plan.workspace_bytes for plan in loaded),
         )
@@ -225,22 +204,11 @@ class CudnnPlans:
 
     def _loaded(self, description: GraphDescription, name: str, blob: bytes) -> CudnnPlanned:
         try:
-            with self._place() as place:
-                graph = self._frontend.pygraph(**place)
-                handle = place.get("handle")
-                graph.deserialize(*(() if handle is None else (handle,)), blob)
-                return CudnnPlanned(self._frontend, graph, description, self._handles)
+            graph = self._frontend.pygraph(**self._place)
+            graph.deserialize(blob)
+            return CudnnPlanned(self._frontend, graph, description, self._handles)
         except Exception as error:  # a damaged blob, or one of another version
             raise self._error(description, f"cannot load plan {name} of", error) from error
-
-    @contextmanager
-    def _place(self) -> Iterator[dict[str, Any]]:
-        """Yield what a graph is planned for, in the terms of the frontend."""
-        if self._has_device:
-            with self._handles.for_loading() as handle:
-                yield {"handle": handle}
-        else:
-            yield {"device_property": cudnn_builder.properties_of(self._frontend, self._device)}
 
     def _error(self, description: GraphDescription, what: str, error: Exception) -> DriverError:
         return _driver_error(self._frontend, description, what, error)

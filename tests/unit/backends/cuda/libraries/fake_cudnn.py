@@ -107,11 +107,10 @@ class FakeGraph:
         assert as_bytes
         return b"plan " + self.frontend.plans[self.index].encode()
 
-    def deserialize(self, *given: Any) -> None:
-        *_, blob = given
+    def deserialize(self, blob: bytes) -> None:
         if blob in self.frontend.unloadable:
             raise RuntimeError("no such plan here")
-        self.frontend.loaded.append(given)
+        self.frontend.loaded.append(blob)
         self.blob = blob
 
     def execute(
@@ -144,7 +143,7 @@ class FakeFrontend:
         self.unloadable: set[bytes] = set()
         self.refusal = self.failure = ""
         self.built: list[str] = []
-        self.loaded: list[tuple[Any, ...]] = []
+        self.loaded: list[bytes] = []
         self.executed: list[tuple[Any, ...]] = []
         self.handles: list[SimpleNamespace] = []
         self.graphs: list[FakeGraph] = []

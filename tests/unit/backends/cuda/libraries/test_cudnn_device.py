@@ -40,22 +40,12 @@ class Frontend(FakeFrontend):
         return SimpleNamespace(serialize=lambda: json.dumps({**FACTS, "number": device}))
 
 
-class LoadingStream:
-    """A stream of CuPy's that does not block."""
-
-    ptr = 77
-
-    def __init__(self, non_blocking: bool) -> None:
-        assert non_blocking
-
-
 @pytest.fixture
 def frontend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Frontend]:
     """Give a fake frontend, with processes that are not started, and nothing kept on disk."""
     made = Frontend("eng0")
-    cupy = SimpleNamespace(cuda=SimpleNamespace(Stream=LoadingStream))
     monkeypatch.setitem(sys.modules, "cudnn", made)  # type: ignore[arg-type]
-    monkeypatch.setitem(sys.modules, "cupy", cupy)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())  # type: ignore[arg-type]
     monkeypatch.setenv("AIOINFER_CACHE_DIR", str(tmp_path / "caches"))
     monkeypatch.setattr(sys, "executable", "")
     cudnn_device.close()
@@ -97,12 +87,15 @@ def test_a_convolution_is_planned_for_its_device(frontend: Frontend) -> None:
     assert frontend.executed[0][1] == (1, 2, 3, 4)
 
 
-def test_plans_are_loaded_on_no_stream_that_others_wait_for(frontend: Frontend) -> None:
+def test_plans_are_built_and_loaded_without_touching_the_device(frontend: Frontend) -> None:
     cudnn_conv.plan(conv_operation(), 1)
-    cudnn_attention.plan(attention_operation(), 1)
-    assert [handle.stream for handle in frontend.handles] == [LoadingStream.ptr]
-    handles = [graph.settings["handle"] for graph in frontend.graphs if "handle" in graph.settings]
-    assert {id(handle) for handle in handles} == {id(frontend.handles[0])}
+    planned = cudnn_attention.plan(attention_operation(), 1)
+    assert frontend.handles == []
+    assert {tuple(graph.settings)[-2:] for graph in frontend.graphs} == {
+        ("device_property", "sm_version")
+    }
+    planned.enqueue([1, 2, 3, 4, 5], 9)
+    assert [handle.stream for handle in frontend.handles] == [9]
 
 
 def test_plans_of_a_device_share_handles_and_those_of_others_do_not(frontend: Frontend) -> None:
@@ -130,11 +123,6 @@ def test_equal_devices_share_what_is_on_disk(
     monkeypatch.setitem(FACTS, "multiProcessorCount", 60)
     cudnn_conv.plan(conv_operation(), 2)
     assert len(asked) == 2
-
-
-def test_attention_is_planned_in_this_process(frontend: Frontend) -> None:
-    cudnn_attention.plan(attention_operation(), 0)
-    assert frontend.built == ["eng0"]
 
 
 def test_a_device_that_cudnn_does_not_know_is_refused(frontend: Frontend) -> None:

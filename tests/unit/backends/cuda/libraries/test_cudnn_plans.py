@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from aioinfer.backends.cuda.libraries.cudnn_attention import describe_attention
 from aioinfer.backends.cuda.libraries.cudnn_conv import describe_conv
 from aioinfer.backends.cuda.libraries.cudnn_graph import GraphDescription, PlanCandidate
 from aioinfer.backends.cuda.libraries.cudnn_plans import CudnnPlanned, CudnnPlans, StreamHandles
+from aioinfer.backends.cuda.libraries.plan_tuning import OperationBuffers
 from aioinfer.backends.cuda.plan_files import PlanFiles
 from aioinfer.backends.cuda.plan_workers import PlanWorkers, WorkerError
 from aioinfer.errors import ClosedError
@@ -23,6 +25,7 @@ from unit.backends.cuda.libraries.conv_operation import attention_operation, con
 from unit.backends.cuda.libraries.fake_cudnn import FakeFrontend
 
 CONV = describe_conv(conv_operation())
+DEVICE = '{"deviceVer": 900}'
 
 
 class FakeWorkers:
@@ -36,7 +39,7 @@ class FakeWorkers:
     def build(
         self, description: GraphDescription, device: str, most: int, seconds: float
     ) -> list[PlanCandidate]:
-        assert device == "{}"
+        assert device == DEVICE
         self.asked.append(most)
         if self.error is not None:
             raise self.error
@@ -54,9 +57,10 @@ class Timer:
 
     @contextmanager
     def __call__(
-        self, description: GraphDescription, planned: Sequence[CudnnPlanned]
+        self, buffers: OperationBuffers, planned: Sequence[CudnnPlanned]
     ) -> Iterator[Timer]:
         self.use_count += 1
+        self.buffers = buffers
         if self.error is not None:
             raise self.error
         yield self
@@ -82,13 +86,12 @@ class Plans:
 
     def made(self) -> CudnnPlans:
         files = PlanFiles(self._folder, "cudnn", {})
-        handles = StreamHandles(self.frontend)
         workers = cast(PlanWorkers, self.workers)
-        return CudnnPlans(self.frontend, "{}", workers, files, handles, self.timer)
+        return CudnnPlans(self.frontend, DEVICE, workers, files, self.timer)
 
     @property
     def loaded(self) -> list[bytes]:
-        return [given[-1] for given in self.frontend.loaded]
+        return self.frontend.loaded
 
 
 def addresses(count: int) -> list[int]:
@@ -163,23 +166,26 @@ def test_what_does_not_load_does_not_compete(tmp_path: Path) -> None:
     assert plans.frontend.executed[0][0] == b"plan eng2"
 
 
-def test_if_nothing_loads_on_the_device_it_is_planned_there(
+def test_the_log_says_how_many_plans_came_from_elsewhere_and_which_one_is_taken(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    timer = Timer([Timing((2.0,)), Timing((1.0,))])
+    plans = Plans(tmp_path, "eng0", "eng1", "eng2", timer=timer)
+    plans.frontend.unloadable = {b"plan eng0"}
+    with caplog.at_level("INFO", "aioinfer"):
+        plans.plan()
+    (said,) = caplog.messages
+    assert said.startswith("cuDNN: 3 plans were built and 2 load for conv of float16 8x64x56x56")
+    assert said.endswith("number 2, eng2, is taken")
+
+
+def test_if_nothing_loads_the_error_names_operation_versions_and_the_way_out(
+    tmp_path: Path,
 ) -> None:
     plans = Plans(tmp_path, "eng0")
     plans.frontend.unloadable = {b"plan eng0"}
-    plans.plan().enqueue(addresses(5), 1)
-    assert plans.frontend.built == ["eng0"]
-    assert len(plans.frontend.executed) == 1
-    assert "planning in this process" in caplog.text
-
-
-def test_without_a_device_the_error_names_operation_versions_and_the_way_out() -> None:
-    frontend = FakeFrontend("eng0")
-    frontend.unloadable = {b"plan eng0"}
-    workers = cast(PlanWorkers, FakeWorkers(frontend))
     with pytest.raises(DriverError) as caught:
-        CudnnPlans(frontend, "{}", workers, PlanFiles(None, "cudnn", {})).plan(CONV)
+        plans.plan()
     assert caught.value.text.startswith(
         "cuDNN 9.19.0 (frontend 1.32.0) cannot load plan eng0 of conv of float16 8x64x56x56"
     )
@@ -220,7 +226,8 @@ def test_it_builds_here_with_what_the_description_excludes_on_the_device(tmp_pat
     plans.workers.error = WorkerError("no")
     plans.plan()
     built = plans.frontend.graphs[0]
-    assert built.settings["handle"] is plans.frontend.handles[0]
+    assert built.settings["device_property"] == f"properties of {DEVICE}"
+    assert built.settings["sm_version"] == 90
     assert built.excluded == list(CONV.excluded_notes)
     assert built.limit == CONV.workspace_bytes
 
@@ -278,18 +285,30 @@ def test_what_cudnn_refuses_to_run_is_the_drivers_error(
     assert caught.value.kind is kind
 
 
-def test_attention_is_planned_on_the_device_and_nowhere_else(tmp_path: Path) -> None:
-    plans = Plans(tmp_path, "eng0", "eng1")
-    plans.frontend.unbuildable = {"eng0"}
+def test_attention_competes_and_is_kept_like_a_convolution(tmp_path: Path) -> None:
+    timer = Timer([Timing((2.0,)), Timing((1.0,))])
+    plans = Plans(tmp_path, "eng0", "eng1", timer=timer)
     description = describe_attention(attention_operation())
-    plans.made().plan_here(description).enqueue([1, 2, 3, 4, 5], 9)
-    assert plans.workers.asked == []
-    assert plans.frontend.graphs[0].index == 1
-    assert plans.frontend.executed[0][1:3] == ((1, 2, 3, 4), 5)
-    files = PlanFiles(None, "cudnn", {})
-    elsewhere = CudnnPlans(plans.frontend, "{}", cast(PlanWorkers, plans.workers), files)
-    with pytest.raises(DriverError, match="only be planned where the device is"):
-        elsewhere.plan_here(description)
+    plans.plan(description)
+    plans.plan(description).enqueue([1, 2, 3, 4, 5], 9)
+    assert (plans.workers.asked, timer.use_count, plans.frontend.built) == ([40], 1, [])
+    assert plans.frontend.executed[0][:3] == (b"plan eng1", (1, 2, 3, 4), 5)
+
+
+def test_heads_that_are_columns_of_wider_rows_are_timed_in_memory_that_has_those_rows(
+    tmp_path: Path,
+) -> None:
+    timer = Timer([Timing((2.0,)), Timing((1.0,))])
+    batch, heads, rows, depth = 2, 12, 128, 64
+    wide = (rows * 3 * heads * depth, depth, 3 * heads * depth, 1)
+    operation = attention_operation(**{f"{name}_strides": wide for name in "qkv"})
+    Plans(tmp_path, "eng0", "eng1", timer=timer).plan(describe_attention(operation))
+    counts = {name: math.prod(shape) for name, shape in timer.buffers.shapes}
+    row = heads * depth
+    assert counts == {
+        **dict.fromkeys("qkv", batch * rows * 3 * row - 2 * row),
+        "o": batch * rows * row,
+    }
 
 
 def test_each_stream_has_a_handle_of_its_own_and_they_are_few() -> None:

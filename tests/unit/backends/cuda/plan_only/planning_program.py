@@ -13,16 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
+from aioinfer.backends.cuda.libraries.cudnn_attention import describe_attention
 from aioinfer.backends.cuda.libraries.cudnn_builder import find_frontend, versions
 from aioinfer.backends.cuda.libraries.cudnn_conv import describe_conv
+from aioinfer.backends.cuda.libraries.cudnn_graph import GraphDescription
 from aioinfer.backends.cuda.libraries.cudnn_plans import CudnnPlans
 from aioinfer.backends.cuda.plan_files import PlanFiles
 from aioinfer.backends.cuda.plan_workers import PlanWorkers
 
 
-def operation_of(parameters: dict[str, Any]) -> LibraryOperation:
+def description_of(parameters: dict[str, Any]) -> GraphDescription:
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()}
-    return LibraryOperation.of("cudnn", "conv", **given)
+    if "filters" in given:
+        return describe_conv(LibraryOperation.of("cudnn", "conv", **given))
+    return describe_attention(LibraryOperation.of("cudnn", "attention", **given))
 
 
 def main() -> int:
@@ -32,7 +36,7 @@ def main() -> int:
     plans = CudnnPlans(frontend, asked["device"], workers, files)
 
     def planned(parameters: dict[str, Any]) -> dict[str, Any]:
-        description = describe_conv(operation_of(parameters))
+        description = description_of(parameters)
         try:
             made = plans.plan(description)
         except Exception as error:
@@ -48,7 +52,7 @@ def main() -> int:
         }
 
     def count(parameters: dict[str, Any]) -> int:
-        description = describe_conv(operation_of(parameters))
+        description = description_of(parameters)
         return len(workers.build(description, asked["device"], 100, 20.0))
 
     with ThreadPoolExecutor(2) as pool:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from aioinfer.backends.cuda.libraries.cudnn_conv import ACTIVATIONS
-from unit.backends.cuda.libraries.conv_operation import conv_operation
+from unit.backends.cuda.libraries.conv_operation import attention_operation, conv_operation
 from unit.backends.cuda.plan_only.stub_libcuda import H200, missing_reason, write_stub
 
 pytestmark = [pytest.mark.plan, pytest.mark.timeout(240)]
@@ -84,10 +84,44 @@ OTHERS = {
     "three channels": parameters(image=(1, 3, 224, 224), filters=(32, 3, 3, 3), strides=(2, 2)),
     "odd channels": parameters(image=(1, 17, 20, 20), filters=(33, 17, 1, 1)),
 }
+
+
+def attention(
+    batch: int, heads: int, queries: int, keys: int, head: int, **given: Any
+) -> dict[str, Any]:
+    """Give an attention whose heads are columns of rows that are packed, for equal lengths."""
+    width = heads * head
+    pitch = 3 * width if queries == keys else width
+    strides = {
+        f"{name}_strides": (rows * step, head, step, 1)
+        for name, rows, step in (
+            ("q", queries, pitch),
+            ("k", keys, pitch),
+            ("v", keys, pitch),
+            ("o", queries, width),
+        )
+    }
+    sizes = {"batch": batch, "heads": heads, "queries": queries, "keys": keys, "head": head}
+    made = attention_operation(**sizes, **strides, workspace_bytes=32 << 20, **given)
+    return dict(made.parameters)
+
+
+ATTENTIONS = {
+    "bert": attention(8, 12, 128, 128, 64),
+    "bert with a mask": attention(8, 12, 128, 128, 64, has_mask=True, mask_shape=(8, 1, 1, 128)),
+    "bert in bfloat16": attention(
+        8, 12, 128, 128, 64, dtype="bfloat16", has_mask=True, mask_shape=(8, 1, 1, 128)
+    ),
+    "an image": attention(1, 12, 197, 197, 64),
+    "odd lengths": attention(3, 4, 77, 131, 40, has_mask=True, mask_shape=(3, 1, 77, 131)),
+    "one query": attention(1, 8, 1, 513, 128),
+    "short heads": attention(2, 8, 64, 64, 8),
+}
 COUNTED = {
     "relu": parameters(activation="relu", has_residual=True),
     "strict": parameters(dtype="float32", activation="relu"),
     "tf32": OTHERS["tf32"],
+    "attention": ATTENTIONS["bert"],
 }
 
 
@@ -102,7 +136,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     asked = {
         "device": H200,
         "folder": str(folder / "cache"),
-        "operations": {**RESNET, **OTHERS},
+        "operations": {**RESNET, **OTHERS, **ATTENTIONS},
         "counted": COUNTED,
     }
     done = subprocess.run(
@@ -128,7 +162,7 @@ def test_a_convolution_of_resnet_50_has_a_precompiled_plan(
     assert made["again"] == made["workspace_bytes"] <= RESNET[name]["workspace_bytes"]
 
 
-@pytest.mark.parametrize("name", list(OTHERS))
+@pytest.mark.parametrize("name", [*OTHERS, *ATTENTIONS])
 def test_what_other_models_ask_for_has_a_plan(answered: dict[str, Any], name: str) -> None:
     made = answered["planned"][name]
     assert made.get("error") is None
@@ -137,6 +171,7 @@ def test_what_other_models_ask_for_has_a_plan(answered: dict[str, Any], name: st
 
 def test_there_are_many_plans_to_choose_from(answered: dict[str, Any]) -> None:
     assert answered["counts"]["relu"] >= 20
+    assert answered["counts"]["attention"] >= 2
 
 
 def test_strict_float32_has_fewer_plans_than_tf32(answered: dict[str, Any]) -> None:
