@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -17,7 +17,7 @@ from ...errors import GraphError, NotSupportedError, UnsupportedOpError
 from ..graph import DType, Model, Node, TensorType, Value
 from ..plans.memory_plan import ALIGN_BYTES, Lifetime, plan_arena
 
-__all__ = ["Lowering", "NodeOrigin", "place_buffers"]
+__all__ = ["Lowering", "NodeOrigin", "place_buffers", "place_spans", "spans_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -151,12 +151,24 @@ def place_buffers(
 
     ``steps`` are what each step of the plan reads and writes, in the order in which they run.
     """
+    return place_spans(spans_of(steps), align_bytes)
+
+
+def spans_of(steps: Iterable[Iterable[_AnyBuffer]]) -> dict[_AnyBuffer, tuple[int, int]]:
+    """Return in which steps each buffer of the arena is in use, first and last. Pure."""
     spans: dict[_AnyBuffer, tuple[int, int]] = {}
     for step, buffers in enumerate(steps):
         for buffer in buffers:
             if buffer.kind == "arena":
                 first, _ = spans.get(buffer, (step, step))
                 spans[buffer] = first, step
+    return spans
+
+
+def place_spans(
+    spans: Mapping[_AnyBuffer, tuple[int, int]], align_bytes: int = ALIGN_BYTES
+) -> tuple[dict[_AnyBuffer, int], int]:
+    """Return the offset in the arena of each buffer by its span, and how many bytes that takes."""
     lifetimes = [Lifetime(buffer.size_bytes, *span) for buffer, span in spans.items()]
     arena = plan_arena(lifetimes, align_bytes)
     return dict(zip(spans, arena.offsets, strict=True)), arena.size_bytes

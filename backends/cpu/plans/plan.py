@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,22 +14,18 @@ import numpy as np
 from ....runtime.graph import DType, Graph
 from ....runtime.graph.mapped_file import Reading
 from ....runtime.graph.stand_ins import release_constants
-from ....runtime.lowering.node_operands import NodeOrigin, place_buffers
 from ....runtime.tensors.output_pool import POOLED_BYTES
-from ..onednn.bindings import Engine, Primitive, PrimitiveDesc
+from ..onednn.bindings import Engine
 from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
+from .step_table import ReplayedSteps, StepTable
+from .steps import Step
 from .subgraph_id import subgraph_id
 
 __all__ = [
     "Description",
     "Form",
-    "NativeStep",
-    "NumpyStep",
     "Plan",
-    "PrimitiveStep",
-    "Step",
-    "place_steps",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -38,77 +34,8 @@ Form = tuple[tuple[int, ...], np.dtype[Any]]
 """The shape and the numpy type of an array."""
 
 
-@dataclass(frozen=True)
-class PrimitiveStep:
-    """Run a primitive of oneDNN; arguments by role. ``desc`` is what it was compiled from."""
-
-    origin: NodeOrigin
-    desc: PrimitiveDesc
-    primitive: Primitive
-    arguments: tuple[tuple[int, Operand], ...]
-    writes: tuple[Operand, ...]
-
-    @property
-    def implementation(self) -> str:
-        """OneDNN's name of it."""
-        return self.desc.implementation
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        """All that it touches."""
-        return tuple(operand for _, operand in self.arguments)
-
-
-@dataclass(frozen=True)
-class NativeStep:
-    """Run a native kernel by name, on the operands in order."""
-
-    origin: NodeOrigin
-    kernel: str
-    operands: tuple[Operand, ...]
-    parameters: tuple[int, ...]
-
-    @property
-    def writes(self) -> tuple[Operand, ...]:
-        """What it fills: by convention the last of its operands."""
-        return self.operands[-1:]
-
-    @property
-    def implementation(self) -> str:
-        """What profiles show."""
-        return f"native:{self.kernel}"
-
-
-@dataclass(frozen=True)
-class NumpyStep:
-    """Call a function with arrays over the operands: the reads, then the writes to fill."""
-
-    origin: NodeOrigin
-    function: Callable[..., None]
-    operands: tuple[Operand, ...]
-    knows_lengths: bool = True
-    """False for a function that goes by nothing but these arrays: it is right for any lengths."""
-
-    @property
-    def writes(self) -> tuple[Operand, ...]:
-        """What it fills: the last of its operands, and maybe some before."""
-        return self.operands[-1:]
-
-    @property
-    def implementation(self) -> str:
-        """What profiles show."""
-        return "numpy"
-
-
-Step = PrimitiveStep | NativeStep | NumpyStep
-
 _STEP_BYTES = 8 << 10
 """Measured: 492 KiB for the 60 steps of MiniLM, programs of one stream included."""
-
-
-def place_steps(steps: Iterable[Step]) -> tuple[dict[Buffer, int], int]:
-    """Return the offset in the arena of each buffer that these steps use there, and its bytes."""
-    return place_buffers([operand.buffer for operand in step.operands] for step in steps)
 
 
 class Description:
@@ -196,18 +123,20 @@ class Plan:
         return self.description.layouts
 
     @functools.cached_property
+    def table(self) -> StepTable:
+        """The words that the native code runs by, but for addresses."""
+        if isinstance(self.steps, ReplayedSteps):
+            return self.steps.table
+        return StepTable.of(self.steps, self.inputs, self.outputs, self.engine)
+
+    @functools.cached_property
     def size_bytes(self) -> int:
         """What the plan takes in memory, about: its own constants, and each step 8 KiB.
 
         Half a step is oneDNN's code. Weights and arenas, which plans share, do not count.
         """
-        own = {
-            id(buffer): buffer.size_bytes
-            for step in self.steps
-            for buffer in (operand.buffer for operand in step.operands)
-            if buffer.is_of_plan
-        }
-        return len(self.steps) * _STEP_BYTES + sum(own.values())
+        own = (buffer.size_bytes for buffer in self.table.buffers if buffer.is_of_plan)
+        return len(self.steps) * _STEP_BYTES + sum(own)
 
     @functools.cached_property
     def output_forms(self) -> tuple[Form, ...]:

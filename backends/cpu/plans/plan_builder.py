@@ -31,8 +31,9 @@ from .copy_parameters import copy_parameters
 from .elementwise_chain import chain_axes, chain_parameters
 from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
-from .plan import Description, NativeStep, NumpyStep, Plan, PrimitiveStep, Step, place_steps
+from .plan import Description, Plan
 from .step_bounds import find_array_overrun, find_native_overrun, find_primitive_overrun
+from .steps import NativeStep, NumpyStep, PrimitiveStep, Step, place_steps
 from .view_strides import reshaped_strides
 
 __all__ = ["PlanBuilder"]

@@ -19,11 +19,14 @@ from ....errors import AioInferError
 from ....runtime.graph import Graph, TensorType, Value, copy_graph
 from ....runtime.graph.sym_array import SymArray
 from ....runtime.graph.sym_int import SymInt, Trace, has_sym_ints, identity_of, is_sym_int
+from ....runtime.lowering.node_operands import place_spans, spans_of
 from ....runtime.passes.input_binding import symbol_bindings
 from ..onednn.bindings import Engine
 from ..onednn.traced import OneDnnReplay
 from .operand_layout import Buffer, Layout, Operand
-from .plan import Description, NativeStep, NumpyStep, Plan, PrimitiveStep, Step, place_steps
+from .plan import Description, Plan
+from .step_table import ReplayedSteps, StepTable
+from .steps import NativeStep, NumpyStep, PrimitiveStep, Step, step_buffers
 
 __all__ = ["FreeLengths", "PlanTemplate"]
 
@@ -84,6 +87,8 @@ class PlanTemplate:
     ) -> None:
         shared = _Sharing()
         steps = tuple(map(shared.step, plan.steps))
+        self._table = StepTable.of(steps, plan.inputs, plan.outputs, plan.engine)
+        self._spans = spans_of(step_buffers(steps))
         self._trace, self._plan, self._engine = trace.close(), replace(plan, steps=steps), engine
         self._constants = constants
 
@@ -114,14 +119,15 @@ class PlanTemplate:
             )
             if replay is None:
                 return None
-            steps = tuple([replay.step(step) for step in plan.steps])
+            table = replay.table(self._table)
         except (AioInferError, ArithmeticError, ValueError, IndexError):
             return None
-        offsets, arena_bytes = place_steps(steps)
+        spans = {replay.buffer(buffer): span for buffer, span in self._spans.items()}
+        offsets, arena_bytes = place_spans(spans)
         return replace(
             plan,
             engine=self._engine,
-            steps=steps,
+            steps=ReplayedSteps(table, plan.steps, replay.step),
             inputs=tuple(map(replay.operand, plan.inputs)),
             outputs=tuple(map(replay.operand, plan.outputs)),
             offsets=offsets,
@@ -183,6 +189,18 @@ class _PlanReplay(OneDnnReplay):
         if made is None:
             made = self._arrays[id(array)] = array.recipe(self)
         return made
+
+    def table(self, table: StepTable) -> StepTable:
+        """Make the parts of a table again."""
+        pairs = zip(table.primitive_descs, table.primitives, strict=True)
+        return StepTable(
+            table.form,
+            self.numbers(table.numbers),
+            tuple(map(self.buffer, table.buffers)),
+            tuple(map(self.desc, table.descs)),
+            table.primitive_descs,
+            tuple([self.primitive(desc, made) for desc, made in pairs]),
+        )
 
     def step(self, step: Step) -> Step:
         if isinstance(step, PrimitiveStep):

@@ -12,7 +12,6 @@ that the plan reads and writes, which stand at the head of each table.
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ from ....errors import DeviceError, GraphError, TensorError
 from ....runtime.lowering.node_operands import NodeOrigin
 from ....runtime.runs.stage import Stop
 from ..native.step_runner import (
-    KIND_END,
-    KIND_PRIMITIVE,
     STATUS_BUFFER,
     STATUS_INDEX,
     STATUS_STOPPED,
@@ -35,7 +32,9 @@ from ..native.step_runner import (
 )
 from ..onednn.bindings import ExecArg, Memories
 from ..plans.operand_layout import Buffer, Operand
-from ..plans.plan import NativeStep, NumpyStep, Plan, PrimitiveStep, Step
+from ..plans.plan import Plan
+from ..plans.step_table import Segment
+from ..plans.steps import NumpyStep
 from .lane_team import LaneTeam
 
 __all__ = ["Program"]
@@ -44,6 +43,7 @@ Array = np.ndarray[Any, Any]
 Reference = tuple[int, int]
 
 _NEVER = Stop()
+_ARGUMENT = np.dtype(ExecArg)
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,9 @@ class Program:
         self._runner = runner
         self._base = arena.ctypes.data
         self._memories = Memories(plan.engine)
-        self._known: dict[tuple[int, int, int], int] = {}
-        self._bindings: list[int] = []
-        self._binding_count = 0
-        self._arguments: list[Any] = []
-        self._places: dict[Buffer, Reference] = {}
         ports = [*plan.inputs, *plan.outputs]
         self._head = [len(ports), len(plan.inputs), *(port.buffer.size_bytes for port in ports)]
-        self._parts = self._split(plan.steps)
+        self._parts = self._bind()
         only = self._parts[0] if len(self._parts) == 1 else None
         self._only_table = only.table if isinstance(only, _Segment) else None
         self._run_table, self._thread_count = runner.run, plan.thread_count
@@ -224,67 +219,68 @@ class Program:
             return np.empty(layout.shape, dtype)
         return np.ndarray(layout.shape, dtype, memory, 0, strides)
 
-    def _split(self, steps: Sequence[Step]) -> list[_Segment | _Call]:
-        parts: list[_Segment | _Call] = []
-        words: list[int] = []
-        first = 0
-        for index, step in enumerate(steps):
-            if isinstance(step, NumpyStep):
-                if index > first:
-                    parts.append(self._segment(words, first, index - first))
-                parts.append(_Call(step.function, step.operands, index))
-                words, first = [], index + 1
-            else:
-                words += self._words(step)
-        if len(steps) > first or not parts:
-            parts.append(self._segment(words, first, len(steps) - first))
-        return parts
-
-    def _segment(self, words: list[int], first: int, count: int) -> _Segment:
-        table = [*self._head, self._binding_count, *self._bindings, *words, KIND_END, 2]
-        self._bindings, self._binding_count, self._known = (
-            [],
-            0,
-            {key: memory for key, memory in self._known.items() if key[0] == 0},
+    def _bind(self) -> list[_Segment | _Call]:
+        """Put addresses into the plan's table. Raises GraphError for what is not in its memory."""
+        table = self.plan.table
+        form = table.form
+        numbers = np.array(table.numbers, np.int64)
+        sizes = np.array([buffer.size_bytes for buffer in table.buffers], np.int64)
+        starts = np.array([self._place(buffer)[1] for buffer in table.buffers], np.int64)
+        buffers, offsets = form.operands[:, 0], numbers[form.operands[:, 1]]
+        is_out = (offsets < 0) | (offsets > sizes[buffers])
+        if is_out.any():
+            first = int(is_out.argmax())
+            raise GraphError(f"byte {offsets[first]} is not in {table.buffers[buffers[first]]}")
+        places = starts[buffers] + offsets
+        memories = np.array(self._make_memories(numbers, sizes, places), np.int64)
+        # The arguments lie in one array, which the words point into.
+        self._arguments = np.zeros(len(form.roles), _ARGUMENT)
+        self._arguments["role"], self._arguments["memory"] = form.roles, memories[form.arguments]
+        ends = np.arange(len(form.roles) + 1) * _ARGUMENT.itemsize
+        parts = (
+            numbers,
+            sizes,
+            places,
+            np.array([primitive.handle for primitive in table.primitives], np.int64),
+            memories,
+            self._arguments.ctypes.data + ends,
+            np.array([self._runner.kind(kernel) for kernel in form.kernels], np.int64),
         )
-        return _Segment(np.array(table, np.int64), first, count)
+        first_words = np.cumsum([0, *map(len, parts[:-1])])
+        words = np.concatenate(parts)
+        return [self._part(item, words, first_words) for item in form.segments]
 
-    def _words(self, step: PrimitiveStep | NativeStep) -> list[int]:
-        if isinstance(step, PrimitiveStep):
-            arguments = (ExecArg * len(step.arguments))(
-                *(ExecArg(role, self._memory(operand)) for role, operand in step.arguments)
+    def _part(self, item: Segment | int, words: Array, first_words: Array) -> _Segment | _Call:
+        if isinstance(item, Segment):
+            chosen = words[first_words[item.parts] + item.indices]
+            return _Segment(chosen, item.first_step, item.step_count)
+        step = self.plan.steps[item]
+        assert isinstance(step, NumpyStep)
+        return _Call(step.function, step.operands, item)
+
+    def _make_memories(self, numbers: Array, sizes: Array, places: Array) -> list[int]:
+        """Make oneDNN's memory objects; those on the run's own arrays are bound anew in each."""
+        table = self.plan.table
+        form = table.form
+        rows, descs = form.memories, table.descs
+        operands = form.operands[rows[:, 0]]
+        buffers = operands[:, 0]
+        is_beyond = numbers[operands[:, 1]] + numbers[rows[:, 2]] > sizes[buffers]
+        if is_beyond.any():
+            first = int(is_beyond.argmax())
+            raise GraphError(
+                f"{descs[rows[first, 1]]} does not fit into {table.buffers[buffers[first]]}"
             )
-            self._arguments.append(arguments)
-            address = ctypes.addressof(arguments)
-            return [KIND_PRIMITIVE, 5, step.primitive.handle, len(step.arguments), address]
-        references = [word for item in step.operands for word in self._reference(item)]
-        payload = [len(step.operands), *references, *step.parameters]
-        return [self._runner.kind(step.kernel), 2 + len(payload), *payload]
-
-    def _memory(self, operand: Operand) -> int:
-        """Make oneDNN's memory object; one on the run's own arrays is bound anew in each run."""
-        base, place = self._reference(operand)
-        key = (base, place, id(operand.layout))
-        memory = self._known.get(key)
-        if memory is None:
-            desc = operand.layout.desc(self.plan.engine)
-            if operand.offset_bytes + operand.layout.size_bytes > operand.buffer.size_bytes:
-                raise GraphError(f"{desc} does not fit into {operand.buffer}")
-            memory = self._known[key] = self._memories.add(desc, 0 if base else place)
-            if base:
-                self._bindings += [memory, base, place]
-                self._binding_count += 1
-        return memory
+        addresses = np.where(form.bases[buffers], 0, places[rows[:, 0]]).tolist()
+        add = self._memories.add
+        return [
+            add(descs[desc], address)
+            for desc, address in zip(rows[:, 1].tolist(), addresses, strict=True)
+        ]
 
     def _reference(self, operand: Operand) -> Reference:
         """Give an operand's place: (0, address), or (k, offset) in the run's k-th buffer."""
-        buffer = operand.buffer
-        found = self._places.get(buffer)
-        if found is None:
-            found = self._places[buffer] = self._place(buffer)
-        if not 0 <= operand.offset_bytes <= buffer.size_bytes:
-            raise GraphError(f"byte {operand.offset_bytes} is not in {buffer}")
-        base, place = found
+        base, place = self._place(operand.buffer)
         return base, place + operand.offset_bytes
 
     def _place(self, buffer: Buffer) -> Reference:

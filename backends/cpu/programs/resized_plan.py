@@ -20,8 +20,9 @@ from ..kernels.convolution_choice import is_slow
 from ..onednn.bindings import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
 from ..plans.operand_layout import Buffer, Layout, Operand
 from ..plans.packed_weights import PackedWeight, WeightStore
-from ..plans.plan import Plan, PrimitiveStep, Step, place_steps
+from ..plans.plan import Plan
 from ..plans.step_bounds import find_primitive_overrun
+from ..plans.steps import PrimitiveStep, Step, place_steps
 
 __all__ = ["resized_plan"]
 

@@ -14,8 +14,9 @@ from aioinfer import Core
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.plans.operand_layout import Layout, Operand
 from aioinfer.backends.cpu.plans.packed_weights import WeightStore
-from aioinfer.backends.cpu.plans.plan import NativeStep, Plan
+from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
+from aioinfer.backends.cpu.plans.steps import NativeStep
 from aioinfer.errors import GraphError, NotSupportedError, UnsupportedOpError
 from aioinfer.runtime.graph import DType, Node, Value
 from unit.backends.cpu.comparing import model_of, run

@@ -16,7 +16,8 @@ from aioinfer.backends.cpu.kernels import convolution
 from aioinfer.backends.cpu.kernels.registry import KERNELS
 from aioinfer.backends.cpu.onednn.traced import TracedDesc, TracedEngine, TracedPrimitiveDesc
 from aioinfer.backends.cpu.plans.operand_layout import Operand
-from aioinfer.backends.cpu.plans.plan import NativeStep, Plan, PrimitiveStep
+from aioinfer.backends.cpu.plans.plan import Plan
+from aioinfer.backends.cpu.plans.steps import NativeStep, PrimitiveStep
 from aioinfer.errors import AioInferError, DeviceError, TensorError
 from aioinfer.runtime.graph.sym_array import SymArray
 from aioinfer.runtime.graph.sym_int import ClosedTrace

@@ -247,7 +247,7 @@ def test_a_network_shrinks_its_team_if_it_may(
         if known is not None:
             held_up(known(), machine)
             request.infer_sync(X)  # has the smaller plan made
-            network._compile_executor.run_and_wait([lambda lane: NOW])
+            network._resize_executor.run_and_wait([lambda lane: NOW])
             np.testing.assert_allclose(request.infer_sync(X)["y"], answer, rtol=1e-4, atol=1e-4)
             assert network.get_metric("TEAM_SIZES") == {name: 1}
             assert network.only_plan.resized[1].thread_count == 1

@@ -15,8 +15,9 @@ from aioinfer.backends.cpu.native.step_runner import step_runner
 from aioinfer.backends.cpu.onednn.bindings import aligned_bytes, open_engine
 from aioinfer.backends.cpu.plans.operand_layout import Layout
 from aioinfer.backends.cpu.plans.packed_weights import WeightStore
-from aioinfer.backends.cpu.plans.plan import NumpyStep, Plan
+from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
+from aioinfer.backends.cpu.plans.steps import NumpyStep
 from aioinfer.backends.cpu.programs.program import Program
 from aioinfer.errors import DeviceError, GraphError, RequestCancelledError, TensorError
 from aioinfer.runtime.graph import DType, Node

@@ -13,7 +13,8 @@ from aioinfer import Core
 from aioinfer.backends.cpu.compiler import Compiler
 from aioinfer.backends.cpu.kernels.convolution_choice import is_slow
 from aioinfer.backends.cpu.onednn.bindings import ARG
-from aioinfer.backends.cpu.plans.plan import Plan, PrimitiveStep
+from aioinfer.backends.cpu.plans.plan import Plan
+from aioinfer.backends.cpu.plans.steps import PrimitiveStep
 from aioinfer.backends.cpu.programs.resized_plan import resized_plan
 from unit.backends.cpu.comparing import model_of
 from unit.backends.cpu.compiled_plans import BoundPlan, compiler_of
