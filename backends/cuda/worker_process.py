@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import selectors
 import signal
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = ["EndedError", "WorkerProcess"]
+
+_log = logging.getLogger("aioinfer")
 
 _LENGTHS = struct.Struct("<QQ")
 _ENDING_S = 2.0  # that a process may take to end which has closed its pipes
@@ -31,17 +34,19 @@ class EndedError(Exception):
 class WorkerProcess:
     """A program that reads requests from its input and writes answers to its output.
 
-    The program gets this process's module path and ``idle_s`` as JSON. One ``call`` at a time,
+    The program gets this process's module path and ``idle_s`` as JSON. What it prints on its
+    standard error goes to ours where the log is at INFO, else nowhere. One ``call`` at a time,
     from any thread; ``kill`` may come from another one meanwhile. Raises OSError if it cannot be
     started.
     """
 
     def __init__(self, program: Path, idle_s: float) -> None:
+        python = [sys.executable, "-I", "-X", "faulthandler"]
         self._process = subprocess.Popen(
-            [sys.executable, "-I", str(program), json.dumps([sys.path, idle_s])],
+            [*python, str(program), json.dumps([sys.path, idle_s])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=None if _log.isEnabledFor(logging.INFO) else subprocess.DEVNULL,
             bufsize=0,
             start_new_session=os.name == "posix",  # Ctrl-C is for the program, not for its workers
         )

@@ -123,6 +123,26 @@ class Caller(threading.Thread):
         return self
 
 
+@pytest.mark.parametrize(("level", "shown"), [("INFO", True), ("WARNING", False)])
+def test_what_a_process_prints_as_it_crashes_is_shown_where_the_log_is_at_info(
+    level: str,
+    shown: bool,
+    pool_of: Callable[..., PlanWorkers],
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(level, "aioinfer")
+    pool = pool_of("""
+        print("a library's last words", file=sys.stderr, flush=True)
+        os.abort()
+    """)
+    with pytest.raises(WorkerError, match="SIGABRT"):
+        build(pool)
+    said = capfd.readouterr().err
+    assert ("last words" in said) is shown
+    assert ("Fatal Python error: Aborted" in said) is shown
+
+
 def test_plans_are_built_without_loading_aioinfer(
     fake_cudnn: Path, pools: list[PlanWorkers]
 ) -> None:
