@@ -9,6 +9,9 @@ SEED ?=
 CASES ?= 5000
 HOURS ?=
 FUZZ_DEVICES ?=
+OUT ?= build/gpu
+WHEELS ?= build/gpu-wheels
+GPU_PYTHON ?= 3.12
 ARGS ?=
 
 BIN := .venv/bin
@@ -17,9 +20,12 @@ TEST := .venv/test.stamp
 DEV := .venv/dev.stamp
 NATIVE := $(wildcard backends/cpu/native/*.c backends/cpu/native/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+GPU_WHEELS = $(PYTHON) -m pip download --quiet --disable-pip-version-check --no-deps \
+	--only-binary=:all: --implementation cp --python-version $(GPU_PYTHON) \
+	$(foreach glibc,28 27 24 17,--platform manylinux_2_$(glibc)_x86_64) --platform manylinux2014_x86_64
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all opencl-driver stress fuzz asan check conformance gpu bench docs site
+.PHONY: help demo test test-all opencl-driver stress fuzz asan check conformance gpu gpu-wheels bench docs site
 .PHONY: format pins clean
 
 # Tests' rewritten assertions are kept as bytecode: 12 s for each process that starts without it.
@@ -63,8 +69,12 @@ check: $(DEV) ## Check format, lint, types and architecture.
 conformance: $(TEST) ## Run the shared suite on one device: make conformance DEVICE=REFERENCE.
 	AIOINFER_CONFORMANCE_DEVICE=$(DEVICE) $(BIN)/pytest $(SUITES) $(ARGS)
 
-gpu: $(DEV) ## Run all that wants a GPU, or say why there is none: ARGS="--minutes 9 --save".
-	$(BIN)/python tests/gpu/suites.py $(ARGS)
+gpu: ## Run all that wants a GPU, in nine minutes, installing nothing: OUT=folder WHEELS=folder.
+	PYTHONPATH=tests:benchmarks $(PYTHON) -P -m gpu.ladder --out $(OUT) --wheels $(WHEELS) $(ARGS)
+
+gpu-wheels: ## Fetch what machines with a GPU lack, 40 MB: WHEELS=folder GPU_PYTHON=3.12.
+	$(GPU_WHEELS) --dest $(WHEELS) -r tests/gpu/wheels.txt
+	$(GPU_WHEELS) --dest $(WHEELS)/fallback -r tests/gpu/wheels-fallback.txt
 
 bench: $(TEST) ## Run the benchmarks (ARGS: passed on).
 	$(BIN)/python benchmarks/run.py $(ARGS)

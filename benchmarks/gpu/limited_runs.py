@@ -1,12 +1,14 @@
-"""Programs that are run one after the other for a limited time, each in a process of its own.
+"""Programs that run for a limited time, each in a process of its own; standard library only.
 
-One that fails or is stopped does not end the others. Used by ``run.py`` beside it, and by
-``tests/gpu/suites.py``.
+One that fails, crashes or hangs does not end the others. Past its limit a program is asked to end
+first, so that it says what it has; one that does not listen, because it is blocked in a driver, is
+aborted, at which Python's faulthandler shows where all threads are; then it is killed. One that not
+even that ends is left behind. Used by ``run.py`` beside it, and by ``tests/gpu/ladder.py``.
 """
 
 from __future__ import annotations
 
-import math
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,9 +16,26 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import IO, Protocol, TypeVar
 
-__all__ = ["Outcome", "chosen", "run_in_turn", "run_limited"]
+__all__ = [
+    "ENDINGS",
+    "GRACE_S",
+    "LimitedRun",
+    "Named",
+    "Outcome",
+    "chosen",
+    "outcome_text",
+    "run_in_turn",
+    "run_limited",
+    "start",
+]
+
+ENDINGS = ((0.0, signal.SIGINT), (4.0, signal.SIGABRT), (6.0, signal.SIGKILL))
+"""Seconds after the limit, and what is sent then."""
+GRACE_S = 8.0
+"""So long after its limit a program has ended, or is left behind."""
+_LOOK_S = 0.05
 
 
 class Named(Protocol):
@@ -37,6 +56,99 @@ class Outcome:
     text: str
     took_s: float
     is_failure: bool
+    status: int | None = None
+    """What it ended with; None if it was stopped, or never begun."""
+
+
+class Process(Protocol):
+    """What is asked of a process."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+
+class LimitedRun:
+    """A program with a limit of time, from now on; whoever started it calls ``look`` often.
+
+    ``limit_s`` may be infinite. ``process`` leads a process group.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        limit_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        send: Callable[[Process, signal.Signals], None] | None = None,
+    ) -> None:
+        self._process, self._limit_s = process, limit_s
+        self._clock, self._send = clock, _send if send is None else send
+        self._began_s = clock()
+        self._due = list(ENDINGS)
+        self.took_s = 0.0
+        self.status: int | None = None
+        """What it ended with; negative for a signal."""
+        self.sent: signal.Signals | None = None
+        """The last signal that was sent, if it was past its limit."""
+
+    def look(self) -> bool:
+        """Send what is due; True once it has ended, or is left behind."""
+        if self.status is not None:
+            return True
+        self.took_s = self._clock() - self._began_s
+        self.status = self._process.poll()
+        if self.status is not None:
+            return True
+        over_s = self.took_s - self._limit_s
+        while self._due and over_s >= self._due[0][0]:
+            self.sent = self._due.pop(0)[1]
+            self._send(self._process, self.sent)
+        return over_s >= GRACE_S
+
+    def end(self) -> None:
+        """Kill it, and what it has started and left behind."""
+        self._send(self._process, signal.SIGKILL)
+
+
+def start(
+    command: Sequence[str],
+    *,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    output: IO[bytes] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a program in a process group of its own, but in our session.
+
+    Output and errors go to ``output``; folder and environment are ours where none is given.
+    """
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=None if environment is None else dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT if output else None,
+        process_group=0,
+    )
+
+
+def _send(process: Process, number: signal.Signals) -> None:
+    """Ask the program alone, which asks its own; whatever is stronger goes to all of them."""
+    with contextlib.suppress(ProcessLookupError):
+        if number is signal.SIGINT:
+            os.kill(process.pid, number)
+        else:
+            os.killpg(process.pid, number)
+
+
+def outcome_text(status: int | None, sent: signal.Signals | None, limit_s: float) -> str:
+    """Say in words how a program ended; "passed" if it did. Pure."""
+    if sent is not None:
+        left = ", and could not be ended" if status is None else ""
+        return f"stopped after {limit_s:.0f} s by {sent.name}{left}"
+    if status is not None and status < 0:
+        return f"ended by {signal.Signals(-status).name}"
+    return f"failed with status {status}" if status else "passed"
 
 
 def chosen(names: Sequence[str], items: Sequence[Item]) -> list[Item]:
@@ -72,36 +184,14 @@ def run_in_turn(
     return outcomes
 
 
-def run_limited(
-    command: Sequence[str],
-    limit_s: float,
-    *,
-    folder: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    log: Path | None = None,
-) -> int | None:
-    """Run a program and what it starts; its exit status, or None if it was stopped at the limit.
-
-    ``limit_s`` may be infinite. Folder and environment are ours where none is given; with ``log``
-    its output and its errors go there, and nowhere else.
-    """
-    output = log.open("wb") if log else None
+def run_limited(command: Sequence[str], limit_s: float) -> int | None:
+    """Run a program and what it starts; its exit status, or None if it was stopped at the limit."""
+    process = start(command)
+    run = LimitedRun(process, limit_s)
     try:
-        with subprocess.Popen(
-            command,
-            cwd=folder,
-            env=None if environment is None else dict(environment),
-            stdout=output,
-            stderr=subprocess.STDOUT if output else None,
-            start_new_session=True,
-        ) as process:
-            try:
-                return process.wait(None if limit_s == math.inf else limit_s)
-            except subprocess.TimeoutExpired:
-                return None
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
+        while not run.look():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_S)
     finally:
-        if output:
-            output.close()
+        run.end()
+    return None if run.sent else run.status
