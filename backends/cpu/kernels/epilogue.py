@@ -121,13 +121,21 @@ class Epilogue:
 
 
 def repeated(value: Value, shape: Sequence[int], builder: PlanBuilder) -> Operand:
-    """Return a value in row-major order, with its elements repeated to fill a larger shape."""
-    check_broadcast(builder.shape(value), shape)
+    """Return a value in row-major order, with its elements repeated to fill a larger shape.
+
+    Axes of length 1 in front of those of the shape fall away.
+    """
+    given = builder.shape(value)
+    front = max(0, len(given) - len(shape))
+    if any(length != 1 for length in given[:front]):
+        raise builder.contradiction(f"{list(given)} does not broadcast to {list(shape)}")
+    given = given[front:]
+    check_broadcast(given, shape)
     if value.constant is not None:
-        return builder.constant_operand(
-            np.ascontiguousarray(np.broadcast_to(value.constant, shape))
-        )
+        array = value.constant.reshape(given)
+        return builder.constant_operand(np.ascontiguousarray(np.broadcast_to(array, shape)))
     source = builder.plain(value)
+    source = source.viewed(Layout.plain(given, source.dtype))
     made = builder.temporary(Layout.plain(shape, source.dtype))
     builder.copy(broadcast(source, shape), made)
     return made

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from ctypes import c_float, c_int, c_uint
 from dataclasses import dataclass
 
+import numpy as np
+
 from ....runtime.graph import DType, Node, TensorType, Value
 from ....runtime.lowering.normalization import find_other_precision
 from ..native.step_runner import double_bits
@@ -74,9 +76,11 @@ def lower_layer_normalization(node: Node, builder: PlanBuilder) -> None:
     outer = (*rows.outer, *(1 for _ in rows.shape))
     for value in statistics if is_asked else ():
         builder.expect_shape(value, outer)
-    kept = [builder.result(value, Layout.plain(outer, DType.FLOAT32)) for value in statistics]
     if not made.layout.count:
+        for value in statistics:  # a mean of no elements is none
+            builder.define_constant(value, np.full(outer, np.nan, np.float32))
         return
+    kept = [builder.result(value, Layout.plain(outer, DType.FLOAT32)) for value in statistics]
     flat = Layout.plain((rows.count, rows.length), held)
     flags = _USE_SCALE
     reads = {ARG.SRC: source.viewed(flat), ARG.SCALE: _factors(node, 1, rows, builder)}

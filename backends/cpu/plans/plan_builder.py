@@ -414,6 +414,7 @@ class PlanBuilder(Lowering):
         return own
 
     def _finish(self, graph: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> Plan:
+        self._expect_written(graph, outputs)
         offsets, arena_bytes = ({}, 0) if self.is_traced else place_steps(self._steps)
         layouts = {value.name: operands[0].layout for value, operands in self._operands.items()}
         return Plan(
@@ -428,6 +429,13 @@ class PlanBuilder(Lowering):
             thread_count=self.thread_count,
             weights=tuple(self._packed),
         )
+
+    def _expect_written(self, graph: Graph, outputs: Sequence[Operand]) -> None:
+        """Raise for an output that no step fills: its memory would go to the caller as it is."""
+        touched = {operand.buffer for step in self._steps for operand in step.operands}
+        for value, output in zip(graph.outputs, outputs, strict=True):
+            if output.buffer not in touched and output.layout.count:
+                raise GraphError(f"no step of the plan writes the output {value.name!r}")
 
 
 def _fixed(desc: Desc) -> Desc:

@@ -70,6 +70,42 @@ def test_scale_and_shift_broadcast(core, is_constant, shape) -> None:
     assert_same_as_reference(core, model_of([node], inputs, constants=constants), inputs)
 
 
+@pytest.mark.parametrize("is_constant", [False, True])
+@pytest.mark.parametrize("op", ["LayerNormalization", "RMSNormalization"])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (1, 1, 1), (1, 1, 5)])
+def test_a_scale_may_have_more_axes_than_a_row(core, op, shape, is_constant) -> None:
+    x, scale, shift = arrays((3, 4, 5), shape, shape)
+    every = {"x": x, "scale": scale}
+    if op == "LayerNormalization":
+        every["shift"] = shift
+    inputs = {"x": x} if is_constant else every
+    constants = {name: array for name, array in every.items() if name not in inputs}
+    node = helper.make_node(op, [*every], ["y"], axis=-1)
+    model = model_of([node], inputs, constants=constants, dynamic=is_constant, opset=23)
+    assert_same_as_reference(core, model, inputs)
+
+
+@pytest.mark.parametrize(
+    "names", [["y", "mean"], ["y", "mean", "deviation"], ["y", "", "deviation"]]
+)
+def test_statistics_of_rows_without_elements_are_no_numbers(core, names) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("LayerNormalization", ["r", "scale"], names),
+    ]
+    outputs = [name for name in names if name]
+    x, scale = np.zeros((3, 0), np.float32), np.zeros(0, np.float32)
+    model = model_of(nodes, {"x": x, "scale": scale}, outputs, dynamic=True)
+    network = core.load_network(model, "CPU")
+    for count in (3, 4, 5):
+        given = {"x": np.zeros((count, 0), np.float32), "scale": scale}
+        found = network.create_infer_request().infer_sync(given)
+        assert found["y"].shape == (count, 0)
+        for name in outputs[1:]:
+            np.testing.assert_array_equal(found[name], np.full((count, 1), np.nan, np.float32))
+    network.close()
+
+
 @pytest.mark.parametrize("shape", [(0, 4), (1,), (4,), (2, 1)])
 def test_layer_normalization_of_small_and_empty(core, shape) -> None:
     x, scale = arrays(shape, shape[-1:])

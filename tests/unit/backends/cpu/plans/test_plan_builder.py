@@ -306,6 +306,15 @@ def test_a_value_before_its_time_is_an_error_of_the_graph(core: Core) -> None:
         build(core, [node("Exp", ["x"], ["y"])], lower)
 
 
+def test_an_output_that_no_step_writes_is_an_error_of_the_graph(core: Core) -> None:
+    def forget(item: Node, builder: PlanBuilder) -> None:
+        result = item.outputs[0]
+        builder.result(result, Layout.plain(builder.shape(result), builder.dtype(result)))
+
+    with pytest.raises(GraphError, match="no step of the plan writes the output 'y'"):
+        build(core, [node("Relu", ["x"], ["y"])], lower=forget)
+
+
 def test_what_is_not_known_is_said(core: Core) -> None:
     model = core.read_model(model_of([node("Exp", ["x"], ["y"])], {"x": X}, dynamic=True))
     builder = PlanBuilder(model.copy(), open_engine(), WeightStore())
