@@ -46,9 +46,7 @@ class CupyDevice:
     def __init__(self, cupy: Any, index: int) -> None:
         self.cupy, self.cuda, self.index = cupy, cupy.cuda, index
         self.runtime = cupy.cuda.runtime
-        numbered = self.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError
-        self._numbered = numbered
-        self._errors = (*numbered, cupy.cuda.compiler.CompileException)
+        self._errors = self.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError
 
     def checked(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call CuPy; its errors become DriverError."""
@@ -72,7 +70,7 @@ class CupyDevice:
     def as_driver_error(self, error: BaseException) -> DriverError:
         """Make the error of the contract of one of CuPy's, or of a library's."""
         kind = ErrorKind.OTHER
-        if isinstance(error, self._numbered):
+        if isinstance(error, self._errors):
             kind = _KINDS.get(error.status, kind)
         return DriverError(kind, str(error) or type(error).__name__)
 

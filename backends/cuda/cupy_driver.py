@@ -4,7 +4,7 @@ Theory of operation. With its neighbours ``cupy_*.py`` and with ``libraries``, t
 touches CuPy, which is imported by the first driver. The context of a GPU is CUDA's primary one,
 which every library of the process shares: their errors are ours, and ours theirs. Memory is taken
 from CUDA itself and goes back there; streams are non-blocking, so that nothing waits for the
-legacy stream of others; kernels are compiled by NVRTC and cached on disk by CuPy.
+legacy stream of others; kernels are compiled by NVRTC, and unloaded with the last plan of them.
 
 A launch graph is a CUDA graph. Its launches are run first, because CUDA loads code by its first
 launch, and libraries make handles then, neither of which may happen in a capture. Captures are
@@ -42,9 +42,10 @@ from .cupy_device import CupyDevice
 from .cupy_event import EventPool
 from .cupy_facts import count_devices, facts_of, refuse_without_driver
 from .cupy_memory import CupyHostMemory, CupyMemory
-from .cupy_queue import CapturingQueue, CupyKernel, CupyLaunchGraph, CupyQueue, LibraryKernel
-from .kernel_header import BUILD_OPTIONS, cuda_text
+from .cupy_program import CupyPrograms
+from .cupy_queue import CapturingQueue, CupyLaunchGraph, CupyQueue, LibraryKernel
 from .libraries import find_libraries, plan_operation
+from .libraries.library_errors import warnings_are_no_errors
 from .libraries.planned import Planned
 
 __all__ = ["CupyDriver"]
@@ -68,7 +69,8 @@ def _refuse_after_fork() -> None:
 
 def _import_cupy() -> Any:
     try:
-        return importlib.import_module("cupy")
+        with warnings_are_no_errors():
+            return importlib.import_module("cupy")
     except ImportError as error:
         raise DeviceError(
             f"CuPy cannot be imported ({error}); install it with {_INSTALL!r}",
@@ -103,20 +105,6 @@ class CupyDriver:
         return _Context(CupyDevice(self._cupy, facts.index), facts)
 
 
-class _Program:
-    """A module of compiled kernels."""
-
-    __slots__ = ("_device", "_raw")
-
-    def __init__(self, device: CupyDevice, source: str) -> None:
-        self._device = device
-        self._raw = device.cupy.RawModule(code=cuda_text(source), options=BUILD_OPTIONS)
-        device.on_device(self._raw.compile)
-
-    def kernel(self, name: str) -> Kernel:
-        return CupyKernel(self._device.on_device(self._raw.get_function, name))
-
-
 class _LibraryProgram:
     """A plan of a library, in the place of a program."""
 
@@ -133,6 +121,8 @@ class _Context:
     def __init__(self, device: CupyDevice, facts: DeviceFacts) -> None:
         self.facts = facts
         self._device, self._pool = device, EventPool(device)
+        assert facts.compute_capability is not None
+        self._programs = CupyPrograms(device, facts.compute_capability)
         self._stream = device.on_device(device.cuda.Stream, non_blocking=True)
         self._arrivals = device.on_device(device.cuda.Stream, non_blocking=True)
 
@@ -149,7 +139,7 @@ class _Context:
         return adopt_array(self._device, self._pool, self._arrivals, given)
 
     def program(self, source: str) -> Program:
-        return _Program(self._device, source)
+        return self._programs.program(source)
 
     def library_program(self, operation: LibraryOperation) -> Program:
         return _LibraryProgram(self._device.on_device(plan_operation, operation, self.facts.index))

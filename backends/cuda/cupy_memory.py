@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..accelerator.queues.driver import Bytes, DriverError, ErrorKind
+from ..accelerator.queues.driver import Argument, Bytes, DriverError, ErrorKind
 from .cupy_device import CupyDevice
 
-__all__ = ["CupyHostMemory", "CupyMemory"]
+__all__ = ["CupyHostMemory", "CupyMemory", "address_of"]
 
 
 class CupyMemory:
@@ -38,6 +38,12 @@ class CupyMemory:
         except DriverError as error:
             if error.kind is not ErrorKind.LOST:
                 raise
+
+
+def address_of(memory: Argument) -> int:
+    """Return where memory of this driver begins."""
+    assert isinstance(memory, CupyMemory)
+    return memory.address
 
 
 class CupyHostMemory:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-import numpy as np
-
 from ..accelerator.queues.driver import (
     Argument,
     Bytes,
@@ -21,11 +19,11 @@ from ..accelerator.queues.driver import (
 )
 from .cupy_device import CupyDevice
 from .cupy_event import CupyEvent, EventPool, Submission
-from .cupy_memory import CupyMemory
-from .kernel_header import launch_grid
+from .cupy_memory import address_of
+from .cupy_program import CupyKernel
 from .libraries.planned import Planned
 
-__all__ = ["CapturingQueue", "CupyKernel", "CupyLaunchGraph", "CupyQueue", "LibraryKernel"]
+__all__ = ["CapturingQueue", "CupyLaunchGraph", "CupyQueue", "LibraryKernel"]
 
 
 class Launched(Protocol):
@@ -33,40 +31,6 @@ class Launched(Protocol):
 
     def enqueue(self, stream: Any, global_size: Sequence[int], local_size: Sequence[int]) -> None:
         """Enqueue it once; its device is the current one. Raises what CuPy or a library raises."""
-
-
-class CupyKernel:
-    """A kernel of a program; its arguments are packed as CUDA C++ takes them."""
-
-    __slots__ = ("_arguments", "_raw")
-
-    def __init__(self, raw: Any) -> None:
-        self._raw = raw
-        self._arguments: tuple[Any, ...] = ()
-
-    def set_arguments(self, arguments: Sequence[Argument]) -> None:
-        self._arguments = tuple(map(_packed, arguments))
-
-    def enqueue(self, stream: Any, global_size: Sequence[int], local_size: Sequence[int]) -> None:
-        try:
-            groups, items, group_arguments = launch_grid(global_size, local_size)
-        except ValueError as error:
-            raise DriverError(ErrorKind.OTHER, str(error)) from error
-        given = (*self._arguments, *map(np.uint32, group_arguments))
-        self._raw(groups, items, given, stream=stream)
-
-
-def _packed(argument: Argument) -> Any:
-    if isinstance(argument, int):
-        return np.int32(argument)
-    if isinstance(argument, float):
-        return np.float32(argument)
-    return np.uint64(_address(argument))
-
-
-def _address(memory: Memory | int | float) -> int:
-    assert isinstance(memory, CupyMemory)
-    return memory.address
 
 
 class LibraryKernel:
@@ -79,7 +43,7 @@ class LibraryKernel:
         self._addresses: tuple[int, ...] = ()
 
     def set_arguments(self, arguments: Sequence[Argument]) -> None:
-        self._addresses = tuple(map(_address, arguments))
+        self._addresses = tuple(map(address_of, arguments))
 
     def enqueue(self, stream: Any, global_size: Sequence[int], local_size: Sequence[int]) -> None:
         self._plan.enqueue(self._addresses, stream.ptr)
@@ -105,19 +69,19 @@ class CupyQueue:
 
     def write(self, target: Memory, source: Bytes) -> Event:
         kind = self._runtime.memcpyHostToDevice
-        return self._copy(_address(target), _host_address(source), source, kind)
+        return self._copy(address_of(target), _host_address(source), source, kind)
 
     def read(self, target: Bytes, source: Memory) -> Event:
         kind = self._runtime.memcpyDeviceToHost
-        return self._copy(_host_address(target), _address(source), target, kind)
+        return self._copy(_host_address(target), address_of(source), target, kind)
 
     def copy(
         self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
     ) -> Event:
         submission = self._begun_submission()
-        kind, to = self._runtime.memcpyDeviceToDevice, _address(target) + target_offset_bytes
+        kind, to = self._runtime.memcpyDeviceToDevice, address_of(target) + target_offset_bytes
         copy = self._runtime.memcpyAsync
-        self._device.checked(copy, to, _address(source), size_bytes, kind, self._stream.ptr)
+        self._device.checked(copy, to, address_of(source), size_bytes, kind, self._stream.ptr)
         return CupyEvent(self._pool, self._stream, submission)
 
     def launch(

@@ -40,16 +40,16 @@ def measure(report: Report, settings: Settings) -> None:
     report.facts["aioinfer"] = metrics_of(settings.device)
     free_bytes, total_bytes = cupy.cuda.runtime.memGetInfo()
     report.add("memory", total_bytes / 2**30, "GiB", note=f"{free_bytes / 2**30:.1f} GiB free")
+    print(json.dumps(report.facts, indent=1, default=str), flush=True)
     measure_copy(report, settings)
     measure_product(report, settings)
-    print(json.dumps(report.facts, indent=1, default=str))
 
 
 def measure_copy(report: Report, settings: Settings) -> None:
     import cupy
 
-    source = cupy.random.randint(0, 256, COPIED_BYTES, cupy.uint8)
-    target = cupy.empty_like(source)
+    source, target = (cupy.empty(COPIED_BYTES, cupy.uint8) for _ in range(2))
+    source.data.memset(0x5A, COPIED_BYTES)
     stream = cupy.cuda.Stream(non_blocking=True)
 
     def copy() -> None:

@@ -221,7 +221,7 @@ class Queue(Protocol):
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
     ) -> Event:
-        """Run a kernel over a grid of work-items."""
+        """Run a kernel over a grid of work-items; it has to live until that is over."""
 
     def replay(self, launch_graph: LaunchGraph) -> Event:
         """Run all launches of a launch graph of this context, in their order."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...accelerator.queues.driver import DriverError, ErrorKind
 from ...accelerator.queues.library_operation import LibraryOperation
+from .library_errors import warnings_are_no_errors
 from .planned import Planned
 
 _log = logging.getLogger("aioinfer")
@@ -28,14 +29,23 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
 
 
 def find_libraries() -> frozenset[str]:
-    """Name the libraries whose operations can all be loaded; the log says why others cannot."""
+    """Name the libraries whose operations can all be loaded; the log says why others cannot.
+
+    It warns of one that is there and fails.
+    """
     found = set()
     for library, labels in OPERATIONS.items():
-        missing = next(filter(None, (_find_missing(library, label) for label in labels)), None)
+        level, missing = logging.INFO, None
+        try:
+            with warnings_are_no_errors():
+                reasons = (_module(library, label).find_missing() for label in labels)
+                missing = next(filter(None, reasons), None)
+        except Exception as error:  # half an installation raises anything
+            level, missing = logging.WARNING, f"{type(error).__name__}: {error}"
         if missing is None:
             found.add(library)
         else:
-            _log.info("CUDA does without %s: %s", library, missing)
+            _log.log(level, "CUDA does without %s: %s", library, missing)
     return frozenset(found)
 
 
@@ -49,14 +59,6 @@ def plan_operation(operation: LibraryOperation, device_id: int) -> Planned:
         raise DriverError(ErrorKind.OTHER, f"{library!r} has no operation {label!r}")
     planned: Planned = _module(library, label).plan(operation, device_id)
     return planned
-
-
-def _find_missing(library: str, label: str) -> str | None:
-    try:
-        missing: str | None = _module(library, label).find_missing()
-    except Exception as error:  # half an installation raises anything
-        return f"{type(error).__name__}: {error}"
-    return missing
 
 
 def _module(library: str, label: str) -> Any:

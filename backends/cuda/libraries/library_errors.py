@@ -1,14 +1,15 @@
-"""What a library of NVIDIA raises, as the driver's error."""
+"""What a library of NVIDIA raises, as the driver's error, and what it warns of, as no error."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...accelerator.queues.driver import DriverError, ErrorKind
 from ...accelerator.queues.library_operation import LibraryOperation
 
-__all__ = ["translated"]
+__all__ = ["translated", "warnings_are_no_errors"]
 
 _ALLOCATION_FAILED = 3  # CUBLAS_STATUS_ALLOC_FAILED
 
@@ -24,3 +25,11 @@ def translated(operation: LibraryOperation) -> Iterator[None]:
         is_full = getattr(error, "status", None) == _ALLOCATION_FAILED
         kind = ErrorKind.OUT_OF_MEMORY if is_full else ErrorKind.OTHER
         raise DriverError(kind, f"{operation.library}: {error}; asked for {operation}") from error
+
+
+@contextmanager
+def warnings_are_no_errors() -> Iterator[None]:
+    """Let what is imported within warn, also where the program makes errors of warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        yield

@@ -1,7 +1,6 @@
 """NVRTC without a GPU: whether kernels compile, all of them, and for which architecture not.
 
-NVRTC needs no driver. What CuPy compiles on a device is the same text with the same options, and
-those that CuPy adds.
+NVRTC needs no driver: what is compiled on a device is compiled here, by the same function.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ from typing import Any
 import pytest
 
 from aioinfer.backends.accelerator.launching.kernel_source import KernelSource, program_text
-from aioinfer.backends.cuda.kernel_header import BUILD_OPTIONS, cuda_text
+from aioinfer.backends.cuda.kernel_compiler import CompilerError, compile_kernels
 
 ARCHITECTURES = ("sm_80", "sm_90")
-ADDED_BY_CUPY = ("-ftz=true",)
 _TOGETHER = 100
 """Kernels of one program: starting the compiler costs more than most of them."""
 
@@ -53,12 +51,8 @@ def find_refused(sources: Sequence[KernelSource], architecture: str) -> dict[str
 
 def compiler_words(nvrtc: Any, source: str, architecture: str) -> str | None:
     """Compile kernel C; None if that works, else what the compiler says."""
-    program = nvrtc.createProgram(cuda_text(source), "kernels.cu", (), ())
     try:
-        nvrtc.compileProgram(program, (f"-arch={architecture}", *BUILD_OPTIONS, *ADDED_BY_CUPY))
-        assert nvrtc.getCUBIN(program)
-    except nvrtc.NVRTCError:
-        return str(nvrtc.getProgramLog(program))
-    finally:
-        nvrtc.destroyProgram(program)
+        assert compile_kernels(nvrtc, source, architecture)
+    except CompilerError as error:
+        return str(error)
     return None

@@ -1,6 +1,7 @@
 """A Core whose device STANDIN is CUDA on the driver that stands in for a GPU's."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,12 @@ from aioinfer import Core
 from opencl_device import missing_reason
 from unit.backends.cuda.planning import cuda_core
 from unit.backends.cuda.stand_in_driver import StandInDriver
+
+
+@pytest.fixture(autouse=True)
+def own_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let what is compiled for GPUs that are none be found by no other test."""
+    monkeypatch.setenv("AIOINFER_CACHE_DIR", str(tmp_path / "caches"))
 
 
 @pytest.fixture(scope="session")

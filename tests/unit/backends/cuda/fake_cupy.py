@@ -7,8 +7,9 @@ at that of the thread.
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -98,38 +99,61 @@ class FakePinnedMemoryPointer:
         return buffer
 
 
-class FakeKernel:
-    def __init__(self, cupy: FakeCupy, name: str) -> None:
-        self.cupy, self.name = cupy, name
+def arguments_at(parameters: str, address: int) -> list[np.ndarray]:
+    """Read what a kernel of these parameters is given: addresses of values, as the driver does."""
+    types = [re.sub(r"\w+$", "", item.strip()).strip() for item in parameters.split(",")]
+    places = (ctypes.c_void_p * len(types)).from_address(address)
+    return [
+        np.frombuffer(ctypes.string_at(place or 0, dtype.itemsize), dtype)[0]
+        for place, dtype in zip(places, map(_argument_dtype, types), strict=True)
+    ]
 
-    def __call__(
-        self, grid: tuple[int, ...], block: tuple[int, ...], args: Sequence[Any], *, stream: Any
+
+def _argument_dtype(kind: str) -> np.dtype:
+    words = {"int": np.int32, "uint": np.uint32, "float": np.float32}
+    return np.dtype(np.uint64 if kind.endswith("*") else words[kind.removeprefix("const ")])
+
+
+class FakeKernel:
+    def __init__(self, module: FakeModule, name: str) -> None:
+        self.module, self.name = module, name
+        found = re.search(rf"__kernel\s+void\s+{name}\s*\(([^)]*)\)", module.code)
+        if found is None:
+            raise FakeDriverError(500)
+        self.parameters = found[1]
+
+    def launch(
+        self, stream: ManualStream, grid: tuple[int, ...], block: tuple[int, ...], address: int
     ) -> None:
-        self.cupy.must_be_current(stream.gpu)
-        if self.name not in self.cupy.loaded:
-            self.cupy.refuse_in_capture()
-            self.cupy.loaded.add(self.name)
-        function = self.cupy.functions[self.name.rsplit("_", 1)[0]]
-        given = [np.copy(item) for item in args]
-        assert all(item.dtype in (np.int32, np.uint32, np.float32, np.uint64) for item in given)
-        stream.add("launch", lambda: function(stream.gpu, grid, block, *given))
+        cupy = self.module.cupy
+        cupy.must_be_current(stream.gpu)
+        if self.name not in cupy.loaded:
+            cupy.refuse_in_capture()
+            cupy.loaded.add(self.name)
+        action = self.action(stream.gpu, grid, block, arguments_at(self.parameters, address))
+
+        def run() -> None:
+            assert self.module.is_loaded, "the code of a kernel is gone"
+            action()
+
+        stream.add("launch", run)
+
+    def action(
+        self, gpu: FakeGpu, grid: tuple[int, ...], block: tuple[int, ...], given: list[Any]
+    ) -> Callable[[], None]:
+        function = self.module.cupy.functions[self.name.rsplit("_", 1)[0]]
+        return lambda: function(gpu, grid, block, *given)
 
 
 class FakeModule:
-    def __init__(self, cupy: FakeCupy, code: str, options: tuple[str, ...]) -> None:
-        self.cupy, self.code, self.options = cupy, code, options
+    """Code on the device that is the thread's current one."""
 
-    def compile(self) -> None:
-        self.cupy.refuse_in_capture()
-        self.cupy.compiled.append((self.cupy.current, self.code))
-        if "missing" in self.code:
-            raise FakeCompileError('kern.cu(1): error: identifier "missing" is undefined')
+    def __init__(self, cupy: FakeCupy, code: str) -> None:
+        self.cupy, self.code, self.index = cupy, code, cupy.current
+        self.is_loaded = True
 
-    def get_function(self, name: str) -> FakeKernel:
-        self.cupy.must_have_context()
-        if name not in self.code:
-            raise FakeDriverError(500)
-        return FakeKernel(self.cupy, name)
+    def function(self, name: str) -> FakeKernel:
+        return FakeKernel(self, name)
 
 
 class FakeCupy:
@@ -139,7 +163,10 @@ class FakeCupy:
         self.gpus = gpus or (FakeGpu(),)
         self.functions: dict[str, Callable[..., None]] = {}
         self.loaded: set[str] = set()
-        self.compiled: list[tuple[int, str]] = []
+        self.compiled: list[tuple[str, tuple[str, ...]]] = []
+        """Texts and options that the compiler got."""
+        self.modules: list[FakeModule] = []
+        """What is loaded."""
         self.events: list[ManualEvent] = []
         self.capturing: list[ManualStream] = []
         self.streams_in_use: list[ManualStream] = []
@@ -156,9 +183,25 @@ class FakeCupy:
         self._named: list[Any] = []
         self.cuda = SimpleNamespace(
             runtime=self._runtime(),
-            driver=SimpleNamespace(CUDADriverError=FakeDriverError),
-            compiler=SimpleNamespace(CompileException=FakeCompileError),
-            nvrtc=SimpleNamespace(getVersion=self._nvrtc_version),
+            driver=SimpleNamespace(
+                CUDADriverError=FakeDriverError,
+                moduleLoadData=self._load,
+                moduleGetFunction=self._function,
+                moduleUnload=self._unload,
+                launchKernel=self._launch,
+            ),
+            nvrtc=SimpleNamespace(
+                NVRTCError=FakeCompileError,
+                getVersion=self._nvrtc_version,
+                getSupportedArchs=lambda: (80, 90),
+                createProgram=lambda source, name, headers, names: self.name(source),
+                compileProgram=self._compile,
+                getCUBIN=lambda program: self.named(program).encode(),
+                getProgramLog=lambda program: (
+                    'kern.cu(1): error: identifier "missing" is undefined'
+                ),
+                destroyProgram=lambda program: None,
+            ),
             Stream=lambda **named: ManualStream(self, **named),
             Event=lambda **named: ManualEvent(self, **named),
             PinnedMemory=lambda size: FakePinnedMemory(self, size),
@@ -166,8 +209,39 @@ class FakeCupy:
             get_elapsed_time=self._elapsed_ms,
         )
 
-    def RawModule(self, *, code: str, options: tuple[str, ...]) -> FakeModule:  # noqa: N802
-        return FakeModule(self, code, options)
+    def module(self, code: str) -> FakeModule:
+        """Make what is loaded of compiled code."""
+        return FakeModule(self, code)
+
+    def _compile(self, program: int, options: tuple[str, ...]) -> None:
+        self.compiled.append((self.named(program), options))
+        if "missing" in self.named(program):
+            raise FakeCompileError("NVRTC_ERROR_COMPILATION")
+
+    def _load(self, code: bytes) -> int:
+        self.refuse_in_capture()
+        self.must_have_context()
+        if code not in (text.encode() for text, _ in self.compiled):
+            raise FakeDriverError(200)
+        self.modules.append(self.module(code.decode()))
+        return self.name(self.modules[-1])
+
+    def _function(self, module: int, name: str) -> int:
+        self.must_have_context()
+        return self.name(self.named(module).function(name))
+
+    def _unload(self, handle: int) -> None:
+        self.must_have_context()
+        module = self.named(handle)
+        self.must_be_current(self.gpus[module.index])
+        self.check(self.gpus[module.index])
+        self.modules.remove(module)
+        module.is_loaded = False
+
+    def _launch(self, function: int, *given: int) -> None:
+        sizes, (shared, stream, address, extra) = given[:6], given[6:]
+        assert (shared, extra) == (0, 0)
+        self.named(function).launch(self.named(stream), sizes[:3], sizes[3:], address)
 
     def from_dlpack(self, exported: Any) -> FakeArray:
         kind, index = exported.__dlpack_device__()

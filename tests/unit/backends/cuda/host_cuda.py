@@ -11,15 +11,15 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from unit.backends.cuda.fake_cupy import FakeCupy
-from unit.backends.cuda.fake_gpu import FakeCompileError, FakeGpu
+from unit.backends.cuda.fake_cupy import FakeCupy, FakeKernel, FakeModule
+from unit.backends.cuda.fake_gpu import FakeGpu
 
 _FUNCTIONS = (
     *("acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp"),
@@ -96,52 +96,49 @@ class HostCupy(FakeCupy):
         super().__init__(FakeGpu(memory_bytes=1 << 26))
         self.folder = folder
 
-    def RawModule(self, *, code: str, options: tuple[str, ...]) -> Any:  # noqa: N802
+    def module(self, code: str) -> FakeModule:
         return _Module(self, code)
 
 
-class _Module:
+class _Module(FakeModule):
     def __init__(self, cupy: HostCupy, code: str) -> None:
-        self.cupy, self.code = cupy, code
-        self.library: Any = None
-
-    def compile(self) -> None:
-        code = self.code
+        super().__init__(cupy, code)
         for instruction, call in _INSTRUCTIONS.items():
             assert instruction in code
             code = code.replace(instruction, call)
         calls = [_call(*found.groups()) for found in _KERNEL.finditer(code)]
-        place = self.cupy.folder / f"kernels{len(list(self.cupy.folder.iterdir()))}"
+        place = cupy.folder / f"kernels{len(list(cupy.folder.iterdir()))}"
         source, built = place.with_suffix(".cpp"), place.with_suffix(".so")
         source.write_text("\n".join([_BEFORE, code, *calls, _BEHIND]))
         options = ("-std=c++20", "-w", "-mf16c", "-shared", "-fPIC", "-pthread")
         command = ["g++", *options, "-o", str(built), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise FakeCompileError(done.stderr)
+        assert not done.returncode, done.stderr
         self.library = ctypes.CDLL(str(built))
 
-    def get_function(self, name: str) -> _Kernel:
+    def function(self, name: str) -> _Kernel:
         body = self.code[self.code.index(f"__kernel void {name}") :].split("__kernel", 2)[1]
-        return _Kernel(self.library, name, "barrier(" in body)
+        return _Kernel(self, name, "barrier(" in body)
 
 
-class _Kernel:
-    def __init__(self, library: Any, name: str, meets: bool) -> None:
-        self._library, self._meets = library, meets
-        self._call = ctypes.cast(library[f"call_{name}"], ctypes.c_void_p)
+class _Kernel(FakeKernel):
+    def __init__(self, module: _Module, name: str, meets: bool) -> None:
+        super().__init__(module, name)
+        self._library, self._meets = module.library, meets
+        self._call = ctypes.cast(module.library[f"call_{name}"], ctypes.c_void_p)
 
-    def __call__(
-        self, grid: tuple[int, ...], block: tuple[int, ...], args: Sequence[Any], *, stream: Any
-    ) -> None:
-        given = [np.array([argument]) for argument in args]
+    def action(
+        self, gpu: FakeGpu, grid: tuple[int, ...], block: tuple[int, ...], given: list[Any]
+    ) -> Callable[[], None]:
+        arguments = [np.array([argument]) for argument in given]
 
         def run() -> None:
-            addresses = (ctypes.c_void_p * len(given))(*(item.ctypes.data for item in given))
+            places = [item.ctypes.data for item in arguments]
+            addresses = (ctypes.c_void_p * len(places))(*places)
             sizes = map(ctypes.c_uint, (*grid, *block))
             self._library.run_grid(self._call, addresses, *sizes, int(self._meets))
 
-        stream.add("launch", run)
+        return run
 
 
 def _call(name: str, parameters: str) -> str:

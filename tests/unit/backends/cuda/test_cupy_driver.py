@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from aioinfer.backends.accelerator.launching.kernel_source import program_text
-from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind, Queue
+from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind, LaunchGraph, Queue
 from aioinfer.backends.cuda import cupy_driver
 from aioinfer.backends.cuda.cupy_driver import CupyDriver
 from aioinfer.backends.cuda.cupy_facts import refuse_without_driver
@@ -194,12 +194,52 @@ def test_memory_of_the_second_gpu_lies_there() -> None:
 def test_a_program_is_compiled_at_once_on_its_device() -> None:
     opened = OpenedGpu(FakeGpu(), FakeGpu())
     program = opened.context.program(ONE.text)
-    ((index, code),) = opened.cupy.compiled
-    assert index == 1
+    ((code, options),) = opened.cupy.compiled
     assert "#define __kernel" in code
+    assert "-arch=sm_90" in options
+    (module,) = opened.cupy.modules
+    assert module.index == 1
     program.kernel(ONE.name)
     with pytest.raises(DriverError, match="500"):
         program.kernel("another")
+
+
+def captured(opened: OpenedGpu) -> LaunchGraph:
+    """Capture a kernel that nothing else has."""
+    kernel = opened.kernel(ONE, opened.context.buffer(COUNT), COUNT)
+    return opened.context.capture(lambda queue: queue.launch(kernel, *GRID))
+
+
+def test_a_program_is_unloaded_with_the_last_kernel_of_it(opened: OpenedGpu) -> None:
+    held: list[object] = [captured(opened)]
+    assert len(opened.cupy.modules) == 1
+    with ThreadPoolExecutor(1) as other:  # which has no context yet
+        other.submit(held.clear).result(20.0)
+    assert opened.cupy.modules == []
+
+
+def test_a_program_of_a_lost_device_goes_without_a_word(opened: OpenedGpu) -> None:
+    program = opened.context.program(program_text([ONE]))
+    opened.gpu.status = 700
+    del program
+    assert len(opened.cupy.modules) == 1
+
+
+def test_what_was_compiled_before_is_loaded_from_disk(opened: OpenedGpu) -> None:
+    for _ in range(2):
+        opened.context.program(program_text([ONE]))
+    assert len(opened.cupy.compiled) == 1
+
+
+def test_code_on_disk_that_does_not_load_is_compiled_again(
+    opened: OpenedGpu, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened.context.program(program_text([ONE]))
+    opened.cupy.compiled.clear()  # a driver that does not take it any more
+    program = opened.context.program(program_text([ONE]))
+    assert len(opened.cupy.compiled) == 1
+    assert "compiling kernels again" in caplog.text
+    program.kernel(ONE.name)
 
 
 def test_a_thread_that_never_used_the_device_makes_kernels(opened: OpenedGpu) -> None:

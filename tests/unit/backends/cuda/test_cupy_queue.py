@@ -11,6 +11,7 @@ from time import perf_counter_ns
 import numpy as np
 import pytest
 
+from aioinfer.backends.accelerator.launching.kernel_source import KernelSource
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind, Event, Queue
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 from aioinfer.backends.accelerator.queues.submission import StageWork
@@ -235,7 +236,8 @@ def test_a_command_that_fails_has_failed_for_all_who_ask(opened: OpenedGpu) -> N
     early, queue, other = (context.queue(name) for name in ("early", "compute", "other"))
     done = early.write(memory, filled(1))
     early.marker([done]).wait()
-    failed = queue.launch(opened.kernel(BREAK), *GRID)
+    kernel = opened.kernel(BREAK)
+    failed = queue.launch(kernel, *GRID)
     marker = queue.marker([failed])
     bystander = other.marker([other.write(memory, filled(2))])
     opened.gpu.run_all()
@@ -258,7 +260,8 @@ def test_what_was_seen_to_pass_before_a_failure_has_not_failed(opened: OpenedGpu
     queue, memory = opened.context.queue("compute"), opened.context.buffer(COUNT)
     marker = queue.marker([queue.write(memory, filled(1))])
     marker.wait()
-    queue.launch(opened.kernel(BREAK), *GRID)
+    kernel = opened.kernel(BREAK)
+    queue.launch(kernel, *GRID)
     opened.gpu.run_all()
     assert marker.is_over
     assert marker.failure is None
@@ -303,7 +306,8 @@ def test_a_kernel_runs_on_its_own_device_and_leaves_the_thread_its_own() -> None
     memory = opened.context.buffer(COUNT)
     queue = opened.context.queue("compute")
     queue.write(memory, filled(1))
-    queue.launch(opened.kernel(ONE, memory, COUNT), *GRID)
+    kernel = opened.kernel(ONE, memory, COUNT)
+    queue.launch(kernel, *GRID)
     queue.marker([]).wait()
     assert opened.cupy.current == 0
     assert opened.gpu is opened.cupy.gpus[1]
@@ -313,8 +317,10 @@ def test_a_kernel_runs_on_its_own_device_and_leaves_the_thread_its_own() -> None
 def test_arguments_and_grids_come_as_cuda_takes_them(opened: OpenedGpu) -> None:
     memory, queue = opened.context.buffer(COUNT), opened.context.queue("compute")
     seen: list[tuple[object, ...]] = []
-    opened.cupy.functions["add_one"] = lambda gpu, *given: seen.append(given)
-    kernel = opened.kernel(ONE, memory.part(8, 8), -3, 0.5)
+    opened.cupy.functions["take"] = lambda gpu, *given: seen.append(given)
+    taken = "__global uchar *x, const int shift, const float scale"
+    source = KernelSource.of("take", f"__kernel void $name({taken}) {{}}")
+    kernel = opened.kernel(source, memory.part(8, 8), -3, 0.5)
     queue.launch(kernel, (64, 12), (32, 4))
     queue.launch(kernel, (64, 70000), (64, 1))
     opened.gpu.run_all()

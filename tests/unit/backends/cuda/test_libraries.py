@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
+import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 
 from aioinfer.backends.accelerator.queues.driver import DriverError
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
-from aioinfer.backends.cuda import libraries
+from aioinfer.backends.cuda import cupy_driver, libraries
 from aioinfer.backends.cuda.libraries import OPERATIONS, find_libraries, plan_operation
 
 NAMES = [f"{library}_{label}" for library, labels in OPERATIONS.items() for label in labels]
@@ -35,10 +38,40 @@ def test_a_library_is_found_where_all_of_its_operations_are(
     monkeypatch.setattr(libraries, "_module", module)
     with caplog.at_level(logging.INFO, "aioinfer"):
         assert find_libraries() == {"cublas"}
-    assert [record.getMessage() for record in caplog.records] == [
-        "CUDA does without cublaslt: OSError: half an installation",
-        "CUDA does without cudnn: no engine",
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "CUDA does without cublaslt: OSError: half an installation"),
+        ("INFO", "CUDA does without cudnn: no engine"),
     ]
+
+
+def test_a_library_that_warns_is_there_though_warnings_are_errors(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    def find_missing() -> None:
+        warnings.warn("nvmath was built for another numpy", UserWarning, stacklevel=1)
+
+    monkeypatch.setattr(
+        libraries, "_module", lambda library, label: SimpleNamespace(find_missing=find_missing)
+    )
+    warnings.simplefilter("error")
+    assert find_libraries() == OPERATIONS.keys()
+    assert "another numpy" in str(recwarn.pop(UserWarning).message)
+    with pytest.raises(UserWarning, match="another numpy"):
+        find_missing()
+
+
+def test_cupy_is_imported_though_it_warns_and_warnings_are_errors(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, tmp_path: Path
+) -> None:
+    text = "import warnings\nwarnings.warn('several CuPy packages are installed')\n"
+    (tmp_path / "cupy.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(cupy_driver, "refuse_without_driver", lambda: None)
+    warnings.simplefilter("error")
+    cupy_driver.CupyDriver()
+    assert "several" in str(recwarn.pop(UserWarning).message)
+    del sys.modules["cupy"]
 
 
 @pytest.mark.parametrize(("library", "label"), [("cublas", "conv"), ("mkl", "matmul")])
