@@ -100,12 +100,18 @@ class Trace:
             self._program.append((_GUARD, function, left, right, known))
         return bool(known)
 
-    def read(self, reader: Callable[[Any], int], hint: int) -> SymInt:
-        """Note a number that ``reader`` finds in what a replay has made so far."""
+    def read(
+        self, reader: Callable[[Any], tuple[Any, Sequence[int]]], hints: Sequence[int], same: Any
+    ) -> tuple[Any, ...]:
+        """Note numbers that ``reader`` finds in what a replay has made so far.
+
+        It returns them behind what has to be the ``same``, which is a guard.
+        """
         self._check_open()
-        place = self._add(hint)
-        self._program.append((_READ, reader, 0, 0, place))
-        return SymInt(self, place, hint)
+        first = len(self._hints)
+        self._hints += hints
+        self._program.append((_READ, reader, first, first + len(hints), same))
+        return tuple([SymInt(self, first + index, hint) for index, hint in enumerate(hints)])
 
     def hold(self, reader: Callable[[Any], Any], answer: object) -> None:
         """Hold as a guard what ``reader`` finds in what a replay has made so far."""
@@ -143,7 +149,9 @@ class ClosedTrace:
                 if kind == _COMPUTE:
                     values[result] = function(values[left], values[right])
                 elif kind == _READ:
-                    values[result] = function(made)
+                    same, values[left:right] = function(made)
+                    if same != result:
+                        return None
                 elif left < 0:
                     if function(made) != result:
                         return None

@@ -117,6 +117,8 @@ def _count_crowded(blocks: Sequence[_Block]) -> int:
 
     blocks: by start.
     """
+    if len(blocks) <= CROWD_COUNT:
+        return 0
     starts = [block.first for block in blocks]
     ends = sorted(block.last for block in blocks)
     return sum(
@@ -222,7 +224,8 @@ def _place_in_order(
     blocks: Sequence[_Block], neighbours: Sequence[list[int] | None], order: Iterable[int]
 ) -> list[int]:
     """Put block after block into the tightest gap that its neighbours leave, or above them."""
-    offsets = [-1] * len(blocks)
+    places: list[tuple[int, int] | None] = [None] * len(blocks)
+    has_crowds = None in neighbours
     placed: list[tuple[int, int, int, int]] = []  # by offset: from, to, first step, last step
     for index in order:
         block, others = blocks[index], neighbours[index]
@@ -233,14 +236,13 @@ def _place_in_order(
                 if first <= block.last and last >= block.first
             ]
         else:
-            taken = sorted(
-                (offsets[other], offsets[other] + blocks[other].size)
-                for other in others
-                if offsets[other] >= 0
-            )
-        offset = offsets[index] = _tightest_gap(block.size, taken)
-        insort(placed, (offset, offset + block.size, block.first, block.last))
-    return offsets
+            taken = [place for other in others if (place := places[other]) is not None]
+            taken.sort()
+        offset = _tightest_gap(block.size, taken)
+        places[index] = offset, offset + block.size
+        if has_crowds:
+            insort(placed, (offset, offset + block.size, block.first, block.last))
+    return [place[0] for place in places if place is not None]
 
 
 def _tightest_gap(size: int, taken: Iterable[tuple[int, int]]) -> int:

@@ -14,9 +14,10 @@ import contextlib
 import ctypes
 import functools
 import math
+import sys
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from typing import Any
 
@@ -90,15 +91,21 @@ class _Handle:
     """A handle of the library, destroyed with this object.
 
     Give the object itself to a call, so that it lives until the call is over; ``handle`` is the
-    address as a number, for the step table.
+    address as a number, for the step table. What shows the handle of another object, and keeps
+    that, does not call ``__init__``.
     """
 
-    __slots__ = ("__weakref__", "_as_parameter_", "handle")
+    __slots__ = ("_as_parameter_", "_destroy", "handle")
 
     def __init__(self, handle: int, destroy: Any) -> None:
         self.handle = handle
         self._as_parameter_ = c_void_p(handle)
-        weakref.finalize(self, destroy, c_void_p(handle)).atexit = False
+        self._destroy = destroy
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        destroy = getattr(self, "_destroy", None)
+        if destroy is not None and not is_finalizing():
+            destroy(self._as_parameter_)
 
 
 class Desc(_Handle):

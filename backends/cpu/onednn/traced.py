@@ -41,16 +41,24 @@ Recipe = Callable[["OneDnnReplay"], Desc]
 
 
 class TracedDesc(Desc):
-    """A descriptor whose lengths depend on free ones; ``recipe`` makes it again for others."""
+    """A descriptor whose lengths depend on free ones; ``recipe`` makes it again for others.
 
-    __slots__ = ("_dims", "_read", "raw", "recipe", "trace")
+    ``dims`` are its lengths, and ``likely_dims`` those that it has unless a replay finds others.
+    """
+
+    __slots__ = ("_dims", "_likely_dims", "_read", "raw", "recipe", "trace")
 
     def __init__(
-        self, trace: Trace, raw: Desc, recipe: Recipe, dims: tuple[int, ...] | None = None
+        self,
+        trace: Trace,
+        raw: Desc,
+        recipe: Recipe,
+        dims: tuple[int, ...] | None = None,
+        likely_dims: tuple[int, ...] | None = None,
     ) -> None:
         self.engine, self.handle, self._as_parameter_ = raw.engine, raw.handle, raw._as_parameter_
         self.trace, self.raw, self.recipe = trace, raw, recipe
-        self._dims = dims
+        self._dims, self._likely_dims = dims, likely_dims
         self._read: dict[str, Any] = {}
 
     def fixed(self) -> Desc:
@@ -61,13 +69,6 @@ class TracedDesc(Desc):
             self.trace.hold(lambda replay: replay.desc(self) == raw, True)
         return raw
 
-    def _number(self, what: str, read: Callable[[Desc], int]) -> int:
-        if what not in self._read:
-            made: Any = self.trace.read(lambda replay: read(replay.desc(self)), read(self.raw))
-            self._read[what] = made
-        number: int = self._read[what]
-        return number
-
     def _held(self, what: str, read: Callable[[Desc], Any]) -> Any:
         if what not in self._read:
             answer = self._read[what] = read(self.raw)
@@ -76,16 +77,24 @@ class TracedDesc(Desc):
 
     @property
     def rank(self) -> int:
+        if self._dims is not None:
+            return len(self._dims)
         rank: int = self._held("rank", lambda desc: desc.rank)
         return rank
 
     @property
     def dims(self) -> tuple[int, ...]:
         if self._dims is None:
-            self._dims = tuple(
-                self._number(f"dim {axis}", lambda desc, axis=axis: desc.dims[axis])  # type: ignore[misc]
-                for axis in range(self.rank)
-            )
+            likely, hints = self._likely_dims, self.raw.dims
+            if likely is None:
+                self._dims = self.trace.read(
+                    lambda replay: (None, _of_rank(replay.desc(self).dims, len(hints))), hints, None
+                )
+            else:
+                self._dims = likely
+                self.trace.hold(
+                    lambda replay: replay.desc(self).dims == replay.numbers(likely), True
+                )
         return self._dims
 
     @property
@@ -99,18 +108,39 @@ class TracedDesc(Desc):
 
     @property
     def blocking(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None:
-        blocks = self._held("blocks", _blocks)
-        if blocks is None:
+        if "blocking" not in self._read:
+            self._read["blocking"] = self._read_blocking()
+        found: tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None = self._read["blocking"]
+        return found
+
+    def _read_blocking(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None:
+        """Read it, as what follows from the lengths where it is dense."""
+        blocking = self.raw.blocking
+        if blocking is None:
+            self.trace.hold(lambda replay: replay.desc(self).blocking is None, True)
             return None
-        strides = tuple(
-            self._number(f"stride {axis}", lambda desc, axis=axis: _stride(desc, axis))  # type: ignore[misc]
-            for axis in range(self.rank)
-        )
-        return strides, blocks
+        hints, blocks = blocking
+        dense = dense_strides(self.dims, hints, blocks)
+        if _hints(dense) == hints:
+            self.trace.hold(
+                lambda replay: replay.desc(self).blocking == (replay.numbers(dense), blocks), True
+            )
+            return dense, blocks
+
+        def read(replay: OneDnnReplay) -> tuple[Any, Sequence[int]]:
+            strides, blocks = replay.desc(self).blocking or ((), None)
+            return blocks, _of_rank(strides, len(hints))
+
+        return self.trace.read(read, hints, blocks), blocks
 
     @property
     def size_bytes(self) -> int:
-        return self._number("bytes", lambda desc: desc.size_bytes)
+        if "bytes" not in self._read:
+            (self._read["bytes"],) = self.trace.read(
+                lambda replay: (None, (replay.desc(self).size_bytes,)), (self.raw.size_bytes,), None
+            )
+        size_bytes: int = self._read["bytes"]
+        return size_bytes
 
     @property
     def is_open(self) -> bool:
@@ -177,24 +207,34 @@ class TracedPrimitiveDesc(PrimitiveDesc):
     def desc(self, which: str, index: int = 0) -> Desc:
         made = self._read.get((which, index))
         if made is None:
+            raw = self.raw.desc(which, index)
             made = self._read[which, index] = TracedDesc(
                 self.trace,
-                self.raw.desc(which, index),
+                raw,
                 lambda replay: replay.primitive_desc(self).desc(which, index),
+                likely_dims=self._given_dims(which, raw.dims),
             )
         found: Desc = made
         return found
+
+    def _given_dims(self, which: str, hints: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Find the lengths among those that the call was given, where it is likely."""
+        given = [argument for argument in self.arguments if isinstance(argument, Desc)]
+        likely = [given[place] for name, place in _PLACES if name == which and len(given) > 1]
+        for desc in (*likely, *given):
+            if _raw(desc).dims == hints:
+                return desc.dims
+        return None
 
     def argument(self, role: int) -> tuple[DType | None, int]:
         if role not in self._read:
             dtype, size_bytes = self.raw.argument(role)
 
-            def asked(replay: OneDnnReplay) -> tuple[DType | None, int]:
-                return replay.primitive_desc(self).argument(role)
+            def read(replay: OneDnnReplay) -> tuple[DType | None, Sequence[int]]:
+                dtype, size_bytes = replay.primitive_desc(self).argument(role)
+                return dtype, (size_bytes,)
 
-            self.trace.hold(lambda replay: asked(replay)[0], dtype)
-            read: Any = self.trace.read(lambda replay: asked(replay)[1], size_bytes)
-            self._read[role] = dtype, read
+            self._read[role] = dtype, *self.trace.read(read, (size_bytes,), dtype)
         found: tuple[DType | None, int] = self._read[role]
         return found
 
@@ -379,14 +419,30 @@ class _SharedReads(Desc):
 _UNREAD = object()
 
 
-def _blocks(desc: Desc) -> tuple[tuple[int, int], ...] | None:
-    blocking = desc.blocking
-    return None if blocking is None else blocking[1]
+_PLACES = (("src", 0), ("weights", 1), ("dst", -1))
+"""Where descriptors stand among those that calls are given."""
 
 
-def _stride(desc: Desc, axis: int) -> int:
-    blocking = desc.blocking
-    return 0 if blocking is None else blocking[0][axis]
+def dense_strides(
+    dims: Sequence[int], order: Sequence[int], blocks: Sequence[tuple[int, int]]
+) -> tuple[int, ...]:
+    """Return the strides of dense memory whose axes lie in the order of these strides. Pure."""
+    lengths = list(dims)
+    stride = 1
+    for axis, length in blocks:
+        lengths[axis] = -(-lengths[axis] // length)
+        stride *= length
+    strides = [stride] * len(lengths)
+    for axis in sorted(range(len(lengths)), key=lambda axis: (order[axis], -axis)):
+        strides[axis] = stride
+        stride *= lengths[axis]
+    return tuple(strides)
+
+
+def _of_rank(numbers: Sequence[int], rank: int) -> Sequence[int]:
+    if len(numbers) != rank:
+        raise OneDnnError(f"descriptor of {len(numbers)} axes", 2)
+    return numbers
 
 
 def _raw(desc: Desc) -> Desc:

@@ -291,7 +291,7 @@ class Program:
         elif buffer.kind == "constant":
             assert buffer.array is not None
             offset, there = 0, buffer.array.nbytes
-            base, place = 0, buffer.array.ctypes.data
+            base, place = 0, buffer.array.__array_interface__["data"][0]
         else:
             index = buffer.index if buffer.kind == "input" else self._head[1] + buffer.index
             offset, there = 0, self._head[2 + index]

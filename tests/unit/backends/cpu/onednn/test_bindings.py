@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-import weakref
 from collections.abc import Callable
 from ctypes import c_float, c_int
 from itertools import islice, product
@@ -28,8 +26,10 @@ from aioinfer.backends.cpu.onednn.bindings import (
 )
 from aioinfer.backends.cpu.onednn.numbers import OUT_OF_MEMORY
 from aioinfer.backends.cpu.onednn.post_ops import PostOp
+from aioinfer.backends.cpu.onednn.traced import TracedDesc
 from aioinfer.errors import NotSupportedError
 from aioinfer.runtime.graph import DType
+from aioinfer.runtime.graph.sym_int import Trace
 from aioinfer.runtime.lowering.strides import row_major
 
 _DIRECT = 1
@@ -226,17 +226,21 @@ def test_threads_are_put_back_after_an_error(engine: Engine) -> None:
     assert engine.openmp.omp_get_max_threads() == before
 
 
-def test_handles_are_destroyed_with_their_objects(engine: Engine) -> None:
+def test_handles_are_destroyed_once_with_their_objects(engine: Engine) -> None:
+    destroyed: list[int] = []
     desc = engine.desc((2, 3), DType.FLOAT32)
-    gone = weakref.ref(desc)
-    (destroyer,) = [
-        item for item in weakref.finalize._registry if item.peek() and item.peek()[0] is desc
-    ]
-    assert not destroyer.atexit
+    destroy = desc._destroy
+    desc._destroy = lambda handle: (destroyed.append(handle.value), destroy(handle))
+    handle, trace = desc.handle, Trace([4])
+    shown = TracedDesc(trace, desc, lambda replay: replay.engine.desc((1,), DType.FLOAT32))
+    assert shown.handle == handle
+    del shown
+    trace.close()
+    assert destroyed == [], "what shows a handle does not own it"
+    desc.__del__(lambda: True)
+    assert destroyed == [], "the system frees what is left at the end of the interpreter"
     del desc
-    gc.collect()
-    assert gone() is None
-    assert not destroyer.alive
+    assert destroyed == [handle]
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 1000])
