@@ -29,8 +29,9 @@ from .runtime.graph import (
 from .runtime.network.executable_network import ExecutableNetwork
 from .runtime.network.infer_request import Callback, InferRequest
 from .runtime.network.result_stream import Source
+from .runtime.network.user_functions import Postprocess, Preprocess
 from .runtime.passes import Support, SupportMap
-from .runtime.runs.bindings import NodeProfile
+from .runtime.runs.bindings import NodeProfile, Results
 from .runtime.tensors.tensor import Port, Tensor
 from .runtime.tracing.durations import Durations
 from .runtime.tracing.recorder import NodeSpan, Span
@@ -76,6 +77,9 @@ __all__ = [
     "PlanStatistics",
     "Plugin",
     "Port",
+    "Postprocess",
+    "Preprocess",
+    "Results",
     "SequenceType",
     "Shape",
     "Source",

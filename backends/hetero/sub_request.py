@@ -1,25 +1,26 @@
-"""One run over linked networks: a sub-request is an executor, and the run owns what crosses.
+"""One run over linked networks, which owns what crosses between them.
 
-Theory of operation. A stage of the outer run binds the boundary tensors of one sub-run, and its
-executor starts that sub-run with the token of the values that it takes. Nothing is copied and
-no thread waits: a device gets its sub-run while the bytes may still be on their way. Only a value
-of which nothing is there yet (its shape depends on data) is waited for. Results stay with the outer
-run until it has ended, so a sub-network's slot is free as soon as they are written.
+Theory of operation. A stage of the outer run binds the boundary tensors of one sub-run and starts
+it with the token of the values that it takes. Nothing is copied and no thread waits: a device gets
+its sub-run while the bytes may still be on their way. Only a value of which nothing is there yet
+(its shape depends on data) is waited for. Results stay with the outer run until it has ended, so a
+sub-network's slot is free as soon as they are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from ...executors import NO_LANE, NOW, Lane, Ready, TaskExecutor, Then
 from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.network.sub_request import SubRequestExecutor
 from ...runtime.runs.bindings import Bindings
 from ...runtime.runs.stage import Stage, Stop
 from .crossing import Crossing
 
-__all__ = ["LinkedRun", "SubNetwork", "SubRequestExecutor"]
+__all__ = ["LinkedRun", "SubNetwork"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,13 @@ class LinkedRun:
         """Make a stage for each subgraph, in their order."""
         stages = []
         for index, subnetwork in enumerate(self._subnetworks):
-            executor = SubRequestExecutor(self, index, subnetwork)
+            executor = SubRequestExecutor(
+                f"subgraph{index}",
+                subnetwork.network,
+                partial(self.bind, index),
+                lambda: self.stop,
+                partial(self.can_bind, index),
+            )
             stages.append(Stage(executor.name, executor, executor.bind))
         return stages
 
@@ -101,45 +108,3 @@ class LinkedRun:
         """Return the node times that a sub-run has noted."""
         bindings = self._bindings[index]
         return [] if bindings is None else list(bindings.profile or ())
-
-
-class SubRequestExecutor(TaskExecutor):
-    """A run of another network as a place to run a stage; for one outer run at a time."""
-
-    def __init__(self, run: LinkedRun, index: int, subnetwork: SubNetwork) -> None:
-        super().__init__(f"subgraph{index}")
-        self._run, self._index, self._subnetwork = run, index, subnetwork
-        self._bindings: Bindings | None = None
-
-    def bind(self, _lane: Lane) -> Ready:
-        """Bind the boundary tensors: the function of the stage."""
-        self._bindings = self._run.bind(self._index)
-        return NOW
-
-    def run(self, function: Callable[[Lane], Ready], after: Ready, then: Then) -> None:
-        if after is NOW or after.is_ready or self._run.can_bind(self._index):
-            self._start(function, after, then)
-            return
-
-        def start_late(_error: BaseException | None) -> None:
-            try:
-                self._start(function, after, then)
-            except BaseException as refused:
-                then(after, refused)
-
-        after.when_ready(start_late)
-
-    def _start(self, function: Callable[[Lane], Ready], after: Ready, then: Then) -> None:
-        try:
-            if after is not NOW and after.is_ready and after.error is not None:
-                raise after.error
-            function(NO_LANE)
-        except BaseException as error:
-            then(after, error)
-            return
-        bindings, self._bindings = self._bindings, None
-        assert bindings is not None  # bind is the function
-        self._subnetwork.network.start_run(bindings, self._run.stop, after, then)
-
-    def close(self) -> None:
-        """Do nothing: it has no thread, and the sub-network has an owner."""

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, Union
 from weakref import WeakValueDictionary
@@ -29,6 +30,7 @@ from ...executors.fork import ProcessMark
 from ..graph import Model
 from ..graph.mapped_file import constants_held, read_constants
 from ..network.deadlines import check_timeout
+from ..network.user_functions import Postprocess, Preprocess, UserFunctions
 from ..passes import SupportMap
 from ..properties.properties import (
     DEVICE_ID,
@@ -38,6 +40,7 @@ from ..properties.properties import (
     Configuration,
     property_keys,
 )
+from ..tensors.tensor import ports_of
 from ..tracing.statistics import CoreStatistics
 from ..type_inference import has_static_types
 from .blob import read_blob_device
@@ -122,13 +125,19 @@ class Core:
         config: Mapping[Any, Any] | None = None,
         *,
         name: str | None = None,
+        preprocess: Preprocess | None = None,
+        postprocess: Postprocess | None = None,
     ) -> ExecutableNetwork:
         """Compile a model for a device, such as ``CPU``, ``REFERENCE.1`` or ``HETERO:CUDA,CPU``.
 
         Works on a copy of the model. ``name`` is what errors, logs, metrics and traces call the
-        network; None: the model's (``Model.name``). Blocks; on an event loop use
-        ``load_network_async``. Raises ModelError, DeviceError (for want of memory, threads or
-        files, too), PropertyError, UnsupportedOpError.
+        network; None: the model's (``Model.name``). ``preprocess``: a function of all that callers
+        give, by name, which returns the inputs by name; or a mapping input name -> function of
+        what they give for it. ``postprocess``: a function of the outputs by name, whose result
+        they get. Both are stages of each run, on threads of their own (PREPROCESS_STREAMS,
+        POSTPROCESS_STREAMS), so they may block, and run several times at once. Blocks; on an event
+        loop use ``load_network_async``. Raises ModelError, DeviceError (for want of memory, threads
+        or files, too), PropertyError, UnsupportedOpError.
         """
         _check_name(name, device)
         plugin, config_of = self._plugin(device)
@@ -144,8 +153,14 @@ class Core:
                 wanted.name = name
             if wanted.is_mapped and (has_static_types(wanted.inputs) or not may_map):
                 wanted = _in_memory(wanted)  # once is enough
+            functions = None
+            if preprocess is not None or postprocess is not None:
+                ports = ports_of(wanted.inputs)
+                functions = UserFunctions(ports, wanted.name, device, preprocess, postprocess)
             with constants_held(wanted.graph):
                 network = plugin.load_network(wanted, configuration)
+        if functions is not None:
+            network = self._staged(network, functions)
         self._keep(network)
         if configuration.value_or_default(INPUT_SHAPES):
             try:
@@ -162,6 +177,8 @@ class Core:
         config: Mapping[Any, Any] | None = None,
         *,
         name: str | None = None,
+        preprocess: Preprocess | None = None,
+        postprocess: Postprocess | None = None,
     ) -> ExecutableNetwork:
         """Load a network on a thread, so that the event loop goes on; as ``load_network``.
 
@@ -174,7 +191,9 @@ class Core:
         is_wanted = True
 
         def load() -> None:
-            network = self.load_network(model, device, config, name=name)
+            network = self.load_network(
+                model, device, config, name=name, preprocess=preprocess, postprocess=postprocess
+            )
             with lock:
                 if is_wanted:
                     loaded.append(network)
@@ -417,6 +436,15 @@ class Core:
             self._settings = {**self._settings, **parsed}
         for plugin in self._registry.made():
             plugin.set_defaults(self._settings)
+
+    def _staged(self, network: ExecutableNetwork, functions: UserFunctions) -> ExecutableNetwork:
+        from ..network.staged_network import with_functions
+
+        try:
+            return with_functions(network, replace(functions, adopt=network.adopt_array), self)
+        except BaseException:
+            network.close()
+            raise
 
     def _keep(self, network: ExecutableNetwork) -> ExecutableNetwork:
         with self._lock:

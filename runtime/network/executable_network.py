@@ -45,7 +45,7 @@ from ..properties.properties import (
 )
 from ..properties.property_parsers import parse_input_shapes
 from ..runs.admission import ticket_of
-from ..runs.bindings import NO_TENSORS, Bindings
+from ..runs.bindings import NO_TENSORS, Bindings, Deferred, Results
 from ..runs.deadline import Deadline
 from ..runs.inline_gate import InlineGate
 from ..runs.inline_route import InlineRoute
@@ -63,8 +63,9 @@ from .deadlines import check_timeout, deadline_from_now
 from .infer_request import InferRequest
 from .network_facts import config_value, known_metrics, metric_value
 from .network_statistics import network_statistics
-from .result_stream import Results, ResultStream, Source, StreamOptions, default_look_ahead
+from .result_stream import ResultStream, Source, StreamOptions, default_look_ahead
 from .shutdown import close_at_exit
+from .user_functions import Postprocess
 from .warm_up import made_up_inputs, warm_up_network
 
 if TYPE_CHECKING:
@@ -132,6 +133,10 @@ class ExecutableNetwork(ABC):
         """The way of short runs that stay on their callers' threads; None: all runs go to slots."""
         self.has_perf_count = bool(config["PERF_COUNT"])
         """True if node times are recorded."""
+        self.free_inputs: frozenset[str] = frozenset()
+        """Inputs for which callers give anything, as functions of theirs make the tensors."""
+        self.inline_postprocess: Postprocess | None = None
+        """What the thread that takes a run's results calls with them."""
         self._core = core
         self._process = ProcessMark()
         self._closed_error = partial(_closed_error, name, device, self._process)
@@ -228,7 +233,7 @@ class ExecutableNetwork(ABC):
         *,
         deadline_s: float | None = None,
         priority: int = 0,
-    ) -> dict[str, Any]:
+    ) -> Results:
         """Run one inference without a request; any number of tasks may call it.
 
         ``outputs``: arrays of the caller to write into, by name. Otherwise as InferRequest.infer.
@@ -254,7 +259,9 @@ class ExecutableNetwork(ABC):
             if route.carry(run, turn):
                 if turn.used_ns >= turn.most_ns:
                     await turn.give_way()
-                return run.bindings.results if run.error is None else run.outcome()
+                if run.error is None and self.inline_postprocess is None:
+                    return run.bindings.results
+                return run.outcome()
         # Launched by the last call before this thread sleeps: the worker that is woken finds the
         # interpreter free, and need not sleep again.
         await until(run.launch, run.cancel)
@@ -323,6 +330,8 @@ class ExecutableNetwork(ABC):
             [] if self.has_perf_count else None,
             perf_counter_ns(),
         )
+        if self.inline_postprocess is not None:
+            bindings.answer = Deferred(self.inline_postprocess)
         run = Run(self.admission, bindings)
         if request is not None:
             run.request = request

@@ -29,7 +29,7 @@ from ...executors.base import refuse_own_thread
 from ...executors.interrupt import held_interrupt
 from ..loops.completion import must_end, until
 from ..loops.inline_turn import InlineTurn, threads
-from ..runs.bindings import NodeProfile
+from ..runs.bindings import NodeProfile, Results
 from ..runs.deadline import Deadline
 from ..runs.run import Run, called_back
 from ..tensors.tensor import Port, Tensor, check_can_be_written, check_value
@@ -74,7 +74,7 @@ class InferRequest:
 
     async def infer(
         self, inputs: Any = None, *, deadline_s: float | None = None, priority: int = 0
-    ) -> dict[str, Any]:
+    ) -> Results:
         """Run it and return the outputs by name; the arrays are the caller's.
 
         ``inputs``: a mapping name -> array, a sequence in order, one array, or None for what
@@ -102,7 +102,9 @@ class InferRequest:
             if route.carry(run, turn):
                 if turn.used_ns >= turn.most_ns:
                     await turn.give_way()
-                return run.bindings.results if run.error is None else run.outcome()
+                if run.error is None and network.inline_postprocess is None:
+                    return run.bindings.results
+                return run.outcome()
         # Launched by the last call before this thread sleeps: the worker that is woken finds the
         # interpreter free, and need not sleep again.
         await until(run.launch, run.cancel)
@@ -110,7 +112,7 @@ class InferRequest:
 
     def infer_sync(
         self, inputs: Any = None, *, deadline_s: float | None = None, priority: int = 0
-    ) -> dict[str, Any]:
+    ) -> Results:
         """Run it and return the outputs by name; blocks this thread.
 
         Raises as ``infer`` does, and RequestStateError on one of aioinfer's own threads.
@@ -210,8 +212,11 @@ class InferRequest:
         self._callback = callback
 
     @property
-    def results(self) -> dict[str, Any]:
-        """The outputs of the last run, by name; raises its error, or RequestStateError if none."""
+    def results(self) -> Results:
+        """What the last run gave, by name; raises its error, or RequestStateError if there is none.
+
+        With a postprocess function, what that has returned.
+        """
         run = self._told_run
         if run is None:
             run = self._run
@@ -269,6 +274,7 @@ class InferRequest:
             raise TensorError(
                 f"the tensor for {name!r} has no memory; give it an array", tensor=name
             )
+        self._refuse_free(name)
         kind = "input" if name in self._input_names else "output"
         place = f"set_tensor on network {self._network.name!r}"
         array = check_value(data, port, place, self._network.adopt_array)
@@ -285,6 +291,7 @@ class InferRequest:
         write into, which the next run reads.
         """
         port = self._port(name)
+        self._refuse_free(name)
         self._access("access")
         handle = self._handle(name)
         if name in self._input_names and handle.data is None and port.dtype is not None:
@@ -326,6 +333,15 @@ class InferRequest:
                 tensor=str(name),
                 **self._where,
             ) from None
+
+    def _refuse_free(self, name: str) -> None:
+        if name in self._network.free_inputs:
+            raise TensorError(
+                f"input {name!r} of network {self._network.name!r} is made by its preprocess "
+                f"function, and has no tensor; give what that takes to infer or start_async",
+                tensor=name,
+                **self._where,
+            )
 
     def _handle(self, name: str) -> Tensor:
         if name not in self._tensors:

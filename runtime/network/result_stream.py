@@ -32,6 +32,7 @@ from ..loops.inline_turn import threads
 from ..loops.owning_generator import OwningGenerator
 from ..loops.side_task import AutoResetEvent, SideTask, start_side_task
 from ..properties.properties import UNBOUNDED
+from ..runs.bindings import Results
 from ..runs.deadline import Deadline
 from ..runs.run import Run
 from .deadlines import deadline_from_now
@@ -41,7 +42,6 @@ _log = logging.getLogger("aioinfer")
 
 __all__ = ["ResultStream", "Results", "Source", "StreamOptions", "default_look_ahead"]
 
-Results = dict[str, Any]
 Source = Iterable[Any] | AsyncIterable[Any]
 
 

@@ -12,6 +12,7 @@ from ..runs.inline_route import InlineRoute
 from ..runs.run import Run, RunOwner
 from ..tensors.device_array import AdoptArray
 from ..tensors.tensor import Port
+from .user_functions import Postprocess
 
 __all__ = ["RunningNetwork"]
 
@@ -29,6 +30,8 @@ class RunningNetwork(Protocol):
     has_perf_count: bool
     inline_route: InlineRoute | None
     adopt_array: AdoptArray | None
+    free_inputs: frozenset[str]
+    inline_postprocess: Postprocess | None
 
     @property
     def execution_devices(self) -> tuple[str, ...]:

@@ -342,7 +342,27 @@ DEFAULT_DEADLINE_S = Property(
     "0: no deadline.",
 )
 
-REQUEST_PROPERTIES: tuple[Property[Any], ...] = (MAX_QUEUED_REQUESTS, DEFAULT_DEADLINE_S)
+PREPROCESS_STREAMS = Property(
+    "PREPROCESS_STREAMS",
+    parse_integer(0, {"AUTO": AUTO}, MOST_STREAMS),
+    AUTO,
+    "How many threads run the preprocess function of a network that has one, for all networks "
+    "with the same number together; AUTO: as many as there are allowed CPUs. 0: none, callers' "
+    "threads do, event loops included, for functions that take microseconds.",
+)
+POSTPROCESS_STREAMS = Property(
+    "POSTPROCESS_STREAMS",
+    parse_integer(0, {"AUTO": AUTO}, MOST_STREAMS),
+    AUTO,
+    "As PREPROCESS_STREAMS, for the postprocess function; 0: the thread that ends a run does.",
+)
+
+REQUEST_PROPERTIES: tuple[Property[Any], ...] = (
+    MAX_QUEUED_REQUESTS,
+    DEFAULT_DEADLINE_S,
+    PREPROCESS_STREAMS,
+    POSTPROCESS_STREAMS,
+)
 """What only means something to the network that users ask; a network inside another ignores it."""
 
 STANDARD_PROPERTIES: tuple[Property[Any], ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -14,9 +14,21 @@ from ..graph import shape_text
 from ..tracing.recorder import RunMark
 from .admission import Ticket
 
-__all__ = ["NO_BINDINGS", "NO_TENSORS", "Bindings", "NodeProfile"]
+__all__ = [
+    "NO_ANSWER",
+    "NO_BINDINGS",
+    "NO_TENSORS",
+    "Bindings",
+    "Deferred",
+    "NodeProfile",
+    "Results",
+]
 
 NO_TENSORS: Mapping[str, Any] = MappingProxyType({})
+Results = Any
+"""What callers get: the outputs by name, or what a postprocess function has made of them."""
+NO_ANSWER: Results = object()
+"""Nothing else is answered than the results."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,13 @@ class NodeProfile:
         return (self.end_ns - self.start_ns) / 1e9
 
 
+@dataclass(frozen=True)
+class Deferred:
+    """A function of the results that is called by the thread that takes them."""
+
+    function: Callable[[dict[str, Any]], Results]
+
+
 @dataclass(slots=True)
 class Bindings:
     """The tensors of one run, by name: inputs to read, memory to write, results as they come.
@@ -61,6 +80,12 @@ class Bindings:
     """When the run was asked for."""
     awaited: Any = None
     """What a stage that is called again has waited for: a plan that was not built yet."""
+
+    answer: Results = NO_ANSWER
+    """What the caller gets in place of the results: what a postprocess function has returned.
+
+    A ``Deferred`` is still to be called.
+    """
 
     def mark(self) -> RunMark:
         """Make what the run's spans have in common."""

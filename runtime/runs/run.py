@@ -40,7 +40,7 @@ from ...executors.interrupt import (
     held_interrupt,
 )
 from ..tracing.recorder import RunMark
-from .bindings import NO_TENSORS, Bindings
+from .bindings import NO_ANSWER, NO_TENSORS, Bindings, Deferred, Results
 from .deadline import Deadline
 from .error_frames import empty_own_frames
 from .graph_run import GraphRun
@@ -161,13 +161,19 @@ class Run:
         self._callback, self._context = callback, contextvars.copy_context()
         self._is_retrieved = True
 
-    def outcome(self) -> dict[str, Any]:
+    def outcome(self) -> Results:
         """Return the results or raise the error."""
         if self.error is not None:
             self.mark_retrieved()
             # Each raise adds to the traceback, so it starts from what it was at first.
             raise self.error.with_traceback(self._traceback)
-        return self.bindings.results
+        bindings = self.bindings
+        answer = bindings.answer
+        if answer is NO_ANSWER:
+            return bindings.results
+        if type(answer) is Deferred:
+            answer = bindings.answer = answer.function(bindings.results)
+        return answer
 
     def mark_retrieved(self) -> None:
         """Log nothing of its error, if it has or gets one: no caller will ask for it."""

@@ -19,7 +19,9 @@ __all__ = [
     "Tensor",
     "check_can_be_written",
     "check_inputs",
+    "check_symbols",
     "check_value",
+    "inputs_by_name",
     "ports_of",
     "shape_signature",
 ]
@@ -124,7 +126,7 @@ def check_inputs(
     by ``adopt``. Raises TensorError for a missing, unknown or doubled name, a wrong dtype or shape,
     symbols that disagree, and memory that the network's device cannot read.
     """
-    named = _by_name(given, ports, network)
+    named = inputs_by_name(given, ports, network)
     known = {port.name for port in ports}
     for name in named:
         if name not in known:
@@ -155,6 +157,13 @@ def check_inputs(
             error.within(network=network)
             raise
     return arrays
+
+
+def check_symbols(arrays: Mapping[str, Any], ports: Sequence[Port]) -> None:
+    """Raise TensorError if one symbol of the ports stands for two lengths in checked arrays."""
+    symbols: dict[str, tuple[int, str]] = {}
+    for port in ports:
+        _bind_symbols(arrays[port.name], port, symbols)
 
 
 def check_value(given: Any, port: Port, place: str, adopt: AdoptArray | None = None) -> Any:
@@ -227,7 +236,8 @@ def shape_signature(
     return tuple(shapes)
 
 
-def _by_name(given: Any, ports: Sequence[Port], network: str) -> Mapping[Any, Any]:
+def inputs_by_name(given: Any, ports: Sequence[Port], network: str) -> Mapping[Any, Any]:
+    """Turn what a caller gave into name -> value as ``check_inputs`` does, and check no value."""
     if isinstance(given, Mapping):
         return given
     if given is None:
