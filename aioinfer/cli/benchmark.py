@@ -219,6 +219,8 @@ class Benchmark:
         times = NodeTimes()
         look = (lambda request: times.add(request.profiling())) if options.has_node_times else None
         measurement = Measurement(limits, look=look)
+        if options.trace is not None:
+            network.trace()  # from here on every device tells its times
         before, start_ns = network.statistics(), perf_counter_ns()
         try:
             self._infer_repeatedly(requests, inputs, measurement)

@@ -105,7 +105,7 @@ class AcceleratorSlot(Slot):
     ) -> None:
         self._network, self._memory = network, memory
         self._bound: BoundPlan | None = None
-        self._is_filled = False
+        self._is_filled = self._is_timed = False
         self._times: LaunchTimes | None = None
         self._padding: Padding | None = None
         device, copies = network.opened, network.copy_executor
@@ -131,7 +131,11 @@ class AcceleratorSlot(Slot):
             return Again(missing)
         bound, given = self._bound, self.bindings.inputs
         assert bound is not None
-        stream = _stream(lane)
+        facts, recorder = self._network.opened.facts, self._network.admission.recorder
+        self._is_timed = (
+            facts.are_times_free or recorder.is_looked_at or self.bindings.profile is not None
+        )
+        stream = self._begin(lane)
         for port, place in zip(self._network.inputs, bound.inputs, strict=True):
             array = given[port.name]
             if isinstance(array, AdoptedArray):
@@ -238,7 +242,7 @@ class AcceleratorSlot(Slot):
             stream.copy_from(given, place.memory, part_bytes, offset_bytes)
 
     def _compute(self, lane: Lane) -> Ready:
-        stream, bound = _stream(lane), self._bound
+        stream, bound = self._begin(lane), self._bound
         assert bound is not None
         if bound.launch_graph is not None and self.bindings.profile is None:
             stream.replay(bound.launch_graph)
@@ -255,7 +259,7 @@ class AcceleratorSlot(Slot):
         return NOW
 
     def _download_staged(self, lane: Lane) -> Ready:
-        stream, outer = _stream(lane), self.bindings.bound
+        stream, outer = self._begin(lane, is_last=True), self.bindings.bound
         assert self._bound is not None
         for port, place in zip(self._network.outputs, self._bound.outputs, strict=True):
             assert place.staged is not None
@@ -316,7 +320,7 @@ class AcceleratorSlot(Slot):
     @_host_errors_named
     def _download(self, lane: Lane) -> Ready:
         """Have the device write results straight to where they belong, if it can."""
-        stream, bindings = _stream(lane), self.bindings
+        stream, bindings = self._begin(lane, is_last=True), self.bindings
         late: list[tuple[str, np.ndarray[Any, Any]]] = []
         assert self._bound is not None
         for port, place in zip(self._network.outputs, self._bound.outputs, strict=True):
@@ -353,8 +357,10 @@ class AcceleratorSlot(Slot):
         self._bound = self._times = self._padding = None
         self._is_filled, self.bindings.awaited = False, None
 
-
-def _stream(lane: Lane) -> QueueStream:
-    assert isinstance(lane, DeviceLane)
-    assert isinstance(lane.stream, QueueStream)
-    return lane.stream
+    def _begin(self, lane: Lane, *, is_last: bool = False) -> QueueStream:
+        """Begin a stage on the lane's stream."""
+        assert isinstance(lane, DeviceLane)
+        stream = lane.stream
+        assert isinstance(stream, QueueStream)
+        stream.begin(is_timed=self._is_timed, is_last=is_last)
+        return stream

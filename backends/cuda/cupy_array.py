@@ -38,10 +38,8 @@ def adopt_array(
             array = device.on_device(_dense_copy, device.cupy, array, stream)
         except MemoryError as error:  # of CuPy's pool
             raise DriverError(ErrorKind.OUT_OF_MEMORY, f"it is not dense: {error}") from error
-    enqueued_ns = perf_counter_ns()
-    recorded = pool.record(stream)
-    submission = Submission(recorded, enqueued_ns)
-    submission.end = recorded
+    submission = Submission(None, perf_counter_ns())
+    submission.end = pool.record(stream)
     return AdoptedArray(
         given=given,
         memory=CupyMemory(array.data.ptr, max(1, array.nbytes)),

@@ -1,12 +1,15 @@
 """Events of CUDA as ends of commands, and the device's clock.
 
 Theory of operation. CUDA knows events that are recorded in a stream, and neither the end of a
-command nor its time. A ``RecordedEvent`` is one, which the device passes or not. The commands
-of a queue lie in submissions: an event is recorded before the first of them, and the next marker is
-the event behind the last. So a stage that replays a graph costs two records, whatever
-the graph does, and uploads and downloads have one time together. Launches that are not replayed are
-submissions of their own. A question about a command with no event behind it yet has one recorded
-then: it comes later than the command, and never says too early that it is over.
+command nor its time. A ``RecordedEvent`` is one, which the device passes or not. The commands of a
+queue lie in submissions, and the next marker is the event behind the last of them. A question about
+a command with no event behind it yet has one recorded then: it comes later than the command, and
+never says too early that it is over.
+
+Times are asked for now and then only, and cost the host more than all else: so events have none,
+unless a submission is timed. Then an event with a time is recorded before the first of its
+commands, too, and launches that are not replayed are submissions of their own. An event blocks,
+which lets the thread sleep that waits for it, if it is the last of a run.
 
 What CUDA tells is the time between two events, in milliseconds of float32. Times are counted from
 a base event, and one that is more than a second later becomes the base; the end of a submission is
@@ -24,7 +27,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from typing import Any
 
 from ...executors import DeviceClock
@@ -35,35 +38,44 @@ __all__ = ["CupyEvent", "EventPool", "RecordedEvent", "Submission"]
 
 _REBASE_NS = 1_000_000_000
 """A float32 of fewer milliseconds is exact to 0.06 µs."""
+_PAUSE_S = 0.0005
 
 
 class RecordedEvent:
     """A CUDA event that is recorded in a stream; given back to the pool with the last reference."""
 
-    __slots__ = ("_pool", "passed_ns", "raw", "time_ns")
+    __slots__ = ("_blocks", "_device", "_free", "passed_ns", "raw", "time_ns")
 
-    def __init__(self, pool: EventPool, raw: Any) -> None:
-        self._pool, self.raw = pool, raw
+    def __init__(self, device: CupyDevice, free: deque[Any], raw: Any, *, blocks: bool) -> None:
+        self._device, self._free, self.raw, self._blocks = device, free, raw, blocks
         self.passed_ns = 0
         """By when the host had seen that the device had passed it; 0 if it has not."""
         self.time_ns = 0
         """When the device passed it, by its clock; 0 until it is read."""
 
     def __del__(self) -> None:
-        self._pool.free.append(self.raw)
+        self._free.append(self.raw)
 
     def wait(self) -> None:
         """Block until the device has passed it, without the GIL."""
-        if not self.passed_ns:
-            self._pool.device.on_device(self.raw.synchronize)
-            self.passed_ns = perf_counter_ns()
+        if self.passed_ns:
+            return
+        if self._blocks:
+            self._device.called(self.raw.synchronize)
+        else:  # CUDA's wait for it would spin; a run that was stopped on its way comes here
+            while (status := self.status) == NOT_READY:
+                sleep(_PAUSE_S)
+            failure = self._device.failure_of(status)
+            if failure is not None:
+                raise failure
+        self.passed_ns = perf_counter_ns()
 
     @property
     def status(self) -> int:
         """Ask the driver whether the device has passed it; an error's number if it has failed."""
         if self.passed_ns:
             return SUCCESS
-        status: int = self._pool.device.runtime.eventQuery(self.raw.ptr)
+        status: int = self._device.runtime.eventQuery(self.raw.ptr)
         if status == SUCCESS:
             self.passed_ns = perf_counter_ns()
         return status
@@ -74,18 +86,22 @@ class EventPool:
 
     def __init__(self, device: CupyDevice) -> None:
         self.device = device
-        self.free: deque[Any] = deque()
+        self.free: dict[tuple[bool, bool], deque[Any]] = {
+            (is_timed, blocks): deque() for is_timed in (False, True) for blocks in (False, True)
+        }
         self._lock = threading.Lock()
         self._clock = DeviceClock()
         self._base: RecordedEvent | None = None
 
-    def record(self, stream: Any) -> RecordedEvent:
+    def record(self, stream: Any, *, is_timed: bool = False, blocks: bool = False) -> RecordedEvent:
         """Record an event behind all that is enqueued in a stream."""
+        free = self.free[is_timed, blocks]
         try:
-            raw = self.free.pop()
+            raw = free.pop()
         except IndexError:
-            raw = self.device.on_device(self.device.cuda.Event, block=True)
-        recorded = RecordedEvent(self, raw)
+            make = self.device.cuda.Event
+            raw = self.device.on_device(make, block=blocks, disable_timing=not is_timed)
+        recorded = RecordedEvent(self.device, free, raw, blocks=blocks)
         self.device.checked(raw.record, stream)
         return recorded
 
@@ -109,7 +125,8 @@ class EventPool:
         """Release all events."""
         with self._lock:
             self._base = None
-        self.free.clear()
+        for free in self.free.values():
+            free.clear()
 
     def _read(self, recorded: RecordedEvent, near: RecordedEvent) -> None:
         """Note the time of an event; ``near`` is one whose time is known, or itself: the first."""
@@ -124,19 +141,28 @@ class EventPool:
 
 
 class Submission:
-    """Commands of a queue between two events; ``end`` is None until it is recorded."""
+    """Commands of a queue up to an event; ``end`` is None until it is recorded.
+
+    ``begin`` is the event before them, if they are timed.
+    """
 
     __slots__ = ("_queued_ns", "begin", "end", "enqueued_ns")
 
-    def __init__(self, begin: RecordedEvent, enqueued_ns: int) -> None:
+    def __init__(self, begin: RecordedEvent | None, enqueued_ns: int) -> None:
         self.begin, self.enqueued_ns = begin, enqueued_ns
         self.end: RecordedEvent | None = None
         self._queued_ns = 0
 
+    def times_ns(self, pool: EventPool, end: RecordedEvent) -> tuple[int, int]:
+        """Return when the device began and ended it, by the device's clock; ``end`` has passed."""
+        if self.begin is None:
+            raise DriverError(ErrorKind.OTHER, "the queue was not timed")
+        return pool.times_ns(self.begin, end)
+
     def queued_ns(self, pool: EventPool, end: RecordedEvent) -> int:
         """Return when the host enqueued it, by the device's clock; ``end`` has passed."""
         if not self._queued_ns:
-            began_ns, ended_ns = pool.times_ns(self.begin, end)
+            began_ns, ended_ns = self.times_ns(pool, end)
             latest_ns = max(end.passed_ns - (ended_ns - began_ns), self.enqueued_ns)
             distance_ns = pool.read_clock(began_ns, self.enqueued_ns, latest_ns)
             self._queued_ns = min(self.enqueued_ns - distance_ns, began_ns)
@@ -159,7 +185,8 @@ class CupyEvent:
         """The event behind the command; recorded if there is none yet."""
         end = self._end or self._submission.end
         if end is None:
-            end = self._pool.record(self._stream)
+            is_timed = self._submission.begin is not None
+            end = self._pool.record(self._stream, is_timed=is_timed, blocks=True)
         self._end = end
         return end
 
@@ -168,6 +195,8 @@ class CupyEvent:
             self.end.wait()
         except DriverError as error:
             raise DriverError(ErrorKind.WAITED_FOR_FAILURE, error.text) from error
+        if self._submission.begin is None:
+            return
         try:
             self._submission.queued_ns(self._pool, self.end)  # that it is over is seen no sooner
         except DriverError:
@@ -183,7 +212,7 @@ class CupyEvent:
 
     @property
     def times_ns(self) -> tuple[int, int]:
-        return self._pool.times_ns(self._passed().begin, self.end)
+        return self._passed().times_ns(self._pool, self.end)
 
     @property
     def queued_ns(self) -> int:

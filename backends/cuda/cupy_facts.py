@@ -88,6 +88,7 @@ def facts_of(cupy: Any, index: int, libraries: frozenset[str]) -> DeviceFacts:
         libraries=libraries,
         can_capture=True,
         can_adopt=True,
+        are_times_free=False,
     )
 
 

@@ -62,80 +62,83 @@ class CupyQueue:
     """A stream with its submissions; see the theory of operation in ``cupy_event.py``."""
 
     def __init__(self, device: CupyDevice, pool: EventPool, name: str) -> None:
-        self.name = name
+        self.name, self.is_timed = name, True
         self._device, self._runtime, self._pool = device, device.runtime, pool
         self._stream = device.on_device(device.cuda.Stream, non_blocking=True)
         self._submission: Submission | None = None
 
     def write(self, target: Memory, source: Bytes) -> Event:
         kind = self._runtime.memcpyHostToDevice
-        return self._copy(address_of(target), _host_address(source), source, kind)
+        return self._copy(address_of(target), _host_address(source), source.nbytes, kind, source)
 
     def read(self, target: Bytes, source: Memory) -> Event:
         kind = self._runtime.memcpyDeviceToHost
-        return self._copy(_host_address(target), address_of(source), target, kind)
+        return self._copy(_host_address(target), address_of(source), target.nbytes, kind, target)
 
     def copy(
         self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
     ) -> Event:
-        submission = self._begun_submission()
         kind, to = self._runtime.memcpyDeviceToDevice, address_of(target) + target_offset_bytes
-        copy = self._runtime.memcpyAsync
-        self._device.checked(copy, to, address_of(source), size_bytes, kind, self._stream.ptr)
-        return CupyEvent(self._pool, self._stream, submission)
+        return self._copy(to, address_of(source), size_bytes, kind)
 
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
     ) -> Event:
-        self._end_submission()
+        self._end_timed_submission()
         submission = self._begun_submission()
         launched = _launched(kernel)
         self._device.on_device(launched.enqueue, self._stream, global_size, local_size)
-        self._end_submission()
+        self._end_timed_submission()
         return CupyEvent(self._pool, self._stream, submission)
 
     def replay(self, launch_graph: LaunchGraph) -> Event:
         assert isinstance(launch_graph, CupyLaunchGraph)
         submission = self._begun_submission()
-        self._device.on_device(launch_graph.graph.launch, self._stream)
+        self._device.called(launch_graph.graph.launch, self._stream)
         return CupyEvent(self._pool, self._stream, submission, launch_graph)
 
     def wait_for(self, events: Sequence[Event]) -> None:
-        self._end_submission()  # waiting is no part of what comes before, nor of what follows
+        self._end_timed_submission()  # waiting is no part of what comes before or after
         for event in events:
             assert isinstance(event, CupyEvent)
             self._device.checked(self._stream.wait_event, event.end.raw)
 
-    def marker(self, events: Sequence[Event]) -> Event:
+    def marker(self, events: Sequence[Event], *, is_last: bool = False) -> Event:
         """Record an event: all commands before it, and what they waited for, are behind it."""
         enqueued_ns = perf_counter_ns()
-        recorded = self._pool.record(self._stream)
-        submission, self._submission = self._submission, None
-        if submission is not None:
-            submission.end = recorded
-        own = Submission(recorded, enqueued_ns)
-        own.end = recorded
-        return CupyEvent(self._pool, self._stream, own)
+        submission = self._submission
+        is_timed = self.is_timed if submission is None else submission.begin is not None
+        recorded = self._pool.record(self._stream, is_timed=is_timed, blocks=is_last)
+        self._submission = None
+        if submission is None:
+            submission = Submission(recorded if is_timed else None, enqueued_ns)
+        submission.end = recorded
+        return CupyEvent(self._pool, self._stream, submission)
 
-    def _copy(self, target: int, source: int, array: Bytes, kind: int) -> Event:
+    def _copy(
+        self, target: int, source: int, size_bytes: int, kind: int, kept: object = None
+    ) -> Event:
         submission = self._begun_submission()
         copy = self._runtime.memcpyAsync
-        self._device.checked(copy, target, source, array.nbytes, kind, self._stream.ptr)
-        return CupyEvent(self._pool, self._stream, submission, array)
+        self._device.checked(copy, target, source, size_bytes, kind, self._stream.ptr)
+        return CupyEvent(self._pool, self._stream, submission, kept)
 
     def _begun_submission(self) -> Submission:
         """Return the submission that is open, or open one."""
-        if self._submission is None:
+        submission = self._submission
+        if submission is None:
             enqueued_ns = perf_counter_ns()
-            self._submission = Submission(self._pool.record(self._stream), enqueued_ns)
-        return self._submission
+            begin = self._pool.record(self._stream, is_timed=True) if self.is_timed else None
+            submission = self._submission = Submission(begin, enqueued_ns)
+        return submission
 
-    def _end_submission(self) -> None:
-        """Record the end of the open submission; where refused, the first question does."""
-        submission, self._submission = self._submission, None
-        if submission is not None:
+    def _end_timed_submission(self) -> None:
+        """Record the end of one that is open and timed; where refused, the first question does."""
+        submission = self._submission
+        if submission is not None and submission.begin is not None:
+            self._submission = None
             with contextlib.suppress(DriverError):
-                submission.end = self._pool.record(self._stream)
+                submission.end = self._pool.record(self._stream, is_timed=True)
 
 
 def _launched(kernel: Kernel) -> Launched:
@@ -152,6 +155,7 @@ class CapturingQueue:
     """A stream whose launches are run, or captured for a CUDA graph; nothing else may be."""
 
     def __init__(self, device: CupyDevice, stream: Any) -> None:
+        self.is_timed = False
         self._device, self._stream = device, stream
         self.kernels: list[Launched] = []
         """What was launched."""
@@ -181,7 +185,7 @@ class CapturingQueue:
     def wait_for(self, events: Sequence[Event]) -> None:
         raise _refusal()
 
-    def marker(self, events: Sequence[Event]) -> Event:
+    def marker(self, events: Sequence[Event], *, is_last: bool = False) -> Event:
         raise _refusal()
 
 

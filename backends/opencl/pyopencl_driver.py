@@ -221,6 +221,7 @@ class _Program:
 class _Queue:
     def __init__(self, cl: Any, context: Any) -> None:
         self._cl = cl
+        self.is_timed = True
         properties = cl.command_queue_properties.PROFILING_ENABLE
         self._raw = _checked(cl.CommandQueue, context, properties=properties)
 
@@ -253,7 +254,7 @@ class _Queue:
     def wait_for(self, events: Sequence[Event]) -> None:
         _checked(self._cl.enqueue_barrier, self._raw, wait_for=_raw_events(events))
 
-    def marker(self, events: Sequence[Event]) -> Event:
+    def marker(self, events: Sequence[Event], *, is_last: bool = False) -> Event:
         # An empty list means all that came before; in an in-order queue a list does, too.
         enqueue = self._cl.enqueue_marker
         try:

@@ -134,6 +134,8 @@ class SpanRecorder:
         """Runs come in batches of any size, and :meth:`arrive` is to be called for each."""
         self.fixed_count = 0
         """How many runs came otherwise; counted by the admission, under its lock."""
+        self.is_looked_at = False
+        """True once spans were asked for: a device whose times are dear tells them from then on."""
         self._profiles: deque[tuple[RunMark, Sequence[TracedNode]]] = deque()
         self._node_count = 0
         self._lock = threading.Lock()
@@ -258,6 +260,7 @@ class SpanRecorder:
 
     def spans(self, device: str = "") -> list[Span]:
         """Copy the rings, each oldest first, devices' work last; ``device`` is the network's."""
+        self.is_looked_at = True
         with self._lock:
             self._count()
             kept = [*self._ring, *self._device_ring]

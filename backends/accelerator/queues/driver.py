@@ -88,6 +88,8 @@ class DeviceFacts:
     """True if launches can be captured, to be replayed as one command."""
     can_adopt: bool = False
     """True if arrays of other libraries in its memory can be read and written as they are."""
+    are_times_free: bool = True
+    """False if a queue whose events know their times costs the host more than one without."""
 
     @property
     def platform_text(self) -> str:
@@ -205,7 +207,12 @@ class LaunchGraph(Protocol):
 
 
 class Queue(Protocol):
-    """An in-order queue: what is enqueued only, and runs later. Not on two threads at once."""
+    """An in-order queue: what is enqueued only, and runs later. Not on two threads at once.
+
+    Events of what is enqueued while ``is_timed`` know their times; others need not.
+    """
+
+    is_timed: bool
 
     def write(self, target: Memory, source: Bytes) -> Event:
         """Copy host bytes to the device; ``source`` must stay as it is until the event."""
@@ -229,11 +236,11 @@ class Queue(Protocol):
     def wait_for(self, events: Sequence[Event]) -> None:
         """Make what is enqueued from here on wait for these; it fails if one of them does."""
 
-    def marker(self, events: Sequence[Event]) -> Event:
+    def marker(self, events: Sequence[Event], *, is_last: bool = False) -> Event:
         """Enqueue a point that is over when all before it is, and failed if one of ``events`` is.
 
-        It flushes: the driver begins with all that is enqueued so far, even if it refuses the
-        marker.
+        ``is_last``: a thread of the host will sleep until then. It flushes: the driver begins with
+        all that is enqueued so far, even if it refuses the marker.
         """
 
 
@@ -245,7 +252,7 @@ class Context(Protocol):
         """What the device says of itself."""
 
     def queue(self, name: str) -> Queue:
-        """Make an in-order queue whose events know their times."""
+        """Make an in-order queue, which is timed to begin with."""
 
     def buffer(self, size_bytes: int) -> Memory:
         """Make device memory of at least one byte, with undefined content."""

@@ -6,9 +6,11 @@ reaches what waits for the event: a queue goes on after a command that has faile
 driver refuses a marker, the last command is the event, since the queue is in order. The commands'
 own events, which keep host arrays alive, belong to the stream until the device has passed them: to
 drop an unfinished copy event blocks with the GIL held, and a run that was cancelled drops all that
-it has. When the stream releases them it asks when the device did them and whether they failed,
-and tells; what they waited for in other queues is asked first. So the streams of a device share a
-lock, and nothing is taken from a stream's list before its times have been given on.
+it has. When the stream releases them it asks whether they failed, and when the device did them if
+that is wanted, and tells; what they waited for in other queues is asked first. So the streams of a
+device share a lock, and nothing is taken from a stream's list before its times have been given on.
+A thread that has waited for an event has all released that is known to be over with it, and the
+device is asked for nothing else.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ from .submission import StageWork, Submission
 
 __all__ = ["QueueEvent", "QueueGroup", "QueueStream"]
 
+_MANY = 32
+"""Unfinished submissions beyond which the device is asked which of them are over."""
+
 
 class QueueEvent(DeviceEvent):
     """A marker in a queue, behind a submission of it."""
@@ -55,7 +60,10 @@ class QueueEvent(DeviceEvent):
         except DriverError as error:
             submission.is_passed = error.kind is ErrorKind.WAITED_FOR_FAILURE
             refused = error
-        group.forget_finished()
+        if submission.is_passed:
+            submission.stream.forget_until(submission)
+        else:
+            group.forget_finished()
         stream, cause = submission.failure or (submission.stream.name, refused)
         if cause is not None:
             raise group.health.translate(cause, f"computing ({stream})") from cause
@@ -91,49 +99,36 @@ class QueueStream(DeviceStream):
         """What the open submission waits for."""
         self._open = Submission(self)
         self._work: StageWork | None = None
+        self._is_last = False
         self.unfinished: deque[Submission[QueueStream]] = deque()
         """What the device has not been seen to have passed."""
         self._passed_ns = 0
         group.streams.append(self)
 
+    def begin(self, *, is_timed: bool, is_last: bool = False) -> None:
+        """Begin a stage: whether its times are to be told, and the host will sleep for its end."""
+        self._queue.is_timed, self._is_last = is_timed, is_last
+
     def write(self, target: Memory, source: Bytes) -> Event:
         """Enqueue a copy to the device; keeps ``source`` until it is over."""
-        before_ns = perf_counter_ns()
-        try:
-            event = self._queue.write(target, source)
-        except DriverError as error:
-            raise self._refused(error, "uploading") from error
-        return self._note(event, before_ns)
+        return self._enqueue("uploading", self._queue.write, target, source)
 
     def read(self, target: Bytes, source: Memory) -> Event:
         """Enqueue a copy to the host; keeps ``target`` until it is over."""
-        before_ns = perf_counter_ns()
-        try:
-            event = self._queue.read(target, source)
-        except DriverError as error:
-            raise self._refused(error, "downloading") from error
-        return self._note(event, before_ns)
+        return self._enqueue("downloading", self._queue.read, target, source)
 
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
     ) -> Event:
         """Enqueue a kernel."""
-        before_ns = perf_counter_ns()
-        try:
-            event = self._queue.launch(kernel, global_size, local_size)
-        except DriverError as error:
-            raise self._refused(error, "enqueueing a kernel") from error
-        return self._note(event, before_ns)
+        launch = self._queue.launch
+        return self._enqueue("enqueueing a kernel", launch, kernel, global_size, local_size)
 
     def replay(self, launch_graph: LaunchGraph) -> Event:
-        """Enqueue all launches of a launch graph; keeps it until they are over."""
-        before_ns = perf_counter_ns()
-        try:
-            event = self._queue.replay(launch_graph)
-        except DriverError as error:
-            raise self._refused(error, "replaying launches") from error
+        """Enqueue all that a launch graph does; keeps it until that is over."""
+        event = self._enqueue("replaying launches", self._queue.replay, launch_graph)
         self._open.kept.append(launch_graph)
-        return self._note(event, before_ns)
+        return event
 
     def copy_from(
         self, source: AdoptedArray, target: Memory, size_bytes: int, target_offset_bytes: int
@@ -164,14 +159,15 @@ class QueueStream(DeviceStream):
     def record_event(self) -> QueueEvent:
         submission, self._open = self._open, Submission(self)
         markers, self._markers = self._markers, []
+        is_last, self._is_last = self._is_last, False
         try:
-            submission.marker = self._queue.marker([*markers, *submission.events])
+            submission.marker = self._queue.marker([*markers, *submission.events], is_last=is_last)
         except DriverError as error:
             refusal = self._refused(error, "enqueueing")
             if not submission.events:
                 raise refusal from error
             submission.marker = submission.events[-1]
-        if self.unfinished:
+        if len(self.unfinished) > _MANY:
             self.forget_finished()
         with self.group.lock:
             self.unfinished.append(submission)
@@ -195,53 +191,64 @@ class QueueStream(DeviceStream):
 
     def forget_finished(self) -> None:
         """Release the commands that are over, and tell when they were. Any thread; short."""
-        over: list[Submission[QueueStream]] = []
-        unfinished = self.unfinished
+        last: Submission[QueueStream] | None = None
         with self.group.lock:
-            count = 0  # all before the last that is over
-            for number, submission in enumerate(unfinished, 1):
+            for submission in self.unfinished:
                 is_over = submission.is_passed or submission.is_over
                 if is_over:
-                    count = number
+                    last = submission
                 elif is_over is not None:
                     break
-            if count and not unfinished[count - 1].is_settled:
-                self._settle(unfinished[count - 1])
-            while len(over) < count:
-                over.append(unfinished.popleft())
+        if last is not None:
+            self.forget_until(last)
+
+    def forget_until(self, last: Submission[QueueStream]) -> None:
+        """Release the commands up to those of a submission that is over, and what they awaited."""
+        over: list[Submission[QueueStream]] = []
+        with self.group.lock:
+            self._settle(last, over)
         for submission in over:  # outside the lock: it frees host arrays
             submission.events, submission.works, submission.kept = [], [], []
 
-    def _settle(self, last: Submission[QueueStream]) -> None:
+    def _settle(self, last: Submission[QueueStream], over: list[Submission[QueueStream]]) -> None:
         """Settle the submissions up to one that is over, and first what they waited for."""
-        for submission in self.unfinished:
-            if not submission.is_settled:
-                for awaited in submission.awaited:
-                    if not awaited.is_settled:
-                        awaited.stream._settle(awaited)
-                self._passed_ns = submission.settle(self.group.clock, self._passed_ns)
-            if submission is last:
-                return
+        while not last.is_settled:
+            submission = self.unfinished[0]
+            for awaited in submission.awaited:
+                awaited.stream._settle(awaited, over)
+            self._passed_ns = submission.settle(self.group.clock, self._passed_ns)
+            over.append(submission)
+            self.unfinished.popleft()
 
     def _copy(self, array: AdoptedArray, *copied: Any) -> Event:
         self._open.kept.append(array)
-        before_ns = perf_counter_ns()
-        try:
-            self._queue.wait_for([array.written])
-            event = self._queue.copy(*copied)
-        except DriverError as error:
-            raise self._refused(error, "copying an array of the device") from error
-        return self._note(event, before_ns)
 
-    def _note(self, event: Event, before_ns: int) -> Event:
-        submission, work = self._open, self._work
-        submission.events.append(event)
-        if work is None or not submission.works:
+        def copy() -> Event:
+            self._queue.wait_for([array.written])
+            return self._queue.copy(*copied)
+
+        return self._enqueue("copying an array of the device", copy)
+
+    def _enqueue(self, doing: str, enqueue: Callable[..., Event], *given: Any) -> Event:
+        is_timed = self._queue.is_timed
+        before_ns = perf_counter_ns() if is_timed else 0
+        try:
+            event = enqueue(*given)
+        except DriverError as error:
+            raise self._refused(error, doing) from error
+        self._open.events.append(event)
+        if is_timed:
+            self._time(event, before_ns)
+        return event
+
+    def _time(self, event: Event, before_ns: int) -> None:
+        """Note the event as its stage's last, and the first, if that is what it is."""
+        works, work = self._open.works, self._work
+        if work is None or not works:
             self._work = StageWork(event, before_ns, perf_counter_ns())
-            submission.works.append(self._work)
+            works.append(self._work)
         else:
             work.last = event
-        return event
 
     def _refused(self, error: DriverError, doing: str) -> DeviceError:
         return self._health.translate(error, f"{doing} on {self.name}")

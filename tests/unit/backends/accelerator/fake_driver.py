@@ -122,6 +122,7 @@ class ManualEvent:
 class FakeQueue:
     def __init__(self, name: str, context: FakeContext) -> None:
         self.name, self._context = name, context
+        self.is_timed = True
         self.commands: deque[ManualEvent] = deque()
         self.now_ns = 0
 
@@ -174,7 +175,7 @@ class FakeQueue:
     def wait_for(self, events: Sequence[ManualEvent]) -> None:
         self._add(ManualEvent("wait", needs=tuple(events)))
 
-    def marker(self, events: Sequence[ManualEvent]) -> ManualEvent:
+    def marker(self, events: Sequence[ManualEvent], *, is_last: bool = False) -> ManualEvent:
         return self._add(ManualEvent("marker", needs=tuple(events)))
 
     def _add(self, event: ManualEvent) -> ManualEvent:

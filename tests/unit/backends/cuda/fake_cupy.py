@@ -369,6 +369,7 @@ class FakeCupy:
     def _elapsed_ms(self, start: ManualEvent, end: ManualEvent) -> float:
         times = []
         for event in (start, end):
+            assert event.has_time, "it was made without a time"
             if event.status or event.latest is None:
                 raise FakeRuntimeError(event.status or 400)
             times.append(event.latest.time_ns)

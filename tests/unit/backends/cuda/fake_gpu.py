@@ -176,7 +176,7 @@ class ManualEvent:
     """Asked, it speaks of its latest record; who waits for it waits for the one of then."""
 
     def __init__(self, cupy: FakeCupy, block: bool = False, disable_timing: bool = False) -> None:
-        assert block, "who waits would spin"
+        self.blocks, self.has_time = block, not disable_timing
         cupy.check(cupy.gpus[cupy.current])
         self.cupy, self.gpu = cupy, cupy.gpus[cupy.current]
         self.latest: FakeRecord | None = None
@@ -205,6 +205,7 @@ class ManualEvent:
         raise AssertionError("it is False for ever on a device that is lost")
 
     def synchronize(self) -> None:
+        assert self.blocks, "who waits would spin"
         self.cupy.refuse_in_capture()
         while self.status == 600:
             assert self.gpu.advance(random.Random(1)), "nothing will ever pass this event"

@@ -129,7 +129,7 @@ class _Queue:
     """A queue of OpenCL that takes operations of libraries, too."""
 
     def __init__(self, inner: Queue) -> None:
-        self._inner = inner
+        self._inner, self.is_timed = inner, inner.is_timed
         self.write, self.read = inner.write, inner.read
         self.copy, self.wait_for, self.marker = inner.copy, inner.wait_for, inner.marker
 
@@ -158,6 +158,7 @@ class _LaunchGraph:
     """A queue that notes launches, and then what it has noted."""
 
     def __init__(self) -> None:
+        self.is_timed = False
         self._launches: list[tuple[Kernel, tuple[int, ...], tuple[int, ...]]] = []
 
     def launch(
@@ -188,7 +189,7 @@ class _LaunchGraph:
     def wait_for(self, events: Sequence[Event]) -> None:
         raise _not_recorded()
 
-    def marker(self, events: Sequence[Event]) -> Event:
+    def marker(self, events: Sequence[Event], *, is_last: bool = False) -> Event:
         raise _not_recorded()
 
 

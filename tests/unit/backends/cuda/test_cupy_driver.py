@@ -250,7 +250,8 @@ def test_a_thread_that_never_used_the_device_makes_kernels(opened: OpenedGpu) ->
     made.set_arguments([memory, COUNT])
     queue = opened.context.queue("compute")
     queue.write(memory, np.full(COUNT, 1, np.uint8))
-    queue.launch(made, *GRID).wait()
+    queue.launch(made, *GRID)
+    queue.marker([], is_last=True).wait()
     assert (opened.bytes_of(memory) == 2).all()
 
 
@@ -276,7 +277,7 @@ def test_a_launch_graph_runs_its_launches_in_order_with_the_arguments_of_then(
     queue.write(memory, np.zeros(COUNT, np.uint8))
     queue.replay(launch_graph)
     queue.replay(launch_graph)
-    queue.marker([]).wait()
+    queue.marker([], is_last=True).wait()
     assert (opened.bytes_of(memory) == 6).all()
     assert gc.isenabled()
 
@@ -337,7 +338,7 @@ def test_a_capture_that_fails_is_ended_and_the_next_one_works(opened: OpenedGpu)
     launch_graph = opened.context.capture(lambda capturing: capturing.launch(kernel, *GRID))
     queue.write(memory, np.zeros(COUNT, np.uint8))
     queue.replay(launch_graph)
-    queue.marker([]).wait()
+    queue.marker([], is_last=True).wait()
     assert (opened.bytes_of(memory) == 1).all()
 
 
@@ -365,7 +366,7 @@ def test_a_context_of_a_lost_device_is_closed_without_a_word(opened: OpenedGpu) 
 
 def test_a_closed_context_lets_go_of_its_events(opened: OpenedGpu) -> None:
     queue = opened.context.queue("compute")
-    queue.marker([]).wait()
+    queue.marker([], is_last=True).wait()
     del queue
     opened.context.close()
-    assert not opened.context._pool.free
+    assert not any(opened.context._pool.free.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import random
+import threading
 import weakref
 from time import perf_counter_ns
 
@@ -77,7 +78,7 @@ def test_runs_that_overlap_keep_apart_though_their_events_are_used_again(
         compute.launch(kernels[slot], *GRID)
         download.wait_for([compute.marker([])])
         download.read(result, slots[slot])
-        busy[slot] = download.marker([])
+        busy[slot] = download.marker([], is_last=True)
         results.append(result)
         for _ in range(order.randrange(12)):
             opened.gpu.advance(order)
@@ -121,8 +122,7 @@ def test_events_are_made_once_and_used_again(opened: OpenedGpu) -> None:
     queue, memory = opened.context.queue("upload"), opened.context.buffer(COUNT)
 
     def run() -> None:
-        event = queue.marker([queue.write(memory, filled(1))])
-        event.wait()
+        queue.marker([queue.write(memory, filled(1))], is_last=True).wait()
 
     for _ in range(3):  # the clock keeps one
         run()
@@ -132,7 +132,10 @@ def test_events_are_made_once_and_used_again(opened: OpenedGpu) -> None:
     assert len(opened.cupy.events) == made
 
 
-def test_a_stage_that_replays_costs_two_records(opened: OpenedGpu) -> None:
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_a_stage_that_replays_costs_one_record_and_two_if_it_is_timed(
+    opened: OpenedGpu, is_timed: bool
+) -> None:
     memory = opened.context.buffer(COUNT)
     kernel = opened.kernel(ONE, memory, COUNT)
 
@@ -142,9 +145,66 @@ def test_a_stage_that_replays_costs_two_records(opened: OpenedGpu) -> None:
 
     launch_graph = opened.context.capture(enqueue)
     queue = opened.context.queue("compute")
+    queue.is_timed = is_timed
     opened.cupy.calls.clear()
     queue.marker([queue.replay(launch_graph)])
-    assert opened.cupy.calls == ["record", "replay", "record"]
+    assert opened.cupy.calls == ["record", "replay", "record"][not is_timed :]
+
+
+def test_a_queue_that_is_not_timed_knows_ends_and_no_times(opened: OpenedGpu) -> None:
+    queue, memory = opened.context.queue("compute"), opened.context.buffer(COUNT)
+    queue.is_timed, kernel = False, opened.kernel(ONE, memory, COUNT)
+    opened.cupy.calls.clear()
+    written = queue.write(memory, filled(1))
+    launched = queue.launch(kernel, *GRID)
+    last = queue.marker([], is_last=True)
+    assert opened.cupy.calls == ["write", "launch", "record"]
+    assert not any(event.is_over for event in (written, launched, last))
+    last.wait()
+    for event in (written, launched, last):
+        assert event.is_over
+        with pytest.raises(DriverError, match="the queue was not timed"):
+            event.times_ns  # noqa: B018
+    queue.is_timed = True
+    timed = queue.write(memory, filled(1))
+    queue.marker([], is_last=True).wait()
+    began_ns, ended_ns = timed.times_ns
+    assert ended_ns - began_ns == pytest.approx(TOOK_NS, abs=100)
+
+
+def test_only_the_last_event_of_a_run_blocks_and_only_timed_ones_have_times(
+    opened: OpenedGpu,
+) -> None:
+    queue, memory = opened.context.queue("compute"), opened.context.buffer(COUNT)
+    for queue.is_timed in (False, True):
+        for is_last in (False, True):
+            opened.cupy.events.clear()
+            queue.write(memory, filled(1))
+            marker = queue.marker([], is_last=is_last)
+            kinds = [(event.has_time, event.blocks) for event in opened.cupy.events]
+            assert kinds[-1] == (queue.is_timed, is_last)
+            assert not any(blocks for _, blocks in kinds[:-1])
+            opened.gpu.run_all()
+            marker.wait()
+
+
+def test_a_wait_for_an_event_that_does_not_block_asks_until_it_has_passed(
+    opened: OpenedGpu,
+) -> None:
+    queue, memory = opened.context.queue("upload"), opened.context.buffer(COUNT)
+    queue.write(memory, filled(1))
+    marker = queue.marker([])
+    device = threading.Timer(0.01, opened.gpu.run_all)
+    device.start()
+    marker.wait()
+    device.join()
+    assert (opened.bytes_of(memory) == 1).all()
+    kernel = opened.kernel(BREAK)
+    queue.launch(kernel, *GRID)
+    broken = queue.marker([])
+    opened.gpu.run_all()
+    with pytest.raises(DriverError, match="719"):
+        broken.wait()
 
 
 def test_times_are_those_of_the_device_and_queued_before_they_began(opened: OpenedGpu) -> None:
@@ -152,7 +212,7 @@ def test_times_are_those_of_the_device_and_queued_before_they_began(opened: Open
     kernel = opened.kernel(ONE, memory, COUNT)
     copies = [queue.write(memory, filled(1)) for _ in range(3)]
     launches = [queue.launch(kernel, *GRID) for _ in range(2)]
-    last = queue.marker([])
+    last = queue.marker([], is_last=True)
     last.wait()
     began_ns, ended_ns = copies[0].times_ns
     assert ended_ns - began_ns == pytest.approx(3 * TOOK_NS, abs=100)
@@ -168,7 +228,7 @@ def test_times_are_those_of_the_device_and_queued_before_they_began(opened: Open
 def test_times_that_are_not_there_yet_are_refused(opened: OpenedGpu) -> None:
     queue, memory = opened.context.queue("upload"), opened.context.buffer(COUNT)
     event = queue.write(memory, filled(1))
-    queue.marker([event])
+    queue.marker([event], is_last=True)
     for ask in (lambda: event.times_ns, lambda: event.queued_ns):
         with pytest.raises(DriverError, match="has not ended yet"):
             ask()
@@ -184,7 +244,7 @@ def test_waiting_is_no_part_of_a_command(opened: OpenedGpu) -> None:
     before = compute.write(memory, filled(2))
     compute.wait_for([sent])
     behind = compute.write(memory, filled(3))
-    compute.marker([]).wait()
+    compute.marker([], is_last=True).wait()
     assert behind.times_ns[0] >= first.times_ns[1]
     assert before.times_ns[1] <= behind.times_ns[0]
     for event in (first, before, behind):
@@ -195,7 +255,7 @@ def test_times_stay_exact_however_long_the_device_was_idle(opened: OpenedGpu) ->
     queue, memory = opened.context.queue("upload"), opened.context.buffer(COUNT)
     for _ in range(4):
         event = queue.write(memory, filled(1))
-        queue.marker([event]).wait()
+        queue.marker([event], is_last=True).wait()
         began_ns, ended_ns = event.times_ns
         assert ended_ns - began_ns == pytest.approx(TOOK_NS, abs=100)
         opened.gpu.now_ns += 3600 * 10**9
@@ -224,7 +284,7 @@ def test_a_stage_is_seen_between_its_enqueueing_and_its_end_by_the_host(
         before_ns = perf_counter_ns()
         event = queue.write(memory, filled(1))
         work = StageWork(event, before_ns, perf_counter_ns())
-        queue.marker([event]).wait()
+        queue.marker([event], is_last=True).wait()
         work.read(clock, 0, 0)
         assert work.times is not None
         assert before_ns <= work.times[0] <= work.times[1] <= work.times[2]
@@ -235,7 +295,7 @@ def test_a_command_that_fails_has_failed_for_all_who_ask(opened: OpenedGpu) -> N
     context, memory = opened.context, opened.context.buffer(COUNT)
     early, queue, other = (context.queue(name) for name in ("early", "compute", "other"))
     done = early.write(memory, filled(1))
-    early.marker([done]).wait()
+    early.marker([done], is_last=True).wait()
     kernel = opened.kernel(BREAK)
     failed = queue.launch(kernel, *GRID)
     marker = queue.marker([failed])
@@ -258,7 +318,7 @@ def test_a_command_that_fails_has_failed_for_all_who_ask(opened: OpenedGpu) -> N
 
 def test_what_was_seen_to_pass_before_a_failure_has_not_failed(opened: OpenedGpu) -> None:
     queue, memory = opened.context.queue("compute"), opened.context.buffer(COUNT)
-    marker = queue.marker([queue.write(memory, filled(1))])
+    marker = queue.marker([queue.write(memory, filled(1))], is_last=True)
     marker.wait()
     kernel = opened.kernel(BREAK)
     queue.launch(kernel, *GRID)
@@ -287,7 +347,7 @@ def test_a_launch_that_is_refused_raises_or_is_known(opened: OpenedGpu, refused:
         queue.launch(kernel, *GRID)
     assert raised.value.kind is ErrorKind.OTHER
     opened.cupy.refuses = {}
-    queue.marker([]).wait()
+    queue.marker([], is_last=True).wait()
     assert (opened.bytes_of(memory) == 1).all()
 
 
@@ -308,7 +368,7 @@ def test_a_kernel_runs_on_its_own_device_and_leaves_the_thread_its_own() -> None
     queue.write(memory, filled(1))
     kernel = opened.kernel(ONE, memory, COUNT)
     queue.launch(kernel, *GRID)
-    queue.marker([]).wait()
+    queue.marker([], is_last=True).wait()
     assert opened.cupy.current == 0
     assert opened.gpu is opened.cupy.gpus[1]
     assert (opened.bytes_of(memory) == 2).all()

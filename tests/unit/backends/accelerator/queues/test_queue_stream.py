@@ -122,6 +122,8 @@ def test_what_the_driver_refuses_is_an_error_of_the_device(
     context: FakeContext, group: QueueGroup
 ) -> None:
     class Refusing:
+        is_timed = True
+
         def write(self, target: object, source: object) -> None:
             raise DriverError(ErrorKind.OUT_OF_RESOURCES, "OUT_OF_RESOURCES")
 

@@ -1,0 +1,61 @@
+"""What a request asks of CUDA's driver, counted on one that takes time and computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from clocked_cupy import ClockedCupy
+from cuda_host import core_on
+from networks_perceptron import INPUTS, perceptron
+
+from aioinfer import Core
+
+COUNT = 20
+
+
+@pytest.fixture
+def cupy() -> ClockedCupy:
+    return ClockedCupy()
+
+
+@pytest.fixture
+def core(cupy: ClockedCupy) -> Iterator[Core]:
+    with core_on(cupy) as made:
+        yield made
+
+
+def calls_of(network: Any, cupy: ClockedCupy) -> dict[str, float]:
+    """Run requests one after the other, and count what each asks for."""
+    request = network.create_infer_request()
+    for _ in range(COUNT):
+        request.infer_sync(INPUTS)
+    cupy.counts.clear()
+    for _ in range(COUNT):
+        request.infer_sync(INPUTS)
+    return {name: count / COUNT for name, count in cupy.counts.items()}
+
+
+def test_no_time_is_asked_for_until_a_trace_is_looked_at(core: Core, cupy: ClockedCupy) -> None:
+    network = core.load_network(perceptron(), "CUDA")
+    assert "eventElapsedTime" not in calls_of(network, cupy)
+    lanes = {span.lane for span in network.trace()}
+    assert not lanes & {"CUDA.0 compute", "CUDA.0 upload"}
+    before = calls_of(network, cupy)
+    assert before["eventElapsedTime"] > 0
+    assert "CUDA.0 compute" in {span.lane for span in network.trace()}
+
+
+def test_what_is_not_timed_is_not_timed_by_a_neighbour(core: Core, cupy: ClockedCupy) -> None:
+    traced, other = (core.load_network(perceptron(), "CUDA") for _ in range(2))
+    traced.trace()
+    assert calls_of(traced, cupy)["eventElapsedTime"] > 0
+    assert "eventElapsedTime" not in calls_of(other, cupy)
+
+
+def test_profiled_runs_have_the_times_of_their_launches(core: Core, cupy: ClockedCupy) -> None:
+    network = core.load_network(perceptron(), "CUDA", {"PERF_COUNT": True})
+    request = network.create_infer_request()
+    request.infer_sync(INPUTS)
+    assert [node.real_time_s > 0 for node in request.profiling()]
