@@ -51,5 +51,8 @@ def _copy_attribute(attribute: Attribute, mapping: Mapping[Value, Value]) -> Att
     if isinstance(attribute, Graph):
         return copy_graph(attribute, mapping)
     if isinstance(attribute, list):
-        return [_copy_attribute(item, mapping) for item in attribute]
+        is_of_graphs = bool(attribute) and isinstance(attribute[0], Graph)
+        return (
+            [_copy_attribute(item, mapping) for item in attribute] if is_of_graphs else [*attribute]
+        )
     return attribute

@@ -153,8 +153,8 @@ class Node:
         for attribute in self.attributes.values():
             if isinstance(attribute, Graph):
                 found.append(attribute)
-            elif isinstance(attribute, list):
-                found.extend(item for item in attribute if isinstance(item, Graph))
+            elif isinstance(attribute, list) and attribute and isinstance(attribute[0], Graph):
+                found.extend(attribute)
         return found
 
     def captures(self) -> list[Value]:

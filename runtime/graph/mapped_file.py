@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeGuard
 from weakref import WeakSet, finalize
 
 import numpy as np
@@ -258,9 +258,16 @@ def _arrays(attribute: Attribute) -> Iterator[Array]:
         yield from _constants(attribute)
     elif isinstance(attribute, np.ndarray):
         yield attribute
-    elif isinstance(attribute, list):
+    elif _may_hold_arrays(attribute):
         for item in attribute:
             yield from _arrays(item)
+
+
+def _may_hold_arrays(attribute: Attribute) -> TypeGuard[list[Attribute]]:
+    """True for a list of arrays or graphs; long ones are of numbers."""
+    return isinstance(attribute, list) and isinstance(
+        next(iter(attribute), None), np.ndarray | Graph
+    )
 
 
 def _range_in(file: MappedFile, array: Array) -> tuple[int, int]:
@@ -309,7 +316,7 @@ class _Reader:
             self.read(attribute)
         elif isinstance(attribute, np.ndarray):
             return self._in_memory(attribute)
-        elif isinstance(attribute, list):
+        elif _may_hold_arrays(attribute):
             return [self._attribute(item) for item in attribute]
         return attribute
 

@@ -125,7 +125,7 @@ def _check_bytes(data: bytes) -> None:
         if part.number == _FUNCTION:
             waiting.append((fields(data, part.content, part.end), _FUNCTION_NODE, 1))
         elif part.number == _TRAINING:
-            parts = _messages(fields(data, part.content, part.end), _TRAINING_GRAPHS)
+            parts = _inner(data, part, _TRAINING_GRAPHS)
             waiting += [(graph_fields(data, at.content, at.end), _NODE, 1) for at in parts]
         else:
             waiting.append((graph_fields(data, part.content, part.end), _NODE, 1))
@@ -137,14 +137,18 @@ def _check_bytes(data: bytes) -> None:
                 continue
             count += 1
             check_count("nodes", count, MOST_NODES)
-            for attribute in _messages(fields(data, node.content, node.end), _ATTRIBUTES):
-                for body in _messages(fields(data, attribute.content, attribute.end), _BODIES):
+            for attribute in _inner(data, node, _ATTRIBUTES):
+                for body in _inner(data, attribute, _BODIES):
                     inner = graph_fields(data, body.content, body.end)
                     waiting.append((inner, _NODE, depth + 1))
 
 
 def _messages(items: Iterator[Field], numbers: frozenset[int]) -> Iterator[Field]:
     return (item for item in items if item.number in numbers and item.wire_type == BYTES)
+
+
+def _inner(data: bytes, place: Field, numbers: frozenset[int]) -> Iterator[Field]:
+    return _messages(fields(data, place.content, place.end, numbers), numbers)
 
 
 def check_limits(graph: onnx.GraphProto) -> None:

@@ -20,7 +20,7 @@ from .plain_proto import NotPlainError, PlainGraph, PlainModel, PlainNode
 from .signature import find_mistake
 from .signature_table import find_signature
 
-__all__ = ["build_model"]
+__all__ = ["build_model", "opset_versions"]
 
 Array = np.ndarray[Any, Any]
 
@@ -38,7 +38,7 @@ def build_model(plain: PlainModel, path: Path | None) -> Model:
 
     A node that contradicts itself is none of that, but a ContradictionError.
     """
-    opsets = _opsets(plain.opsets)
+    opsets = opset_versions(plain.opsets)
     try:
         graph = _Builder(plain.graph, opsets[""]).graph()
         _infer(graph, plain.graph)
@@ -57,7 +57,8 @@ def build_model(plain: PlainModel, path: Path | None) -> Model:
     )
 
 
-def _opsets(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
+def opset_versions(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """Read versions by domain; raises NotPlainError for those that only onnx deals with."""
     opsets: dict[str, int] = {}
     for name, version in pairs:
         domain = "" if name == "ai.onnx" else name

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import mmap
 import struct
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,14 +82,16 @@ class PlainModel:
     metadata: dict[str, str] = field(default_factory=dict)
 
 
-def decode_model(data: Data, read_raw: ReadRaw) -> PlainModel:
+def decode_model(
+    data: Data, read_raw: ReadRaw, check_opsets: Callable[[Sequence[tuple[str, int]]], object]
+) -> PlainModel:
     """Decode a file; the content of tensors is read with ``read_raw``.
 
     Raises NotPlainError for what is not plain or is damaged, LimitError for what is too large to
-    read on, and what ``read_raw`` raises.
+    read on, and what ``read_raw`` raises, and ``check_opsets`` before the graph is decoded.
     """
     try:
-        return _Decoder(data, read_raw).model()
+        return _Decoder(data, read_raw).model(check_opsets)
     except (IndexError, KeyError, ValueError, struct.error) as error:
         raise NotPlainError(str(error)) from error
 
@@ -100,7 +102,7 @@ class _Decoder:
     def __init__(self, data: Data, read_raw: ReadRaw) -> None:
         self._data, self._read_raw = data, read_raw
 
-    def model(self) -> PlainModel:
+    def model(self, check_opsets: Callable[[Sequence[tuple[str, int]]], object]) -> PlainModel:
         model = PlainModel(PlainGraph())
         graph: Field | None = None
         for item in model_fields(self._data, 0, len(self._data)):
@@ -119,6 +121,7 @@ class _Decoder:
                 self._add_entry(model.metadata, item)
         if graph is None or model.ir_version < 1:
             raise NotPlainError("it has no graph or no version")
+        check_opsets(model.opsets)
         self._graph(model.graph, _bytes(graph))
         return model
 

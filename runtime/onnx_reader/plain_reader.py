@@ -22,7 +22,7 @@ from ..graph.slabs import Slabs
 from ..type_inference import ContradictionError
 from .file_structure import LARGE_BYTES, copy_structure, read_range
 from .limits import LimitError
-from .plain_graph import build_model
+from .plain_graph import build_model, opset_versions
 from .plain_proto import NotPlainError, ReadRaw, decode_model
 
 __all__ = ["read_plain_bytes", "read_plain_file"]
@@ -94,7 +94,7 @@ def _read(data: bytes | mmap.mmap, read: ReadRaw, path: Path | None) -> Model | 
         return None
     try:
         with _labelled(path):
-            return build_model(decode_model(data, read), path)
+            return build_model(decode_model(data, read, opset_versions), path)
     except (ContradictionError, LimitError):
         raise
     except NotPlainError as reason:

@@ -57,11 +57,11 @@ def fill_attribute(proto: onnx.AttributeProto, node: Node, name: str, filler: Gr
     elif kind == _Kind.TYPE_PROTO:
         fill_type(proto.tp, item)
     elif kind == _Kind.INTS:
-        proto.ints.extend(int(value) for value in item)
+        proto.ints.extend(map(int, item))
     elif kind == _Kind.FLOATS:
-        proto.floats.extend(float(value) for value in item)
+        proto.floats.extend(map(float, item))
     elif kind == _Kind.STRINGS:
-        proto.strings.extend(_bytes(value) for value in item)
+        proto.strings.extend(map(_bytes, item))
     elif kind == _Kind.TENSORS:
         for array in item:
             fill_tensor(proto.tensors.add(), "", array, filler.is_inline)
@@ -77,7 +77,7 @@ def _kind(item: Attribute, wanted: _Type | None, node: Node, name: str) -> _Type
     """Choose the type of an attribute by its content; the schema's where the content fits both."""
     found: _Type | None
     if isinstance(item, list | tuple):
-        kinds = {_single_kind(value) for value in item}
+        kinds = {_single_kind(value) for value in {type(value): value for value in item}.values()}
         if kinds == {_Kind.INT, _Kind.FLOAT}:
             kinds = {_Kind.FLOAT}
         if not kinds:

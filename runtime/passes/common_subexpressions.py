@@ -31,12 +31,17 @@ class CommonSubexpressions(Pass):
     requires = frozenset({"topological order"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
-        first: dict[Hashable, Node] = {}
+        alike: dict[Hashable, Node | dict[Hashable, Node]] = {}
         contents: dict[Value, Hashable] = {}
         for node in graph.nodes:
             if not is_pure(node):
                 continue
-            earlier = first.setdefault(_key(node, contents), node)
+            found = alike.setdefault(key := _key(node, contents), node)
+            if found is node:
+                continue
+            if isinstance(found, Node):
+                found = alike[key] = {_attributes_key(found): found}
+            earlier = found.setdefault(_attributes_key(node), node)
             if earlier is not node and _may_merge(node, earlier):
                 yield GraphPatch(f"merge {node.op} {node.name!r} into {earlier.name!r}").merge(
                     node, earlier
@@ -49,14 +54,18 @@ def _may_merge(node: Node, earlier: Node) -> bool:
 
 
 def _key(node: Node, contents: dict[Value, Hashable]) -> Hashable:
+    """Identify a node but for its attributes, which may be long and are rarely asked for."""
     return (
         node.domain,
         node.op_type,
         node.affinity,
         len(node.outputs),
-        tuple(_input_key(value, contents) for value in node.inputs),
-        tuple(sorted((key, _attribute_key(item)) for key, item in node.attributes.items())),
+        tuple([_input_key(value, contents) for value in node.inputs]),
     )
+
+
+def _attributes_key(node: Node) -> Hashable:
+    return tuple(sorted((key, _attribute_key(item)) for key, item in node.attributes.items()))
 
 
 def _input_key(value: Value | None, contents: dict[Value, Hashable]) -> Hashable:

@@ -29,6 +29,36 @@ def test_a_merged_node_is_not_a_removed_one() -> None:
     assert run_passes(model, [CommonSubexpressions()]).removed_names == ()
 
 
+class Untouched(list):
+    """A long attribute, which is too dear to be looked at."""
+
+    def __iter__(self):
+        raise AssertionError("the content of the attribute was looked at")
+
+
+def test_attributes_are_looked_at_of_nodes_alone_that_agree_in_all_else() -> None:
+    model = parse("g (float[2] x) => (float[2] y) { a = Neg(x) y = Exp(a) }")
+    for node in model.graph.nodes:
+        node.attributes["numbers"] = Untouched([1, 2, 3])
+    run_passes(model, [CommonSubexpressions()])
+    assert len(model.graph) == 2
+
+
+def test_three_nodes_of_which_two_have_equal_attributes() -> None:
+    lines = merge(
+        """g (float[2, 2] x) => (float[2, 2] y) {
+            a = Softmax<axis=0>(x) b = Softmax<axis=1>(x) c = Softmax<axis=0>(x)
+            d = Softmax<axis=1>(x) e = Add(a, b) f = Add(c, d) y = Mul(e, f)
+        }"""
+    )
+    assert [line.partition("  #")[2] for line in lines] == [
+        " Softmax_0 Softmax_2",
+        " Softmax_1 Softmax_3",
+        " Add_0 Add_1",
+        " Mul_0",
+    ]
+
+
 def test_constants_are_compared_by_content() -> None:
     lines = merge(
         """g (float[2] x) => (float[2] y) <float[2] v = {1, 2}, float[2] w = {1, 2}> {
