@@ -19,6 +19,7 @@ import numpy as np
 
 from ...errors import GraphError
 from .shape import ValueType
+from .sym_array import integers_in
 
 __all__ = ["Attribute", "Graph", "Node", "Value"]
 
@@ -144,6 +145,23 @@ class Node:
     def op(self) -> str:
         """Domain and type as users write it: ``Conv``, ``com.acme::Swirl``."""
         return f"{self.domain}::{self.op_type}" if self.domain else self.op_type
+
+    def input_at(self, index: int) -> Value | None:
+        """Return an input; None for an optional one that is not given."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def integers_at(self, index: int) -> list[int] | None:
+        """Return a constant input of integers, flat; None if it is not given, or not known."""
+        value = self.input_at(index)
+        return None if value is None or value.constant is None else integers_in(value.constant)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return an attribute that is a text, which files hold as bytes.
+
+        Raises KeyError if it is not there and there is no default.
+        """
+        found = self.attributes[name] if default is None else self.attributes.get(name, default)
+        return found.decode() if isinstance(found, bytes) else str(found)
 
     def bodies(self) -> list[Graph]:
         """List the graphs among its attributes: branches and loop bodies."""

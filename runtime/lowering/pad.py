@@ -9,7 +9,6 @@ import numpy as np
 
 from ...errors import GraphError
 from ..graph import Node
-from .node_parameters import integers_of, text_of
 
 __all__ = [
     "AxisPad",
@@ -42,8 +41,8 @@ def pads_of(node: Node, rank: int) -> list[AxisPad]:
 
     Raises GraphError for axes that there are not, and where there are not two numbers for each.
     """
-    given = integers_of(node, 1) or []
-    axes = integers_of(node, 3)
+    given = node.integers_at(1) or []
+    axes = node.integers_at(3)
     axes = list(range(rank)) if axes is None else axes
     if len(given) != 2 * len(axes) or any(not -rank <= axis < rank for axis in axes):
         raise GraphError(
@@ -89,4 +88,4 @@ _PLACES: Mapping[str, Callable[[Array, int], Array]] = {
 
 
 def _mode(node: Node) -> str:
-    return text_of(node, "mode", "constant")
+    return node.text("mode", "constant")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...errors import GraphError
 from ..graph import Node
-from .node_parameters import integers_of
 
 __all__ = ["reduced_axes"]
 
@@ -14,7 +13,7 @@ def reduced_axes(node: Node, rank: int) -> frozenset[int]:
 
     Raises GraphError for an axis that there is not.
     """
-    axes = node.attributes.get("axes") or integers_of(node, 1)
+    axes = node.attributes.get("axes") or node.integers_at(1)
     for axis in axes or ():
         if not -rank <= axis < max(1, rank):
             raise GraphError(f"{node.op} (node {node.name!r}) has no axis {axis} among {rank}")

@@ -12,7 +12,6 @@ from ...errors import GraphError
 from ..graph import Node
 from ..operators.resampling import Resampling, WeightedIndices, nearest_indices, weighted_indices
 from ..operators.resize import find_unknown_setting
-from .node_parameters import text_of
 
 __all__ = [
     "find_unknown_setting",
@@ -129,12 +128,12 @@ def _is_cropping(node: Node) -> bool:
 
 
 def _text(node: Node, name: str) -> str:
-    return text_of(node, name, _DEFAULTS[name])
+    return node.text(name, _DEFAULTS[name])
 
 
 def _numbers(node: Node, index: int) -> Array | None:
     """Read a constant input; None for one that is not given or empty."""
-    value = node.inputs[index] if index < len(node.inputs) else None
+    value = node.input_at(index)
     if value is None or value.constant is None or not value.constant.size:
         return None
     return value.constant.reshape(-1)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ...errors import GraphError
 from ..graph import Node
-from .node_parameters import integers_of
 
 __all__ = ["slice_box"]
 
@@ -18,9 +17,9 @@ def slice_box(node: Node, shape: Sequence[int]) -> tuple[list[int], list[int]]:
     as the end of the axis that is nearer, which of a slice backwards is an element. Raises
     GraphError for axes that there are not, steps of 0, and lists of different lengths.
     """
-    starts = integers_of(node, 1) or []
-    axes = integers_of(node, 3) or list(range(len(starts)))
-    strides = integers_of(node, 4) or [1] * len(starts)
+    starts = node.integers_at(1) or []
+    axes = node.integers_at(3) or list(range(len(starts)))
+    strides = node.integers_at(4) or [1] * len(starts)
     rank = len(shape)
     lengths = {len(starts), len(axes), len(strides)}
     if len(lengths) > 1 or 0 in strides or any(not -rank <= axis < rank for axis in axes):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ...errors import GraphError
 from ..graph import Node
-from .node_parameters import text_of
 
 __all__ = ["block_transpose"]
 
@@ -27,6 +26,6 @@ def block_transpose(node: Node, shape: Sequence[int]) -> tuple[tuple[int, ...], 
     if node.op_type == "SpaceToDepth":
         lengths = (batch, channels, height // block, block, width // block, block)
         return lengths, (0, 3, 5, 1, 2, 4)
-    if text_of(node, "mode", "DCR") == "CRD":
+    if node.text("mode", "DCR") == "CRD":
         return (batch, channels // block**2, block, block, height, width), (0, 1, 4, 2, 5, 3)
     return (batch, block, block, channels // block**2, height, width), (0, 3, 4, 1, 5, 2)

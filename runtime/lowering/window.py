@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from ...errors import GraphError
 from ..graph import Node
 from ..type_inference.windows import SAME, halves, same_padding, window_reach
-from .node_parameters import text_of
 
 __all__ = ["Window", "transposed_window", "window_of"]
 
@@ -104,7 +103,7 @@ def transposed_window(
 
 
 def _auto_pad(node: Node) -> str:
-    return text_of(node, "auto_pad", "NOTSET")
+    return node.text("auto_pad", "NOTSET")
 
 
 def _numbers(node: Node, name: str, count: int, default: int) -> tuple[int, ...]:

@@ -25,13 +25,10 @@ _KNOWN = {
 def find_unknown_setting(node: Node) -> str | None:
     """Return which attribute has a value, or company, that there is no meaning for, or None."""
     for name, known in _KNOWN.items():
-        given = node.attributes.get(name, known[0])
-        text = given.decode() if isinstance(given, bytes) else str(given)
+        text = node.text(name, known[0])
         if text not in known:
             return f"Resize has {name} in {list(known)}, not {text!r}"
-    if node.attributes.get("mode", "nearest") in ("nearest", b"nearest") and node.attributes.get(
-        "antialias"
-    ):
+    if node.text("mode", "nearest") == "nearest" and node.attributes.get("antialias"):
         return "nearest neighbours have no antialiasing"
     return None
 

@@ -15,7 +15,6 @@ from .matching import (
     are_float32,
     does_broadcast,
     dtype_of,
-    input_at,
     static_shape,
 )
 
@@ -42,7 +41,7 @@ def convert_attention(node: Node, causal: CausalMasks, domain: str) -> GraphPatc
     (batch, rows, width), keys, values = sizes
     if width % heads or keys != values or (keys[0], keys[2]) != (batch, width):
         return None
-    mask = input_at(node, _MASK)
+    mask = node.input_at(_MASK)
     if mask is not None and not _is_mask(mask, (batch, heads, rows, keys[1])):
         return None
     patch = GraphPatch(f"convert Attention {node.name!r}")
@@ -62,7 +61,7 @@ def _is_plain(node: Node) -> bool:
     attributes = node.attributes
     has_cache = any(value is not None for value in node.inputs[_MASK + 1 :])
     is_used = any(value.uses or value.is_graph_output for value in node.outputs[1:])
-    is_doubly_masked = attributes.get("is_causal", 0) and input_at(node, _MASK) is not None
+    is_doubly_masked = attributes.get("is_causal", 0) and node.input_at(_MASK) is not None
     has_heads = attributes.get("q_num_heads") == attributes.get("kv_num_heads")
     has_softcap = attributes.get("softcap", 0) != 0
     precision = attributes.get("softmax_precision", DType.FLOAT32.value)

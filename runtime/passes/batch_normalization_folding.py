@@ -9,7 +9,7 @@ import numpy as np
 from ..graph import Graph, Node
 from .graph_patch import GraphPatch
 from .input_folding import fold_into_reader, reader_after
-from .matching import input_at, is_standard
+from .matching import is_standard
 from .node_traits import is_unused
 from .pass_base import Pass
 from .weight_folding import Affine, channel_axis, channel_count, fold_into_weights
@@ -46,7 +46,7 @@ def _into_what_is_before(node: Node, graph: Graph) -> GraphPatch | None:
 
 
 def _into_what_is_behind(node: Node) -> GraphPatch | None:
-    reader, scale, value = reader_after(node), input_at(node, 1), node.inputs[0]
+    reader, scale, value = reader_after(node), node.input_at(1), node.inputs[0]
     if reader is None or value is None or scale is None or scale.constant is None:
         return None
     if is_standard(reader, "MatMul"):
@@ -67,7 +67,7 @@ def affine_of(node: Node, count: int) -> Affine | None:
     """Write the normalisation as one scale and one shift; None without constants of this length."""
     arrays = [
         value.constant.astype(np.float64)
-        for value in (input_at(node, index) for index in range(1, 5))
+        for value in (node.input_at(index) for index in range(1, 5))
         if value is not None and value.constant is not None and value.constant.shape == (count,)
     ]
     if len(arrays) < 4:

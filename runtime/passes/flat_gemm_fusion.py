@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..graph import DType, Graph, Node, TensorType, Value
 from .graph_patch import GraphPatch
-from .matching import input_at, is_standard, made_by, only_user, static_shape
+from .matching import is_standard, made_by, only_user, static_shape
 from .pass_base import Pass
 from .patch_check import have_one_affinity
 
@@ -41,7 +41,7 @@ def _is_product(gemm: Node) -> bool:
     """True for a product with constant weights as they are, plus at most one bias for all rows."""
     numbers = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0}
     is_plain = all(gemm.attributes.get(name, number) == number for name, number in numbers.items())
-    weights, bias = gemm.inputs[1], input_at(gemm, 2)
+    weights, bias = gemm.inputs[1], gemm.input_at(2)
     if not is_plain or weights is None or weights.constant is None:
         return False
     if bias is None:
@@ -60,7 +60,7 @@ def _is_flattening(first: Node, last: Node) -> bool:
 
 
 def _patch(first: Node, gemm: Node, last: Node) -> GraphPatch:
-    old, bias = last.outputs[0], input_at(gemm, 2)
+    old, bias = last.outputs[0], gemm.input_at(2)
     patch = GraphPatch(f"widen Gemm {gemm.name!r}").remove(gemm).remove(last)
     if only_user(first.outputs[0]) is gemm:
         patch.remove(first)

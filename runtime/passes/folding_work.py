@@ -85,8 +85,7 @@ def _gemm_depth(node: Node) -> int:
 
 def _einsum(node: Node, read: int, made: int) -> float:
     """Count all pairs of indices: numpy's einsum takes one loop over all of them."""
-    equation = node.attributes["equation"]
-    text = equation.decode() if isinstance(equation, bytes) else str(equation)
+    text = node.text("equation")
     lengths: dict[str, int] = {}
     others = 1
     terms = text.replace(" ", "").partition("->")[0].split(",")

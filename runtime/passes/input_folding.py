@@ -16,7 +16,7 @@ import numpy as np
 
 from ..graph import DType, Node, TensorType, Value
 from .graph_patch import GraphPatch
-from .matching import input_at, is_standard, only_user, rank_of
+from .matching import is_standard, only_user, rank_of
 from .node_traits import is_unused
 from .patch_check import have_one_affinity
 from .weight_folding import (
@@ -57,7 +57,7 @@ def reader_after(node: Node) -> Node | None:
         return None
     if not all(is_unused(value) for value in node.outputs[1:]):
         return None
-    weights, bias = input_at(user, 1), input_at(user, 2)
+    weights, bias = user.input_at(1), user.input_at(2)
     is_constant = weights is not None and weights.constant is not None
     if not is_constant or (bias is not None and bias.constant is None):
         return None
@@ -154,7 +154,7 @@ def _bias(reader: Node, shift: _Array) -> _Array | None:
     """Return the bias with what the shift adds to each sum; None where nothing is shifted."""
     if not shift.any():
         return None
-    weights, old = _weights(reader), input_at(reader, 2)
+    weights, old = _weights(reader), reader.input_at(2)
     grouped = _in_groups(reader, weights.astype(np.float64)) * _column(reader, shift)
     if reader.op_type == "Conv":
         added = grouped.sum(axis=tuple(range(2, grouped.ndim))).reshape(-1)
@@ -188,10 +188,10 @@ def _in_groups(reader: Node, weights: _Array) -> _Array:
 
 
 def _may_pad(reader: Node) -> bool:
-    auto = reader.attributes.get("auto_pad", "NOTSET")
-    if auto in ("VALID", b"VALID"):
+    auto = reader.text("auto_pad", "NOTSET")
+    if auto == "VALID":
         return False
-    return auto not in ("NOTSET", b"NOTSET") or any(reader.attributes.get("pads") or ())
+    return auto != "NOTSET" or any(reader.attributes.get("pads") or ())
 
 
 def _is_shared(value: Value | None) -> bool:

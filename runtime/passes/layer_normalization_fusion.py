@@ -14,7 +14,6 @@ from .matching import (
     commuted,
     dtype_of,
     fuse,
-    input_at,
     integers_of,
     is_closed,
     is_standard,
@@ -185,7 +184,7 @@ def _match_mean(value: Value | None) -> _Mean | None:
     source = None if node is None else node.inputs[0]
     if node is None or source is None or not node.attributes.get("keepdims", 1):
         return None
-    axes = integers_of(input_at(node, 1))
+    axes = integers_of(node.input_at(1))
     if axes is None and "axes" in node.attributes:
         axes = tuple(int(axis) for axis in node.attributes["axes"])
     rank = rank_of(source)

@@ -23,7 +23,6 @@ __all__ = [
     "does_broadcast",
     "dtype_of",
     "fuse",
-    "input_at",
     "integers_of",
     "is_closed",
     "is_near",
@@ -80,11 +79,6 @@ def commuted(node: Node) -> Iterator[tuple[Value, Value]]:
     yield left, right
     if is_standard(node, *_COMMUTATIVE):
         yield right, left
-
-
-def input_at(node: Node, index: int) -> Value | None:
-    """Return an input; None for an optional one that is not given."""
-    return node.inputs[index] if index < len(node.inputs) else None
 
 
 def is_scalar(value: Value | None) -> bool:

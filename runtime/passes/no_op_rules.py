@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from itertools import zip_longest
 
 from ..graph import Node, Shape, TensorType, Value, is_static
-from ..graph.sym_array import integers_in
 from .node_traits import is_training, is_unused
 
 __all__ = ["is_no_op"]
@@ -43,7 +42,7 @@ def _cast_like(node: Node) -> bool:
 
 
 def _reshape(node: Node) -> bool:
-    shape, target = _shape(node), _integers(node, 1)
+    shape, target = _shape(node), node.integers_at(1)
     if shape is None or target is None or len(shape) != len(target):
         return False
     copies_zero = not node.attributes.get("allowzero", 0)
@@ -71,7 +70,7 @@ def _transpose(node: Node) -> bool:
 
 
 def _expand(node: Node) -> bool:
-    shape, target = _shape(node), _integers(node, 1)
+    shape, target = _shape(node), node.integers_at(1)
     if shape is None or target is None or len(target) > len(shape):
         return False
     pairs = zip_longest(reversed(shape), reversed(target), fillvalue=1)
@@ -79,12 +78,12 @@ def _expand(node: Node) -> bool:
 
 
 def _pad(node: Node) -> bool:
-    pads = _integers(node, 1)
+    pads = node.integers_at(1)
     return pads is not None and not any(pads)
 
 
 def _tile(node: Node) -> bool:
-    repeats = _integers(node, 1)
+    repeats = node.integers_at(1)
     return repeats is not None and all(count == 1 for count in repeats)
 
 
@@ -100,14 +99,6 @@ def _tensor(value: Value | None) -> TensorType | None:
 def _shape(node: Node) -> Shape | None:
     known = _tensor(node.inputs[0])
     return known.shape if known is not None else None
-
-
-def _integers(node: Node, index: int) -> list[int] | None:
-    """Read an input that is a constant list."""
-    value = node.inputs[index] if index < len(node.inputs) else None
-    if value is None or value.constant is None:
-        return None
-    return integers_in(value.constant)
 
 
 _RULES: Mapping[str, Callable[[Node], bool]] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..graph import Graph, Node, Value
 from .graph_patch import GraphPatch
-from .matching import input_at, integers_of, is_standard, only_user, rank_of, scalar_of
+from .matching import integers_of, is_standard, only_user, rank_of, scalar_of
 from .node_traits import is_unused
 from .pass_base import Pass
 from .patch_check import have_one_affinity
@@ -70,9 +70,9 @@ def _attributes(node: Node, user: Node) -> dict[str, Any] | None:
 
 def _fill(node: Node) -> float | None:
     """Return the number that is padded with; None if it is not known, or none at all."""
-    if node.attributes.get("mode", "constant") not in ("constant", b"constant"):
+    if node.text("mode", "constant") != "constant":
         return None
-    value = input_at(node, 2)
+    value = node.input_at(2)
     return 0.0 if value is None else scalar_of(value)
 
 
@@ -86,9 +86,9 @@ def _spatial_rank(user: Node) -> int | None:
 def _spatial_pads(node: Node, spatial_rank: int) -> list[int] | None:
     """Return the pads of the spatial axes, first all before, then all after."""
     rank = spatial_rank + 2
-    pads, axes = integers_of(input_at(node, 1)), tuple(range(rank))
-    if input_at(node, 3) is not None:
-        axes = integers_of(input_at(node, 3)) or ()
+    pads, axes = integers_of(node.input_at(1)), tuple(range(rank))
+    if node.input_at(3) is not None:
+        axes = integers_of(node.input_at(3)) or ()
     if any(not -rank <= axis < rank for axis in axes):
         return None
     if pads is None or len(pads) != 2 * len(axes) or min(pads, default=-1) < 0:
@@ -101,10 +101,10 @@ def _spatial_pads(node: Node, spatial_rank: int) -> list[int] | None:
 
 
 def _own_pads(user: Node, spatial_rank: int) -> list[int] | None:
-    auto = user.attributes.get("auto_pad", "NOTSET")
-    if auto in ("VALID", b"VALID"):
+    auto = user.text("auto_pad", "NOTSET")
+    if auto == "VALID":
         return [0] * 2 * spatial_rank
-    if auto not in ("NOTSET", b"NOTSET"):
+    if auto != "NOTSET":
         return None
     return [int(pad) for pad in user.attributes.get("pads", [0] * 2 * spatial_rank)]
 

@@ -96,7 +96,7 @@ def _one_hot(node: Node) -> int:
 
 def _pad(node: Node) -> int:
     array = _constant(node, 0)
-    if len(node.inputs) > 3 and node.inputs[3] is not None:
+    if node.input_at(3) is not None:
         raise ValueError("padding of some axes only is left to its type")
     pads = _integers(node, 1)
     lengths = zip(array.shape, pads[: array.ndim], pads[array.ndim :], strict=True)
@@ -108,13 +108,12 @@ def resized_shape(node: Node) -> list[int]:
     made = list(_constant(node, 0).shape)
     axes = [int(axis) % len(made) for axis in node.attributes.get("axes") or range(len(made))]
     lengths = tuple(made[axis] for axis in axes)
-    given = [node.inputs[index] if index < len(node.inputs) else None for index in (2, 3)]
+    given = [node.input_at(index) for index in (2, 3)]
     scales, sizes = (None if value is None else value.constant for value in given)
     if scales is not None and scales.size:
         found = resized_by_scales(lengths, scales.ravel().tolist())
     elif sizes is not None:
-        policy = node.attributes.get("keep_aspect_ratio_policy", "stretch")
-        policy = policy.decode() if isinstance(policy, bytes) else policy
+        policy = node.text("keep_aspect_ratio_policy", "stretch")
         found = resized_to_sizes(lengths, tuple(sizes.ravel().tolist()), policy)
     else:
         found = None

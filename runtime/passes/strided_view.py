@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..graph import Node
-from .matching import input_at, integers_of, scalar_of, static_shape
+from .matching import integers_of, scalar_of, static_shape
 
 __all__ = ["Piece", "StridedView", "apply_node", "merge_pieces"]
 
@@ -130,7 +130,7 @@ def _split(view: StridedView, node: Node, output_index: int) -> StridedView | No
 
 
 def _gather(view: StridedView, node: Node) -> StridedView | None:
-    index = input_at(node, 1)
+    index = node.input_at(1)
     if index is None or index.constant is None or index.constant.ndim:
         return None
     axis = int(node.attributes.get("axis", 0)) % len(view.axes)
@@ -143,11 +143,11 @@ def _gather(view: StridedView, node: Node) -> StridedView | None:
 
 def _slice(view: StridedView, node: Node, shape: Sequence[int]) -> StridedView | None:
     """Follow a Slice of one axis by steps of 1."""
-    starts, axes = integers_of(input_at(node, 1)), integers_of(input_at(node, 3))
-    has_steps = input_at(node, 4) is not None
+    starts, axes = integers_of(node.input_at(1)), integers_of(node.input_at(3))
+    has_steps = node.input_at(4) is not None
     if starts is None or axes is None or len(starts) != 1 or len(axes) != 1:
         return None
-    if has_steps and scalar_of(input_at(node, 4)) != 1:
+    if has_steps and scalar_of(node.input_at(4)) != 1:
         return None
     axis = axes[0] % len(view.axes)
     start = max(starts[0] + view.shape[axis], 0) if starts[0] < 0 else starts[0]

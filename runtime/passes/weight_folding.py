@@ -17,7 +17,7 @@ from ml_dtypes import finfo
 
 from ..graph import DType, Node, TensorType, Value
 from .graph_patch import GraphPatch
-from .matching import input_at, is_standard, only_user, rank_of
+from .matching import is_standard, only_user, rank_of
 from .patch_check import have_one_affinity
 
 __all__ = [
@@ -75,7 +75,7 @@ def channel_count(node: Node) -> int | None:
     if not is_standard(node, *LINEAR_OPS) or len(node.inputs) < 2:
         return None
     weights, bias = _constant(node, 1), _constant(node, 2)
-    if weights is None or not _is_float(weights) or (bias is None and input_at(node, 2)):
+    if weights is None or not _is_float(weights) or (bias is None and node.input_at(2)):
         return None
     return _COUNTS[node.op_type](node, weights)
 
@@ -167,13 +167,13 @@ def _patch(node: Node, follower: Node, parts: _Parts) -> GraphPatch:
 def new_constant(node: Node, index: int, array: _Array, role: str) -> Value:
     """Make a read-only constant for an input of a node that takes its place."""
     array.flags.writeable = False
-    old = input_at(node, index)
+    old = node.input_at(index)
     name = f"{node.name}_{role}" if old is None else old.name
     return Value(name, TensorType(DType.of(array.dtype), array.shape), array)
 
 
 def _constant(node: Node, index: int) -> _Array | None:
-    value = input_at(node, index)
+    value = node.input_at(index)
     return None if value is None else value.constant
 
 

@@ -62,7 +62,7 @@ class ShapeTensors:
 
     def _wanted(self, node: Node) -> Iterator[tuple[int, Value]]:
         for index in self._wanted_of(node):
-            value = node.inputs[index] if index < len(node.inputs) else None
+            value = node.input_at(index)
             if value is not None and value.constant is None:
                 yield index, value
 

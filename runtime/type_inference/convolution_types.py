@@ -280,7 +280,7 @@ def unpool(node: Node, contents: ShapeContent) -> list[TensorType] | None:
         return None
     require_rank("the input", x, 3, -1)
     require_shape("the list of places", places, *x.shape)
-    if len(node.inputs) > 2 and node.inputs[2] is not None:
+    if node.input_at(2) is not None:
         shape = contents.integers(node, 2)
         if shape is not None and (len(shape) != len(x.shape) or min(shape) < 0):
             raise ContradictionError(f"{shape} is no shape for {len(x.shape)} axes")

@@ -39,9 +39,9 @@ def short_time_spectrum(node: Node, contents: ShapeContent) -> list[TensorType] 
 
 def _frame_length(node: Node, contents: ShapeContent, length: Dim) -> Dim:
     """Find the length of a frame: as it is given, or that of the window, or of the signal."""
-    if len(node.inputs) > 3 and node.inputs[3] is not None:
+    if node.input_at(3) is not None:
         return _scalar(node, contents, 3)
-    if len(node.inputs) > 2 and node.inputs[2] is not None:
+    if node.input_at(2) is not None:
         window = operand(node, 2)
         return None if window is None else window.shape[0]
     return length

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ....errors import GraphError
 from ....runtime.graph import DType, Node, TensorType, Value
@@ -110,11 +109,7 @@ def _defaults(**defaults: float) -> Callable[[Node], tuple[float, ...]]:
 
 
 def _is_text(name: str, text: str) -> Callable[[Node], tuple[float, ...]]:
-    return lambda node: (float(_text(node.attributes.get(name, "")) == text),)
-
-
-def _text(given: Any) -> str:
-    return given.decode() if isinstance(given, bytes) else str(given)
+    return lambda node: (float(node.text(name, "") == text),)
 
 
 _NUMBERS: Mapping[str, Callable[[Node], tuple[float, ...]]] = {

@@ -87,7 +87,7 @@ def read_heads(node: Node, builder: PlanBuilder) -> Heads:
         key,
         value,
         result,
-        node.inputs[_MASK] if len(node.inputs) > _MASK else None,
+        node.input_at(_MASK),
         builder.shape(node.outputs[0])[0],
         heads,
         result.pitch // heads,

@@ -100,13 +100,13 @@ def lower_conv(node: Node, builder: PlanBuilder) -> None:
 
 def bias_steps(node: Node) -> list[ChainStep]:
     """Write what adds a convolution's bias, if it has one, before its other steps."""
-    has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
+    has_bias = node.input_at(2) is not None
     return [ChainStep("Add", ("acc", "i2"), DType.FLOAT32)] if has_bias else []
 
 
 def bias_operands(node: Node, builder: PlanBuilder) -> Mapping[str, Operand | float]:
     """Return what ``bias_steps`` read, as one number a channel."""
-    value = node.inputs[2] if len(node.inputs) > 2 else None
+    value = node.input_at(2)
     if value is None:
         return {}
     bias = builder.operand(value)

@@ -121,7 +121,7 @@ def _read_gemm(node: Node, left: Value, right: Value, builder: PlanBuilder) -> M
 
 
 def _bias_value(node: Node) -> Value | None:
-    return node.inputs[_BIAS] if len(node.inputs) > _BIAS else None
+    return node.input_at(_BIAS)
 
 
 def _scales(node: Node) -> tuple[ChainStep, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....runtime.graph import Node, Value
-from ....runtime.lowering.node_parameters import integers_of
 from ....runtime.lowering.slice import slice_box
 from ....runtime.lowering.space_depth import block_transpose
 from ....runtime.lowering.strides import row_major
@@ -160,7 +159,7 @@ def lower_tile(node: Node, builder: PlanBuilder) -> None:
     source = node.inputs[0]
     assert source is not None
     operand, made = builder.operand(source), builder.result(node.outputs[0])
-    repeats = integers_of(node, 1) or []
+    repeats = node.integers_at(1) or []
     lengths: list[int] = []
     strides: list[int] = []
     if len(repeats) != len(operand.shape):

@@ -51,7 +51,7 @@ def lower_pad(node: Node, builder: PlanBuilder) -> None:
 
 def _filling(node: Node, builder: PlanBuilder, made: Operand) -> Operand:
     """Return the place of the one element that constant padding fills with."""
-    value = node.inputs[2] if len(node.inputs) > 2 else None
+    value = node.input_at(2)
     if value is None or (value.constant is not None and not value.constant.size):
         return table_operand(builder, np.zeros(1, made.dtype.numpy))
     return builder.operand(value)

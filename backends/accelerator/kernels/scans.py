@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from ....runtime.graph import Node
-from ....runtime.lowering.node_parameters import integers_of
 from ..elementwise.c_types import C_TYPES, ELEMENT_WORDS, FLOATS, INTEGERS
 from ..elementwise.chain_launch import line_groups
 from ..launching.kernel_source import KernelSource
@@ -53,7 +52,7 @@ def lower_trilu(node: Node, builder: PlanBuilder) -> None:
         raise builder.contradiction(f"{list(operand.shape)} has no triangle of {list(made.shape)}")
     height, width = made.shape[-2:]
     # Diagonals beyond the matrix are all the same.
-    shift = min(max((integers_of(node, 1) or [0])[0], -height - 1), width + 1)
+    shift = min(max((node.integers_at(1) or [0])[0], -height - 1), width + 1)
     builder.launch(
         KernelSource.of("trilu", text),
         [operand, made, made.count, height, width, shift],
@@ -70,7 +69,7 @@ def lower_cumsum(node: Node, builder: PlanBuilder) -> None:
     operand, made = builder.operand(source), builder.result(node.outputs[0])
     if not made.shape or operand.shape != made.shape:
         raise builder.contradiction(f"{list(operand.shape)} has no sums {list(made.shape)}")
-    axis = builder.axis((integers_of(node, 1) or [0])[0], len(made.shape))
+    axis = builder.axis((node.integers_at(1) or [0])[0], len(made.shape))
     length, inner = made.shape[axis], math.prod(made.shape[axis + 1 :])
     kind = C_TYPES[made.dtype]
     add, store = "sum += own;", kind.store("sum", "y", "at")

@@ -72,7 +72,7 @@ def _patch(node: Node, user: Node) -> GraphPatch:
         steps = tuple(step.renamed(names) for step in parse_steps(user))
     else:
         steps = (step_of(user, name_of),)
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = node.input_at(2)
     inputs = (*node.inputs[:2], bias, *extra)
     attributes = {**node.attributes, "steps": [str(step) for step in steps]}
     return fuse(

@@ -200,7 +200,7 @@ def _probabilities(
 
 def _given_mask(node: Node, builder: PlanBuilder, shape: Sequence[int]) -> Operand | None:
     """View the mask with the scores' axes: repeated by strides of 0, its last axis in one piece."""
-    mask = node.inputs[_MASK] if len(node.inputs) > _MASK else None
+    mask = node.input_at(_MASK)
     if mask is None:
         return None
     given = builder.shape(mask)
@@ -211,7 +211,7 @@ def _given_mask(node: Node, builder: PlanBuilder, shape: Sequence[int]) -> Opera
 
 def _standard_mask(node: Node, builder: PlanBuilder, shape: Sequence[int]) -> Operand | None:
     """Return what is added to the scores; numpy computes what passes have not made of one piece."""
-    mask = node.inputs[_MASK] if len(node.inputs) > _MASK else None
+    mask = node.input_at(_MASK)
     is_causal = bool(node.attributes.get("is_causal", 0))
     rows, keys = shape[-2:]
     later = np.triu(np.full((rows, keys), -np.inf, np.float32), 1) if is_causal else None

@@ -97,7 +97,7 @@ def lower_bitwise(node: Node, builder: PlanBuilder) -> None:
     assert left is not None
     assert right is not None
     if node.op_type == "BitShift":
-        is_left = node.attributes["direction"] in ("LEFT", b"LEFT")
+        is_left = node.text("direction") == "LEFT"
         step = PostOp("shift_left" if is_left else "shift_right", operand=1)
     else:
         step = PostOp(_BITWISE[node.op_type], operand=1)

@@ -286,7 +286,7 @@ def _given(node: Node, index: int) -> Value:
 
 
 def _bias(node: Node) -> Value | None:
-    return node.inputs[2] if len(node.inputs) > 2 else None
+    return node.input_at(2)
 
 
 def _bias_desc(node: Node, builder: PlanBuilder) -> Desc | None:

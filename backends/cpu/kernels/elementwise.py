@@ -61,7 +61,7 @@ def _with(name: str, **defaults: float) -> Callable[[Node], PostOp]:
 
 
 def _gelu(node: Node) -> PostOp:
-    is_tanh = node.attributes.get("approximate", "none") in ("tanh", b"tanh")
+    is_tanh = node.text("approximate", "none") == "tanh"
     return PostOp.unary("gelu_tanh" if is_tanh else "gelu_erf")
 
 

@@ -60,7 +60,7 @@ def lower_matmul(node: Node, builder: PlanBuilder) -> None:
     left, right = node.inputs[0], node.inputs[1]
     assert left is not None
     assert right is not None
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = node.input_at(2)
     shapes = builder.shape(left), builder.shape(right)
     if () in shapes or shapes[0][-1] != shapes[1][-2:][0]:
         raise builder.contradiction(f"there is no product of {shapes[0]} and {shapes[1]}")
@@ -87,7 +87,7 @@ def lower_gemm(node: Node, builder: PlanBuilder) -> None:
     if found != inner:
         raise builder.contradiction(f"there is no product of {shapes[0]} and {shapes[1]}")
     sides = _Sides((rows, inner), (inner, columns), (rows, columns))
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = node.input_at(2)
     bias, post_ops = _gemm_post_ops(node, builder, bias, columns)
     _lower(node, builder, sides, bias, post_ops, is_turned)
 

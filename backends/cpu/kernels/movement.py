@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from ctypes import c_int
 
 from ....runtime.graph import Node, Value
-from ....runtime.lowering.node_parameters import integers_of
 from ....runtime.lowering.space_depth import block_transpose
 from ..onednn.bindings import ARG, Attributes, Descs, OneDnnError
 from ..plans.elementwise_chain import check_broadcast
@@ -119,7 +118,7 @@ def lower_tile(node: Node, builder: PlanBuilder) -> None:
     (result,) = node.outputs
     operand = builder.plain(source, builder.operand(source).dtype)
     made = builder.result(result, Layout.plain(builder.shape(result), operand.dtype))
-    repeats = integers_of(node, 1) or []
+    repeats = node.integers_at(1) or []
     if len(repeats) != len(operand.shape):
         raise builder.contradiction(f"{len(repeats)} repeats of {len(operand.shape)} axes")
     builder.expect_shape(result, [dim * n for dim, n in zip(operand.shape, repeats, strict=True)])
@@ -164,7 +163,7 @@ def lower_gather(node: Node, builder: PlanBuilder) -> None:
     shape = builder.shape(source)
     axis = builder.axis(int(node.attributes.get("axis", 0)), len(shape))
     builder.expect_shape(result, (*shape[:axis], *builder.shape(indices), *shape[axis + 1 :]))
-    known = integers_of(node, 1) if math.prod(builder.shape(indices)) == 1 else None
+    known = node.integers_at(1) if math.prod(builder.shape(indices)) == 1 else None
     if known and -shape[axis] <= known[0] < shape[axis]:
         _take_one(node, builder, axis, known[0])
         return

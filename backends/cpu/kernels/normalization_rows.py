@@ -84,7 +84,7 @@ def lower_layer_normalization(node: Node, builder: PlanBuilder) -> None:
     flat = Layout.plain((rows.count, rows.length), held)
     flags = _USE_SCALE
     reads = {ARG.SRC: source.viewed(flat), ARG.SCALE: _factors(node, 1, rows, builder)}
-    if len(node.inputs) > 2 and node.inputs[2] is not None:
+    if node.input_at(2) is not None:
         flags |= _USE_SHIFT
         reads[ARG.SHIFT] = _factors(node, 2, rows, builder)
     pd = engine.primitive_desc(

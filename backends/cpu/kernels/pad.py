@@ -127,7 +127,7 @@ def _repeat_around(
 
 def _value(node: Node, dtype: DType) -> Array:
     """Return what constant padding fills with; one element."""
-    value = node.inputs[2] if len(node.inputs) > 2 else None
+    value = node.input_at(2)
     if value is None or value.constant is None or not value.constant.size:
         return np.zeros(1, dtype.numpy)
     return value.constant.reshape(-1)[:1]

@@ -63,12 +63,12 @@ def _refuses(node: Node) -> str | None:
 
 def _is_for_numpy(node: Node, cell: _Cell) -> bool:
     """True if oneDNN's cells lack something that the node asks for."""
-    lengths = _input(node, 4)
+    lengths = node.input_at(4)
     if lengths is not None:
         known = lengths.constant
         if known is None or known.shape != (cell.batch,) or (known != cell.time).any():
             return True
-    if _input(node, 7) is not None or node.attributes.get("input_forget"):
+    if node.input_at(7) is not None or node.attributes.get("input_forget"):
         return True
     return node.attributes.get("clip") is not None or not _has_own_activations(node)
 
@@ -152,7 +152,7 @@ class _Cell:
 
     def check(self, node: Node, builder: PlanBuilder) -> None:
         """Ask for inputs and outputs of the lengths that the sizes of the layer give them."""
-        asked = 1 + (_text(node.attributes.get("direction", "forward")) == "bidirectional")
+        asked = 1 + (node.text("direction", "forward") == "bidirectional")
         hidden = int(node.attributes.get("hidden_size", self.hidden))
         if (self.directions, self.hidden) != (asked, hidden):
             raise builder.contradiction(
@@ -174,7 +174,7 @@ class _Cell:
             (asked, 3 * hidden),
         )
         for index, shape in enumerate(shapes, 1):
-            value = _input(node, index)
+            value = node.input_at(index)
             if value is not None:
                 builder.expect_shape(value, shape)
         for index, value in enumerate(node.outputs):
@@ -221,7 +221,7 @@ def _primitive_desc_in(
         engine,
         c_int(FORWARD_INFERENCE),
         *first,
-        c_int(_DIRECTIONS[_text(node.attributes.get("direction", "forward"))]),
+        c_int(_DIRECTIONS[node.text("direction", "forward")]),
         engine.any_desc((cell.time, cell.batch, channels), dtype),
         start,
         *((memory if start else None,) if is_lstm else ()),
@@ -265,17 +265,17 @@ def _reads(node: Node, cell: _Cell, pd: PrimitiveDesc, builder: PlanBuilder) -> 
     else:
         reads = {ARG.SRC: _zeros(descs[0], builder), ARG.WEIGHTS: _zeros(descs[1], builder)}
     reads[ARG.WEIGHTS_1] = _weights(recurrent, cell, descs[2], builder)
-    reads[ARG.BIAS] = _bias(_input(node, 3), cell, builder)
+    reads[ARG.BIAS] = _bias(node.input_at(3), cell, builder)
     if _has_start(node):
         roles = (ARG.SRC_1, ARG.SRC_2) if cell.has_memory else (ARG.SRC_1,)
         for index, role in enumerate(roles, start=5):
             desc = pd.desc("exec_arg", role)
-            reads[role] = _start(_input(node, index), cell, desc, builder)
+            reads[role] = _start(node.input_at(index), cell, desc, builder)
     return reads
 
 
 def _has_start(node: Node) -> bool:
-    return _input(node, 5) is not None or _input(node, 6) is not None
+    return node.input_at(5) is not None or node.input_at(6) is not None
 
 
 def _zeros(desc: Desc, builder: PlanBuilder) -> Operand:
@@ -345,7 +345,7 @@ def _lower_empty(node: Node, cell: _Cell, wanted: Sequence[Value], builder: Plan
     for index, value in enumerate(node.outputs):
         if value not in wanted:
             continue
-        start = _input(node, 4 + index) if index else None
+        start = node.input_at(4 + index) if index else None
         if start is not None:
             builder.define(value, builder.operand(start))
             continue
@@ -411,10 +411,6 @@ def _joined_bias(bias: Array, cell: _Cell) -> Array:
     if cell.resets_late:
         total = np.concatenate([total[:, :2], halves[:, 0, 2:], halves[:, 1, 2:]], axis=1)
     return np.ascontiguousarray(total[None], np.float32)
-
-
-def _input(node: Node, index: int) -> Value | None:
-    return node.inputs[index] if index < len(node.inputs) else None
 
 
 def _text(value: str | bytes) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node
-from ....runtime.lowering.node_parameters import integers_of
 from ....runtime.lowering.shape_kernels import register_shape_kernels
 from ..plans.operand_layout import Layout
 from ..plans.plan_builder import PlanBuilder
@@ -21,7 +20,7 @@ def lower_constant_of_shape(node: Node, builder: PlanBuilder) -> None:
     """Lower a tensor of equal elements: memory that is filled in each run."""
     (result,) = node.outputs
     value = np.asarray(node.attributes.get("value", np.zeros(1, np.float32)))
-    builder.expect_shape(result, integers_of(node, 0) or [])
+    builder.expect_shape(result, node.integers_at(0) or [])
     layout = Layout.plain(builder.shape(result), DType.of(value.dtype))
     made = builder.result(result, layout)
     if layout.count:

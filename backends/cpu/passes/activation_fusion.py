@@ -11,7 +11,6 @@ from ....runtime.passes.gelu_fusion import gated_factors, match_gelu
 from ....runtime.passes.matching import (
     are_float32,
     commuted,
-    input_at,
     is_closed,
     is_near,
     is_standard,
@@ -70,7 +69,7 @@ def _may_replace(match: _Match, last: Node, graph: Graph) -> bool:
 def _gated(node: Node) -> _Match | None:
     """Find x * s(x) with s one of the sigmoids: swish, also with a factor inside, and hardswish."""
     for value, gate, product in gated_factors(node):
-        source = input_at(gate, 0)
+        source = gate.input_at(0)
         steps = None if source is None else steps_of(gate, source)
         if source is None or steps is None or len(steps.post_ops) != 1:
             continue

@@ -10,7 +10,7 @@ from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass
 from ....runtime.passes.batch_normalization_folding import affine_of, is_inference
 from ....runtime.passes.constant_cache import ConstantCache
-from ....runtime.passes.matching import are_float32, input_at, rank_of
+from ....runtime.passes.matching import are_float32, rank_of
 from ....runtime.passes.weight_folding import Affine
 
 __all__ = ["BatchNormalizationScaling"]
@@ -32,7 +32,7 @@ class BatchNormalizationScaling(Pass):
             rank = rank_of(node.inputs[0])
             if rank is None or rank < 2 or not is_inference(node) or not are_float32(*node.inputs):
                 continue
-            gamma = input_at(node, 1)
+            gamma = node.input_at(1)
             count = 0 if gamma is None or gamma.constant is None else gamma.constant.size
             affine = affine_of(node, count)
             if affine is not None and affine.is_finite:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....runtime.graph import Node, Value
-from ....runtime.passes.matching import are_float32, input_at, rank_of, scalar_of
+from ....runtime.passes.matching import are_float32, rank_of, scalar_of
 from ..onednn.post_ops import CPU_DOMAIN, PostOp, parse_post_ops
 
 __all__ = ["MAX_POST_OPS", "Steps", "joined", "steps_of"]
@@ -125,7 +125,7 @@ def _plain(name: str, *numbers: float) -> Callable[[Node], PostOp | None]:
 
 
 def _clip(node: Node) -> PostOp | None:
-    low, high = input_at(node, 1), input_at(node, 2)
+    low, high = node.input_at(1), node.input_at(2)
     bottom = -math.inf if low is None else scalar_of(low)
     top = math.inf if high is None else scalar_of(high)
     if bottom is None or top is None or not bottom <= top:
@@ -139,12 +139,12 @@ def _clip_between(bottom: float, top: float) -> PostOp:
 
 
 def _gelu(node: Node) -> PostOp | None:
-    is_tanh = node.attributes.get("approximate", "none") in ("tanh", b"tanh")
+    is_tanh = node.text("approximate", "none") == "tanh"
     return PostOp.unary("gelu_tanh" if is_tanh else "gelu_erf")
 
 
 def _prelu(node: Node) -> PostOp | None:
-    slope = scalar_of(input_at(node, 1))
+    slope = scalar_of(node.input_at(1))
     # oneDNN multiplies 0, too, and 0 times these is NaN.
     return PostOp.unary("relu", slope) if slope is not None and math.isfinite(slope) else None
 

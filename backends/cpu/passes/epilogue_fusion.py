@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
 from ....runtime.passes.constant_cache import ConstantCache
-from ....runtime.passes.matching import are_float32, input_at, only_user, rank_of, static_shape
+from ....runtime.passes.matching import are_float32, only_user, rank_of, static_shape
 from ..onednn.post_ops import CPU_DOMAIN, PostOp, loses_nan, parse_post_ops
 from .elementwise_steps import MAX_POST_OPS, Steps, joined, steps_of
 from .fusing import fuse
@@ -85,7 +85,7 @@ def _is_base(node: Node) -> bool:
 
 def _follow(node: Node, place: Mapping[Node, int], keep_nan: bool) -> _Epilogue:
     steps = joined(parse_post_ops(node.attributes), node.inputs, _FIRST_OPERAND)
-    found = _Epilogue(node, steps, input_at(node, 2))
+    found = _Epilogue(node, steps, node.input_at(2))
     while True:
         longer = _append(found, place, keep_nan)
         if longer is None:
@@ -184,7 +184,7 @@ def _is_there(steps: Steps, place: Mapping[Node, int], now: int) -> bool:
 
 def _patch(node: Node, found: _Epilogue, before: Node, cache: ConstantCache) -> GraphPatch:
     bias = found.bias
-    if bias is not None and bias is not input_at(node, 2):
+    if bias is not None and bias is not node.input_at(2):
         bias = _flattened(bias, cache)
     inputs = [*node.inputs[:2], bias, *found.steps.operands]
     if bias is None and not found.steps.operands:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....runtime.graph import Node, Value
 from ....runtime.lowering.window import Window, transposed_window, window_of
-from ....runtime.passes.matching import input_at, scalar_of
+from ....runtime.passes.matching import scalar_of
 from ...accelerator.elementwise.chain import parse_steps
 from ...accelerator.kernels.epilogue import EPILOGUE_START, extra_operands
 from ...accelerator.kernels.window_code import transposed_loops, window_loops
@@ -111,7 +111,7 @@ def _bias(node: Node, builder: PlanBuilder, made: Operand, *, has_more: bool) ->
 
     With a bias cuDNN has engines that are compiled ahead, without one it compiles them.
     """
-    given = input_at(node, 2)
+    given = node.input_at(2)
     if given is not None:
         return builder.operand(given)
     return table_operand(builder, np.zeros(made.shape[-1], made.dtype.numpy)) if has_more else None

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from ....runtime.graph import Node
 from ....runtime.lowering.window import Window
-from ....runtime.passes.matching import input_at
 from ...accelerator.elementwise.c_types import C_TYPES, CType
 from ...accelerator.elementwise.chain import parse_steps
 from ...accelerator.elementwise.chain_source import chain_code
@@ -69,7 +68,7 @@ def launch_direct_sum(node: Node, builder: PlanBuilder, made: Operand, parts: Di
         step = _sum_over_channels(kind, place, weight)
         numbers += ("channels", parts.image.shape[-1]), ("inner", parts.inner)
         numbers.append(("group", parts.outputs // parts.groups))
-    value = input_at(node, 2)
+    value = node.input_at(2)
     bias = [] if value is None else [builder.operand(value)]
     if any(item.shape != (parts.outputs,) for item in bias):
         raise builder.contradiction(f"a bias of {list(bias[0].shape)} is not for {made.shape[-1]}")

@@ -12,7 +12,7 @@ import numpy as np
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass
 from ....runtime.passes.batch_normalization_folding import affine_of, is_inference
-from ....runtime.passes.matching import dtype_of, input_at, static_shape
+from ....runtime.passes.matching import dtype_of, static_shape
 from ...accelerator.elementwise.c_types import FLOATS
 
 __all__ = ["BatchNormalizationSteps"]
@@ -32,7 +32,7 @@ class BatchNormalizationSteps(Pass):
 
 
 def _patch(node: Node) -> GraphPatch | None:
-    source, old = input_at(node, 0), node.outputs[0]
+    source, old = node.input_at(0), node.outputs[0]
     shape, dtype = static_shape(source), dtype_of(source)
     if source is None or shape is None or len(shape) < 2 or dtype not in FLOATS:
         return None

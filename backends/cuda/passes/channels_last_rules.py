@@ -17,7 +17,6 @@ from ....runtime.lowering.reduction import reduced_axes
 from ....runtime.lowering.window import window_of
 from ....runtime.passes.matching import (
     dtype_of,
-    input_at,
     integers_of,
     rank_of,
     static_shape,
@@ -162,9 +161,9 @@ def _resize(node: Node) -> TurnedNode | None:
 def _pad(node: Node) -> TurnedNode | None:
     rank = rank_of(node.inputs[0])
     is_ready = is_map(node.inputs[0]) and is_map(node.outputs[0])
-    if rank is None or not is_ready or input_at(node, 1) is None:
+    if rank is None or not is_ready or node.input_at(1) is None:
         return None
-    if input_at(node, 3) is not None:
+    if node.input_at(3) is not None:
         return _with_axes(node, 3)
     return _with_lists(node, {1: rank})
 
@@ -173,7 +172,7 @@ def _with_lists(node: Node, ranks: Mapping[int, int]) -> TurnedNode | None:
     """Reorder constant inputs, by index, that have one number, or a begin and an end, an axis."""
     forms = _first_turned(node)
     for index, rank in ranks.items():
-        value = input_at(node, index)
+        value = node.input_at(index)
         if value is None or (value.constant is not None and not value.constant.size):
             continue
         if value.constant is None or value.constant.size not in (rank, 2 * rank):
@@ -185,13 +184,13 @@ def _with_lists(node: Node, ranks: Mapping[int, int]) -> TurnedNode | None:
 
 def _slice(node: Node) -> TurnedNode | None:
     is_ready = is_map(node.inputs[0]) and is_map(node.outputs[0])
-    starts = integers_of(input_at(node, 1))
+    starts = integers_of(node.input_at(1))
     return _with_axes(node, 3) if is_ready and starts is not None else None
 
 
 def _with_axes(node: Node, index: int) -> TurnedNode | None:
     """Move the axes that a constant input names."""
-    rank, axes = rank_of(node.inputs[0]), integers_of(input_at(node, index))
+    rank, axes = rank_of(node.inputs[0]), integers_of(node.input_at(index))
     if rank is None or axes is None:
         return None
     forms = _first_turned(node)
@@ -200,7 +199,7 @@ def _with_axes(node: Node, index: int) -> TurnedNode | None:
 
 
 def _reduce(node: Node) -> TurnedNode | None:
-    rank, given = rank_of(node.inputs[0]), input_at(node, 1)
+    rank, given = rank_of(node.inputs[0]), node.input_at(1)
     if rank is None or not is_map(node.inputs[0]) or (given is not None and not given.is_constant):
         return None
     axes = reduced_axes(node, rank)

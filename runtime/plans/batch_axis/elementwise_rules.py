@@ -81,7 +81,7 @@ def _cast_like(node: Node, inputs: Inputs) -> Traced:
 
 
 def _dropout(node: Node, inputs: Inputs) -> Traced:
-    mode = node.inputs[2] if len(node.inputs) > 2 else None
+    mode = node.input_at(2)
     if mode is not None and (mode.constant is None or mode.constant.any()):
         raise NotApartError("it may be in training mode")
     return _like_first(node, inputs)

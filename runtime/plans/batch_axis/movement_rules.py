@@ -251,12 +251,12 @@ def _resize(node: Node, inputs: Inputs) -> Traced:
 
 
 def _check_resized_rows(node: Node, inputs: Inputs, x: Traced, place: int) -> None:
-    scales = node.inputs[2] if len(node.inputs) > 2 else None
+    scales = node.input_at(2)
     sizes = given(inputs, 3)
     if sizes is not None:
-        policy = node.attributes.get("keep_aspect_ratio_policy", "stretch")
+        policy = node.text("keep_aspect_ratio_policy", "stretch")
         numbers = sizes.numbers if sizes.axis is None else None
-        if policy in ("stretch", b"stretch") and numbers is not None and numbers[place] == x.rows:
+        if policy == "stretch" and numbers is not None and numbers[place] == x.rows:
             return
     elif scales is not None and scales.constant is not None:
         array = scales.constant.reshape(-1)
