@@ -14,9 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -29,11 +26,12 @@ from statistics import median
 import numpy as np
 import onnx
 import onnxruntime
+from beside_neighbours.threads import busy_thread
 from models import MODELS, Inputs
-from neighbours_threads import busy_thread
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from row_file import write_rows
 
 import aioinfer
 
@@ -176,18 +174,15 @@ def main() -> None:
     console = Console()
     console.print(table_of(rows))
     console.print(f"wanted: CPU is slowed down no more than {PEER}, 1.00 in the last column")
-    if arguments.json is not None:
-        result = {
-            "benchmark": "busy_thread",
-            "python": platform.python_version(),
-            "onnxruntime": onnxruntime.__version__,
-            "cpus": os.cpu_count(),
-            "switch_interval_ms": sys.getswitchinterval() * 1e3,
-            "rounds": arguments.rounds,
-            "seconds": arguments.seconds,
-            "rows": [asdict(row) for row in rows],
-        }
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_rows(
+        arguments.json,
+        "busy_thread",
+        [asdict(row) for row in rows],
+        onnxruntime=onnxruntime.__version__,
+        switch_interval_ms=sys.getswitchinterval() * 1e3,
+        rounds=arguments.rounds,
+        seconds=arguments.seconds,
+    )
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
-from networks_perceptron import INPUTS, perceptron
+from networks.perceptron import INPUTS, perceptron
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table

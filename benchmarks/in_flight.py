@@ -14,9 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
-import os
-import platform
 import time
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -30,6 +27,7 @@ from onnx import helper, numpy_helper
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from row_file import write_rows
 
 import aioinfer
 
@@ -165,16 +163,13 @@ def main() -> None:
             for width in arguments.widths:
                 rows += measure(device, hint, width, arguments.rounds, arguments.seconds)
     Console().print(table_of(rows))
-    if arguments.json is not None:
-        result = {
-            "benchmark": "in_flight",
-            "python": platform.python_version(),
-            "cpus": os.cpu_count(),
-            "rounds": arguments.rounds,
-            "seconds": arguments.seconds,
-            "rows": [asdict(row) for row in rows],
-        }
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_rows(
+        arguments.json,
+        "in_flight",
+        [asdict(row) for row in rows],
+        rounds=arguments.rounds,
+        seconds=arguments.seconds,
+    )
 
 
 if __name__ == "__main__":

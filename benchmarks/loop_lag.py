@@ -19,9 +19,7 @@ import argparse
 import asyncio
 import gc
 import hashlib
-import json
 import os
-import platform
 import sys
 import tempfile
 import threading
@@ -38,10 +36,11 @@ import numpy as np
 import onnx
 import uvloop
 from models import MODELS, Inputs
-from networks_perceptron import perceptron
+from networks.perceptron import perceptron
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from row_file import write_rows
 
 import aioinfer
 
@@ -305,16 +304,13 @@ def main() -> None:
         parser.error("--tasks and --loads take numbers from 1 on, --seconds numbers above 0")
     rows = [row for loop in arguments.loops for row in measure(loop, arguments)]
     Console().print(table_of(rows))
-    if arguments.json is not None:
-        result = {
-            "benchmark": "loop_lag",
-            "python": platform.python_version(),
-            "cpus": os.cpu_count(),
-            "switch_interval_ms": sys.getswitchinterval() * 1e3,
-            "tasks": arguments.tasks,
-            "rows": [asdict(row) for row in rows],
-        }
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_rows(
+        arguments.json,
+        "loop_lag",
+        [asdict(row) for row in rows],
+        switch_interval_ms=sys.getswitchinterval() * 1e3,
+        tasks=arguments.tasks,
+    )
 
 
 if __name__ == "__main__":

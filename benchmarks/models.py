@@ -18,11 +18,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import onnx
-from networks_builder import Dim
-from networks_dense import unet, yolo
-from networks_language import bert_base, gpt2_like, lstm_tagger, minilm_l6, vit_small
-from networks_maps import draw_images
-from networks_vision import (
+from networks.builder import Dim
+from networks.dense import unet, yolo
+from networks.language import bert_base, gpt2_like, lstm_tagger, minilm_l6, vit_small
+from networks.maps import draw_images
+from networks.vision import (
     densenet121,
     efficientnet_b0,
     mobilenet_v2,

@@ -26,13 +26,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from neighbours_judgement import rows_of
-from neighbours_measuring import NETWORKS, Findings, Plan, measure
-from neighbours_quota import refusal
-from neighbours_report import WIDTH, summary, table_of
-from neighbours_situations import SITUATIONS, expected_s
+from against_peers.engines import ENGINES
+from beside_neighbours.judgement import rows_of
+from beside_neighbours.measuring import NETWORKS, Findings, Plan, measure
+from beside_neighbours.quota import refusal
+from beside_neighbours.report import WIDTH, summary, table_of
+from beside_neighbours.situations import SITUATIONS, expected_s
 from peers import listed
-from peers_engines import ENGINES
 from rich.console import Console
 from run import RESULTS, machine, versions
 

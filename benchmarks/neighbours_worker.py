@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from neighbours_runs import Window, awaited_runs, blocking_runs
-from neighbours_situations import LEAD_IN_S
-from neighbours_threads import busy_thread, decoder_threads
-from peers_engines import ENGINES, Engine, Setting
+from against_peers.engines import ENGINES, Engine, Setting
+from beside_neighbours.runs import Window, awaited_runs, blocking_runs
+from beside_neighbours.situations import LEAD_IN_S
+from beside_neighbours.threads import busy_thread, decoder_threads
 from peers_worker import Answer, serve
 
 LARGEST_CHANGE = 1e-3  # of the largest value: one thread and a team add up in another order

@@ -12,7 +12,6 @@ compilation is in no median.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,11 +23,12 @@ from statistics import fmean, median
 import numpy as np
 import onnx
 import onnxruntime
-from networks_language import minilm_l6
-from networks_vision import resnet50
+from networks.language import minilm_l6
+from networks.vision import resnet50
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from row_file import write_rows
 
 import aioinfer
 
@@ -149,9 +149,7 @@ def main() -> None:
     console = Console()
     console.print(table_of(rows))
     console.print("a ratio is onnxruntime's time over ours; wanted: 0.91 first, 1.00 later")
-    if arguments.json is not None:
-        result = {"benchmark": "open_lengths", "rows": [asdict(row) for row in rows]}
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_rows(arguments.json, "open_lengths", [asdict(row) for row in rows])
 
 
 if __name__ == "__main__":

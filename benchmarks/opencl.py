@@ -14,8 +14,6 @@ not what a GPU gives.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -28,12 +26,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from networks_maps import draw_images
-from networks_vision import mobilenet_v2
+from networks.maps import draw_images
+from networks.vision import mobilenet_v2
 from onnx import helper, numpy_helper
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from row_file import write_rows
 
 import aioinfer
 
@@ -228,16 +227,14 @@ def main() -> None:
             rows += measure(job, core, arguments.rounds, arguments.round_ms / 1e3)
     Console().print(table_of(rows))
     Console().print(f"OPENCL is {device}")
-    if arguments.json is not None:
-        result = {
-            "benchmark": "opencl",
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "device": device,
-            "rounds": arguments.rounds,
-            "rows": [asdict(row) for row in rows],
-        }
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_rows(
+        arguments.json,
+        "opencl",
+        [asdict(row) for row in rows],
+        numpy=np.__version__,
+        device=device,
+        rounds=arguments.rounds,
+    )
 
 
 if __name__ == "__main__":

@@ -17,8 +17,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
-import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -31,11 +29,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import uvloop
-from networks_perceptron import INPUTS, perceptron
+from networks.perceptron import INPUTS, perceptron
 from overhead_peers import EXECUTOR, PEERS, POOL, Call, Job, output_of, peer_calls
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from row_file import write_rows
 
 import aioinfer
 
@@ -289,17 +288,15 @@ def main() -> None:
         console.print(f"left out: {way}: {reason}")
     wanted = ", ".join(f"{device} {ratio:g} times" for device, ratio in WANTED.items())
     console.print(f"wanted of network.infer at 64 tasks on uvloop: {wanted} the best rival")
-    if arguments.json is not None:
-        result = {
-            "benchmark": "overhead",
-            "python": platform.python_version(),
-            "onnxruntime": onnxruntime.__version__,
-            "requests": arguments.requests,
-            "rounds": arguments.rounds,
-            "left_out": left_out,
-            "rows": [row.flat() for row in rows],
-        }
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_rows(
+        arguments.json,
+        "overhead",
+        [row.flat() for row in rows],
+        onnxruntime=onnxruntime.__version__,
+        requests=arguments.requests,
+        rounds=arguments.rounds,
+        left_out=left_out,
+    )
 
 
 if __name__ == "__main__":

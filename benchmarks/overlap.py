@@ -19,9 +19,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
-import os
-import platform
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,12 +29,20 @@ from statistics import median
 import onnx
 import uvloop
 from onnx import helper
-from overlap_device import TimedPlugin, Work, computing, sleep_exactly, waiting
-from overlap_figures import Needs, alone_ms, longest_path, overlap, slowest_ms
-from overlap_ways import Ours, Threads, Way
+from overlapping.device import TimedPlugin, Work, computing, sleep_exactly, waiting
+from overlapping.figures import (
+    Needs,
+    TooShortError,
+    alone_ms,
+    longest_path,
+    overlap,
+    slowest_ms,
+)
+from overlapping.ways import Ours, Threads, Way
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from row_file import write_rows
 
 import aioinfer
 
@@ -236,21 +241,21 @@ def main() -> None:
         parser.error("--rounds takes numbers from 1 on, --ms and --seconds numbers above 0")
     sleep_exactly()
     rows: list[Row] = []
-    for stage_ms in arguments.ms:
-        for series in arguments.series:
-            for case in series_of(stage_ms)[series]:
-                rows += measure(case, arguments.rounds, arguments.seconds)
+    try:
+        for stage_ms in arguments.ms:
+            for series in arguments.series:
+                for case in series_of(stage_ms)[series]:
+                    rows += measure(case, arguments.rounds, arguments.seconds)
+    except TooShortError as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
     Console().print(table_of(rows))
-    if arguments.json is not None:
-        result = {
-            "benchmark": "overlap",
-            "python": platform.python_version(),
-            "cpus": os.cpu_count(),
-            "rounds": arguments.rounds,
-            "seconds": arguments.seconds,
-            "rows": [asdict(row) for row in rows],
-        }
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_rows(
+        arguments.json,
+        "overlap",
+        [asdict(row) for row in rows],
+        rounds=arguments.rounds,
+        seconds=arguments.seconds,
+    )
 
 
 if __name__ == "__main__":

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
+from against_peers.engines import ENGINES, Setting
+from against_peers.judgement import Slot, counted, lower_quartile, middle, slot_orders, verdict
+from against_peers.notes import Notes
+from against_peers.process import WorkerError, WorkerProcess, import_s, started
+from against_peers.report import Result, error_table, table_of
 from models import MODELS, Model
-from peers_engines import ENGINES, Setting
-from peers_judgement import Slot, counted, lower_quartile, middle, slot_orders, verdict
-from peers_notes import Notes
-from peers_process import WorkerError, WorkerProcess, import_s, started
-from peers_report import Result, error_table, table_of
 from rich.console import Console
 from run import machine, versions
 

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from peers_engines import ENGINES, Engine, Setting
+from against_peers.engines import ENGINES, Engine, Setting
 
 Answer = dict[str, Any]
 

@@ -8,8 +8,6 @@ node. Random affinity is the hard case, since it gives very many small subgraphs
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ from pathlib import Path
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from row_file import write_rows
 
 from aioinfer.backends.hetero.schedule import execution_order
 from aioinfer.backends.hetero.selection import select_subgraphs
@@ -136,15 +135,13 @@ def main() -> None:
         parser.error("--nodes and --repeats take numbers from 1 on")
     rows = list(measure_all(arguments.nodes, arguments.seed, arguments.repeats))
     Console().print(table_of(rows))
-    if arguments.json is not None:
-        result = {
-            "benchmark": "selection",
-            "python": platform.python_version(),
-            "seed": arguments.seed,
-            "repeats": arguments.repeats,
-            "rows": [asdict(row) for row in rows],
-        }
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_rows(
+        arguments.json,
+        "selection",
+        [asdict(row) for row in rows],
+        seed=arguments.seed,
+        repeats=arguments.repeats,
+    )
 
 
 if __name__ == "__main__":

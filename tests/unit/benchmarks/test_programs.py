@@ -91,8 +91,19 @@ def test_overlap(series: str, measure: Measure, monkeypatch: pytest.MonkeyPatch)
     program = importlib.import_module("overlap")
     monkeypatch.setattr(program, "ALONE_COUNT", 3)
     monkeypatch.setattr(program, "sleep_exactly", lambda: None)  # this thread stays as it is
-    rows = measure("overlap", f"--series {series} --ms 0.2 --rounds 1 --seconds 0.05")
+    rows = measure("overlap", f"--series {series} --ms 0.2 --rounds 1 --seconds 0.2")
     assert {row["way"] for row in rows} == {"aioinfer", "queues"}
+
+
+def test_a_turn_in_which_no_request_ends_is_too_short() -> None:
+    figures = importlib.import_module("overlapping.figures")
+    services = {"n0": [(5, 1), (9, 1)], "n1": [(6, 1)]}
+    for ends_ns in ([], [6]):
+        with pytest.raises(figures.TooShortError, match="more --seconds"):
+            figures.overlap(ends_ns, services, 0, 10)
+    with pytest.raises(figures.TooShortError):
+        figures.slowest_ms(services, 7, 10)
+    assert figures.slowest_ms(services, 0, 10) == 1e-6
 
 
 def test_opencl_beside_numpy(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +131,7 @@ def test_neighbours(measure: Measure, monkeypatch: pytest.MonkeyPatch, tmp_path:
 @needs_peers
 def test_peers(tmp_path: Path) -> None:
     peers = importlib.import_module("peers")
-    model = importlib.import_module("networks_vision").mobilenet_v2(
+    model = importlib.import_module("networks.vision").mobilenet_v2(
         stages=((1, 4, 1, 2),), features=4, classes=4
     )
     onnx.save(model, tmp_path / "mobilenet_v2.onnx")

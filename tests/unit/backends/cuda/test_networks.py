@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import networks_vision
 import numpy as np
 import pytest
 from models import images
+from networks import vision
 
 from aioinfer import Core
 from aioinfer.backends.accelerator.executable_network import AcceleratorNetwork
@@ -51,7 +51,7 @@ def launched(core: Core, model: Any, inputs: Any, **config: Any) -> tuple[Counte
 def test_resnet_50_is_53_convolutions_a_pool_a_mean_a_matmul_and_one_copy(
     hint: str, behind: dict[str, int], stand_in_core: Core
 ) -> None:
-    model = networks_vision.resnet50(size=IMAGE)
+    model = vision.resnet50(size=IMAGE)
     inputs = images(IMAGE)(np.random.default_rng(1), 1)
     counts, found = launched(stand_in_core, model, inputs, INFERENCE_PRECISION_HINT=hint)
     assert counts == {

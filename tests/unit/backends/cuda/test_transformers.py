@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import networks_language
 import numpy as np
 import pytest
 from models import sentences
+from networks import language
 
 from aioinfer.backends.accelerator.precision import F32, Precision
 from aioinfer.runtime.graph import DType
@@ -26,8 +26,8 @@ def block(
     counts = []
     inputs = sentences(TOKENS, 50)(np.random.default_rng(0), 1)
     for layers in (2, 3):
-        kind = networks_language.Encoder(layers, 64, 4, 128, vocabulary=50, fused_norm=is_fused)
-        model: Any = networks_language.minilm_l6(1, sequence=TOKENS, kind=kind)
+        kind = language.Encoder(layers, 64, 4, 128, vocabulary=50, fused_norm=is_fused)
+        model: Any = language.minilm_l6(1, sequence=TOKENS, kind=kind)
         counts.append(Counter(labels_of(plan_of(model, inputs, libraries, precision))))
     return counts[1] - counts[0]
 
@@ -54,8 +54,8 @@ def test_without_libraries_every_step_has_its_kernel_still() -> None:
 
 def test_a_gelu_of_tanh_goes_along_with_its_matmul() -> None:
     inputs = sentences(TOKENS, 50)(np.random.default_rng(0), 1)
-    kind = networks_language.Encoder(2, 64, 4, 128, vocabulary=50)
-    model = networks_language.gpt2_like(1, sequence=TOKENS, kind=kind)
+    kind = language.Encoder(2, 64, 4, 128, vocabulary=50)
+    model = language.gpt2_like(1, sequence=TOKENS, kind=kind)
     labels = labels_of(plan_of(model, {"input_ids": inputs["input_ids"]}, LIBRARIES, HALF))
     assert Counter(labels)["MATMUL"] == 2 * 4 + 1
     assert not {"chain", "copy"}.intersection(labels[labels.index("MATMUL") : -1])

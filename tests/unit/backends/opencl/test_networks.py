@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import networks_language
-import networks_vision
 import numpy as np
 import onnx
 import pytest
 from models import Inputs, images, sentences
+from networks import language, vision
 
 from aioinfer import Core
 from aioinfer.errors import DeviceError
@@ -26,10 +25,10 @@ CUT = ("lstm_tagger",)
 IMAGE, SENTENCE = 64, 16
 """What whole networks are tested on: pixels along an edge, and tokens."""
 ARCHITECTURES: dict[str, tuple[Callable[[], onnx.ModelProto], Callable[..., Inputs]]] = {
-    "resnet50": (lambda: networks_vision.resnet50(size=IMAGE), images(IMAGE)),
-    "mobilenet_v2": (lambda: networks_vision.mobilenet_v2(size=IMAGE), images(IMAGE)),
+    "resnet50": (lambda: vision.resnet50(size=IMAGE), images(IMAGE)),
+    "mobilenet_v2": (lambda: vision.mobilenet_v2(size=IMAGE), images(IMAGE)),
     "minilm_l6": (
-        lambda: networks_language.minilm_l6(sequence=SENTENCE),
+        lambda: language.minilm_l6(sequence=SENTENCE),
         sentences(SENTENCE, 30_522),
     ),
 }

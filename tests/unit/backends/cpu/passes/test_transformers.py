@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-import networks_language
 import numpy as np
 import onnx
 import pytest
+from networks import language
 
 from aioinfer.backends.cpu.onednn.post_ops import CPU_DOMAIN
 from aioinfer.backends.cpu.passes.shared_input_fusion import SharedInputFusion
@@ -20,7 +20,7 @@ from aioinfer.runtime.passes.transpose_elimination import TransposeElimination
 from unit.runtime.passes.transformer_models import Arrays, assert_same, fused, ops
 
 LAYERS = 3
-KIND = networks_language.Encoder(layers=LAYERS, width=32, heads=4, hidden=64, vocabulary=50)
+KIND = language.Encoder(layers=LAYERS, width=32, heads=4, hidden=64, vocabulary=50)
 Build = Callable[..., onnx.ModelProto]
 
 
@@ -47,7 +47,7 @@ def specialized(model: Model, inputs: Arrays) -> Model:
     return specialize(model, {name: array.shape for name, array in inputs.items()})
 
 
-@pytest.mark.parametrize("build", [networks_language.bert_base, networks_language.minilm_l6])
+@pytest.mark.parametrize("build", [language.bert_base, language.minilm_l6])
 @pytest.mark.parametrize(("batch", "sequence"), [(1, 8), (2, 5), (2, 1), (1, 1)])
 def test_an_encoder_is_fused_whole(build: Build, batch: int, sequence: int) -> None:
     model = read_model(build("batch", sequence="sequence", kind=KIND))
@@ -65,7 +65,7 @@ def test_an_encoder_is_fused_whole(build: Build, batch: int, sequence: int) -> N
 
 
 def test_a_decoder_is_fused_whole() -> None:
-    model = read_model(networks_language.gpt2_like("batch", sequence="sequence", kind=KIND))
+    model = read_model(language.gpt2_like("batch", sequence="sequence", kind=KIND))
     inputs = {"input_ids": tokens(2, 6)["input_ids"]}
     plan = specialized(model, inputs)
     found = fused(plan, *passes(ConstantCache()))
@@ -81,7 +81,7 @@ def test_a_decoder_is_fused_whole() -> None:
 
 
 def test_a_vision_transformer_is_fused_whole() -> None:
-    model = read_model(networks_language.vit_small("batch", size=64, kind=KIND, classes=10))
+    model = read_model(language.vit_small("batch", size=64, kind=KIND, classes=10))
     image = np.random.default_rng(0).normal(size=(2, 3, 64, 64)).astype(np.float32)
     plan = specialized(model, {"image": image})
     found = fused(plan, *passes(ConstantCache()))
@@ -95,7 +95,7 @@ def test_a_vision_transformer_is_fused_whole() -> None:
 
 
 def test_plans_for_different_shapes_share_all_weights() -> None:
-    model = read_model(networks_language.bert_base("batch", sequence="sequence", kind=KIND))
+    model = read_model(language.bert_base("batch", sequence="sequence", kind=KIND))
     cache = ConstantCache()
     weights = []
     for sequence in (5, 7):
@@ -118,7 +118,7 @@ def test_plans_for_different_shapes_share_all_weights() -> None:
     [(0, set()), (1, set()), (2, {"ReduceMean"}), (3, set()), (4, {"Softmax"})],
 )
 def test_each_pass_works_without_the_others(left_out: int, missing: set[str]) -> None:
-    model = read_model(networks_language.gpt2_like(2, sequence=4, kind=KIND))
+    model = read_model(language.gpt2_like(2, sequence=4, kind=KIND))
     inputs = {"input_ids": tokens(2, 4)["input_ids"]}
     plan = specialized(model, inputs)
     chosen = passes(ConstantCache())
@@ -129,7 +129,7 @@ def test_each_pass_works_without_the_others(left_out: int, missing: set[str]) ->
 
 
 def test_the_order_of_the_passes_does_not_matter() -> None:
-    model = read_model(networks_language.minilm_l6(2, sequence=4, kind=KIND))
+    model = read_model(language.minilm_l6(2, sequence=4, kind=KIND))
     plan = specialized(model, tokens(2, 4))
     forwards = fused(plan, *passes(ConstantCache()))
     backwards = fused(plan, *reversed(passes(ConstantCache())))

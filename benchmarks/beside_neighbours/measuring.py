@@ -10,11 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from against_peers.engines import Setting
+from against_peers.judgement import foreign_cpus
+from against_peers.notes import Notes
+from against_peers.process import REST_S, WorkerProcess, all_busy_s, own_s, started
 from models import MODELS, Model
-from neighbours_judgement import OURS, Turn
-from neighbours_processes import busy_processes, cpu_s_of
-from neighbours_quota import join, limited
-from neighbours_situations import (
+from networks.perceptron import INPUTS, perceptron
+from peers import model_file
+
+from aioinfer.executors import allowed_cpus
+from beside_neighbours.judgement import OURS, Turn
+from beside_neighbours.processes import busy_processes, cpu_s_of
+from beside_neighbours.quota import join, limited
+from beside_neighbours.situations import (
     SITUATIONS,
     WARM_UP_S,
     Placement,
@@ -23,16 +31,8 @@ from neighbours_situations import (
     threads_for,
     turn_order,
 )
-from networks_perceptron import INPUTS, perceptron
-from peers import model_file
-from peers_engines import Setting
-from peers_judgement import foreign_cpus
-from peers_notes import Notes
-from peers_process import REST_S, WorkerProcess, all_busy_s, own_s, started
 
-from aioinfer.executors import allowed_cpus
-
-WORKER = Path(__file__).parent / "neighbours_worker.py"
+WORKER = Path(__file__).parents[1] / "neighbours_worker.py"
 NETWORKS = {
     name: MODELS[name]
     for name in ("resnet50", "mobilenet_v2", "minilm_l6", "bert_base", "lstm_tagger")

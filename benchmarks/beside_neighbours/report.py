@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from neighbours_judgement import RUNS_FOR_P99, WANTED, Row, reached
-from neighbours_situations import SITUATIONS
-from peers_engines import ENGINES
-from peers_judgement import TIE
+from against_peers.engines import ENGINES
+from against_peers.judgement import TIE
 from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
+
+from beside_neighbours.judgement import RUNS_FOR_P99, WANTED, Row, reached
+from beside_neighbours.situations import SITUATIONS
 
 ALONE = tuple(name for name, situation in SITUATIONS.items() if situation.is_alone)
 WIDTH = 100  # of the table where the output is no terminal

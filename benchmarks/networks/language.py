@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from networks_builder import Builder, Dim
+
+from networks.builder import Builder, Dim
 
 INT64 = onnx.TensorProto.INT64
 MASKED = -10_000.0  # small enough for a softmax, and no infinity in bfloat16

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import onnx
-from networks_builder import Dim
-from networks_maps import ImageBuilder, Maps
+
+from networks.builder import Dim
+from networks.maps import ImageBuilder, Maps
 
 Activation = Callable[[Maps], Maps]
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from networks_builder import Builder, Dim, Floats
 from numpy.lib.stride_tricks import sliding_window_view
+
+from networks.builder import Builder, Dim, Floats
 
 
 @dataclass(frozen=True)

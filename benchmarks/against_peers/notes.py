@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from peers_process import WorkerError
+from against_peers.process import WorkerError
 
 
 @dataclass(kw_only=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from networks_builder import Dim
 from onnx import helper, numpy_helper
+
+from networks.builder import Dim
 
 INPUTS = {"x": np.ones((1, 16), np.float32)}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from peers_engines import ENGINES
-from peers_judgement import Slot
 from rich.box import SIMPLE
 from rich.table import Table
+
+from against_peers.engines import ENGINES
+from against_peers.judgement import Slot
 
 
 @dataclass(frozen=True)

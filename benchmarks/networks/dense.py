@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import onnx
-from networks_builder import Dim
-from networks_maps import Maps
-from networks_vision import BESIDE_SHORTCUT, ClassifierBuilder
+
+from networks.builder import Dim
+from networks.maps import Maps
+from networks.vision import BESIDE_SHORTCUT, ClassifierBuilder
 
 
 def unet(

@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 
-__all__ = ["Needs", "Services", "alone_ms", "longest_path", "overlap", "slowest_ms"]
+__all__ = [
+    "Needs",
+    "Services",
+    "TooShortError",
+    "alone_ms",
+    "longest_path",
+    "overlap",
+    "slowest_ms",
+]
 
 Needs = Mapping[str, Sequence[str]]
 """What each node takes, in order of execution; "x" is the input."""
 
 Services = Mapping[str, Sequence[tuple[int, int]]]
 """For each node when its calls ended and how long they took, in nanoseconds, in their order."""
+
+
+class TooShortError(Exception):
+    """A window in which too little ended to tell anything."""
+
+
+_TOO_SHORT = "a turn was over before two requests had ended: give it more --seconds"
 
 
 def longest_path(needs: Needs) -> list[str]:
@@ -23,20 +38,27 @@ def longest_path(needs: Needs) -> list[str]:
 
 
 def slowest_ms(services: Services, from_ns: int, until_ns: int) -> float:
-    """Give the mean service time of the slowest node, of the calls that ended in between."""
-    means_ns = (
-        fmean(taken_ns for ended_ns, taken_ns in calls if from_ns <= ended_ns <= until_ns)
+    """Give the mean service time of the slowest node, of the calls that ended in between.
+
+    Raises TooShortError if none of a node's calls did.
+    """
+    taken_ns = [
+        [taken_ns for ended_ns, taken_ns in calls if from_ns <= ended_ns <= until_ns]
         for calls in services.values()
-    )
-    return max(means_ns) / 1e6
+    ]
+    if not all(taken_ns):
+        raise TooShortError(_TOO_SHORT)
+    return max(map(fmean, taken_ns)) / 1e6
 
 
 def overlap(ends_ns: Sequence[int], services: Services, from_ns: int, until_ns: int) -> float:
     """Give the throughput in a window over what the slowest node allows; 1 is full overlap.
 
-    ``ends_ns``: when requests ended. At least two have to end in the window.
+    ``ends_ns``: when requests ended. Raises TooShortError unless two of them ended in the window.
     """
     inside = sorted(end_ns for end_ns in ends_ns if from_ns <= end_ns <= until_ns)
+    if len(inside) < 2:
+        raise TooShortError(_TOO_SHORT)
     interval_ms = (inside[-1] - inside[0]) / (len(inside) - 1) / 1e6
     return slowest_ms(services, from_ns, until_ns) / interval_ms
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from peers_engines import Setting
-from peers_judgement import Slot, busy_s, foreign_cpus
+from against_peers.engines import Setting
+from against_peers.judgement import Slot, busy_s, foreign_cpus
 
-WORKER = Path(__file__).parent / "peers_worker.py"
+WORKER = Path(__file__).parents[1] / "peers_worker.py"
 ANSWER_TIMEOUT_S = 300.0
 END_TIMEOUT_S = 20.0
 REST_S = 0.05  # lets the threads of the last engine's turn stop spinning

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from peers_judgement import Slot, counted_slots, verdict
+from against_peers.judgement import Slot, counted_slots, verdict
 
 OURS = "aioinfer"
 WANTED = 1.0  # the better peer's mean and p99 over ours, beside any neighbour

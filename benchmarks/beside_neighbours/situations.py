@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from peers_process import REST_S
+from against_peers.process import REST_S
 
 WARM_UP_S = 0.5  # after loading
 LEAD_IN_S = 0.2  # of each turn, uncounted: caches fill, and engines notice what has changed

@@ -10,10 +10,10 @@ from queue import SimpleQueue
 from typing import Protocol
 
 import numpy as np
-from overlap_device import Array, Work
-from overlap_figures import Needs
 
 import aioinfer
+from overlapping.device import Array, Work
+from overlapping.figures import Needs
 
 __all__ = ["Ours", "Threads", "Way"]
 

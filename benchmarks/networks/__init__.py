@@ -1,0 +1,1 @@
+"""Networks that programs measure: their graphs, with weights drawn by chance."""
