@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Union
 from weakref import WeakValueDictionary
 
 from ...errors import (
@@ -29,6 +29,7 @@ from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
 from ..graph import Model
 from ..graph.mapped_file import constants_held, read_constants
+from ..loops.closing import Closing
 from ..network.deadlines import check_timeout
 from ..network.user_functions import Postprocess, Preprocess, UserFunctions
 from ..passes import SupportMap
@@ -74,7 +75,7 @@ DEVICE_PRIORITIES = "MULTI_DEVICE_PRIORITIES"
 """The property that a virtual device's list is given in."""
 
 
-class Core:
+class Core(Closing):
     """Finds devices, reads models and loads networks. Thread-safe; several may live side by side.
 
     Close it, or use it in a ``with`` or ``async with`` block; that closes its networks, too.
@@ -521,26 +522,6 @@ class Core:
         self._executors.close()
         self._registry.close()
         return True
-
-    async def aclose(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
-        """Close without blocking the event loop; otherwise as ``close``."""
-        from anyio import CancelScope, to_thread
-
-        with CancelScope(shield=True):
-            done = await to_thread.run_sync(lambda: self.close(drain=drain, timeout_s=timeout_s))
-        return done
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
 
     def __reduce__(self) -> NoReturn:
         raise NotSupportedError(

@@ -1,1 +1,1 @@
-"""Event loops: how they are woken, how they get their turn, and side tasks on them."""
+"""Event loops: waking them, giving them their turn, closing and side tasks on them."""

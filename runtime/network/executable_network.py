@@ -12,12 +12,12 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from sys import modules
 from time import monotonic, perf_counter_ns
-from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Self, Unpack, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Unpack, overload
 
 from ...errors import ClosedError, NotSupportedError, TensorError
 from ...executors import (
@@ -33,6 +33,7 @@ from ...executors import (
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
 from ..graph import Graph
+from ..loops.closing import Closing
 from ..loops.completion import must_end, until
 from ..loops.inline_turn import threads
 from ..properties.properties import (
@@ -85,7 +86,7 @@ class ExecutorOwner(Protocol):
         """The executors that all networks of the Core share."""
 
 
-class ExecutableNetwork(ABC):
+class ExecutableNetwork(Closing):
     """A model compiled for one device, or for several by a virtual one.
 
     Made by ``Core.load_network``. Thread-safe, and usable from any number of event loops. Close it,
@@ -518,26 +519,6 @@ class ExecutableNetwork(ABC):
 
     def _was_closed_error(self) -> ClosedError:
         return ClosedError(f"network {self.name!r} was closed", **self.admission.where)
-
-    async def aclose(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
-        """Close without blocking the event loop; otherwise as ``close``."""
-        from anyio import CancelScope, to_thread
-
-        with CancelScope(shield=True):
-            done = await to_thread.run_sync(lambda: self.close(drain=drain, timeout_s=timeout_s))
-        return done
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
 
     def __reduce__(self) -> NoReturn:
         raise NotSupportedError(
