@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 import trio
 
 from aioinfer.runtime.loops.completion import let_loop_turn
+from aioinfer.testing import MockDevices
 
 uvloop = pytest.importorskip("uvloop")
 
-Main = Callable[[], Awaitable[Any]]
+Main = Callable[[], Coroutine[Any, Any, Any]]
 Run = Callable[[Main], None]
 
 
 def on_asyncio(main: Main) -> None:
-    asyncio.run(main())  # type: ignore[arg-type]
+    asyncio.run(main())
 
 
 def on_uvloop(main: Main) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())  # type: ignore[arg-type]
+        runner.run(main())
 
 
 def on_trio(main: Main) -> None:
@@ -37,3 +38,11 @@ async def settle(turns: int = 20) -> None:
     """Let the loop go round so often that nothing is left but what waits for the test."""
     for _ in range(turns):
         await let_loop_turn()
+
+
+async def finish(held: MockDevices) -> None:
+    """Let the device end all it has and gets, until nothing comes any more."""
+    await settle()
+    while held[0].held.waiting_count:
+        held[0].held.release()
+        await settle()

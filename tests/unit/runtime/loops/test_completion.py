@@ -7,7 +7,7 @@ import errno
 import gc
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -23,6 +23,7 @@ from aioinfer.runtime.loops import completion
 from aioinfer.runtime.loops.completion import until
 from aioinfer.testing import MockDevices
 from unit.executors.test_fork_and_exit import FORK, run
+from unit.runtime.event_loops import EVERY_LOOP, Main
 from unit.runtime.models import expected, tiny_model
 
 uvloop = pytest.importorskip("uvloop")
@@ -30,24 +31,7 @@ uvloop = pytest.importorskip("uvloop")
 X = np.array([[-1, 2, 3]], np.float32)
 WAIT_S = 20.0  # a bound for what must happen; never slept through
 Wake = Callable[[], None]
-Main = Callable[[], Awaitable[None]]
-
-
-def on_asyncio(main: Main) -> None:
-    asyncio.run(main())  # type: ignore[arg-type]
-
-
-def on_uvloop(main: Main) -> None:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())  # type: ignore[arg-type]
-
-
-def on_trio(main: Main) -> None:
-    trio.run(main)
-
-
 NEEDS_EVENTFD = pytest.mark.skipif(not hasattr(os, "eventfd"), reason="this system has no eventfd")
-EVERY_LOOP = pytest.mark.parametrize("run", [on_asyncio, on_uvloop, on_trio])
 
 
 def nothing() -> None:

@@ -13,25 +13,14 @@ import trio
 import aioinfer
 from aioinfer.testing import MockDevices
 from unit.runtime.event_loops import EVERY_LOOP, Run, settle
-from unit.runtime.models import expected, tiny_model
+from unit.runtime.held_runs import X, finish
+from unit.runtime.models import expected
 
-X = np.array([[-1, 2, 3]], np.float32)
 WAIT_S = 20.0  # a bound for what must happen; never slept through
 
 
 class PlantedError(Exception):
     """What a sibling task fails with."""
-
-
-@pytest.fixture
-def network(core: aioinfer.Core, held: MockDevices) -> aioinfer.ExecutableNetwork:
-    """Two slots; runs wait on the device until the test lets them end."""
-    return core.load_network(tiny_model(), "MOCK.0")
-
-
-def finish(held: MockDevices) -> None:
-    while held[0].held.waiting_count:
-        held[0].held.release()
 
 
 def check_cancelled(network: aioinfer.ExecutableNetwork, held: MockDevices, count: int) -> None:

@@ -23,21 +23,11 @@ from aioinfer.executors import HostReady, Ready
 from aioinfer.runtime.runs.bindings import Bindings
 from aioinfer.runtime.runs.stage import Stop
 from aioinfer.testing import MockDevices
+from unit.runtime.held_runs import X, finish, started
 from unit.runtime.models import expected, tiny_model
 
-X = np.array([[-1, 2, 3]], np.float32)
 WAIT_S = 20.0  # a bound for what must happen; never slept through
 SLOT = "aioinfer.runtime.testing.mock_plugin._HeldSlot"
-
-
-@pytest.fixture
-def network(core: aioinfer.Core, held: MockDevices) -> aioinfer.ExecutableNetwork:
-    return core.load_network(tiny_model(), "MOCK.0")
-
-
-def finish(held: MockDevices) -> None:
-    while held[0].held.waiting_count:
-        held[0].held.release()
 
 
 def test_a_slot_that_cannot_start_fails_its_run_and_comes_back(
@@ -84,9 +74,7 @@ def test_a_slot_that_cannot_let_go_is_logged_and_takes_the_next_run(
 def test_a_run_dropped_from_the_queue_hands_on_the_token_that_it_waited_for(
     held: MockDevices, network: aioinfer.ExecutableNetwork
 ) -> None:
-    requests = [network.create_infer_request() for _ in range(held[0].slot_count)]
-    for request in requests:
-        request.start_async(X)
+    started(network, held[0].slot_count)
     told: list[tuple[Ready, BaseException | None]] = []
     after, stop = HostReady(), Stop()
     bindings: Bindings = network.make_run({"x": X}).bindings

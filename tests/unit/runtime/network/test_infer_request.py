@@ -24,25 +24,15 @@ from aioinfer.errors import (
 )
 from aioinfer.runtime.runs.run import Run
 from aioinfer.testing import MockDevices, VirtualTimer
+from unit.runtime.held_runs import X, finish, started
 from unit.runtime.models import expected, nonzero_model, tiny_model, two_input_model
 
-X = np.array([[-1, 2, 3]], np.float32)
 WAIT_S = 20.0  # a bound for what must happen; never slept through
-
-
-@pytest.fixture
-def network(core: aioinfer.Core, held: MockDevices) -> aioinfer.ExecutableNetwork:
-    return core.load_network(tiny_model(), "MOCK.0")
 
 
 @pytest.fixture
 def request_(network: aioinfer.ExecutableNetwork) -> aioinfer.InferRequest:
     return network.create_infer_request()
-
-
-def finish(held: MockDevices) -> None:
-    while held[0].held.waiting_count:
-        held[0].held.release()
 
 
 def test_start_async_returns_at_once_and_wait_means_done(
@@ -236,9 +226,7 @@ def test_a_device_error_reaches_the_waiter(streamed: MockDevices, core: aioinfer
 def test_a_run_cancelled_in_the_queue_never_reaches_the_device(
     held: MockDevices, network: aioinfer.ExecutableNetwork
 ) -> None:
-    requests = [network.create_infer_request() for _ in range(3)]
-    for request in requests:
-        request.start_async(X)
+    requests = started(network, 3)
     assert held[0].held.waiting_count == 2, "two slots"
     assert network.statistics().waiting_run_count == 1
     assert "waiting for a slot" in repr(requests[2])
@@ -561,9 +549,7 @@ def test_an_aborting_close_answers_and_waits_for_the_device(
     core: aioinfer.Core, held: MockDevices
 ) -> None:
     network = core.load_network(tiny_model(), "MOCK.0")
-    requests = [network.create_infer_request() for _ in range(3)]
-    for request in requests:
-        request.start_async(X)
+    requests = started(network, 3)
     closing = threading.Thread(target=lambda: network.close(drain=False))
     closing.start()
     with pytest.raises(ClosedError):
@@ -580,9 +566,7 @@ def test_abort_stops_everything_and_waits_for_nothing(
     core: aioinfer.Core, held: MockDevices
 ) -> None:
     network = core.load_network(tiny_model(), "MOCK.0")
-    requests = [network.create_infer_request() for _ in range(3)]
-    for request in requests:
-        request.start_async(X)
+    requests = started(network, 3)
     network.abort()
     network.abort()
     assert network.is_closed

@@ -24,17 +24,10 @@ from aioinfer.runtime.loops.inline_turn import InlineTurn, threads
 from aioinfer.runtime.network.result_stream import default_look_ahead
 from aioinfer.runtime.properties.properties import UNBOUNDED
 from aioinfer.testing import MockDevices, VirtualTimer
-from unit.runtime.event_loops import EVERY_LOOP, Run, settle
+from unit.runtime.event_loops import EVERY_LOOP, Run, finish, settle
+from unit.runtime.held_runs import X
 from unit.runtime.inline_plugin import InlineNetwork, InlinePlugin
 from unit.runtime.models import expected, tiny_model, two_input_model
-
-X = np.array([[-1, 2, 3]], np.float32)
-
-
-@pytest.fixture
-def network(core: aioinfer.Core, held: MockDevices) -> aioinfer.ExecutableNetwork:
-    """Two slots; runs wait on the device until the test lets them end."""
-    return core.load_network(tiny_model(), "MOCK.0")
 
 
 class Source:
@@ -58,14 +51,6 @@ class Source:
 
 
 BOTH_KINDS = pytest.mark.parametrize("kind", ["sync", "async"])
-
-
-async def finish(held: MockDevices) -> None:
-    """Let the device end all it has and gets, until nothing comes any more."""
-    await settle()
-    while held[0].held.waiting_count:
-        held[0].held.release()
-        await settle()
 
 
 @EVERY_LOOP

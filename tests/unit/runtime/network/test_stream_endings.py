@@ -18,19 +18,13 @@ import aioinfer
 from aioinfer.errors import ClosedError, RequestCancelledError, TensorError
 from aioinfer.runtime.loops import side_task
 from aioinfer.testing import MockDevices
-from unit.runtime.event_loops import EVERY_LOOP, Run, on_asyncio, settle
-from unit.runtime.models import expected, tiny_model
+from unit.runtime.event_loops import EVERY_LOOP, Run, finish, on_asyncio, settle
+from unit.runtime.held_runs import X
+from unit.runtime.models import expected
 
-X = np.array([[-1, 2, 3]], np.float32)
 BAD = np.zeros((1, 7), np.float32)  # the network takes rows of three
 KINDS = ["list", "sync", "async"]
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
-
-
-@pytest.fixture
-def network(core: aioinfer.Core, held: MockDevices) -> aioinfer.ExecutableNetwork:
-    """Two slots; runs wait on the device until the test lets them end."""
-    return core.load_network(tiny_model(), "MOCK.0")
 
 
 class PlantedError(Exception):
@@ -95,14 +89,6 @@ def check_nothing_left(network: aioinfer.ExecutableNetwork) -> None:
 async def read(stream: AsyncIterator[Any], got: list[Any]) -> None:
     async for results in stream:
         got.append(results)
-
-
-async def finish(held: MockDevices) -> None:
-    """Let the device end all it has and gets, until nothing comes any more."""
-    await settle()
-    while held[0].held.waiting_count:
-        held[0].held.release()
-        await settle()
 
 
 @EVERY_LOOP

@@ -10,22 +10,15 @@ import numpy as np
 import pytest
 
 import aioinfer
-from aioinfer.testing import MockDevices
 from unit.runtime.event_loops import EVERY_LOOP, Run, settle
+from unit.runtime.held_runs import X
 from unit.runtime.models import tiny_model
 
-X = np.array([[-1, 2, 3]], np.float32)
 BOTH_KINDS = pytest.mark.parametrize("kind", ["sync", "async"])
 
 
 class PlantedError(Exception):
     """What the test makes go wrong."""
-
-
-@pytest.fixture
-def network(core: aioinfer.Core, held: MockDevices) -> aioinfer.ExecutableNetwork:
-    """Its device ends nothing."""
-    return core.load_network(tiny_model(), "MOCK.0")
 
 
 class Source:

@@ -16,10 +16,10 @@ import aioinfer
 from aioinfer.errors import ClosedError, OverloadedError, PropertyError, RequestCancelledError
 from aioinfer.runtime.runs.admission import MOST_OVERTAKINGS
 from aioinfer.testing import MockDevices, VirtualTimer
+from unit.runtime.held_runs import X, finish, started
 from unit.runtime.inline_plugin import InlineNetwork, InlinePlugin
 from unit.runtime.models import expected, tiny_model
 
-X = np.array([[-1, 2, 3]], np.float32)
 WAIT_S = 20.0  # a bound for what must happen; never slept through
 SPLIT = {"AFFINITY": {"relu": "MOCK.0", "add": "MOCK.1"}}
 
@@ -31,16 +31,8 @@ def network(core: aioinfer.Core, held: MockDevices) -> aioinfer.ExecutableNetwor
 
 
 def fill(network: aioinfer.ExecutableNetwork) -> list[aioinfer.InferRequest]:
-    requests = [network.create_infer_request() for _ in range(3)]
-    for request in requests:
-        request.start_async(X)
+    requests = started(network, 3)
     return requests
-
-
-def finish(held: MockDevices) -> None:
-    while any(device.held.waiting_count for device in held.devices):
-        for device in held.devices:
-            device.held.release(device.held.waiting_count)
 
 
 def counts(network: aioinfer.ExecutableNetwork) -> tuple[int, int]:
@@ -183,9 +175,7 @@ def test_unbounded_is_no_bound(
     core: aioinfer.Core, held: MockDevices, config: dict[str, Any]
 ) -> None:
     network = core.load_network(tiny_model(), "MOCK.0", config)
-    requests = [network.create_infer_request() for _ in range(100)]
-    for request in requests:
-        request.start_async(X)
+    started(network, 100)
     assert network.statistics().waiting_run_count == 98
     finish(held)
     assert counts(network) == (100, 0)
@@ -214,9 +204,7 @@ def test_a_run_that_hetero_let_in_is_never_refused_by_its_parts(
     network = core.load_network(tiny_model(), "HETERO:MOCK.0,MOCK.1", {**SPLIT, **bound})
     slots = network.admission.slot_count
     assert slots == 5
-    requests = [network.create_infer_request() for _ in range(slots + 1)]
-    for request in requests:
-        request.start_async(X)
+    requests = started(network, slots + 1)
     with pytest.raises(OverloadedError, match=r"'tiny' on HETERO:MOCK\.0,MOCK\.1 has 1 runs"):
         network.create_infer_request().start_async(X)
     held[0].held.release(4)

@@ -11,9 +11,9 @@ import pytest
 import aioinfer
 from aioinfer.executors import ImmediateExecutor
 from aioinfer.testing import DeviceThread, Fault, ManualStreams, MockDevice, MockDevices
+from unit.runtime.held_runs import X, started
 from unit.runtime.models import expected, tiny_model
 
-X = np.array([[-1, 2, 3]], np.float32)
 WAIT_S = 20.0
 
 
@@ -90,9 +90,7 @@ def test_a_dead_device_fails_every_run_and_holds_up_no_close(
         target = f"GOING.{dead}"
     going[dead].device_fault = lambda stage: LostError(stage)
     with load(core, target) as network:
-        requests = [network.create_infer_request() for _ in range(5)]
-        for request in requests:
-            request.start_async(X)
+        requests = started(network, 5)
         for request in requests:
             with pytest.raises(LostError, match="upload"):
                 request.wait(WAIT_S)

@@ -17,9 +17,9 @@ from aioinfer.runtime.runs.stage import Stage
 from aioinfer.runtime.tensors.tensor import Port
 from aioinfer.runtime.tracing.recorder import Span, SpanRecorder
 from aioinfer.testing import MockDevices
+from unit.runtime.held_runs import X, started
 from unit.runtime.models import tiny_model
 
-X = np.array([[-1, 2, 3]], np.float32)
 STAGE = Stage("compute", ManualExecutor("CPU"), lambda _lane: NOW)
 
 
@@ -129,9 +129,7 @@ def test_spans_of_a_network_are_in_order_and_carry_the_requests_id(
     core: aioinfer.Core, held: MockDevices
 ) -> None:
     network = core.load_network(tiny_model(), "MOCK.0")
-    requests = [network.create_infer_request() for _ in range(3)]
-    for request in requests:
-        request.start_async(X)
+    requests = started(network, 3)
     held[0].held.release(2)
     held[0].held.release()
     spans = network.trace()

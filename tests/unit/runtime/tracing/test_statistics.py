@@ -32,10 +32,10 @@ from aioinfer.runtime.tracing.recorder import (
     busy_shares,
 )
 from aioinfer.testing import MockDevices, VirtualTimer
+from unit.runtime.held_runs import X, started
 from unit.runtime.inline_plugin import InlinePlugin
 from unit.runtime.models import tiny_model
 
-X = np.array([[-1, 2, 3]], np.float32)
 WAIT_S = 20.0  # a bound for what must happen; never slept through
 
 
@@ -135,9 +135,7 @@ def test_a_latency_is_from_arrival_to_answer_and_includes_the_wait_for_a_slot(
     core: aioinfer.Core, held: MockDevices
 ) -> None:
     network = core.load_network(tiny_model(), "MOCK.0")
-    requests = [network.create_infer_request() for _ in range(5)]
-    for request in requests:
-        request.start_async(X)
+    requests = started(network, 5)
     now = network.statistics()
     assert (now.slot_wait.count, now.slot_wait.max_s) == (2, 0.0), "three wait"
     assert now.latency.count == 0
@@ -156,9 +154,7 @@ def test_a_run_that_is_stopped_while_it_waits_has_waited(
     core: aioinfer.Core, held: MockDevices
 ) -> None:
     network = core.load_network(tiny_model(), "MOCK.0")
-    requests = [network.create_infer_request() for _ in range(3)]
-    for request in requests:
-        request.start_async(X)
+    requests = started(network, 3)
     requests[2].cancel()
     now = network.statistics()
     assert (now.slot_wait.count, now.slot_wait.count_within(0.0)) == (3, 2)
