@@ -45,8 +45,9 @@ from .runtime.tracing.timeline import Trace
 from .runtime.tracing.timeline.span_sequence import SpanSequence
 
 if TYPE_CHECKING:
-    from . import plugins, testing
+    from . import plugins, preprocess, testing
     from . import prometheus as prometheus
+    from .runtime.preprocessing.pre_post_processor import PrePostProcessor
     from .runtime.tracing.timeline.critical_path import PathPart
     from .runtime.tracing.timeline.runs import TracedRun
 
@@ -78,6 +79,7 @@ __all__ = [
     "Plugin",
     "Port",
     "Postprocess",
+    "PrePostProcessor",
     "Preprocess",
     "Results",
     "SequenceType",
@@ -97,19 +99,21 @@ __all__ = [
     "__version__",
     "errors",
     "plugins",
+    "preprocess",
     "testing",
 ]
 
 
 _LAZY = {
     "PathPart": ".runtime.tracing.timeline.critical_path",
+    "PrePostProcessor": ".runtime.preprocessing.pre_post_processor",
     "TracedRun": ".runtime.tracing.timeline.runs",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Load what most programs never use when one does."""
-    if name in ("plugins", "prometheus", "testing"):
+    if name in ("plugins", "preprocess", "prometheus", "testing"):
         return importlib.import_module(f".{name}", __name__)
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name], __name__), name)

@@ -17,7 +17,7 @@ from ...errors import TensorError, nearest
 from .graph import Value
 from .shape import Dim, Shape, TensorType, shape_text
 
-__all__ = ["reshaped_inputs"]
+__all__ = ["checked_shape", "reshaped_inputs"]
 
 OPEN = -1
 """Leaves a dim open, like None; OpenVINO's word for it."""
@@ -42,7 +42,7 @@ def reshaped_inputs(
                 f"the model has no input {name!r}{hint}; it has {sorted(known)}",
                 tensor=name if isinstance(name, str) else "",
             )
-        given[name] = _checked(known[name], wanted)
+        given[name] = checked_shape(name, wanted)
         declared = _declared(known[name], given[name])
         for axis, (dim, old) in enumerate(zip(given[name], declared, strict=True)):
             said = f"axis {axis} of input {name!r} {shape_text(given[name])}"
@@ -137,18 +137,18 @@ def _by_name(known: Mapping[str, Value], asked: Any) -> Mapping[str, Sequence[Di
     return dict.fromkeys(known, asked)
 
 
-def _checked(value: Value, given: Any) -> Shape:
-    """Return a given shape with None for what is left open."""
+def checked_shape(name: str, given: Any) -> Shape:
+    """Return a shape given for an input, with None for what is left open; or raise TensorError."""
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
         raise TensorError(
-            f"the shape of input {value.name!r} is a tuple or list of lengths, symbols and None, "
+            f"the shape of input {name!r} is a tuple or list of lengths, symbols and None, "
             f"not {given!r}",
-            tensor=value.name,
+            tensor=name,
         )
-    return tuple(_checked_dim(value, given, axis, dim) for axis, dim in enumerate(given))
+    return tuple(_checked_dim(name, given, axis, dim) for axis, dim in enumerate(given))
 
 
-def _checked_dim(value: Value, given: Sequence[Any], axis: int, dim: Any) -> Dim:
+def _checked_dim(name: str, given: Sequence[Any], axis: int, dim: Any) -> Dim:
     if dim is None:
         return None
     if isinstance(dim, str):
@@ -164,9 +164,9 @@ def _checked_dim(value: Value, given: Sequence[Any], axis: int, dim: Any) -> Dim
         if length >= 0:
             return length
     raise TensorError(
-        f"input {value.name!r} cannot have the shape {list(given)!r}: axis {axis} is {dim!r}, and "
+        f"input {name!r} cannot have the shape {list(given)!r}: axis {axis} is {dim!r}, and "
         f"a dimension is a length of 0 or more, a symbol, or None or -1 to leave it open",
-        tensor=value.name,
+        tensor=name,
     )
 
 

@@ -25,7 +25,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("aioinfer.runtime.onnx_native",),
     ("aioinfer.runtime.operators",),
     ("aioinfer.runtime.passes", "aioinfer.runtime.onnx_reader"),
-    ("aioinfer.runtime.tracing",),
+    ("aioinfer.runtime.tracing", "aioinfer.runtime.preprocessing"),
     ("aioinfer.runtime.runs",),
     ("aioinfer.runtime.plans",),
     ("aioinfer.runtime.network", "aioinfer.runtime.lowering"),

@@ -14,7 +14,14 @@ import pytest
 import aioinfer
 import aioinfer.executors
 
-MODULES = (aioinfer, aioinfer.errors, aioinfer.executors, aioinfer.plugins, aioinfer.testing)
+MODULES = (
+    aioinfer,
+    aioinfer.errors,
+    aioinfer.executors,
+    aioinfer.plugins,
+    aioinfer.preprocess,
+    aioinfer.testing,
+)
 PUBLIC = {name for module in MODULES for name in module.__all__}
 FOREIGN = {"Context", "ModelProto", "Path", "PathLike", "Random"}
 STANDARD = {*vars(builtins), *vars(typing), *vars(collections.abc), *FOREIGN}

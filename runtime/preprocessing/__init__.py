@@ -1,0 +1,1 @@
+"""Declared pre- and postprocessing, written as ordinary nodes of a model's graph."""
