@@ -102,8 +102,6 @@ def axis_order(source: Layout, target: Layout, rank: int) -> list[int | None]:
             new_count -= 1
         else:
             raise _no_way(source, target, f"nothing tells which axis becomes {name!r}")
-    if open_axes:
-        raise _no_way(source, target, f"axis {names[open_axes[0]]!r} is not in {target}")
     return order
 
 

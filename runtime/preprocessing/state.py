@@ -117,7 +117,10 @@ class State:
         return made
 
     def infer_types(self, node: Node) -> None:
-        """Give what a node makes the types that our rules tell, where it has none yet."""
+        """Give constants of a node, and what it makes, their types where they have none yet."""
+        for value in node.inputs:
+            if value is not None and value.type is None and value.constant is not None:
+                value.type = TensorType(DType.of(value.constant.dtype), value.constant.shape)
         rule = find_rule(node)
         given = (value.type for value in node.inputs if value is not None)
         if rule is not None and all(map(has_rank, given)):

@@ -123,12 +123,11 @@ class InputTensorInfo(_TensorInfo):
             raise TensorError(f"{type(tensor).__name__} has no dtype and shape; give an array")
         return self.set_element_type(tensor.dtype).set_shape(tuple(tensor.shape))
 
-    @said_of_port
     def set_memory_type(self, memory_type: str) -> Self:
         """(not supported) Say where a surface lies, as OpenVINO's GPU plugin asks."""
         raise NotSupportedError(
-            f"{memory_type!r} is a kind of memory of OpenVINO's GPU plugin; leave the call out: "
-            f"arrays on a device are taken as inputs as they are"
+            f"{self._port}, set_memory_type: {memory_type!r} is memory of OpenVINO's GPU plugin; "
+            f"leave the call out: arrays on a device are taken as inputs as they are"
         )
 
 
