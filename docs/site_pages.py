@@ -32,6 +32,7 @@ from unit.backends.cuda.planning import GPU, cuda_core  # noqa: E402
 NAVIGATION = {
     "Use": (
         "service.md",
+        "preprocessing.md",
         "choosing-a-device.md",
         "reload.md",
         "containers.md",
@@ -51,6 +52,7 @@ API = {
     "reference/errors.md": ("Errors", aioinfer.errors),
     "reference/executors.md": ("Executors", aioinfer.executors),
     "reference/plugins.md": ("For authors of devices", aioinfer.plugins),
+    "reference/preprocess.md": ("Pre- and postprocessing", aioinfer.preprocess),
     "reference/testing.md": ("Test kit", aioinfer.testing),
 }
 FIRST = ("Core", "Model", "ExecutableNetwork", "InferRequest", "Tensor", "Extension", "Plugin")
