@@ -9,8 +9,8 @@ from .runtime.preprocessing.custom import CustomStep
 from .runtime.preprocessing.element_types import ElementType, Type
 from .runtime.preprocessing.layout import Layout
 from .runtime.preprocessing.layout_steps import PaddingMode
-from .runtime.preprocessing.pre_post_processor import InputInfo, OutputInfo, PrePostProcessor
 from .runtime.preprocessing.port_name import PortName
+from .runtime.preprocessing.pre_post_processor import InputInfo, OutputInfo, PrePostProcessor
 from .runtime.preprocessing.resizing import ResizeAlgorithm
 from .runtime.preprocessing.steps import PostProcessSteps, PreProcessSteps
 from .runtime.preprocessing.tensor_info import (
