@@ -26,7 +26,7 @@ from .compiler import Compiler
 from .native.step_runner import step_runner
 from .onednn.bindings import version_text
 from .onednn.library import is_waiting_ours
-from .plans.node_facts import NodeFacts, described_graph, node_facts
+from .plans.node_facts import described_graph
 from .plans.plan import Plan
 from .programs.lane_programs import LanePrograms
 from .programs.node_times import node_times
@@ -173,11 +173,6 @@ class CpuNetwork(ExecutableNetwork):
         """
         plan = self._compiler.latest
         return copy_graph(self._model.graph) if plan is None else described_graph(plan)
-
-    def node_implementations(self) -> dict[str, NodeFacts]:
-        """Say who computes each node of the latest plan, and how it lies in memory, by name."""
-        plan = self._compiler.latest
-        return {} if plan is None else node_facts(plan)
 
     def _release_device(self) -> None:
         self._core.executors.release(self._streams)

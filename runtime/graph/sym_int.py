@@ -65,11 +65,6 @@ class Trace:
         program, self._program = self._program, []
         return ClosedTrace(self._hints, self._free_count, program)
 
-    @property
-    def guard_count(self) -> int:
-        """How many decisions are held."""
-        return sum(entry[0] == _GUARD for entry in self._program)
-
     def constant(self, number: int) -> int:
         """Return the place of a number that is always the same."""
         place = self._constants.get(number)
@@ -247,12 +242,14 @@ def _operation(function: _Function, neutral: int | None) -> tuple[Any, Any]:
             return _of_other_kind(function, other, lambda known: function(self, known), self)
         return self.trace.compute(function, self.place, place)
 
+    def turned(right: Any, left: Any) -> Any:
+        return function(left, right)
+
     def backward(self: SymInt, other: Any) -> Any:
         if neutral is not None and function in _COMMUTATIVE:
             return forward(self, other)
         place = _other(self.trace, other)
         if place is None:
-            turned: _Function = lambda known, given: function(given, known)  # noqa: E731
             return _of_other_kind(turned, other, lambda known: function(known, self), self)
         return self.trace.compute(function, place, self.place)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from unittest import SkipTest
 
@@ -107,9 +108,9 @@ def _several_loops_and_a_plain_thread_share_a_network(core: Core, device: str) -
         for number in range(20):
             _check(number, network.create_infer_request().infer_sync({"x": _x(number)}))
 
-    def run(call: object) -> None:
+    def run(call: Callable[[], object]) -> None:
         try:
-            call()  # type: ignore[operator]
+            call()
         except BaseException as error:
             failed.append(error)
 

@@ -6,6 +6,7 @@ import gc
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
 from weakref import ref
@@ -121,7 +122,7 @@ def _a_device_that_is_not_there_is_an_error(core: Core, device: str) -> None:
     for bad in (f"{name}.no-such-id", "", "NO_SUCH_DEVICE", f"{name}:"):
         expect_error(
             DeviceError,
-            lambda bad=bad: core.load_network(DOUBLED.proto(), bad),  # type: ignore[misc]
+            partial(core.load_network, DOUBLED.proto(), bad),
             f"loading on {bad!r}",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -187,7 +188,7 @@ def _inputs_that_do_not_fit_leave_the_request_usable(core: Core, device: str) ->
             {"x": None},
             [X, X],
         ):
-            expect_error(TensorError, lambda given=bad: request.start_async(given), f"{bad!r:.60}")  # type: ignore[misc]
+            expect_error(TensorError, partial(request.start_async, bad), f"{bad!r:.60}")
             expect(request.wait(0) is False, "nothing was started")
         expect_answer(request)
 

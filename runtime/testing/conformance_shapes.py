@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,7 +41,7 @@ def _refuse_contents(
         for shape in bad:
             error = expect_error(
                 TensorError,
-                lambda shape=shape: request.infer_sync({"x": X, "shape": shape}),  # type: ignore[misc]
+                partial(request.infer_sync, {"x": X, "shape": shape}),
                 f"a {op} of {X.shape} to {shape.tolist()}",
             )
             expect(f"{op.lower()}_1" in str(error), f"the error names the node: {error}")
@@ -75,7 +76,7 @@ def _shapes_that_contradict_each_other_are_refused(core: Core, device: str) -> N
         for count in (5, 9):
             expect_error(
                 TensorError,
-                lambda count=count: request.infer_sync({"x": ones[:4], "z": ones[:count]}),  # type: ignore[misc]
+                partial(request.infer_sync, {"x": ones[:4], "z": ones[:count]}),
                 f"a sum of 4 and {count} elements",
             )
             outputs = request.infer_sync({"x": ones[:4], "z": ones[:1]})
@@ -97,7 +98,7 @@ def _a_scale_that_is_shorter_than_the_rows_is_refused(core: Core, device: str) -
             scale = np.ones(count, np.float32)
             expect_error(
                 TensorError,
-                lambda scale=scale: request.infer_sync({"x": X, "scale": scale}),  # type: ignore[misc]
+                partial(request.infer_sync, {"x": X, "scale": scale}),
                 f"a normalisation of rows of 4 with {count} scales",
             )
         outputs = request.infer_sync({"x": X, "scale": np.zeros(4, np.float32)})
@@ -117,7 +118,7 @@ def _a_model_that_contradicts_itself_is_not_loaded(core: Core, device: str) -> N
         )
         error = expect_error(
             ModelError,
-            lambda sample=sample: core.load_network(sample.proto(), device),  # type: ignore[misc]
+            partial(core.load_network, sample.proto(), device),
             "loading a sum over axis 7 of two",
         )
         expect("reducesum_0" in str(error), f"the error names the node: {error}")
@@ -155,7 +156,7 @@ def _a_sequence_that_is_longer_than_its_axis_is_refused(core: Core, device: str)
         for lengths in (_ints(1, 2, 3, 4), _ints(0, -1, 2, 3), _ints(2**40, 1, 1, 1)):
             expect_error(
                 TensorError,
-                lambda lengths=lengths: request.infer_sync({"x": X, "lengths": lengths}),  # type: ignore[misc]
+                partial(request.infer_sync, {"x": X, "lengths": lengths}),
                 f"reversing {lengths.tolist()} of 3 steps",
             )
         outputs = request.infer_sync({"x": X, "lengths": _ints(3, 2, 1, 0)})

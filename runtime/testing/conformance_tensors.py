@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -157,7 +158,7 @@ def _tensors_that_do_not_fit_cannot_be_bound(core: Core, device: str) -> None:
         ):
             expect_error(
                 TensorError,
-                lambda name=name, given=given: request.set_tensor(name, given),  # type: ignore[misc]
+                partial(request.set_tensor, name, given),
                 f"binding a {given!r:.40} to {name!r}",
             )
         expect_error(TensorError, lambda: request.get_tensor("add_0"), "a node's name")

@@ -184,11 +184,6 @@ class QueueStream(DeviceStream):
         if times is not None:  # the stage recorded an event itself, and the device was quick
             tell(*times)
 
-    @property
-    def unfinished_count(self) -> int:
-        """How many recorded events the stream keeps commands for."""
-        return len(self.unfinished)
-
     def forget_finished(self) -> None:
         """Release the commands that are over, and tell when they were. Any thread; short."""
         last: Submission[QueueStream] | None = None

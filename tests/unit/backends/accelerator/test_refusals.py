@@ -160,7 +160,7 @@ def test_a_refused_marker_keeps_nothing_after_the_run(
         except DeviceError:
             driver.command_errors.clear()
     network.create_infer_request().infer_sync(X)
-    assert [stream.unfinished_count for stream in network.opened.queues.streams] == [0, 0, 0]  # type: ignore[attr-defined]
+    assert [len(stream.unfinished) for stream in network.opened.queues.streams] == [0, 0, 0]  # type: ignore[attr-defined]
 
 
 def test_a_device_that_is_out_of_resources_run_by_run_is_lost(

@@ -22,7 +22,6 @@ from aioinfer.backends.cpu import executable_network
 from aioinfer.backends.cpu.compiler import Compiler
 from aioinfer.backends.cpu.executable_network import CpuNetwork
 from aioinfer.backends.cpu.onednn.bindings import open_engine
-from aioinfer.backends.cpu.plans.node_facts import NodeFacts
 from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.precision import precisions_of
 from aioinfer.backends.cpu.programs.program import Program
@@ -448,18 +447,15 @@ def test_the_graph_shows_fused_nodes_and_what_became_of_them(network: Any) -> No
     assert {"product", "act"} in origins
     ids = {item.metadata["subgraph_id"] for item in graph.nodes}
     assert len(ids) == 1
-    facts = network.node_implementations()
-    assert list(facts) == [item.name for item in graph.nodes]
-    assert all(isinstance(fact, NodeFacts) for fact in facts.values())
-    for item in graph.nodes:
-        assert item.metadata["implementation"] == facts[item.name].implementation
+    assert all(item.metadata["implementation"] for item in graph.nodes)
     assert "product" in network.runtime_graph().nodes_of("MatMul", "aioinfer.cpu")[0].fused_from
 
 
 def test_before_the_first_shape_the_graph_is_the_model(core: Core) -> None:
     with core.load_network(model(dynamic=True), "CPU") as network:
-        assert [item.op for item in network.runtime_graph().nodes] == ["MatMul", "Relu", "Softmax"]
-        assert network.node_implementations() == {}
+        nodes = network.runtime_graph().nodes
+        assert [item.op for item in nodes] == ["MatMul", "Relu", "Softmax"]
+        assert not any("implementation" in item.metadata for item in nodes)
 
 
 @pytest.mark.skipif(not HAS_BF16, reason="this CPU has no instructions for bf16")
@@ -469,7 +465,7 @@ def test_smaller_types_inside_leave_the_ends_as_they_are(core: Core, wanted: np.
         got = network.create_infer_request().infer_sync({"x": X})["y"]
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, wanted, atol=3e-2)
-        held = {fact.precision for fact in network.node_implementations().values()}
+        held = {item.metadata["precision"] for item in network.runtime_graph().nodes}
         assert "bfloat16" in held
 
 

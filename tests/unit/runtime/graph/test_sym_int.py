@@ -77,10 +77,22 @@ def test_equal_operations_are_noted_once() -> None:
     trace = Trace((7,))
     (n,) = trace.variables()
     assert n * 3 + 1 is n * 3 + 1
-    assert n < 9
-    assert n < 9
-    assert trace.guard_count == 1
     assert identity_of(n + 0) == identity_of(n * 1) == identity_of(n)
+
+
+def test_equal_decisions_are_asked_for_and_held_once() -> None:
+    asked = []
+
+    def is_less(left: int, right: int) -> bool:
+        asked.append((left, right))
+        return left < right
+
+    trace = Trace((7,))
+    (n,) = trace.variables()
+    for _ in range(2):
+        assert trace.decide(is_less, n.place, trace.constant(9))
+    assert replayed(trace, 8) is not None
+    assert asked == [(7, 9), (8, 9)]
 
 
 @pytest.mark.parametrize(

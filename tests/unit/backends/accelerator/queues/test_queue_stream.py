@@ -55,10 +55,10 @@ def test_a_copy_nobody_holds_is_kept_until_the_device_has_passed_it(
     stream.read(np.zeros(4, np.uint8), context.buffer(4))
     stream.record_event()
     gc.collect()
-    assert (FakeContext.dropped, stream.unfinished_count) == ([], 1)
+    assert (FakeContext.dropped, len(stream.unfinished)) == ([], 1)
     context.run_all()
     stream.forget_finished()
-    assert stream.unfinished_count == 0
+    assert len(stream.unfinished) == 0
 
 
 def test_a_launch_graph_nobody_holds_is_kept_until_its_replay_is_over(
@@ -70,7 +70,7 @@ def test_a_launch_graph_nobody_holds_is_kept_until_its_replay_is_over(
     stream.record_event()
     del launch_graph
     gc.collect()
-    assert (FakeContext.dropped, stream.unfinished_count) == ([], 1)
+    assert (FakeContext.dropped, len(stream.unfinished)) == ([], 1)
     context.run_all()
     stream.forget_finished()
     assert (found(), FakeContext.dropped) == (None, [])
@@ -213,7 +213,7 @@ def test_a_stage_without_times_is_not_told_and_the_next_one_is(
         context.run_all()
         context.driver.untimed.clear()
     stream.forget_finished()
-    assert (len(told), stream.unfinished_count) == (1, 0)
+    assert (len(told), len(stream.unfinished)) == (1, 0)
 
 
 def test_a_stage_that_enqueues_nothing_has_no_times(
@@ -251,7 +251,7 @@ def test_commands_whose_end_nobody_can_ask_for_are_kept_until_later_ones_are_ove
     for expected in (1, 0):
         context.run_all()
         stream.forget_finished()
-        assert stream.unfinished_count == expected
+        assert len(stream.unfinished) == expected
         stream.record_event()
 
 
@@ -263,7 +263,7 @@ def test_whoever_has_waited_for_commands_need_not_ask_for_their_end(
     context.queues[0].commands[-1].can_tell = False
     context.run_all()
     event.wait()
-    assert stream.unfinished_count == 0
+    assert len(stream.unfinished) == 0
 
 
 def refuse_next(context: FakeContext) -> None:
@@ -286,7 +286,7 @@ def test_the_last_command_stands_in_for_a_marker_that_is_refused(
     last = compute.record_event()
     context.run_all(random.Random(0))
     last.wait()
-    assert (read.tolist(), upload.unfinished_count, compute.unfinished_count) == ([2] * 4, 0, 0)
+    assert (read.tolist(), len(upload.unfinished), len(compute.unfinished)) == ([2] * 4, 0, 0)
 
 
 @pytest.mark.parametrize("stages", [1, 2])
@@ -315,7 +315,7 @@ def test_a_marker_that_is_refused_behind_nothing_is_an_error_and_keeps_nothing(
     refuse_next(context)
     with pytest.raises(DeviceError, match="enqueueing on download: OUT_OF_HOST_MEMORY"):
         stream.record_event()
-    assert stream.unfinished_count == 0
+    assert len(stream.unfinished) == 0
 
 
 def test_a_commands_own_error_says_that_the_device_is_lost(
@@ -339,7 +339,7 @@ def test_times_are_told_before_anybody_sees_that_nothing_is_left(
 ) -> None:
     stream, seen = stream_of(group), []
     stream.read(np.zeros(4, np.uint8), context.buffer(4))
-    stream.tell_times(lambda *_: seen.append((stream.unfinished_count, group.lock.locked())))
+    stream.tell_times(lambda *_: seen.append((len(stream.unfinished), group.lock.locked())))
     stream.record_event()
     context.run_all()
     stream.forget_finished()
@@ -359,7 +359,7 @@ def test_what_a_stage_waited_for_in_another_queue_is_told_before_it(
     (_, _, ended_ns), (queued_ns, _, _) = told
     assert ended_ns == queued_ns
     upload.forget_finished()
-    assert (len(told), upload.unfinished_count) == (2, 0)
+    assert (len(told), len(upload.unfinished)) == (2, 0)
 
 
 def test_a_host_array_is_gone_when_its_copy_is_and_its_times_are_told(
