@@ -36,6 +36,7 @@ ENDINGS = ((0.0, signal.SIGINT), (4.0, signal.SIGABRT), (6.0, signal.SIGKILL))
 GRACE_S = 8.0
 """So long after its limit a program has ended, or is left behind."""
 _LOOK_S = 0.05
+_REAPED_S = 1.0
 
 
 class Named(Protocol):
@@ -106,8 +107,11 @@ class LimitedRun:
         return over_s >= GRACE_S
 
     def end(self) -> None:
-        """Kill it, and what it has started and left behind."""
+        """Kill it, and what it has started and left behind; waits for a moment until it is gone."""
         self._send(self._process, signal.SIGKILL)
+        until_s = self._clock() + _REAPED_S
+        while self._process.poll() is None and self._clock() < until_s:
+            time.sleep(_LOOK_S / 10)
 
 
 def start(

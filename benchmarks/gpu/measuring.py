@@ -11,6 +11,7 @@ import argparse
 import gc
 import itertools
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -156,7 +157,8 @@ def run_benchmark(
 ) -> None:
     """Run a program: read its arguments, find the device or stop, measure, print the table.
 
-    ``find_reason`` says why a device is not there for what the program measures.
+    ``find_reason`` says why a device is not there for what the program measures: a failure where
+    AIOINFER_REQUIRE_DEVICE says that it should be.
     """
     parser = argparse.ArgumentParser(description=text.splitlines()[0] if text else None)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
@@ -172,7 +174,7 @@ def run_benchmark(
     reason = find_reason(arguments.device)
     if reason is not None:
         print(f"{benchmark}: nothing to measure here: {reason}")
-        return
+        sys.exit(int(os.environ.get("AIOINFER_REQUIRE_DEVICE", "0") not in ("", "0")))
     report = Report(benchmark, device_name(arguments.device), arguments.json)
     until_s = time.monotonic() + arguments.seconds
     settings = Settings(arguments.device, arguments.rounds, arguments.round_ms / 1e3, until_s)

@@ -36,13 +36,12 @@ class Case:
 
 
 def cases_by_worth(batches: Sequence[int], precisions: Sequence[str]) -> list[Case]:
-    """Order cases: the largest and the smallest batch first, each precision after the other.
+    """Order cases: the largest batch first, then from the smallest on; for each precision.
 
     CUDA graphs matter, and are switched off, at batches up to 8. Pure.
     """
-    ordered = sorted(batches)
-    ends = [ordered.pop(), *ordered[:1]]
-    by_worth = [*ends, *reversed([batch for batch in ordered if batch not in ends])]
+    *others, largest = sorted(batches)
+    by_worth = [largest, *others]
     return [
         Case(batch, precision, has_eager=batch <= 8)
         for precision in precisions

@@ -1,8 +1,9 @@
 """A plugin of pytest: failures are told when they happen, and a broken device ends its process.
 
-Where a suite is stopped in the middle, what failed until then has been told. After a failure the
-device is asked whether it still works: an error that breaks it stays with the process, and every
-later test would fail of it. With xdist another process goes on with the next test.
+Where a suite is stopped in the middle, what failed until then has been told, and what tests that
+passed have printed. After a failure the device is asked whether it still works: an error that
+breaks it stays with the process, and every later test would fail of it. With xdist another process
+goes on with the next test.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ class _EarlyFailures:
         """Print what failed, at once; xdist's main process does it for the others."""
         self._has_failed = self._has_failed or report.failed
         terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
-        if not report.failed or terminal is None:
+        if terminal is None:
+            return
+        if report.passed and report.when == "call" and report.capstdout:
+            terminal.ensure_newline()
+            terminal.write_line(report.capstdout.rstrip())
+        if not report.failed:
             return
         terminal.ensure_newline()
         terminal.write_line(f"FAILED {report.nodeid} ({report.when})")

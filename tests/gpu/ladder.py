@@ -65,7 +65,7 @@ class Ladder:
         path: Sequence[Path],
         cache: Path,
         began_s: float,
-        command_of: CommandOf = command_of,
+        command_of: CommandOf,
     ) -> None:
         self._journal, self._work, self._path, self._cache = journal, work, path, cache
         self._began_s, self._command_of = began_s, command_of
@@ -197,7 +197,7 @@ def main(given: Sequence[str]) -> int:
             f"Python {platform.python_version()} of {sys.executable}, {platform.platform()}"
         )
         path = (*prepare(folder / "site", arguments.wheels, journal.say), *PATH)
-        ladder = Ladder(journal, work, path, cache, began_s)
+        ladder = Ladder(journal, work, path, cache, began_s, command_of)
         outcomes = ladder.climb(steps, arguments.seconds)
         journal.say(f"\n{table_of(outcomes)}")
         return int(any(one.is_failure for one in outcomes))

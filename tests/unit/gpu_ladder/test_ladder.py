@@ -8,12 +8,12 @@ import tarfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
+from gpu.limited_runs import Outcome
 
 from gpu import ladder as module
-from gpu.ladder import Ladder, table_of
+from gpu.ladder import Ladder, RunningStep, table_of
 from gpu.ladder_journal import Journal
 from gpu.ladder_steps import FACTS, STEPS, Step, limit_of
 from gpu.needs import UNFIT
@@ -26,7 +26,7 @@ WAYS = {
     "hanging": ["sleep", "300"],
     "crashing": ["sh", "-c", "echo so far; kill -ABRT $$"],
 }
-Climb = Callable[..., list[Any]]
+Climb = Callable[..., list[Outcome]]
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def climb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Climb:
         others: dict[str, Sequence[str]],
         command: Sequence[str] = RIGHT,
         limits: dict[str, float] | None = None,
-    ) -> list[Any]:
+    ) -> list[Outcome]:
         short = limits or {}
         monkeypatch.setattr(
             module, "limit_of", lambda step, now_s, total_s: short.get(step.name, 50.0)
@@ -187,3 +187,48 @@ def test_the_first_rungs_are_climbed_on_a_device_that_stands_in(
     )
     outcomes = made.climb(STEPS[:3])
     assert [one.text for one in outcomes] == ["passed"] * 3, log(tmp_path)
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let main work in a folder of the test, and give the arguments that say where it writes."""
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "prepare", lambda site, wheels, say: [])
+    monkeypatch.setattr(module, "stop_on_sigterm", lambda: None)
+    return ["--out", str(tmp_path / "out")]
+
+
+@pytest.mark.parametrize(("is_failure", "status"), [(False, 0), (True, 1)])
+def test_a_failure_is_the_status_of_all(
+    is_failure: bool, status: int, folders: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+
+    def climb(self: Ladder, steps: Sequence[Step], total_s: float) -> list[Outcome]:
+        names.extend(step.name for step in steps)
+        return [Outcome("capture", "as the test wants it", 1.0, is_failure)]
+
+    monkeypatch.setattr(Ladder, "climb", climb)
+    assert module.main(["capture", *folders]) == status
+    assert names == ["facts", "capture"]
+
+
+def test_an_interrupted_ladder_leaves_log_and_archive(
+    folders: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt() -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "command_of", lambda *given: ["sleep", "300"])
+    monkeypatch.setattr(RunningStep, "look", lambda self: interrupt())
+    assert module.main(folders) == 130
+    assert archive(tmp_path) == {"logs/facts.log": ""}
+    assert log(tmp_path).endswith("stopped\n")
+
+
+def test_an_unknown_step_is_refused_with_those_that_there_are(
+    folders: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        module.main(["conv", *folders])
+    assert "conv-f16" in capsys.readouterr().err
