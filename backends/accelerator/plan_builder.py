@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import GraphError, NotSupportedError, UnsupportedOpError
+from ...errors import GraphError, UnsupportedOpError
 from ...runtime.graph import DType, Graph, Model, Node, Value
 from ...runtime.lowering.node_operands import Lowering, place_buffers
 from .elementwise.chain import ChainStep
@@ -230,11 +230,6 @@ class PlanBuilder(Lowering):
         return Operand(buffer, array.shape, dtype)
 
     def _add_input(self, value: Value) -> Operand:
-        if self.dtype(value) is DType.STRING:  # that no node reads: kernels refuse it
-            raise NotSupportedError(
-                f"{self.device} holds no texts, and the input {value.name!r} has them; load the "
-                f"network on HETERO or REFERENCE, or take the input out of the model"
-            )
         place = self._operands[value] = self.temporary(self.shape(value), self.dtype(value))
         return place
 

@@ -63,15 +63,25 @@ class Lowering(ABC):
         raise UnsupportedOpError(node.name, node.op, self.device, reason)
 
     def dtype(self, value: Value) -> DType:
-        """Return the element type of a value in the graph."""
+        """Return the element type of a value in the graph.
+
+        Raises NotSupportedError for texts, which are references, and no bytes to be moved.
+        """
         if isinstance(value.type, TensorType):
-            return value.type.dtype
-        if value.constant is not None:
-            return DType.of(value.constant.dtype)
-        raise GraphError(
-            f"{self._place()}the type of {value.name!r} is unknown; declare it in the model's "
-            "value_info"
-        )
+            dtype = value.type.dtype
+        elif value.constant is not None:
+            dtype = DType.of(value.constant.dtype)
+        else:
+            raise GraphError(
+                f"{self._place()}the type of {value.name!r} is unknown; declare it in the model's "
+                "value_info"
+            )
+        if dtype is DType.STRING:
+            raise NotSupportedError(
+                f"{self._place()}{self.device} holds no texts, and {value.name!r} has them; load "
+                f"the network on HETERO or REFERENCE, or take the value out of the model"
+            )
+        return dtype
 
     def held_dtype(self, value: Value) -> DType:
         """Return the element type that a value has in memory between kernels."""

@@ -342,7 +342,10 @@ class PlanBuilder(Lowering):
         return self.engine.desc(dims, DType.of(source.dtype))
 
     def _constant_buffer(self, array: Array) -> Buffer:
-        key = (id(array), DType.of(array.dtype))
+        dtype = DType.of(array.dtype)
+        if dtype is DType.STRING:
+            raise self.contradiction("a constant holds texts, which are references and no bytes")
+        key = (id(array), dtype)
         if key in self._constants:
             return self._constants[key].buffer
         if isinstance(array, np.ndarray) and is_symbolic(array):

@@ -108,7 +108,7 @@ def test_an_input_may_be_an_output(opened: Opened) -> None:
 
 
 def test_texts_are_refused_though_no_node_reads_them(opened: Opened) -> None:
-    with pytest.raises(NotSupportedError, match="holds no texts, and the input 's' has them"):
+    with pytest.raises(NotSupportedError, match="holds no texts, and 's' has them"):
         build(opened, "g (float[2] x, string[2] s) => (float[2] y) { y = Relu(x) }")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -13,7 +14,7 @@ from aioinfer import Core
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.passes import PASS_NAMES
 from aioinfer.backends.cpu.precision import precisions_of
-from aioinfer.errors import DeviceError, PropertyError, UnsupportedOpError
+from aioinfer.errors import DeviceError, NotSupportedError, PropertyError, UnsupportedOpError
 from aioinfer.executors import allowed_cpus
 from aioinfer.runtime.properties.properties import INPUT_SHAPES, STANDARD_PROPERTIES
 from unit.backends.cpu.comparing import missing_reason, model_of
@@ -170,3 +171,16 @@ def test_what_has_no_kernel_is_refused_with_the_node(core: Core) -> None:
 def test_another_device_number_is_refused(core: Core) -> None:
     with pytest.raises(DeviceError, match="CPU has no device '1'; it has"):
         core.load_network(tiny(), "CPU.1")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "() => (string[2] y) { y = Constant <value_strings: strings = ['a', 'b']> () }",
+        "(string[2] s, float[2] x) => (string[2] s, float[2] y) { y = Relu (x) }",
+    ],
+)
+def test_texts_are_refused_where_no_node_reads_them(core: Core, body: str) -> None:
+    text = f"<ir_version: 10, opset_import: ['': 21]> texts {body}".replace("'", '"')
+    with pytest.raises(NotSupportedError, match=r"CPU holds no texts, and '[sy]' has them"):
+        core.load_network(onnx.parser.parse_model(text), "CPU")
