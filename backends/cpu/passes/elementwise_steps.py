@@ -14,7 +14,8 @@ import numpy as np
 
 from ....runtime.graph import Node, Value
 from ....runtime.passes.matching import are_float32, rank_of, scalar_of
-from ..onednn.post_ops import CPU_DOMAIN, PostOp, parse_post_ops
+from ..onednn.post_ops import CPU_DOMAIN, UNARY, PostOp, parse_post_ops
+from ..onednn.unary_steps import UNARY_STEPS
 
 __all__ = ["MAX_POST_OPS", "Steps", "joined", "steps_of"]
 
@@ -64,11 +65,10 @@ def steps_of(node: Node, value: Value) -> Steps | None:
         )
     if node.domain:
         return None
-    unary = _UNARY.get(node.op_type)
-    if unary is not None:
-        post_op = unary(node) if _is_first(node, value) else None
-        return None if post_op is None else Steps((post_op,))
-    return _binary(node, value) if node.op_type in _BINARY and len(node.inputs) == 2 else None
+    if node.op_type in _BINARY:
+        return _binary(node, value) if len(node.inputs) == 2 else None
+    post_op = _unary(node) if _is_first(node, value) else None
+    return None if post_op is None else Steps((post_op,))
 
 
 def _is_first(node: Node, value: Value) -> bool:
@@ -115,15 +115,6 @@ def _merged(post_ops: Sequence[PostOp]) -> tuple[PostOp, ...]:
     return tuple(merged)
 
 
-def _number(node: Node, name: str, default: float) -> float:
-    return float(node.attributes.get(name, default))
-
-
-def _plain(name: str, *numbers: float) -> Callable[[Node], PostOp | None]:
-    post_op = PostOp.unary(name, *numbers)
-    return lambda node: post_op
-
-
 def _clip(node: Node) -> PostOp | None:
     low, high = node.input_at(1), node.input_at(2)
     bottom = -math.inf if low is None else scalar_of(low)
@@ -138,55 +129,22 @@ def _clip_between(bottom: float, top: float) -> PostOp:
     return PostOp.unary("relu") if is_relu else PostOp.unary("clip", bottom, top)
 
 
-def _gelu(node: Node) -> PostOp | None:
-    is_tanh = node.text("approximate", "none") == "tanh"
-    return PostOp.unary("gelu_tanh" if is_tanh else "gelu_erf")
-
-
 def _prelu(node: Node) -> PostOp | None:
     slope = scalar_of(node.input_at(1))
     # oneDNN multiplies 0, too, and 0 times these is NaN.
     return PostOp.unary("relu", slope) if slope is not None and math.isfinite(slope) else None
 
 
-def _leaky_relu(node: Node) -> PostOp | None:
-    return PostOp.unary("relu", _number(node, "alpha", 0.01))
+def _unary(node: Node) -> PostOp | None:
+    if node.op_type in _OF_CONSTANTS:
+        return _OF_CONSTANTS[node.op_type](node)
+    make = UNARY_STEPS.get(node.op_type)
+    step = None if make is None else make(node)
+    return None if step is None or step.name not in UNARY else step
 
 
-def _elu(node: Node) -> PostOp | None:
-    return PostOp.unary("elu", _number(node, "alpha", 1.0))
-
-
-def _hard_sigmoid(node: Node) -> PostOp | None:
-    return PostOp.unary("hardsigmoid", _number(node, "alpha", 0.2), _number(node, "beta", 0.5))
-
-
-def _swish(node: Node) -> PostOp | None:
-    return PostOp.unary("swish", _number(node, "alpha", 1.0))
-
-
-_UNARY: Mapping[str, Callable[[Node], PostOp | None]] = {
-    "Abs": _plain("abs"),
-    "Clip": _clip,
-    "Elu": _elu,
-    "Exp": _plain("exp"),
-    "Gelu": _gelu,
-    "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _plain("hardswish"),
-    "LeakyRelu": _leaky_relu,
-    "Log": _plain("log"),
-    "Mish": _plain("mish"),
-    "Neg": _plain("linear", -1.0),
-    "PRelu": _prelu,
-    "Reciprocal": _plain("pow", 1.0, -1.0),
-    "Relu": _plain("relu"),
-    "Round": _plain("round"),
-    "Sigmoid": _plain("sigmoid"),
-    "Softplus": _plain("softplus"),
-    "Sqrt": _plain("sqrt"),
-    "Swish": _swish,
-    "Tanh": _plain("tanh"),
-}
+_OF_CONSTANTS: Mapping[str, Callable[[Node], PostOp | None]] = {"Clip": _clip, "PRelu": _prelu}
+"""Whose other inputs are numbers that have to be known."""
 
 
 def _add(number: float, is_left: bool) -> PostOp | None:
