@@ -60,9 +60,9 @@ def _run_command(parsed: Any, argv: list[str]) -> int:
 
         return run_query(parsed)
     if parsed.command == "tune":
-        from .tune import run_tune
+        from .tuning.tune import run_tune
 
         return run_tune(parsed)
-    from .benchmark import run_benchmark
+    from .benchmarking.benchmark import run_benchmark
 
     return run_benchmark(parsed, argv)

@@ -16,9 +16,9 @@ from ..runtime.devices.plugin import Division
 from ..runtime.graph import Model
 from ..runtime.passes import SupportMap
 from ..runtime.tensors.tensor import ports_of
+from .benchmarking.report import json_value
 from .console import make_console, print_table
 from .device_config import device_config
-from .report import json_value
 from .shapes import choose_shapes, parse_shapes
 from .subgraph_files import save_subgraphs
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..runtime.tracing.statistics import NetworkStatistics, StageStatistics
-from .arguments import OptionError
+from ...runtime.tracing.statistics import NetworkStatistics, StageStatistics
+from ..arguments import OptionError
 
 __all__ = [
     "LatencySummary",

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from ..executors.interrupt import held_interrupt
-from .inputs import InputSets
+from ...executors.interrupt import held_interrupt
+from ..inputs import InputSets
 
 __all__ = [
     "Limits",

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from ..executors import allowed_cpus
-from ..runtime.graph import Model
-from ..runtime.network.executable_network import ExecutableNetwork
-from ..runtime.properties.properties import INFERENCE_NUM_THREADS, NUM_STREAMS
-from ..runtime.tensors.tensor import ports_of
-from .inputs import InputSets, random_inputs
-from .measure import Limits, Measurement, measure_async, run_on_event_loop
-from .percentiles import summarize, throughput_per_s
-from .shapes import ChosenShapes, choose_shapes
-from .tune_report import Found
-from .tune_search import Choice, Settled, Slice
+from ...executors import allowed_cpus
+from ...runtime.graph import Model
+from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.properties.properties import INFERENCE_NUM_THREADS, NUM_STREAMS
+from ...runtime.tensors.tensor import ports_of
+from ..benchmarking.measure import Limits, Measurement, measure_async, run_on_event_loop
+from ..benchmarking.percentiles import summarize, throughput_per_s
+from ..inputs import InputSets, random_inputs
+from ..shapes import ChosenShapes, choose_shapes
+from .report import Found
+from .search import Choice, Settled, Slice
 
 __all__ = ["Loaded", "is_pinned", "run_first", "shapes_of", "thread_count"]
 

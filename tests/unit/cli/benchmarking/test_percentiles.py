@@ -3,7 +3,12 @@ import math
 import pytest
 
 from aioinfer.cli.arguments import OptionError
-from aioinfer.cli.percentiles import percentile, summarize, throughput_per_s, window_between
+from aioinfer.cli.benchmarking.percentiles import (
+    percentile,
+    summarize,
+    throughput_per_s,
+    window_between,
+)
 from aioinfer.runtime.tracing.durations import Durations
 from aioinfer.runtime.tracing.statistics import NetworkStatistics, StageStatistics
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from ..runtime.devices.virtual_plugin import DEVICE_PROPERTIES
-from ..runtime.network.executable_network import ExecutableNetwork
-from ..runtime.properties.properties import INPUT_SHAPES
-from ..runtime.tensors.tensor import Port
-from .console import print_table
+from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES
+from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.properties.properties import INPUT_SHAPES
+from ...runtime.tensors.tensor import Port
+from ..console import print_table
 from .node_times import NodeTime
 from .percentiles import LatencySummary, Window
 from .report import BenchmarkReport, json_value

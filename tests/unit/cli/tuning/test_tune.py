@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import aioinfer as ai
-from aioinfer.cli.tune_network import Loaded
-from aioinfer.cli.tune_search import Slice
+from aioinfer.cli.tuning.network import Loaded
+from aioinfer.cli.tuning.search import Slice
 
 Run = Callable[..., Any]
 FOR_A_MOMENT = ["-d", "REFERENCE", "--seconds", "0.2"]

@@ -2,8 +2,8 @@ import io
 
 from rich.console import Console
 
-from aioinfer.cli.measure import Limits, Measurement
-from aioinfer.cli.progress import progress_bar
+from aioinfer.cli.benchmarking.measure import Limits, Measurement
+from aioinfer.cli.benchmarking.progress import progress_bar
 
 
 def test_a_terminal_shows_how_much_was_measured() -> None:

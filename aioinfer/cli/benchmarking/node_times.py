@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..runtime.runs.bindings import NodeProfile
+from ...runtime.runs.bindings import NodeProfile
 
 __all__ = ["NodeTime", "NodeTimes"]
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..runtime.properties.properties import (
+from ...runtime.properties.properties import (
     NUM_STREAMS,
     PERF_COUNT,
     PERFORMANCE_HINT,
     PERFORMANCE_HINT_NUM_REQUESTS,
 )
-from ..runtime.tracing.timeline import check_trace_file
-from .arguments import OptionError
-from .device_config import device_config
-from .shapes import parse_shapes
+from ...runtime.tracing.timeline import check_trace_file
+from ..arguments import OptionError
+from ..device_config import device_config
+from ..shapes import parse_shapes
 
 __all__ = ["DEFAULT_DURATION_S", "BenchmarkOptions", "network_config", "parse_options"]
 

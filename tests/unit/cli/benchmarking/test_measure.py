@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from aioinfer.cli.inputs import InputSets
-from aioinfer.cli.measure import (
+from aioinfer.cli.benchmarking.measure import (
     Limits,
     Measurement,
     measure_async,
@@ -13,6 +12,7 @@ from aioinfer.cli.measure import (
     run_on_event_loop,
     whole_rounds,
 )
+from aioinfer.cli.inputs import InputSets
 
 NOTHING = InputSets({})
 

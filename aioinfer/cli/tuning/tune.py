@@ -1,6 +1,6 @@
 """``aioinfer tune``: the shell around the search for the best configuration of a model.
 
-It loads what ``tune_search`` names, lets networks take turns, and keeps what was found where an
+It loads what ``search`` names, lets networks take turns, and keeps what was found where an
 interrupt leaves it.
 """
 
@@ -17,21 +17,21 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..errors import AioInferError
-from ..runtime.devices.core import Core
-from ..runtime.devices.device_name import parse_device
-from ..runtime.graph import Model, TensorType
-from ..runtime.properties.properties import (
+from ...errors import AioInferError
+from ...runtime.devices.core import Core
+from ...runtime.devices.device_name import parse_device
+from ...runtime.graph import Model, TensorType
+from ...runtime.properties.properties import (
     PERFORMANCE_HINT,
 )
-from .console import make_console, print_indented
-from .device_config import device_config
-from .error_line import error_line
-from .output_errors import output_errors
-from .shapes import parse_shapes
-from .tune_network import Loaded, is_pinned, run_first, shapes_of, thread_count
-from .tune_report import TuneReport
-from .tune_search import (
+from ..console import make_console, print_indented
+from ..device_config import device_config
+from ..error_line import error_line
+from ..output_errors import output_errors
+from ..shapes import parse_shapes
+from .network import Loaded, is_pinned, run_first, shapes_of, thread_count
+from .report import TuneReport
+from .search import (
     Choice,
     Goal,
     Slice,

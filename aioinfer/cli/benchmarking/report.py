@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..runtime.tracing.durations import Durations
-from ..runtime.tracing.statistics import StageStatistics
+from ...runtime.tracing.durations import Durations
+from ...runtime.tracing.statistics import StageStatistics
 from .node_times import NodeTime
 from .percentiles import LatencySummary, Window
 

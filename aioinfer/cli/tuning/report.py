@@ -12,9 +12,9 @@ from typing import Any
 
 from rich.console import Console
 
-from .console import print_indented, print_table
-from .output_errors import OutputError
-from .tune_search import Choice, Settled, Slice
+from ..console import print_indented, print_table
+from ..output_errors import OutputError
+from .search import Choice, Settled, Slice
 
 __all__ = ["Found", "TuneReport"]
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from aioinfer.cli.arguments import OptionError
-from aioinfer.cli.benchmark_options import BenchmarkOptions, network_config, parse_options
+from aioinfer.cli.benchmarking.options import BenchmarkOptions, network_config, parse_options
 from aioinfer.cli.device_config import device_config
 from aioinfer.cli.parser import build_parser
 from aioinfer.errors import PropertyError

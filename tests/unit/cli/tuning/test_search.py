@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from aioinfer.cli.tune_search import (
+from aioinfer.cli.tuning.search import (
     AXES,
     Choice,
     Goal,

@@ -11,26 +11,19 @@ from time import perf_counter, perf_counter_ns
 import numpy as np
 from rich.console import Console
 
-from .. import __version__
-from ..runtime.devices.core import Core
-from ..runtime.devices.device_aliases import understood
-from ..runtime.devices.device_name import parse_device
-from ..runtime.graph import Model, TensorType, is_static, shape_text
-from ..runtime.network.executable_network import ExecutableNetwork
-from ..runtime.network.infer_request import InferRequest
-from ..runtime.tensors.tensor import check_inputs, ports_of
-from .benchmark_options import BenchmarkOptions, network_config, parse_options
-from .benchmark_tables import (
-    print_network_properties,
-    print_node_times,
-    print_ports,
-    print_results,
-    print_stages,
-)
-from .console import make_console, print_indented
-from .error_line import error_line
-from .input_files import find_files, load_arrays, load_shaped
-from .inputs import InputSets, random_inputs
+from ... import __version__
+from ...runtime.devices.core import Core
+from ...runtime.devices.device_aliases import understood
+from ...runtime.devices.device_name import parse_device
+from ...runtime.graph import Model, TensorType, is_static, shape_text
+from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.network.infer_request import InferRequest
+from ...runtime.tensors.tensor import check_inputs, ports_of
+from ..console import make_console, print_indented
+from ..error_line import error_line
+from ..input_files import find_files, load_arrays, load_shaped
+from ..inputs import InputSets, random_inputs
+from ..shapes import asked_shapes, choose_shapes
 from .measure import (
     Limits,
     Measurement,
@@ -40,10 +33,17 @@ from .measure import (
     whole_rounds,
 )
 from .node_times import NodeTimes
+from .options import BenchmarkOptions, network_config, parse_options
 from .percentiles import summarize, throughput_per_s, window_between
 from .progress import progress_bar
 from .report import BenchmarkReport
-from .shapes import asked_shapes, choose_shapes
+from .tables import (
+    print_network_properties,
+    print_node_times,
+    print_ports,
+    print_results,
+    print_stages,
+)
 
 __all__ = ["run_benchmark"]
 

@@ -1,0 +1,1 @@
+"""``aioinfer benchmark``: requests in a row or in flight, their times, tables and figures."""

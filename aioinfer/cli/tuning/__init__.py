@@ -1,0 +1,1 @@
+"""``aioinfer tune``: the search for the fastest configuration, and what it found."""
