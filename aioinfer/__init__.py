@@ -45,6 +45,7 @@ from .runtime.tracing.timeline import Trace
 from .runtime.tracing.timeline.span_sequence import SpanSequence
 
 if TYPE_CHECKING:
+    from . import images as images
     from . import plugins, preprocess, testing
     from . import prometheus as prometheus
     from .runtime.preprocessing.pre_post_processor import PrePostProcessor
@@ -113,7 +114,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Load what most programs never use when one does."""
-    if name in ("plugins", "preprocess", "prometheus", "testing"):
+    if name in ("images", "plugins", "preprocess", "prometheus", "testing"):
         return importlib.import_module(f".{name}", __name__)
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name], __name__), name)

@@ -51,6 +51,7 @@ API = {
     "reference/api.md": ("API", aioinfer),
     "reference/errors.md": ("Errors", aioinfer.errors),
     "reference/executors.md": ("Executors", aioinfer.executors),
+    "reference/images.md": ("Pictures", aioinfer.images),
     "reference/plugins.md": ("For authors of devices", aioinfer.plugins),
     "reference/preprocess.md": ("Pre- and postprocessing", aioinfer.preprocess),
     "reference/testing.md": ("Test kit", aioinfer.testing),

@@ -18,6 +18,7 @@ MODULES = (
     aioinfer,
     aioinfer.errors,
     aioinfer.executors,
+    aioinfer.images,
     aioinfer.plugins,
     aioinfer.preprocess,
     aioinfer.testing,
