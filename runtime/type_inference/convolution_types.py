@@ -253,9 +253,9 @@ def pool(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     count = len(x.shape) - 2
     window = _window(node, count, integers(node, "kernel_shape", count, least=1))
     rounds_up = integer(node, "ceil_mode", 0)
-    if window is None or rounds_up not in (0, 1):
+    if window is None or rounds_up is None:
         return None
-    shape = (*x.shape[:2], *_places(x.shape[2:], window, rounds_up == 1))
+    shape = (*x.shape[:2], *_places(x.shape[2:], window, rounds_up != 0))
     types = [TensorType(x.dtype, shape)]
     if node.op_type == "MaxPool" and len(node.outputs) > 1:
         types.append(TensorType(DType.INT64, shape))

@@ -34,18 +34,24 @@ Array = np.ndarray[Any, Any]
 
 
 class FreeLengths:
-    """Which lengths of a model's inputs are free: one of each symbol, and each open one."""
+    """Which lengths of a model's inputs are free: one of each symbol, and each open one.
+
+    None are where an input may have any number of axes.
+    """
 
     def __init__(self, inputs: Sequence[Value]) -> None:
         self._places: dict[str, list[int | None]] = {}
         """Of each input: which free length an axis has, None for one of the model's own."""
         self._inputs = tuple(inputs)
         known: dict[str, int] = {}
+        self.count = 0
         for value in inputs:
             if not isinstance(value.type, TensorType):
                 continue
+            if value.type.shape is None:
+                return
             places = self._places[value.name] = []
-            for axis, dim in enumerate(value.type.shape or ()):
+            for axis, dim in enumerate(value.type.shape):
                 symbol = dim if isinstance(dim, str) else f"{value.name} {axis}"
                 is_free = not isinstance(dim, int)
                 places.append(known.setdefault(symbol, len(known)) if is_free else None)

@@ -137,7 +137,7 @@ POOLS: list[tuple[str, dict[str, Any], str | None]] = [
     (X, {}, None),
     (X, {"kernel_shape": [2]}, None),
     (X, {"kernel_shape": [10, 2]}, None),
-    (X, TWO | {"ceil_mode": 2}, None),
+    (X, TWO | {"ceil_mode": -9}, "[n,4,5,4]"),
     ("float32[n,4]", {"kernel_shape": []}, None),
 ]
 

@@ -257,6 +257,17 @@ def test_lengths_that_contradict_each_other_are_refused_as_ever(core: Core) -> N
         compiler.compile({"x": (2, 4, 8, 8)}, {})
 
 
+def test_an_input_of_any_rank_takes_each_rank(core: Core) -> None:
+    inputs: dict[str, Any] = {"x": (FLOAT, ["n", 2]), "at": (INT64, None)}
+    model = model_of([node("Gather", ["x", "at"], ["y"], "take", axis=0)], inputs, {})
+    with core.load_network(model, "CPU") as network:
+        request = network.create_infer_request()
+        for rows, shape in ((2, (3,)), (2, (5,)), (3, (5, 1)), (4, ()), (3, (2, 2, 2))):
+            x, at = weights(rows, 2), np.full(shape, rows - 1)
+            outputs = request.infer_sync({"x": x, "at": at})
+            np.testing.assert_array_equal(outputs["y"], x[at])
+
+
 def test_lengths_that_the_model_refuses_do_not_end_the_tracing(core: Core) -> None:
     nodes = [node("Add", ["a", "b"], ["s"], "add"), node("Relu", ["s"], ["y"], "relu")]
     proto = model_of(nodes, {"a": (FLOAT, ["n", 8]), "b": (FLOAT, ["m", 8])}, {})
