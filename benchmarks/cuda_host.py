@@ -26,7 +26,7 @@ from typing import Any
 
 import uvloop
 from clocked_cupy import ClockedCupy
-from networks_perceptron import INPUTS, perceptron
+from networks.perceptron import INPUTS, perceptron
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table

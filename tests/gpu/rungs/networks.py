@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import numpy as np
 from models import MODELS
-from networks_builder import Builder
-from networks_perceptron import perceptron
+from networks.builder import Builder
+from networks.perceptron import perceptron
 
 from aioinfer import Core
 from aioinfer.backends.cuda.plan_workers import PlanWorkers

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from clocked_cupy import ClockedCupy
 from cuda_host import core_on
-from networks_perceptron import INPUTS, perceptron
+from networks.perceptron import INPUTS, perceptron
 
 from aioinfer import Core
 
