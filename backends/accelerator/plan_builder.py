@@ -58,6 +58,8 @@ class PlanBuilder(Lowering):
         self.precision = precision
         self.work_group_size = facts.work_group_size
         """The most work-items of one group on this device."""
+        self.moves_words = facts.moves_words
+        """True if a work-item should move several elements as one word."""
         self._libraries, self._refused = facts.libraries, refused
         self._weights, self._align_bytes = weights, facts.align_bytes
         self._launches: list[Launch] = []

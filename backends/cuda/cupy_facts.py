@@ -84,6 +84,7 @@ def facts_of(cupy: Any, index: int, libraries: frozenset[str]) -> DeviceFacts:
         local_memory_bytes=int(said["sharedMemPerBlock"]),
         work_group_size=int(said["maxThreadsPerBlock"]),
         has_float16=(major, minor) >= _COMPUTES_IN_FLOAT16,
+        moves_words=True,
         compute_capability=(major, minor),
         libraries=libraries,
         can_capture=True,

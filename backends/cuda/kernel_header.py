@@ -33,6 +33,7 @@ struct half { ushort bits; };
 
 #if defined(_WIN32) || defined(_WIN64)
 typedef unsigned long long ulong;
+#define ulong2 ulonglong2
 #define long long long
 #else
 typedef unsigned long ulong;

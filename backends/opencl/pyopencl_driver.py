@@ -150,6 +150,7 @@ def _facts(cl: Any, index: int, device: Any) -> DeviceFacts:
         local_memory_bytes=int(device.local_mem_size),
         work_group_size=int(device.max_work_group_size),
         has_float16="cl_khr_fp16" in device.extensions.split(),
+        moves_words=not is_processor,
     )
 
 

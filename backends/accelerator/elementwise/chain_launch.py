@@ -1,4 +1,4 @@
-"""One kernel for a chain: each work-item computes one element of the result."""
+"""One kernel for a chain: each work-item computes an element of the result, or a block of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from ..operand import Operand
 from ..plan import LaunchArgument
 from .c_types import C_TYPES
 from .chain import ChainStep
-from .chain_source import chain_code
+from .chain_blocks import block_code, block_length
+from .element_words import ElementWords
 
 __all__ = ["Launcher", "chain_launch", "line_groups"]
 
 _GROUP = 64
+_LARGE_GROUP = 256
+_MANY_GROUPS = 1024
+"""Large groups from here on: fewer would leave a part of a GPU idle."""
 
 
 class Launcher(Protocol):
@@ -24,6 +28,10 @@ class Launcher(Protocol):
     @property
     def work_group_size(self) -> int:
         """The most work-items that a group may have."""
+
+    @property
+    def moves_words(self) -> bool:
+        """True if a work-item should move several elements as one word."""
 
     def launch(
         self,
@@ -38,7 +46,8 @@ class Launcher(Protocol):
 
 def line_groups(builder: Launcher, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Choose the global and local size of a kernel with a work-item for each of ``count``."""
-    return (count,), (min(_GROUP, builder.work_group_size),)
+    group = _LARGE_GROUP if count >= _LARGE_GROUP * _MANY_GROUPS else _GROUP
+    return (count,), (min(group, builder.work_group_size),)
 
 
 def chain_launch(
@@ -48,16 +57,19 @@ def chain_launch(
     result: Operand,
 ) -> None:
     """Launch steps whose operands broadcast to the result."""
-    code = chain_code(steps, operands, result.shape, "i")
-    kind = C_TYPES[result.dtype]
-    parameters = [*code.parameters, f"__global {kind.memory} *y", "const int count"]
-    lines = [*code.lines, kind.store(code.result, "y", "i")]
-    text = (
-        f"__kernel void $name({', '.join(parameters)}) {{\n"
-        "    const int i = get_global_id(0);\n"
-        "    if (i >= count) return;\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
-    )
-    source = KernelSource.of("chain", text)
-    arguments = [*code.arguments, result, result.count]
-    reaches = [*code.reaches, whole(result)]
-    builder.launch(source, arguments, *line_groups(builder, result.count), reaches)
+    length = block_length(operands, result) if builder.moves_words else 1
+    code = block_code(steps, operands, result, length)
+    memory = C_TYPES[result.dtype].memory
+    parameters = [*code.parameters, f"__global {memory} *y", "const int blocks"]
+    lines = [
+        "const int block = get_global_id(0);",
+        "if (block >= blocks) return;",
+        f"const int start = block * {length};",
+        *code.lines,
+        ElementWords(result.dtype, length).store(code.result, "y", "block"),
+    ]
+    text = f"__kernel void $name({', '.join(parameters)}) {{\n"
+    text += "".join(f"    {line}\n" for line in lines) + "}\n"
+    source, blocks = KernelSource.of("chain", text), result.count // length
+    arguments, reaches = [*code.arguments, result, blocks], [*code.reaches, whole(result)]
+    builder.launch(source, arguments, *line_groups(builder, blocks), reaches)

@@ -13,7 +13,7 @@ from .chain import NO_OPERAND, ChainStep, operand_names
 from .chain_operators import expression
 from .operand_walk import broadcast_strides, index_code, plan_walk
 
-__all__ = ["ChainCode", "chain_code"]
+__all__ = ["ChainCode", "chain_code", "step_lines"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def chain_code(
     reaches = [
         box(shape, own, item.dtype) for own, item in zip(strides, tensors.values(), strict=True)
     ]
-    types: dict[str, DType] = {"acc": DType.FLOAT32}
+    types: dict[str, DType] = {}
     texts = {NO_OPERAND: NO_OPERAND, "acc": accumulator or ""}
     parameters: list[str] = []
     arguments: list[Operand | int | float] = []
@@ -66,14 +66,28 @@ def chain_code(
         if not isinstance(number, Operand):
             parameters.append(f"const float {name}")
             arguments.append(number)
-            texts[name], types[name] = name, DType.FLOAT32
+            texts[name] = name
     for parameter, length in code.parameters:
         parameters.append(f"const int {parameter}")
         arguments.append(length)
+    computed, last = step_lines(steps, texts, types)
+    lines += computed
+    result = last or accumulator or ""
+    return ChainCode(tuple(lines), result, tuple(parameters), tuple(arguments), tuple(reaches))
+
+
+def step_lines(
+    steps: Sequence[ChainStep], texts: Mapping[str, str], types: Mapping[str, DType]
+) -> tuple[list[str], str]:
+    """Write the steps alone, and name what they come to; "" for no steps.
+
+    ``texts`` are the C expressions of their operands, ``types`` those that these are of; what has
+    none is a float.
+    """
+    texts, types, lines = dict(texts), dict(types), []
     for number, step in enumerate(steps):
         inputs = [texts[name] for name in step.operands]
-        made = expression(step, inputs, types[step.operands[0]])
+        made = expression(step, inputs, types.get(step.operands[0], DType.FLOAT32))
         lines.append(f"const {C_TYPES[step.dtype].register} s{number} = {made};")
         texts[f"s{number}"], types[f"s{number}"] = f"s{number}", step.dtype
-    last = f"s{len(steps) - 1}" if steps else (accumulator or "")
-    return ChainCode(tuple(lines), last, tuple(parameters), tuple(arguments), tuple(reaches))
+    return lines, f"s{len(steps) - 1}" if steps else ""

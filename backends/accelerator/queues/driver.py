@@ -80,6 +80,9 @@ class DeviceFacts:
     """The most work-items of one group."""
     has_float16: bool
     """True if it computes in float16; every device loads and stores it."""
+    moves_words: bool = False
+    """True if a work-item should move several elements at once, False if its compiler joins those
+    of neighbours."""
     compute_capability: tuple[int, int] | None = None
     """NVIDIA's number of what a GPU can do, such as (9, 0); None for devices without one."""
     libraries: frozenset[str] = frozenset()

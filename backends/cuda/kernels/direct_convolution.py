@@ -14,12 +14,13 @@ from ....runtime.lowering.window import Window
 from ...accelerator.elementwise.c_types import C_TYPES, CType
 from ...accelerator.elementwise.chain import parse_steps
 from ...accelerator.elementwise.chain_source import chain_code
+from ...accelerator.elementwise.element_words import ElementWords
 from ...accelerator.kernels.epilogue import extra_operands
 from ...accelerator.kernels.window_code import check_windows, nested_index, weight_place
 from ...accelerator.launching.reach import whole
 from ...accelerator.operand import Operand
 from ...accelerator.plan_builder import PlanBuilder
-from .channel_words import ChannelWords, channel_words
+from .channel_words import channel_words
 from .window_launch import WindowTexts, launch_windows
 
 __all__ = ["DirectSum", "launch_direct_sum"]
@@ -116,7 +117,7 @@ def _check(builder: PlanBuilder, made: Operand, parts: DirectSum) -> None:
         )
 
 
-def _products(words: ChannelWords, place: str, weight: str) -> str:
+def _products(words: ElementWords, place: str, weight: str) -> str:
     """Write the product of a block of channels with their own filters."""
     return " ".join(
         [

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from ....runtime.graph import Node
 from ....runtime.lowering.window import Window
 from ...accelerator.elementwise.c_types import extremes
+from ...accelerator.elementwise.element_words import ElementWords
 from ...accelerator.kernels.pooling import read_pool
 from ...accelerator.kernels.window_code import end_lengths, nested_index, padded_count, window_loops
 from ...accelerator.operand import Operand
 from ...accelerator.plan_builder import PlanBuilder
 from ..domain import CUDA_DOMAIN
-from .channel_words import ChannelWords, channel_words
+from .channel_words import channel_words
 from .registry import kernel
 from .window_launch import WindowTexts, launch_windows
 
@@ -49,7 +50,7 @@ def _launch(
     source: Operand,
     made: Operand,
     window: Window,
-    words: ChannelWords,
+    words: ElementWords,
     texts: tuple[str, str, str],
     numbers: Sequence[tuple[str, int]] = (),
 ) -> None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from ....runtime.lowering.window import Window
 from ...accelerator.elementwise.c_types import C_TYPES
+from ...accelerator.elementwise.element_words import ElementWords
 from ...accelerator.kernels.window_code import lengths_of, parameters_of, place_lines
 from ...accelerator.launching.kernel_source import KernelSource
 from ...accelerator.launching.reach import Reach, whole
 from ...accelerator.operand import Operand
 from ...accelerator.plan import LaunchArgument
 from ...accelerator.plan_builder import PlanBuilder
-from .channel_words import ChannelWords
 
 __all__ = ["WindowTexts", "launch_windows"]
 
@@ -60,7 +60,7 @@ def launch_windows(
     sources: Sequence[tuple[str, Operand]],
     made: Operand,
     window: Window,
-    words: ChannelWords,
+    words: ElementWords,
     texts: WindowTexts,
     numbers: Sequence[tuple[str, int]] = (),
     parameters: Sequence[str] = (),

@@ -39,6 +39,7 @@ _BEFORE = (
 #undef NAN
 struct uint3 { unsigned x, y, z; };
 struct dim3 { unsigned x, y, z; };
+struct alignas(16) ulong2 { unsigned long x, y; };
 static thread_local uint3 threadIdx, blockIdx;
 static thread_local dim3 blockDim, gridDim;
 static std::barrier<> *group_barrier;

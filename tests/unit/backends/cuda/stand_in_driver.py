@@ -59,6 +59,7 @@ class StandInDriver:
                 libraries=self._libraries,
                 can_capture=True,
                 has_float16=True,
+                moves_words=True,
                 compute_capability=(9, 0),
             )
         ]

@@ -32,7 +32,7 @@ def plan_of(
 ) -> Plan:
     """Compile a ModelProto for the shapes of inputs, and for what they hold where that matters."""
     room = replace(FACTS, memory_bytes=_ROOM_BYTES, largest_buffer_bytes=_ROOM_BYTES)
-    facts = replace(room, work_group_size=work_group_size)
+    facts = replace(room, work_group_size=work_group_size, moves_words=True)
     driver = FakeDriver(replace(facts, libraries=libraries))
     device = OpenedDevice("CUDA.0", driver.open(driver.facts[0]))
     read = read_model(model)
