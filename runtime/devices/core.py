@@ -500,7 +500,8 @@ class Core(Closing):
 
         Runs under way finish, or end with ClosedError if ``drain`` is false. Blocks, at most
         ``timeout_s`` for the runs; False says that some were still on their devices then, and the
-        next close goes on. Raises RequestStateError on one of aioinfer's own threads.
+        next close goes on. Raises PropertyError for a negative ``timeout_s``, and RequestStateError
+        on one of aioinfer's own threads.
         """
         refuse_own_thread("close")
         check_timeout(timeout_s)

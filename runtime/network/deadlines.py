@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...errors import PropertyError, RequestStateError
+from ...errors import PropertyError
 from ...executors import Clock, TimerHandle
 from ..loops.completion import until
 from ..runs.deadline import Deadline
@@ -17,14 +17,20 @@ if TYPE_CHECKING:
 __all__ = ["check_timeout", "deadline_from_now", "ended_or_late"]
 
 
-def check_timeout(timeout_s: float | None) -> None:
-    """Raise RequestStateError for what is no time to wait; None is for ever."""
+def check_timeout(timeout_s: float | None, *, network: str = "", device: str = "") -> None:
+    """Raise PropertyError for what is no time to wait; None is for ever."""
     try:
         is_time = timeout_s is None or timeout_s >= 0
     except TypeError:
         is_time = False
     if not is_time:
-        raise RequestStateError(f"timeout_s is {timeout_s!r}; give 0 or more, or None for ever")
+        raise PropertyError(
+            f"timeout_s is {timeout_s!r}; give seconds, 0 or more, or None for ever",
+            "timeout_s",
+            device,
+            value=timeout_s,
+            network=network,
+        )
 
 
 def deadline_from_now(clock: Clock, deadline_s: float) -> Deadline:

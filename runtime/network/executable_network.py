@@ -478,11 +478,11 @@ class ExecutableNetwork(Closing):
         With ``drain`` false, runs end with ClosedError as soon as their device can stop; a warm-up
         does so in any case. Blocks, at most ``timeout_s``; False says that the device was still in
         use then, which is given back by the next close that waits long enough. Raises
-        RequestStateError on one of aioinfer's own threads (as in a callback). On an event loop use
-        ``await aclose()``.
+        PropertyError for a negative ``timeout_s``, and RequestStateError on one of aioinfer's own
+        threads (as in a callback). On an event loop use ``await aclose()``.
         """
         refuse_own_thread("close")
-        check_timeout(timeout_s)
+        check_timeout(timeout_s, network=self.name, device=self.device)
         if not self._process.is_current:
             return True
         if not drain:

@@ -160,9 +160,10 @@ class InferRequest:
         """Block until the last run has ended and its callback is over; False on timeout.
 
         Raises the run's error, each time. False as well if nothing was ever started. A timeout does
-        not cancel. On one of aioinfer's own threads, raises RequestStateError where it would block.
+        not cancel. Raises PropertyError for a negative ``timeout_s``, and RequestStateError on one
+        of aioinfer's own threads where it would block.
         """
-        check_timeout(timeout_s)
+        check_timeout(timeout_s, network=self._network.name, device=self._network.device)
         self._network.refuse_after_fork()
         run = self._run
         if run is None:

@@ -145,8 +145,9 @@ def test_the_log_of_an_error_that_nobody_waited_for_names_the_request(
 def test_a_close_that_cannot_be_timed_is_refused(
     network: aioinfer.ExecutableNetwork, timeout_s: Any
 ) -> None:
-    with pytest.raises(RequestStateError, match=r"timeout_s is .*; give 0 or more, or None"):
+    with pytest.raises(PropertyError, match=r"timeout_s is .*; .* 0 or more, or None") as caught:
         network.close(timeout_s=timeout_s)
+    assert (caught.value.key, caught.value.network) == ("timeout_s", "tiny")
     assert not network.is_closed
 
 

@@ -53,7 +53,7 @@ def test_wait_returns_at_once_when_nothing_was_started(request_: aioinfer.InferR
     assert request_.wait() is False
     assert request_.wait(0) is False
     for timeout in (-1, float("nan"), "soon"):
-        with pytest.raises(RequestStateError, match="timeout_s"):
+        with pytest.raises(PropertyError, match="timeout_s"):
             request_.wait(timeout)  # type: ignore[arg-type]
     with pytest.raises(RequestStateError, match="no results"):
         _ = request_.results
