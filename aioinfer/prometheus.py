@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import threading
 from collections.abc import Iterator, Sequence
+from weakref import WeakKeyDictionary
 
 from .errors import PropertyError
 from .runtime.devices.core import Core
@@ -34,6 +37,9 @@ BUCKETS_S = (
 BATCH_BUCKETS = tuple([1 << power for power in range(11)])
 
 _NETWORK = ("network", "device", "copy")
+
+_numbers: WeakKeyDictionary[Core, str] = WeakKeyDictionary()
+_numbering = threading.Lock()
 _PART = "Of each network that a network such as HETERO's is made of: "
 
 
@@ -41,8 +47,9 @@ class NetworkCollector(Collector):
     """Gives Prometheus the numbers of a Core's open networks, read when they are scraped.
 
     Requests pay nothing for it. Series carry ``network``, ``device`` and ``copy``, which tells
-    networks of one name and device apart, as the old and the new one of a reload. ``buckets_s``
-    are the upper bounds of times, in seconds, rising. Thread-safe. Raises PropertyError.
+    networks of one name and device apart, as the old and the new one of a reload, and ``core``,
+    which tells a process's Cores apart: "1" for the first that has a collector. ``buckets_s`` are
+    the upper bounds of times, in seconds, rising. Thread-safe. Raises PropertyError.
 
     ```python
     from prometheus_client import CollectorRegistry, generate_latest
@@ -58,7 +65,7 @@ class NetworkCollector(Collector):
     """
 
     def __init__(self, core: Core, buckets_s: Sequence[float] = BUCKETS_S) -> None:
-        self._core = core
+        self._core, self._number = core, _number_of(core)
         self._bounds_s = (*map(float, buckets_s), math.inf)
         pairs = zip((0.0, *self._bounds_s), self._bounds_s, strict=False)
         if not all(lower < upper for lower, upper in pairs):
@@ -73,6 +80,14 @@ class NetworkCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric, of one picture of the Core. Raises ClosedError in a forked child."""
+        for metric in self._metrics():
+            metric.samples = [
+                sample._replace(labels={"core": self._number, **sample.labels})
+                for sample in metric.samples
+            ]
+            yield metric
+
+    def _metrics(self) -> Iterator[Metric]:
         picture = self._core.statistics()
         networks = picture.networks
         yield from _requests(networks, self._bounds_s)
@@ -90,6 +105,15 @@ class NetworkCollector(Collector):
         for executor, count in picture.queued_task_counts.items():
             queued.add_metric((executor,), count)
         yield queued
+
+
+def _number_of(core: Core) -> str:
+    """Return the lowest number that no other living Core has that has a collector."""
+    with _numbering:
+        if core not in _numbers:
+            taken = set(_numbers.values())
+            _numbers[core] = next(n for n in map(str, itertools.count(1)) if n not in taken)
+        return _numbers[core]
 
 
 def _requests(networks: Sequence[NetworkStatistics], bounds_s: Sequence[float]) -> Iterator[Metric]:

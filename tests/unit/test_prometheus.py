@@ -86,9 +86,10 @@ def test_all_networks_are_in_one_scrape_with_the_numbers_of_statistics(
             network.create_infer_request().start_async(X)
     held[0].held.release(2)
     found = scrape(registry)
+    (number,) = {dict(labels)["core"] for labels in found["aioinfer_waiting_runs"]}
 
     def value(name: str, network: str, **more: str) -> float:
-        labels = {"network": network, "device": "MOCK.0", "copy": "1", **more}
+        labels = {"core": number, "network": network, "device": "MOCK.0", "copy": "1", **more}
         return found[name][tuple(sorted(labels.items()))]
 
     assert value("aioinfer_waiting_runs", "one") == 1
@@ -199,6 +200,28 @@ def test_plans_tell_which_runs_had_them_built(
     assert evicted > 0
     assert set(found["aioinfer_plan_builds_total"].values()) == {40}
     assert min(found["aioinfer_plan_build_seconds_total"].values()) > 0
+
+
+def test_two_cores_in_one_registry_have_series_of_their_own(
+    core: aioinfer.Core, registry: CollectorRegistry
+) -> None:
+    with aioinfer.Core() as other:
+        registry.register(NetworkCollector(other))
+        networks = [
+            owner.load_network(tiny_model(), "REFERENCE", name="same") for owner in (core, other)
+        ]
+        for rows, network in enumerate(networks, 1):
+            network.create_infer_request().infer_sync(np.ones((rows, 3), np.float32))
+        found = scrape(registry)  # which refuses a series that comes twice
+        for name, series in found.items():
+            numbers = {dict(labels)["core"] for labels in series}
+            assert len(numbers) == 2, name
+        assert sorted(found["aioinfer_batch_rows_sum"].values()) == [1, 2]
+        again = CollectorRegistry()
+        again.register(NetworkCollector(core))
+        assert found.keys() == scrape(again).keys()
+        for name, series in scrape(again).items():
+            assert series.keys() < found[name].keys(), "a Core keeps its number"
 
 
 def test_a_closed_network_is_not_shown(core: aioinfer.Core, registry: CollectorRegistry) -> None:
