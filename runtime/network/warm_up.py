@@ -20,7 +20,7 @@ from ...executors import HostReady, Ready, Then
 from ..graph import DType, SequenceType, TensorType, Value, ValueType, shape_text
 from ..passes import bound_input_shapes
 from ..runs.admission import ticket_of
-from ..runs.bindings import Bindings
+from ..runs.bindings import WARMING, Bindings
 from ..runs.stage import Stop
 from ..tensors.tensor import Port
 
@@ -139,7 +139,7 @@ def run_in_slots(network: WarmedNetwork, inputs: Mapping[str, Any], count: int, 
     started = 0
     try:
         for _ in range(count):
-            bindings = Bindings(dict(inputs), ticket_of(0))
+            bindings = Bindings(dict(inputs), ticket_of(0), arrived_ns=WARMING)
             network.start_run(bindings, stop, start, then)
             started += 1
     finally:

@@ -18,6 +18,7 @@ __all__ = [
     "NO_ANSWER",
     "NO_BINDINGS",
     "NO_TENSORS",
+    "WARMING",
     "Bindings",
     "Deferred",
     "NodeProfile",
@@ -29,6 +30,9 @@ Results = Any
 """What callers get: the outputs by name, or what a postprocess function has made of them."""
 NO_ANSWER: Results = object()
 """Nothing else is answered than the results."""
+
+WARMING = -1
+"""``Bindings.arrived_ns`` of a run that no caller asked for; in no statistics and no trace."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Bindings:
     profile: list[NodeProfile] | None = None
     """Where nodes note their times; None unless PERF_COUNT is on."""
     arrived_ns: int = 0
-    """When the run was asked for."""
+    """When the run was asked for; WARMING: by no caller."""
     awaited: Any = None
     """What a stage that is called again has waited for: a plan that was not built yet."""
 

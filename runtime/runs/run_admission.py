@@ -27,7 +27,7 @@ from ..properties.properties import UNBOUNDED
 from ..tracing.durations import COUNT_AT, DurationCounts, Durations
 from ..tracing.recorder import SpanRecorder
 from .admission import AdmissionQueue
-from .bindings import NO_BINDINGS, Bindings
+from .bindings import NO_BINDINGS, WARMING, Bindings
 from .inline_gate import InlineGate
 from .slot import Slot
 from .stage import NO_STOP, Stop
@@ -78,7 +78,7 @@ class RunAdmission(Generic[R]):
         self.where: Place = {"network": name, "device": device}
         self.slot_count = 0
         self.first_run_ns = 0
-        """When the first run came; 0 before."""
+        """When the first run came that a caller asked for; 0 before."""
         self.is_closed = False
         self.gate: InlineGate | None = None
         """Which runs may stay on their caller's thread; None: none may."""
@@ -146,10 +146,10 @@ class RunAdmission(Generic[R]):
                 run.waits_since_ns = perf_counter_ns()
                 self._queue.offer(run.bindings.ticket, run)
             self.runs.add(run)
-            if not self.first_run_ns:
-                self.first_run_ns = perf_counter_ns()
-            if not run.has_arrived:
+            if not run.has_arrived and run.bindings.arrived_ns != WARMING:
                 run.has_arrived = True
+                if not self.first_run_ns:
+                    self.first_run_ns = perf_counter_ns()
                 if self.recorder.has_open_batch:
                     self.recorder.arrive(run.bindings.inputs)
                 else:
@@ -188,7 +188,7 @@ class RunAdmission(Generic[R]):
                     following = self._queue.release(slot)
                     assert following is not None
                     following.slot = slot
-                    self._waits.note(perf_counter_ns() - following.waits_since_ns)
+                    self._note_wait(following)
         return following
 
     def count_outcome(self, run: R, error: BaseException) -> None:
@@ -213,8 +213,12 @@ class RunAdmission(Generic[R]):
         with self.lock:
             was_waiting = self._queue.drop(run)
             if was_waiting:
-                self._waits.note(perf_counter_ns() - run.waits_since_ns)
+                self._note_wait(run)
         return was_waiting
+
+    def _note_wait(self, run: R) -> None:
+        if run.bindings.arrived_ns != WARMING:
+            self._waits.note(perf_counter_ns() - run.waits_since_ns)
 
     def leave(self, run: R) -> None:
         """Stop a close from waiting for a run that is over, callback and all. Mostly lock-free."""
@@ -248,11 +252,13 @@ class RunAdmission(Generic[R]):
     def slot_wait(self) -> Durations:
         """Say how long runs waited for a slot, those included that were stopped before they had it.
 
-        A run that found an idle slot waited for 0 s. Those that wait now are not counted yet.
+        A run that found an idle slot waited for 0 s. Those that wait now are not counted yet, those
+        of a warm-up never.
         """
         with self.lock:
             self._waits.count_kept()
-            over_count = self.recorder.arrived_count - self._queue.waiting_count
+            waiting = [run for run in self._queue.waiting if run.bindings.arrived_ns != WARMING]
+            over_count = self.recorder.arrived_count - len(waiting)
             return self._waits.picture(max(0, over_count - self._waits.count))
 
     def place_of(self, bindings: Bindings) -> str:

@@ -177,7 +177,12 @@ class SpanRecorder:
         started_ns: int,
         ended_ns: int,
     ) -> None:
-        """Note that a stage has run; called by runs only, where the stage was."""
+        """Note that a stage has run; called by runs only, where the stage was.
+
+        Of a run that no caller asked for, whose arrival is negative, nothing is noted.
+        """
+        if run[2] < 0:
+            return
         place, part, lane_name = stage.place, stage.part, lane.name
         name = part if isinstance(part, str) else part()
         if type(lane) is not Lane and isinstance(lane, DeviceLane):

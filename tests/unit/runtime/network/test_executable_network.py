@@ -17,7 +17,6 @@ from aioinfer.errors import (
     ClosedError,
     PropertyError,
     RequestCancelledError,
-    RequestStateError,
 )
 from aioinfer.executors import HostReady, Ready
 from aioinfer.runtime.runs.bindings import Bindings

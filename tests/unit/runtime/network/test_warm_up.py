@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aioinfer import Core, ExecutableNetwork
+from aioinfer import Core, ExecutableNetwork, Extension
 from aioinfer.errors import ClosedError, TensorError
 from aioinfer.runtime.graph import DType, OptionalType, SequenceType, TensorType, ValueType
 from aioinfer.runtime.network.warm_up import made_up_inputs, shapes_to_warm_up
 from aioinfer.runtime.runs.slot import Slot
 from aioinfer.runtime.runs.stage import Stop
 from aioinfer.runtime.tensors.tensor import Port
+from aioinfer.testing import MockDevices
 from onnx_text import parse_proto
-from unit.runtime.models import tiny_model, two_input_model
+from unit.runtime.models import tiny_model
 
 LOOKUP = """g (int64[n] ids) => (float[n,2] y) <float[3,2] table = {0, 1, 2, 3, 4, 5}> {
     y = Gather<axis=0>(table, ids)
@@ -105,12 +106,53 @@ def test_no_plan_is_built_by_the_first_request(core: Core, device: str) -> None:
 
 
 def test_shapes_that_are_given_while_loading_are_run(core: Core) -> None:
-    with core.load_network(
-        two_input_model(), "REFERENCE", {"INPUT_SHAPES": {"a": (4,)}}
-    ) as network:
-        (stage,) = network.statistics().stages
-        assert stage.count == 1
-        assert network.statistics().finished_request_count == 0
+    ran: list[tuple[int, ...]] = []
+
+    def twice(x: Any) -> Any:
+        ran.append(x.shape)
+        return x + x
+
+    core.add_extension(Extension("Twice", twice, "com.acme"))
+    model = parse_proto("g (float[n] x) => (float[n] y) { y = com.acme.Twice(x) }")
+    with core.load_network(model, "REFERENCE", {"INPUT_SHAPES": {"x": (4,)}}):
+        assert ran == [(4,)]
+
+
+@pytest.mark.parametrize("device", ["REFERENCE", "HETERO:REFERENCE.0,REFERENCE.1"])
+def test_a_warm_up_is_in_no_statistics_and_no_trace(core: Core, device: str) -> None:
+    affinity = {"AFFINITY": {"add": "REFERENCE.1"}} if device.startswith("HETERO") else {}
+    with core.load_network(tiny_model(), device, affinity) as network:
+        network.warm_up([{"x": (2, 3)}, {"x": (5, 3)}])
+        now = network.statistics()
+        for part in (now, *now.parts):
+            assert (part.stages, part.slot_wait.count, part.batch_sizes) == ((), 0, {})
+            assert (part.latencies, part.busy_shares, part.elapsed_s) == ({}, {}, 0)
+        assert list(network.trace()) == []
+        network.create_infer_request().infer_sync(np.zeros((2, 3), np.float32))
+        now = network.statistics()
+        assert {stage.count for stage in now.stages} == {1}
+        assert [part.slot_wait.count for part in (now, *now.parts)] == [1] * (1 + len(now.parts))
+
+
+def test_a_warm_up_that_waits_beside_requests_is_left_out_of_their_waits(core: Core) -> None:
+    devices = MockDevices(1)
+    core.register_plugin("MOCK", devices.make_plugin)
+    held = devices[0].held
+    network = core.load_network(tiny_model(), "MOCK")
+    requests = [network.create_infer_request() for _ in range(3)]
+    with ThreadPoolExecutor(1) as pool:
+        for request in requests:
+            request.start_async(np.zeros((1, 3), np.float32))
+        warmed = pool.submit(network.warm_up)
+        while network.statistics().waiting_run_count < 2:
+            assert not warmed.done()
+        assert network.statistics().slot_wait.count == 2, "a request and the warm-up wait"
+        while not warmed.done():
+            held.release(held.waiting_count)
+        assert warmed.result() == []
+    for request in requests:
+        assert request.wait(20)
+    assert network.statistics().slot_wait.count == 3
 
 
 def test_without_shapes_a_network_takes_those_it_was_loaded_with(core: Core) -> None:
