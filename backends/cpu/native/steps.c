@@ -17,7 +17,10 @@
  * Kinds: 0 ends the table; 1 executes a primitive (primitive, argument count, arguments); from 2 on,
  * native kernels (reference count, references, parameters), numbered as `kernels` says.
  */
+#include <pyconfig.h> /* tells whether the interpreter is free-threaded: that has no stable ABI */
+#ifndef Py_GIL_DISABLED
 #define Py_LIMITED_API 0x030B0000
+#endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
