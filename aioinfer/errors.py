@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "TensorError",
     "UnsupportedOpError",
     "nearest",
+    "placed",
 ]
 
 Shape = tuple[int | str | None, ...]
@@ -297,6 +299,16 @@ class BlobError(AioInferError):
     ) -> None:
         super().__init__(message, **place)
         self.version, self.wanted_version = version, wanted_version
+
+
+@contextmanager
+def placed(**place: Unpack[Place]) -> Iterator[None]:
+    """Note on errors of ours that pass what they do not name yet of this place."""
+    try:
+        yield
+    except AioInferError as error:
+        error.within(**place)
+        raise
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -29,7 +29,8 @@ def read_images(
     if len(shape) != 4 or not {1, 3} & {shape[1], shape[3]}:
         raise TensorError(
             f"file {paths[0].name!r} is an image, and input {name!r} is {shape_text(shape)}; "
-            f"images go into [N,C,H,W] or [N,H,W,C] with 1 or 3 colours"
+            f"images go into [N,C,H,W] or [N,H,W,C] with 1 or 3 colours",
+            tensor=name,
         )
     batch, *item_shape = shape
     if batch == 0:

@@ -188,7 +188,9 @@ def _fitting(array: Array, port: Port, path: Path) -> Array:
 
 def _dtype(port: Port, path: Path) -> np.dtype[Any]:
     if not isinstance(port.type, TensorType) or port.type.dtype is DType.STRING:
-        raise TensorError(f"file {path.name!r} cannot fill input {port}; give a .npy file")
+        raise TensorError(
+            f"file {path.name!r} cannot fill input {port}; give a .npy file", tensor=port.name
+        )
     return port.type.dtype.numpy
 
 
@@ -198,6 +200,7 @@ def _read_raw(path: Path, dtype: np.dtype[Any], name: str, shape: tuple[int, ...
     if len(content) != wanted:
         raise TensorError(
             f"file {path.name!r} has {len(content)} bytes, and input {name!r} with shape "
-            f"{shape_text(shape)} of {dtype} takes {wanted}"
+            f"{shape_text(shape)} of {dtype} takes {wanted}",
+            tensor=name,
         )
     return np.frombuffer(content, dtype).reshape(shape)

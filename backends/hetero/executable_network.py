@@ -147,7 +147,8 @@ class HeteroNetwork(ExecutableNetwork):
         if self._original.is_disposable:
             raise NotSupportedError(
                 f"network {self.name!r} has freed its weights; read the model first, with "
-                f"core.read_model, and load that"
+                f"core.read_model, and load that",
+                **self.admission.where,
             )
         return [(piece.device, piece.model.copy()) for piece in self._cut.subgraphs]
 
@@ -200,7 +201,8 @@ class HeteroNetwork(ExecutableNetwork):
     def export(self, target: Any = None) -> bytes:
         raise NotSupportedError(
             f"{self.device} cannot export a network: its devices cannot; save the model and load "
-            f"it again"
+            f"it again",
+            **self.admission.where,
         )
 
     def _release_device(self) -> None:

@@ -23,6 +23,7 @@ from ...errors import (
     NotSupportedError,
     PropertyError,
     nearest,
+    placed,
 )
 from ...executors import ExecutorManager, shortage_as_error
 from ...executors.base import refuse_own_thread
@@ -158,7 +159,7 @@ class Core(Closing):
             if preprocess is not None or postprocess is not None:
                 ports = ports_of(wanted.inputs)
                 functions = UserFunctions(ports, wanted.name, device, preprocess, postprocess)
-            with constants_held(wanted.graph):
+            with constants_held(wanted.graph), placed(network=wanted.name):
                 network = plugin.load_network(wanted, configuration)
         if functions is not None:
             network = self._staged(network, functions)
@@ -244,7 +245,8 @@ class Core(Closing):
         Raises BlobError for damaged or foreign bytes, NotSupportedError if the device imports none.
         """
         self._refuse_if_closed()
-        blob, written_for = read_blob_device(source)
+        with placed(device=device or ""):
+            blob, written_for = read_blob_device(source)
         if device is not None and self._parsed(device).name != parse_device(written_for).name:
             raise BlobError(
                 f"the blob was exported by {written_for!r} and cannot be imported on {device!r}",
@@ -252,7 +254,7 @@ class Core(Closing):
             )
         plugin, config_of = self._plugin(device or written_for)
         configuration = config_of(config)
-        with full_collections_paused():
+        with full_collections_paused(), placed(device=configuration.device):
             network = plugin.import_network(blob, configuration)
         return self._keep(network)
 
@@ -395,14 +397,16 @@ class Core(Closing):
         if not any(declared.key == DEVICE_PRIORITIES for declared in plugin.properties):
             raise DeviceError(
                 f"{name.name} takes no list of devices; {str(name)!r} would need a virtual device "
-                f"such as HETERO before the colon"
+                f"such as HETERO before the colon",
+                device=str(name),
             )
 
     def _parsed(self, device: str) -> DeviceName:
         self._refuse_if_closed()  # after a fork, a thread that is gone may hold the registry's lock
-        if isinstance(device, str):
-            device = understood(device, self._registry.names)
-        return parse_device(device)
+        with placed(device=str(device)):
+            if isinstance(device, str):
+                device = understood(device, self._registry.names)
+            return parse_device(device)
 
     def _started(self, name: str) -> Plugin:
         self._refuse_if_closed()
@@ -415,7 +419,8 @@ class Core(Closing):
         if name.entries:
             raise DeviceError(
                 f"{device!r}: ask and set the bare {name.name!r}, or a device of the list; what is "
-                f"for one network goes into load_network"
+                f"for one network goes into load_network",
+                device=device,
             )
         plugin = self._started(name.name)
         if name.id is not None:
@@ -504,7 +509,7 @@ class Core(Closing):
         on one of aioinfer's own threads.
         """
         refuse_own_thread("close")
-        check_timeout(timeout_s)
+        check_timeout(timeout_s, {})
         if not self._process.is_current:
             return True
         give_up_at = None if timeout_s is None else monotonic() + timeout_s
@@ -571,6 +576,7 @@ def _check_name(name: Any, device: str) -> None:
             f"or None for its file's name",
             "name",
             device,
+            value=name,
         )
 
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from ...errors import DeviceError, NotSupportedError, PropertyError, nearest
+from ...errors import DeviceError, NotSupportedError, PropertyError, nearest, placed
 from ..graph import Model
 from ..passes import PassReport, Support, SupportMap, map_to_original, run_passes
 from ..passes.default_passes import default_passes
@@ -192,7 +192,9 @@ class Plugin(ABC):
 
     def import_network(self, blob: bytes, config: Configuration) -> ExecutableNetwork:
         """(optional) Load what the network's ``export`` wrote; by default refuse."""
-        raise NotSupportedError(f"{self.name} cannot import a network; load the model instead")
+        raise NotSupportedError(
+            f"{self.name} cannot import a network; load the model instead", device=config.device
+        )
 
     def divide_network(self, model: Model, config: Configuration) -> Division:
         """(optional) Cut a copy of a model as ``load_network`` would; by default refuse.
@@ -259,7 +261,12 @@ class Plugin(ABC):
             config = config.with_values({DEVICE_ID: chosen})
         else:
             self.check_device_id(device_id or "")
-        self.check_values(config)
+        try:
+            self.check_values(config)
+        except PropertyError as error:
+            if error.value is None:
+                error.value = config.get(error.key)
+            raise
         return config
 
     def _refuse_other_id(self, device_id: str | None, given: Mapping[str, Any]) -> None:
@@ -334,7 +341,8 @@ class Plugin(ABC):
             raise PropertyError(f"{self.name} has no metric {key!r}{hint}", key, self.name)
         if DEVICE_ID.key in options:
             self.check_device_id(options[DEVICE_ID.key])
-        return metrics[key].value(options, self.name, (DEVICE_ID.key,))
+        with placed(device=self.name):
+            return metrics[key].value(options, self.name, (DEVICE_ID.key,))
 
     def _standard_metrics(self) -> list[Metric]:
         read: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {

@@ -47,7 +47,12 @@ def reshaped_inputs(
         for axis, (dim, old) in enumerate(zip(given[name], declared, strict=True)):
             said = f"axis {axis} of input {name!r} {shape_text(given[name])}"
             if isinstance(old, str) and dim is not None:
-                classes.join(dim, old, f"{said}, which the model declares as {known[name].type}")
+                said += f", which the model declares as {known[name].type}"
+                try:
+                    classes.join(dim, old, said)
+                except TensorError as error:
+                    error.tensor = name
+                    raise
     shapes: dict[str, Shape] = {}
     for value in inputs:
         if isinstance(value.type, TensorType):

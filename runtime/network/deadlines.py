@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...errors import PropertyError
+from ...errors import Place, PropertyError
 from ...executors import Clock, TimerHandle
 from ..loops.completion import until
 from ..runs.deadline import Deadline
@@ -17,38 +17,40 @@ if TYPE_CHECKING:
 __all__ = ["check_timeout", "deadline_from_now", "ended_or_late"]
 
 
-def check_timeout(timeout_s: float | None, *, network: str = "", device: str = "") -> None:
+def check_timeout(timeout_s: float | None, where: Place) -> None:
     """Raise PropertyError for what is no time to wait; None is for ever."""
     try:
         is_time = timeout_s is None or timeout_s >= 0
     except TypeError:
         is_time = False
     if not is_time:
-        raise PropertyError(
+        error = PropertyError(
             f"timeout_s is {timeout_s!r}; give seconds, 0 or more, or None for ever",
             "timeout_s",
-            device,
             value=timeout_s,
-            network=network,
         )
+        error.within(**where)
+        raise error
 
 
-def deadline_from_now(clock: Clock, deadline_s: float) -> Deadline:
+def deadline_from_now(clock: Clock, deadline_s: float, where: Place) -> Deadline:
     """Return the deadline that lies ``deadline_s`` seconds from now; infinity never comes.
 
-    Raises PropertyError for what is no time.
+    Raises PropertyError for what is no time; ``where`` is for that.
     """
     try:
         at_s = float(clock.now_s() + deadline_s)
     except (TypeError, ValueError, OverflowError):
         at_s = math.nan
     if math.isnan(at_s):
-        raise PropertyError(
+        error = PropertyError(
             f"deadline_s is {deadline_s!r}; give seconds from now, infinity for no deadline, or "
             f"None for what DEFAULT_DEADLINE_S says",
             "deadline_s",
             value=deadline_s,
         )
+        error.within(**where)
+        raise error
     return Deadline(clock, at_s, float(deadline_s))
 
 

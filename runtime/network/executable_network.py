@@ -19,7 +19,7 @@ from sys import modules
 from time import monotonic, perf_counter_ns
 from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Unpack, overload
 
-from ...errors import ClosedError, NotSupportedError, TensorError
+from ...errors import AioInferError, ClosedError, NotSupportedError, TensorError, placed
 from ...executors import (
     Clock,
     ExecutorManager,
@@ -252,7 +252,9 @@ class ExecutableNetwork(Closing):
             return await request.infer(inputs, deadline_s=deadline_s, priority=priority)
         if deadline_s is None:
             deadline_s = self.default_deadline_s
-        deadline = None if deadline_s is None else deadline_from_now(self.clock, deadline_s)
+        deadline = None
+        if deadline_s is not None:
+            deadline = deadline_from_now(self.clock, deadline_s, self.admission.where)
         run = self.make_run(inputs, deadline, priority)
         route = self.inline_route
         if route is not None and not ("trio" in modules and must_end()):
@@ -306,7 +308,8 @@ class ExecutableNetwork(Closing):
             look_ahead = default_look_ahead(self.optimal_request_count, most_waiting)
         if deadline_s is None:
             deadline_s = self.default_deadline_s
-        stream = ResultStream(self, source, ordered, look_ahead, deadline_s, priority)
+        with placed(**self.admission.where):
+            stream = ResultStream(self, source, ordered, look_ahead, deadline_s, priority)
         return stream.results()
 
     def make_run(
@@ -322,15 +325,19 @@ class ExecutableNetwork(Closing):
         """
         if self.admission.is_closed or not self._process.is_current:
             raise self._closed_error()
-        bindings = Bindings(
-            self.check_inputs(inputs),
-            ticket_of(priority),
-            next(self._request_ids) if request is None else request.id,
-            NO_TENSORS,
-            {},
-            [] if self.has_perf_count else None,
-            perf_counter_ns(),
-        )
+        try:
+            bindings = Bindings(
+                self.check_inputs(inputs),
+                ticket_of(priority),
+                next(self._request_ids) if request is None else request.id,
+                NO_TENSORS,
+                {},
+                [] if self.has_perf_count else None,
+                perf_counter_ns(),
+            )
+        except AioInferError as error:
+            error.within(**self.admission.where)
+            raise
         if self.inline_postprocess is not None:
             bindings.answer = Deferred(self.inline_postprocess)
         run = Run(self.admission, bindings)
@@ -368,10 +375,11 @@ class ExecutableNetwork(Closing):
         try:
             wanted = parse_input_shapes(shapes) if shapes is not None else None
         except ValueError as error:
-            raise TensorError(f"warming up {self.name!r}: {error}") from error
+            text = f"warming up {self.name!r}: {error}"
+            raise TensorError(text, **self.admission.where) from error
         if wanted is None:
             wanted = self.config.value_or_default(INPUT_SHAPES) or ({},)
-        with self._closer:  # what a close frees is in use
+        with self._closer, placed(**self.admission.where):  # what a close frees is in use
             return warm_up_network(self, wanted, self._warm_up_stop)
 
     async def warm_up_async(
@@ -482,7 +490,7 @@ class ExecutableNetwork(Closing):
         threads (as in a callback). On an event loop use ``await aclose()``.
         """
         refuse_own_thread("close")
-        check_timeout(timeout_s, network=self.name, device=self.device)
+        check_timeout(timeout_s, self.admission.where)
         if not self._process.is_current:
             return True
         if not drain:
@@ -524,7 +532,8 @@ class ExecutableNetwork(Closing):
         raise NotSupportedError(
             f"network {self.name!r} on {self.device} cannot be pickled or copied, for it holds "
             f"threads and a device's memory; share it between threads and tasks as it is, and in "
-            f"another process load the model from its file"
+            f"another process load the model from its file",
+            **self.admission.where,
         )
 
     def __repr__(self) -> str:

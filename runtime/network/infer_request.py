@@ -23,6 +23,7 @@ from ...errors import (
     RequestStateError,
     TensorError,
     nearest,
+    placed,
 )
 from ...executors import TaskExecutor, find_shortage
 from ...executors.base import refuse_own_thread
@@ -89,7 +90,7 @@ class InferRequest:
             deadline_s = network.default_deadline_s
         deadline = None
         if deadline_s is not None:
-            deadline = deadline_from_now(network.clock, deadline_s)
+            deadline = deadline_from_now(network.clock, deadline_s, self._where)
         while self._state == "cancelled":
             await self._wait_idle(deadline)
         if self._bound or inputs is None:
@@ -163,7 +164,7 @@ class InferRequest:
         not cancel. Raises PropertyError for a negative ``timeout_s``, and RequestStateError on one
         of aioinfer's own threads where it would block.
         """
-        check_timeout(timeout_s, network=self._network.name, device=self._network.device)
+        check_timeout(timeout_s, self._where)
         self._network.refuse_after_fork()
         run = self._run
         if run is None:
@@ -273,14 +274,17 @@ class InferRequest:
         data = tensor.data if isinstance(tensor, Tensor) else tensor
         if data is None:
             raise TensorError(
-                f"the tensor for {name!r} has no memory; give it an array", tensor=name
+                f"the tensor for {name!r} has no memory; give it an array",
+                tensor=name,
+                **self._where,
             )
         self._refuse_free(name)
         kind = "input" if name in self._input_names else "output"
         place = f"set_tensor on network {self._network.name!r}"
-        array = check_value(data, port, place, self._network.adopt_array)
-        if kind == "output":
-            check_can_be_written(array, data, name)
+        with placed(**self._where):
+            array = check_value(data, port, place, self._network.adopt_array)
+            if kind == "output":
+                check_can_be_written(array, data, name)
         self._access("access")
         # One in a device's memory is taken anew for each run, behind what its owner has enqueued.
         self._bound[name] = self._handle(name).data = getattr(array, "given", array)
@@ -357,7 +361,9 @@ class InferRequest:
     def _deadline(self, deadline_s: float | None) -> Deadline | None:
         if deadline_s is None:
             deadline_s = self._network.default_deadline_s
-        return None if deadline_s is None else deadline_from_now(self._network.clock, deadline_s)
+        if deadline_s is None:
+            return None
+        return deadline_from_now(self._network.clock, deadline_s, self._where)
 
     async def _wait_idle(self, deadline: Deadline | None) -> None:
         run = self._run
@@ -435,7 +441,8 @@ class InferRequest:
     def __reduce__(self) -> NoReturn:
         raise NotSupportedError(
             f"{self!r} cannot be pickled or copied; make another one with create_infer_request, "
-            f"and send inputs and results, which are arrays, to another process"
+            f"and send inputs and results, which are arrays, to another process",
+            **self._where,
         )
 
     def __repr__(self) -> str:

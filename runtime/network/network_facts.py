@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...errors import PropertyError, nearest
+from ...errors import PropertyError, nearest, placed
 from ..properties.properties import Metric
 from .running_network import RunningNetwork
 
@@ -20,8 +20,10 @@ def config_value(network: RunningNetwork, key: str, of_backend: Sequence[Metric]
             f"fact: ask with get_metric",
             key,
             network.device,
+            network=network.name,
         )
-    return network.config[key]
+    with placed(network=network.name, device=network.device):
+        return network.config[key]
 
 
 def metric_value(
@@ -40,8 +42,10 @@ def metric_value(
             f"network {network.name!r} on {network.device} has no metric {key!r}{hint}",
             key,
             network.device,
+            network=network.name,
         )
-    return metrics[key].value(options, f"network {network.name!r}")
+    with placed(network=network.name, device=network.device):
+        return metrics[key].value(options, f"network {network.name!r}")
 
 
 def known_metrics(network: RunningNetwork, of_backend: Sequence[Metric]) -> dict[str, Metric]:

@@ -291,7 +291,11 @@ class ResultStream:
         self._pulled_count += 1
         if self._deadline_s is not None:
             try:
-                item.deadline = deadline_from_now(self._network.clock, self._deadline_s)
+                item.deadline = deadline_from_now(
+                    self._network.clock,
+                    self._deadline_s,
+                    {"network": self._network.name, "device": self._network.device},
+                )
             except Exception as error:
                 item.error = error
         return item

@@ -123,7 +123,7 @@ class Metric:
             if option not in taken:
                 hint = f"the options {', '.join(taken)}" if taken else "no options"
                 raise PropertyError(
-                    f"{where}: {self.key} takes {hint}, and {option!r} was given", self.key, where
+                    f"{where}: {self.key} takes {hint}, and {option!r} was given", self.key
                 )
         return self.read(options)
 
@@ -220,6 +220,7 @@ def property_keys(values: Mapping[Any, Any] | None, device: str) -> dict[str, An
             f"{device}: a configuration is a mapping such as {{'NUM_STREAMS': 2}}, not "
             f"{type(values).__name__}",
             device=device,
+            value=values,
         )
     plain: dict[str, Any] = {}
     for key, item in values.items():

@@ -55,6 +55,8 @@ def check_trace_file(path: str | os.PathLike[str]) -> str:
     if suffix not in SUFFIXES:
         raise PropertyError(
             f"a trace cannot be saved as {os.fspath(path)!r}: the suffix says the format; .html is "
-            f"a page, .json is for Perfetto and chrome://tracing"
+            f"a page, .json is for Perfetto and chrome://tracing",
+            "path",
+            value=os.fspath(path),
         )
     return suffix
