@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import (
     ClosedError,
     DeadlineExceededError,
+    PropertyError,
     RequestBusyError,
     RequestCancelledError,
     RequestStateError,
@@ -147,7 +148,7 @@ def _waiting_without_a_start_returns_at_once(core: Core, device: str) -> None:
         request = network.create_infer_request()
         expect(request.wait() is False, "wait() is False when nothing was started")
         expect(request.wait(0) is False, "wait(0) is False when nothing was started")
-        expect_error(RequestStateError, lambda: request.wait(-1), "wait(-1)")
+        expect_error(PropertyError, lambda: request.wait(-1), "wait(-1)")
         expect_error(RequestStateError, lambda: request.results, "results before any run")
 
 

@@ -38,14 +38,14 @@ def advance(network: aioinfer.ExecutableNetwork, seconds: float) -> None:
     [(0, 10.0), (5, 15.0), (-1, 9.0), (math.inf, math.inf), (np.float32(0.5), 10.5)],
 )
 def test_a_deadline_counts_from_now(deadline_s: Any, at_s: float) -> None:
-    deadline = deadline_from_now(VirtualTimer(10.0), deadline_s)
+    deadline = deadline_from_now(VirtualTimer(10.0), deadline_s, {})
     assert (deadline.at_s, deadline.given_s) == (at_s, deadline_s)
 
 
 @pytest.mark.parametrize("deadline_s", [math.nan, "soon", "5", None, np.ones(2), [1], 10**400])
 def test_what_is_no_time_is_refused(deadline_s: Any) -> None:
     with pytest.raises(PropertyError, match="give seconds from now, infinity for no deadline"):
-        deadline_from_now(VirtualTimer(), deadline_s)
+        deadline_from_now(VirtualTimer(), deadline_s, {})
 
 
 def test_the_default_counts_from_each_start(
