@@ -36,7 +36,7 @@ def expanded(name: str) -> Iterator[str]:
 
 
 def paths_in_tree() -> list[str]:
-    found = []
+    found = [f"/{path.name}" for path in ROOT.glob("*.py")]
     for part in [*PARTS, ".ci"]:
         for path in [ROOT / part, *(ROOT / part).rglob("*")]:
             if "__pycache__" not in path.parts:
