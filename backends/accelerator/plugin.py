@@ -19,8 +19,11 @@ from ...runtime.properties.properties import (
     DEVICE_ID,
     INFERENCE_PRECISION_HINT,
     NUM_STREAMS,
+    PLAN_CACHE_BYTES,
+    STANDARD_PROPERTIES,
     Configuration,
     Metric,
+    Property,
 )
 from .compiler import CompileRules
 from .executable_network import AcceleratorNetwork
@@ -52,6 +55,9 @@ class AcceleratorPlugin(Plugin):
     why, and still answers queries.
     """
 
+    standard_properties: ClassVar[Sequence[Property[Any]]] = tuple(
+        declared for declared in STANDARD_PROPERTIES if declared is not PLAN_CACHE_BYTES
+    )
     kernels: ClassVar[KernelRegistry[PlanBuilder]]
     plans_without_device: ClassVar[bool] = False
     most_streams: ClassVar[int] = 1

@@ -17,6 +17,9 @@ from ...runtime.passes import PassReport, symbol_bindings
 from ...runtime.properties.properties import (
     INPUT_SHAPES,
     NUM_STREAMS,
+    PLAN_CACHE_BYTES,
+    PLAN_CACHE_COUNT,
+    STANDARD_PROPERTIES,
     Configuration,
     Property,
     stream_count,
@@ -53,6 +56,11 @@ class OrtPlugin(Plugin):
     session serves all shapes and all streams of a network.
     """
 
+    standard_properties: ClassVar[Sequence[Property[Any]]] = tuple(
+        declared
+        for declared in STANDARD_PROPERTIES
+        if declared not in (PLAN_CACHE_COUNT, PLAN_CACHE_BYTES)
+    )
     properties: ClassVar[Sequence[Property[Any]]] = PROPERTIES
     # Behind a Dequantize onnxruntime computes in integers; numbers it quantises again, by tensor.
     unfolded_ops: ClassVar[frozenset[str]] = frozenset({"DequantizeLinear", "QuantizeLinear"})

@@ -14,7 +14,13 @@ from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.passes import PassReport, run_passes
-from ...runtime.properties.properties import NUMA, Configuration
+from ...runtime.properties.properties import (
+    NUMA,
+    PLAN_CACHE_BYTES,
+    STANDARD_PROPERTIES,
+    Configuration,
+    Property,
+)
 from .executable_network import ReferenceNetwork, passes_with
 from .finder import KernelFinder
 
@@ -29,6 +35,10 @@ class ReferencePlugin(Plugin):
 
     Its devices are independent: each has streams of its own, so HETERO is real on any machine.
     """
+
+    standard_properties: ClassVar[Sequence[Property[Any]]] = tuple(
+        declared for declared in STANDARD_PROPERTIES if declared is not PLAN_CACHE_BYTES
+    )
 
     def __init__(self, core: CoreHandle, name: str) -> None:
         super().__init__(core, name)

@@ -39,9 +39,13 @@ class PlanLimits:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], usual_count: int = PLAN_COUNT) -> PlanLimits:
-        """Read them from a network's configuration; ``usual_count`` is what suits the device."""
+        """Read them from a network's configuration; ``usual_count`` is what suits the device.
+
+        A device that does not know how large its plans are has no bound on bytes.
+        """
         asked = config[PLAN_CACHE_COUNT.key]
-        return cls(asked or usual_count, config[PLAN_CACHE_BYTES.key], bool(asked))
+        most_bytes = config.get(PLAN_CACHE_BYTES.key, 0)
+        return cls(asked or usual_count, most_bytes, bool(asked))
 
 
 def refuse_to_build(*_: Any) -> Any:

@@ -318,8 +318,8 @@ PLAN_CACHE_BYTES = Property(
     "PLAN_CACHE_BYTES",
     parse_integer(0),
     128 << 20,
-    "Memory that these plans take, at most, the latest one aside, where the device knows it (CPU); "
-    "weights and arenas do not count. 0: no bound.",
+    "Memory that these plans take, at most, the latest one aside; weights and arenas do not count. "
+    "Only CPU knows it, and has the property; of HETERO and AUTO it is for CPU. 0: no bound.",
 )
 INLINE_THRESHOLD_US = Property(
     "INLINE_THRESHOLD_US",
@@ -382,7 +382,8 @@ STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
     ENABLE_MMAP,
     *REQUEST_PROPERTIES,
 )
-"""What every device declares; one that cannot honour a value refuses it in ``check_values``."""
+"""What a device declares; one to which a key means nothing leaves that out of its
+``standard_properties``, and one that cannot honour a value refuses it in ``check_values``."""
 
 
 def stream_count(config: Mapping[str, Any], most: int) -> int:

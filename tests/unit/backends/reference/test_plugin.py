@@ -12,9 +12,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
+from aioinfer.backends.reference.plugin import ReferencePlugin
 from aioinfer.errors import DeviceError, PropertyError
 from aioinfer.executors import allowed_cpus
-from aioinfer.runtime.properties.properties import INPUT_SHAPES, STANDARD_PROPERTIES
+from aioinfer.runtime.properties.properties import INPUT_SHAPES
 from unit.runtime.models import expected, tiny_model, two_input_model
 
 X = np.array([[-1, 2, 3]], np.float32)
@@ -113,7 +114,7 @@ def test_every_fact_of_the_seeds_has_an_answer(
     assert is_full(core.get_metric("REFERENCE", key))
 
 
-@pytest.mark.parametrize("key", [declared.key for declared in STANDARD_PROPERTIES])
+@pytest.mark.parametrize("key", [declared.key for declared in ReferencePlugin.standard_properties])
 def test_every_property_can_be_read_written_back_and_given_to_a_network(
     core: aioinfer.Core, key: str
 ) -> None:
@@ -312,7 +313,6 @@ def test_a_network_tells_what_it_is_and_what_it_was_compiled_with(core: aioinfer
             "INFERENCE_PRECISION_HINT": "f32",
             "LOG_LEVEL": "LOG_NONE",
             "PERF_COUNT": True,
-            "PLAN_CACHE_BYTES": 128 << 20,
             "PLAN_CACHE_COUNT": 0,
             "DEVICE_ID": "1",
             "INPUT_SHAPES": (),

@@ -497,3 +497,27 @@ def test_an_immediate_device_needs_no_thread(toy: aioinfer.Core) -> None:
     assert threading.active_count() == before
     assert isinstance(network, aioinfer.ExecutableNetwork)
     assert ImmediateExecutor("toy").name == "toy"
+
+
+@pytest.mark.parametrize(
+    ("device", "key"),
+    [
+        ("REFERENCE", "PLAN_CACHE_BYTES"),
+        ("OPENCL", "PLAN_CACHE_BYTES"),
+        ("ONNXRUNTIME", "PLAN_CACHE_BYTES"),
+        ("ONNXRUNTIME", "PLAN_CACHE_COUNT"),
+    ],
+)
+def test_a_bound_that_a_device_cannot_keep_is_no_property_of_it(
+    core: aioinfer.Core, device: str, key: str
+) -> None:
+    reason = core.why_missing(device)
+    if reason is not None:
+        pytest.skip(reason)
+    with pytest.raises(PropertyError, match=f"has no property '{key}'") as caught:
+        core.set_config(device, {key: 1})
+    assert caught.value.key == key
+    core.set_config(None, {key: 1})  # for the devices that know it
+    assert key not in core.get_metric(device, "SUPPORTED_CONFIG_KEYS")
+    with core.load_network(tiny_model(), f"HETERO:{device}", {key: 7}) as network:
+        assert network.get_config(key) == 7
