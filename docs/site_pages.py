@@ -36,6 +36,7 @@ NAVIGATION = {
         "choosing-a-device.md",
         "reload.md",
         "containers.md",
+        "python-versions.md",
         "observing.md",
         "errors.md",
     ),

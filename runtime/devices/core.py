@@ -464,9 +464,10 @@ class Core(Closing):
         raise ClosedError("this Core was closed while the network was loaded; make a new one")
 
     def statistics(self) -> CoreStatistics:
-        """Return a frozen picture of its open networks, parts of others within those, and queues.
+        """Picture its open networks, and how many tasks wait for each executor. Any thread.
 
-        Any thread. ``aioinfer.prometheus`` makes metrics of it.
+        The networks that one such as HETERO's is made of are its ``parts``, and not in the list.
+        ``aioinfer.prometheus`` makes metrics of it.
         """
         self._process.check("this Core")
         shown = self._shown_networks()

@@ -68,6 +68,8 @@ class PlanStatistics:
 class NetworkStatistics:
     """A frozen picture of a network, which ``network``, ``device`` and ``copy`` tell from others.
 
+    It is of requests: what a warm-up runs is in ``plans``, and in nothing else.
+
     ``copy`` counts the open networks of a Core that have the same name and device: 1 for the first,
     2 for one that was loaded while the first was open; a number is free again when its network is
     closed.
@@ -79,7 +81,7 @@ class NetworkStatistics:
     ``latencies`` says by outcome how long they took, from their arrival to the answer, and
     ``slot_wait`` how long their runs waited for a slot before: 0 s where one was idle.
     ``waiting`` have no slot yet, ``running`` have one. ``busy_shares`` says for each executor in
-    which share of ``elapsed_s`` (since the first run) its lanes worked for this network, 0 to 1.
+    which share of ``elapsed_s`` (since the first request) its lanes worked for this network, 0 to 1.
     ``parts`` are the networks that this one is made of, where it is (HETERO): what waits for slots
     and devices there. They have no requests, and ``stages`` and ``plans`` of the whole include
     theirs.
