@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...errors import DeviceError, PropertyError
 from ...runtime.devices.plugin import CoreHandle, Plugin

@@ -6,6 +6,8 @@ import os
 import platform
 import re
 import threading
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from ...errors import DeviceError, PropertyError, UnsupportedOpError
 from ...executors import allowed_cpus

@@ -264,8 +264,8 @@ class Plugin(ABC):
         try:
             self.check_values(config)
         except PropertyError as error:
-            if error.value is None:
-                error.value = config.get(error.key)
+            if error.value is None and config.knows(error.key):
+                error.value = config[error.key]
             raise
         return config
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ...errors import AioInferError, ClosedError
 from ...executors import NOW, HostReady, Lane, Ready, TaskExecutor
-from ..properties.properties import PLAN_CACHE_BYTES, PLAN_CACHE_COUNT
+from ..properties.properties import PLAN_CACHE_BYTES, PLAN_CACHE_COUNT, Configuration
 
 __all__ = ["PendingPlan", "PlanCache", "PlanLimits", "refuse_to_build"]
 
@@ -38,13 +38,13 @@ class PlanLimits:
     is_count_asked: bool = False
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], usual_count: int = PLAN_COUNT) -> PlanLimits:
+    def of(cls, config: Configuration, usual_count: int = PLAN_COUNT) -> PlanLimits:
         """Read them from a network's configuration; ``usual_count`` is what suits the device.
 
-        A device that does not know how large its plans are has no bound on bytes.
+        The bound on bytes means nothing where the device does not know how large plans are.
         """
         asked = config[PLAN_CACHE_COUNT.key]
-        most_bytes = config.get(PLAN_CACHE_BYTES.key, 0)
+        most_bytes = config.value_or_default(PLAN_CACHE_BYTES)
         return cls(asked or usual_count, most_bytes, bool(asked))
 
 

@@ -81,7 +81,7 @@ class NetworkStatistics:
     ``latencies`` says by outcome how long they took, from their arrival to the answer, and
     ``slot_wait`` how long their runs waited for a slot before: 0 s where one was idle.
     ``waiting`` have no slot yet, ``running`` have one. ``busy_shares`` says for each executor in
-    which share of ``elapsed_s`` (since the first request) its lanes worked for this network, 0 to 1.
+    which share of ``elapsed_s`` (since the first request) its lanes worked for it, 0 to 1.
     ``parts`` are the networks that this one is made of, where it is (HETERO): what waits for slots
     and devices there. They have no requests, and ``stages`` and ``plans`` of the whole include
     theirs.
