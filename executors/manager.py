@@ -116,7 +116,7 @@ class ExecutorManager:
         closer = threading.Thread(target=executor.close, name=f"{executor.name}.close", daemon=True)
         try:
             start_thread(closer)
-        except DeviceError:
+        except (DeviceError, RuntimeError):  # Python 3.12 starts none at exit
             self._unclosed.append(executor)  # idle, or soon; a caller that may block closes it
         else:
             self._closers.append(closer)

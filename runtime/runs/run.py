@@ -32,7 +32,17 @@ from ...errors import (
     RequestBusyError,
     RequestCancelledError,
 )
-from ...executors import NOW, Lane, Ready, TaskExecutor, Then, TimerHandle, hop
+from ...executors import (
+    NO_LANE,
+    NOW,
+    Lane,
+    Ready,
+    TaskExecutor,
+    Then,
+    TimerHandle,
+    hop,
+    run_here,
+)
 from ...executors.interrupt import (
     can_interrupt,
     default_int_handler,
@@ -497,6 +507,8 @@ class Run:
         assert request is not None
         try:
             request.callback_executor.run(self._call_back, NOW, self._called_back)
+        except RuntimeError:  # it has no thread yet, and Python 3.12 starts none at exit
+            run_here(self._call_back, NO_LANE, self._called_back)
         except BaseException as refused:
             self._called_back(NOW, refused)
 
