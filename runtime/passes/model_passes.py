@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .batch_normalization_folding import BatchNormalizationFolding
+from .movement_hoisting import MovementHoisting
 from .pad_folding import PadFolding
 from .pass_base import Pass
 from .scale_shift_folding import ScaleShiftFolding
@@ -20,6 +21,7 @@ def model_passes() -> tuple[Pass, ...]:
     return (
         PadFolding(),
         BatchNormalizationFolding(),
+        MovementHoisting(),
         ScaleShiftFolding(),
         TransposeElimination(),
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+import numpy as np
 
 from ...errors import TensorError
 
@@ -13,21 +14,17 @@ __all__ = ["integers_of", "length_of", "number_text", "numbers_of"]
 
 def numbers_of(given: float | Sequence[float], *, may_be_zero: bool) -> float | tuple[float, ...]:
     """Return one finite number, or one for each channel; raises TensorError for anything else."""
-    if isinstance(given, str | bytes) or (isinstance(given, Iterable) and not list(given)):
-        raise TensorError(f"{given!r} is neither a number nor a list of them")
     try:
-        if isinstance(given, Iterable):
-            found: float | tuple[float, ...] = tuple(float(number) for number in given)
-        else:
-            found = float(given)
-    except (TypeError, ValueError) as error:
-        raise TensorError(f"{given!r} is neither a number nor a list of them") from error
-    listed = found if isinstance(found, tuple) else (found,)
-    if not all(map(math.isfinite, listed)):
+        array = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if isinstance(given, str | bytes) or array.ndim > 1 or not array.size:
+        raise TensorError(f"{given!r} is neither a number nor a list of them")
+    if not np.isfinite(array).all():
         raise TensorError(f"{given!r} is not finite")
-    if not may_be_zero and 0.0 in listed:
+    if not may_be_zero and not array.all():
         raise TensorError(f"{given!r} would divide by zero")
-    return found
+    return tuple(array.tolist()) if array.ndim else float(array)
 
 
 def integers_of(given: Sequence[int], what: str) -> tuple[int, ...]:

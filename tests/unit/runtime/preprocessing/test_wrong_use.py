@@ -252,7 +252,7 @@ def test_numbers_may_be_numpys() -> None:
     ppp = processor()
     ppp.input().tensor().set_layout("NCHW").set_element_type(np.uint8)
     steps = ppp.input().preprocess().convert_element_type(np.float32)
-    steps.mean(np.array([1.0, 2.0, 3.0])).scale(np.float32(2)).pad(np.zeros(4, int), [0] * 4)
+    steps.mean(np.array([1.0, 2.0, 3.0])).scale(np.array(2)).pad(np.zeros(4, int), [0] * 4)
     assert ppp.build().inputs[0].type == aioinfer.TensorType(
         aioinfer.DType.UINT8, ("batch", 3, 8, 10)
     )

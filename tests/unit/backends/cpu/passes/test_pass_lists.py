@@ -7,6 +7,7 @@ from unit.backends.cpu.passes.fused_models import fuse_by, parse_typed
 NAMES = (
     "pad folding",
     "batch normalization folding",
+    "movement hoisting",
     "scale shift folding",
     "transpose elimination",
     "layer normalization fusion",
