@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from aioinfer import Core, ExecutableNetwork
 from aioinfer.errors import ClosedError, TensorError
 from aioinfer.runtime.graph import Value
+from exhaustive import all_but
 
 pytestmark = pytest.mark.usefixtures("no_collector")
 
@@ -24,15 +25,15 @@ COUNT = 6
 WEIGHT_BYTES = COUNT * SIDE * SIDE * 4  # 11 MiB
 NAMES = [f"w{index}" for index in range(COUNT)]
 HETERO = {"AFFINITY": {"product0": "CPU", "product1": "REFERENCE"}}
-DEVICES = [
-    ("CPU", {}),
-    ("CPU", {"NUM_STREAMS": 2}),
-    ("REFERENCE", {}),
-    ("ONNXRUNTIME", {}),
-    ("HETERO:CPU,REFERENCE", HETERO),
-    ("AUTO", {}),
-    ("OPENCL", {}),
-]
+DEVICES: dict[str, tuple[str, dict[str, Any]]] = {
+    "CPU": ("CPU", {}),
+    "CPU with two streams": ("CPU", {"NUM_STREAMS": 2}),
+    "REFERENCE": ("REFERENCE", {}),
+    "ONNXRUNTIME": ("ONNXRUNTIME", {}),
+    "HETERO": ("HETERO:CPU,REFERENCE", HETERO),
+    "AUTO": ("AUTO", {}),
+    "OPENCL": ("OPENCL", {}),
+}
 Loaded = tuple[Core, str, dict[str, Any], str]
 
 
@@ -58,9 +59,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return os.fspath(file)
 
 
-@pytest.fixture(params=DEVICES, ids=lambda item: f"{item[0]} {' '.join(item[1])}".strip())
+@pytest.fixture(params=all_but(["CPU", "HETERO", "OPENCL"], DEVICES))
 def loaded(core: Core, path: str, request: pytest.FixtureRequest) -> Loaded:
-    device, config = request.param
+    device, config = DEVICES[request.param]
     names = device.partition(":")[2].split(",") if ":" in device else [device]
     for name in names:
         if name != "AUTO" and not any(item.startswith(name) for item in core.available_devices):
