@@ -314,6 +314,8 @@ def test_a_network_tells_what_it_is_and_what_it_was_compiled_with(core: aioinfer
             "LOG_LEVEL": "LOG_NONE",
             "PERF_COUNT": True,
             "PLAN_CACHE_COUNT": 0,
+            "POSTPROCESS_STREAMS": -1,
+            "PREPROCESS_STREAMS": -1,
             "DEVICE_ID": "1",
             "INPUT_SHAPES": (),
         }
