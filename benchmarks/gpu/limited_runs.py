@@ -137,12 +137,9 @@ def start(
 
 
 def _send(process: Process, number: signal.Signals) -> None:
-    """Ask the program alone, which asks its own; whatever is stronger goes to all of them."""
+    """Send it to a program and what it has started, as a terminal does."""
     with contextlib.suppress(ProcessLookupError):
-        if number is signal.SIGINT:
-            os.kill(process.pid, number)
-        else:
-            os.killpg(process.pid, number)
+        os.killpg(process.pid, number)
 
 
 def outcome_text(status: int | None, sent: signal.Signals | None, limit_s: float) -> str:
