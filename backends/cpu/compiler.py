@@ -28,6 +28,7 @@ from .plans.plan import Plan
 from .plans.plan_builder import PlanBuilder
 from .plans.plan_template import FreeLengths, PlanTemplate
 from .plans.prepared_model import prepared_model
+from .plans.subgraph_id import SubgraphId
 from .programs.team_size import team_size
 
 __all__ = ["Compiler"]
@@ -81,6 +82,7 @@ class Compiler:
         self._vain_count = self._pause_count = 0
         """Attempts at a template since one last served another signature, and the signatures that
         are built before the next attempt."""
+        self._ids = SubgraphId(model.graph, float_dtype, [item.name for item in passes])
         self._files = WeakSet(mapped_files(model.graph))
         self.shape_tensors = KERNELS.shape_tensors(model.graph)
 
@@ -117,7 +119,7 @@ class Compiler:
             return None
         free = self._free.lengths(shapes)
         for place, template in enumerate(self._templates):
-            plan = self._plan_for(template, free)
+            plan = self._plan_for(template, free, shapes)
             if plan is not None:
                 self._templates.insert(0, self._templates.pop(place))
                 self._vain_count = self._pause_count = 0
@@ -125,7 +127,7 @@ class Compiler:
         if self._pause_count:
             return None
         made = self._traced(shapes, free)
-        plan = None if made is None else self._plan_for(made, free)
+        plan = None if made is None else self._plan_for(made, free, shapes)
         if made is not None and plan is not None:
             self._templates.insert(0, made)
             del self._templates[MOST_TEMPLATES:]
@@ -145,9 +147,11 @@ class Compiler:
         if excess >= 0:
             self._pause_count = min(4 << min(excess, 8), LONGEST_PAUSE)
 
-    def _plan_for(self, template: PlanTemplate, free: Sequence[int]) -> Plan | None:
+    def _plan_for(
+        self, template: PlanTemplate, free: Sequence[int], shapes: Mapping[str, Sequence[int]]
+    ) -> Plan | None:
         with self.engine.with_threads(template.thread_count):
-            return template.plan_for(free)
+            return template.plan_for(free, self._ids.of(shapes, {}))
 
     def _traced(
         self, shapes: Mapping[str, Sequence[int]], free: Sequence[int]
@@ -190,6 +194,7 @@ class Compiler:
             thread_count=thread_count,
             float_dtype=self._float_dtype,
             keep_nan=self._keep_nan,
+            plan_id="" if isinstance(engine, TracedEngine) else self._ids.of(shapes, contents),
         )
 
     def _specialize(

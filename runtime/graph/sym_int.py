@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 from ...errors import AioInferError
 
@@ -24,6 +24,7 @@ __all__ = [
     "has_sym_ints",
     "identity_of",
     "is_sym_int",
+    "larger",
     "plain_int",
 ]
 
@@ -319,6 +320,19 @@ def has_sym_ints(numbers: Sequence[object]) -> bool:
 def identity_of(number: Hashable) -> Hashable:
     """Tell numbers apart without asking a SymInt for its own: by its place in the trace."""
     return ("free", number.place) if is_sym_int(number) else number
+
+
+def larger(left: int, right: int) -> int:
+    """Return the larger one of two numbers, which decides nothing where one is a SymInt."""
+    for number in (left, right):
+        if is_sym_int(number):
+            trace = number.trace
+            return cast(int, trace.compute(max, _place(trace, left), _place(trace, right)))
+    return max(left, right)
+
+
+def _place(trace: Trace, number: Any) -> int:
+    return number.place if is_sym_int(number) else trace.constant(int(number))
 
 
 def plain_int(number: int) -> int:

@@ -15,5 +15,5 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     strides, step = [0] * len(shape), 1
     for axis in reversed(range(len(shape))):
         strides[axis] = step
-        step *= max(1, shape[axis])
+        step *= shape[axis] or 1
     return tuple(strides)

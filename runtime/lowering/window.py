@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...errors import GraphError
 from ..graph import Node
+from ..graph.sym_int import larger
 from ..type_inference.windows import SAME, halves, same_padding, window_reach
 
 __all__ = ["Window", "transposed_window", "window_of"]
@@ -45,7 +46,7 @@ class Window:
         for axis, (length, count) in enumerate(zip(lengths, counts, strict=True)):
             room = length + self.pads_begin[axis] + self.pads_end[axis] - self.reach(axis)
             least, most = room // self.strides[axis] + 1, -(-room // self.strides[axis]) + 1
-            if not max(0, least) <= count <= max(0, most):
+            if not larger(least, 0) <= count <= larger(most, 0):
                 raise GraphError(
                     f"a window of {self.kernel[axis]} fits {least} to {most} times into axis "
                     f"{axis + 2}, not {count} times"
@@ -56,7 +57,7 @@ class Window:
                 zip(lengths, counts, self.strides, self.pads_begin, strict=True)
             )
         )
-        return replace(self, pads_end=tuple(max(0, end) for end in ends))
+        return replace(self, pads_end=tuple(larger(end, 0) for end in ends))
 
 
 def window_of(node: Node, kernel: Sequence[int], lengths: Sequence[int]) -> Window:
@@ -96,7 +97,7 @@ def transposed_window(
         written = window.strides[axis] * (length - 1) + window.reach(axis)
         begin = window.pads_begin[axis]
         if is_centred:
-            begin, _ = halves(max(0, written + extra[axis] - made[axis]), auto)
+            begin, _ = halves(larger(written + extra[axis] - made[axis], 0), auto)
         begins.append(begin)
         ends.append(written - begin - made[axis])
     return replace(window, pads_begin=tuple(begins), pads_end=tuple(ends))

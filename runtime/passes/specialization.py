@@ -2,14 +2,14 @@
 
 Theory of operation. With the input shapes known, shape inference and folding help each other: a
 ``Shape`` folds once its input's type is static, and inference passes a ``Reshape`` once its target
-is a constant. So they alternate until neither finds more. What the file says about the types of
-intermediate values is forgotten first: it was written for other shapes, and where it disagrees
-with the inputs it is wrong.
+is a constant. So they alternate until neither finds more, and onnx is asked for what is left. What
+the file says about the types of intermediate values is forgotten first: it was written for other
+shapes, and where it disagrees with the inputs it is wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..graph import (
     Dim,
@@ -28,10 +28,12 @@ from ..type_inference import (
     find_rule,
     has_static_types,
     infer_graph_types,
+    infer_told_types,
 )
 from ..type_inference.declared_lengths import with_declared_symbols
 from ..type_inference.promised_types import promise
 from ..type_inference.rules import STANDARD_DOMAINS
+from .constant_folding import ConstantFolding
 from .default_passes import default_passes
 from .input_binding import bind_shape, bound_input_shapes, symbol_bindings
 from .pass_base import Pass
@@ -79,8 +81,14 @@ def specialize_with_report(
     for value in special.graph.inputs:
         if value.name in shapes and isinstance(value.type, TensorType):
             value.type = TensorType(value.type.dtype, shapes[value.name])
-    infer_afresh(special, bindings)
-    report = run_passes(special, chosen, check=check)
+    report = PassReport()
+
+    def infer(model: Model) -> None:
+        nonlocal report
+        report = report.then(_infer_and_fold(model, chosen))
+
+    infer_afresh(special, bindings, infer)
+    report = report.then(run_passes(special, chosen, check=check))
     patch_count = report.patch_count
     # A round resolves one step of shape arithmetic: a few in most models, one or two for each layer
     # where a layer's arithmetic starts from the lengths that the one before has made.
@@ -96,16 +104,40 @@ def specialize_with_report(
 
 
 def _infer(model: Model) -> None:
-    if infer_graph_types(model.graph):
-        return
+    if not infer_graph_types(model.graph):
+        _infer_by_onnx(model)
+
+
+def _infer_by_onnx(model: Model) -> None:
     from ..onnx_native import infer_types
 
     infer_types(model)
     correct_graph_types(model.graph)
 
 
-def infer_afresh(model: Model, bindings: Mapping[str, Dim]) -> None:
+def _infer_and_fold(model: Model, passes: Sequence[Pass]) -> PassReport:
+    """Infer by our own rules, which go on behind what folds, and by onnx where nothing folds.
+
+    Folding is that of ``passes``.
+    """
+    folding = [item for item in passes if isinstance(item, ConstantFolding)]
+    report = PassReport()
+    while not infer_graph_types(model.graph):
+        infer_told_types(model.graph)
+        found = run_passes(model, folding, check=False)
+        report = report.then(found)
+        if not found.patch_count:
+            _infer_by_onnx(model)
+            break
+    return report
+
+
+def infer_afresh(
+    model: Model, bindings: Mapping[str, Dim], infer: Callable[[Model], None] = _infer
+) -> None:
     """Infer all types from the inputs on; what inference cannot tell stays as the file has it.
+
+    ``infer`` infers the types of values that have none.
 
     ``bindings``: what symbols of the types that stay have become. Raises ContradictionError.
 
@@ -121,7 +153,7 @@ def infer_afresh(model: Model, bindings: Mapping[str, Dim]) -> None:
         # Other operators have no inference: the file is all that tells what they make.
         if value.producer is None or value.producer.domain in STANDARD_DOMAINS:
             value.type = None
-    _infer(model)
+    infer(model)
     untold = [value for value in declared if value.type is None]
     for value in untold:
         value.type = _without_proof(value, declared[value])
@@ -131,7 +163,7 @@ def infer_afresh(model: Model, bindings: Mapping[str, Dim]) -> None:
         if fuller != value.type:
             value.type, is_fuller = fuller, True
     if is_fuller:
-        _infer(model)
+        infer(model)
     for value in model.graph.outputs:
         value.type = with_declared_symbols(value.type, declared.get(value))
 

@@ -9,6 +9,7 @@ from .inference import (
     correct_graph_types,
     has_static_types,
     infer_graph_types,
+    infer_told_types,
 )
 from .rules import find_rule, type_rule
 from .shape_content import Lengths, ShapeContent
@@ -21,5 +22,6 @@ __all__ = [
     "find_rule",
     "has_static_types",
     "infer_graph_types",
+    "infer_told_types",
     "type_rule",
 ]

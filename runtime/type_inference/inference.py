@@ -39,6 +39,20 @@ def infer_graph_types(graph: Graph) -> bool:
     return is_told
 
 
+def infer_told_types(graph: Graph) -> None:
+    """Infer the types that our rules tell, as far as they go; those of other values stay.
+
+    Raises ContradictionError. O(nodes), no I/O.
+    """
+    contents = ShapeContent()
+    for node in graph.nodes:
+        types = _types_of(node, contents) or ()
+        for value, found in zip(node.outputs, types, strict=False):
+            if has_rank(found):
+                value.type = found
+        contents.follow(node)
+
+
 def correct_graph_types(graph: Graph) -> None:
     """Replace types that onnx has inferred, or the file declares, by those of our own rules.
 

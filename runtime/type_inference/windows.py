@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..graph.sym_int import larger
+
 __all__ = ["SAME", "halves", "same_count", "same_padding", "window_count", "window_reach"]
 
 SAME = ("SAME_UPPER", "SAME_LOWER")
@@ -29,7 +31,7 @@ def same_count(length: int, stride: int) -> int:
 
 def same_padding(length: int, reach: int, stride: int, auto_pad: str) -> tuple[int, int]:
     """Return the padding at the begin and the end that makes room for ``same_count`` windows."""
-    total = max(0, (same_count(length, stride) - 1) * stride + reach - length)
+    total = larger((same_count(length, stride) - 1) * stride + reach - length, 0)
     return halves(total, auto_pad)
 
 

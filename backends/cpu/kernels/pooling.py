@@ -319,7 +319,7 @@ def channels_last(shape: Sequence[int], dtype: DType) -> Layout:
     strides, step = [0] * len(shape), 1
     for axis in (1, *range(len(shape) - 1, 1, -1), 0):
         strides[axis] = step
-        step *= max(1, shape[axis])
+        step *= shape[axis] or 1
     return Layout.plain(shape, dtype, strides)
 
 

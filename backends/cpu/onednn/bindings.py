@@ -332,10 +332,14 @@ class PrimitiveDesc(_Handle):
         """Describe the call by the library's choices behind its first, from one to the next.
 
         Each is good until the next is asked for. This descriptor, which others may share, stays.
+        What the library has compiled before it gives twice: it counts from where it found it.
         """
         other = self.engine.primitive_desc(self.call, *self.arguments)
+        name = self.implementation
         while not self.engine.library.dnnl_primitive_desc_next_impl(other):
-            yield other
+            if other.implementation != name:
+                name = other.implementation
+                yield other
 
     def create(self) -> Primitive:
         """Compile it; raises OneDnnError, or MemoryError."""

@@ -20,7 +20,6 @@ from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
 from .step_table import ReplayedSteps, StepTable
 from .steps import Step
-from .subgraph_id import subgraph_id
 
 __all__ = [
     "Description",
@@ -41,18 +40,21 @@ _STEP_BYTES = 8 << 10
 class Description:
     """What a plan was made of, for those who ask: ``make`` gives graph and layouts.
 
-    ``float_dtype`` is what float32 values are held in between steps.
+    ``float_dtype`` is what float32 values are held in between steps. ``id`` is a name of the graph
+    and of what the plan is for, the same from run to run.
     """
 
     def __init__(
-        self, make: Callable[[], tuple[Graph, Mapping[str, Layout]]], float_dtype: DType
+        self, make: Callable[[], tuple[Graph, Mapping[str, Layout]]], float_dtype: DType, id: str
     ) -> None:
-        self._make, self.float_dtype = make, float_dtype
+        self._make, self.float_dtype, self.id = make, float_dtype, id
 
     @classmethod
-    def of(cls, graph: Graph, layouts: Mapping[str, Layout], float_dtype: DType) -> Description:
+    def of(
+        cls, graph: Graph, layouts: Mapping[str, Layout], float_dtype: DType, id: str
+    ) -> Description:
         """Describe by what is there already."""
-        description = cls(lambda: (graph, layouts), float_dtype)
+        description = cls(lambda: (graph, layouts), float_dtype, id)
         vars(description)["_made"] = graph, layouts
         return description
 
@@ -74,11 +76,6 @@ class Description:
     def layouts(self) -> Mapping[str, Layout]:
         """Value name -> the layout in which its producer leaves it."""
         return self._made[1]
-
-    @functools.cached_property
-    def id(self) -> str:
-        """What ``subgraph_id`` says of the graph and the types in memory: the same every time."""
-        return subgraph_id(self.graph, self.float_dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +106,7 @@ class Plan:
 
     @property
     def id(self) -> str:
-        """A name of the graph and the types in memory: the same from run to run."""
+        """A name of the graph and of what the plan is for: the same from run to run."""
         return self.description.id
 
     @property

@@ -48,7 +48,7 @@ class PlanBuilder(Lowering):
 
     ``float_dtype`` is what float32 values are held in between steps: FLOAT32, or the smaller type
     of the precision hint. ``keep_nan`` asks kernels for NaN and infinities as ONNX has them, where
-    oneDNN is faster without.
+    oneDNN is faster without. ``plan_id`` names the plan.
     """
 
     def __init__(
@@ -61,8 +61,10 @@ class PlanBuilder(Lowering):
         thread_count: int = 1,
         float_dtype: DType = DType.FLOAT32,
         keep_nan: bool = False,
+        plan_id: str = "",
     ) -> None:
         super().__init__(model, device, float_dtype)
+        self._plan_id = plan_id
         self.keep_nan = keep_nan
         self.engine, self.thread_count = engine, thread_count
         self.chains: dict[Hashable, tuple[int, ...]] = {}
@@ -422,7 +424,7 @@ class PlanBuilder(Lowering):
         layouts = {value.name: operands[0].layout for value, operands in self._operands.items()}
         return Plan(
             engine=self.engine,
-            description=Description.of(graph, layouts, self.float_dtype),
+            description=Description.of(graph, layouts, self.float_dtype, self._plan_id),
             steps=tuple(self._steps),
             inputs=tuple(inputs),
             outputs=tuple(outputs),

@@ -113,7 +113,7 @@ class PlanTemplate:
         steps = self._plan.steps
         return not any(isinstance(step, NumpyStep) and step.knows_lengths for step in steps)
 
-    def plan_for(self, free: Sequence[int]) -> Plan | None:
+    def plan_for(self, free: Sequence[int], plan_id: str = "") -> Plan | None:
         """Make the plan for these free lengths; None where it would have other steps.
 
         The caller's thread has as many OpenMP threads as the plan. Blocks for some milliseconds.
@@ -139,7 +139,7 @@ class PlanTemplate:
             offsets=offsets,
             arena_bytes=arena_bytes,
             description=Description(
-                partial(_graph_for, replay, plan), plan.description.float_dtype
+                partial(_graph_for, replay, plan), plan.description.float_dtype, plan_id
             ),
             resized={},
         )

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from ....runtime.graph import DType, Graph, graph_text
 
-__all__ = ["subgraph_id"]
+__all__ = ["SubgraphId"]
+
+Array = np.ndarray[Any, Any]
 
 
-def subgraph_id(graph: Graph, float_dtype: DType) -> str:
-    """Return a short name for the graph of a plan: 12 hexadecimal digits.
+class SubgraphId:
+    """Names the plans of one graph. Thread-safe.
 
-    It depends on names, operators, attributes, shapes and the type that float32 values are held
-    in, and not on the content of large weights.
+    A name depends on the graph's names, operators, attributes and types, on the passes that rewrite
+    it, the type that float32 values are held in, and what a plan is for. It does not depend on the
+    content of large weights.
     """
-    text = f"{float_dtype.label}\n{graph_text(graph)}"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+    def __init__(self, graph: Graph, float_dtype: DType, passes: Iterable[str]) -> None:
+        text = f"{float_dtype.label}\n{' '.join(passes)}\n{graph_text(graph)}"
+        self._hash = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+
+    def of(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> str:
+        """Return the name of the plan for these inputs: 12 hexadecimal digits."""
+        made = self._hash.copy()
+        for name, shape in sorted(shapes.items()):
+            given = contents[name].tolist() if name in contents else ""
+            made.update(f"{name} {list(shape)} {given}\n".encode("utf-8", "surrogatepass"))
+        return made.hexdigest()[:12]

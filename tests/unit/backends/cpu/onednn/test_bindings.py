@@ -18,7 +18,9 @@ from aioinfer.backends.cpu.onednn.bindings import (
     Desc,
     Engine,
     Memory,
+    Numbers,
     OneDnnError,
+    PrimitiveDesc,
     aligned_bytes,
     can_describe,
     open_engine,
@@ -185,6 +187,33 @@ def test_a_reorder_moves_what_it_should(engine: Engine) -> None:
         ),
     )
     np.testing.assert_array_equal(target, source.T)
+
+
+def test_implementations_are_the_same_once_some_are_compiled(engine: Engine) -> None:
+    """The library goes on from where it found a descriptor, which its cache makes the start."""
+
+    def depthwise() -> PrimitiveDesc:
+        shape = (3, 72, 5, 6)
+        return engine.primitive_desc(
+            "convolution_forward",
+            engine,
+            c_int(FORWARD_INFERENCE),
+            c_int(0x1),
+            engine.any_desc(shape, DType.FLOAT32),
+            engine.any_desc((72, 1, 1, 3, 3), DType.FLOAT32),
+            None,
+            engine.any_desc(shape, DType.FLOAT32),
+            *(Numbers(pair) for pair in ((1, 1), (0, 0), (1, 1), (1, 1))),
+            Attributes(engine),
+        )
+
+    names = [other.implementation for other in depthwise().others()]
+    assert len(names) > 1
+    depthwise().create()
+    assert [other.implementation for other in depthwise().others()] == names
+    for other in islice(depthwise().others(), 1):
+        other.create()
+    assert [other.implementation for other in depthwise().others()] == names
 
 
 def test_implementations_come_to_an_end(engine: Engine) -> None:

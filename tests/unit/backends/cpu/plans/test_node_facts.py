@@ -13,10 +13,10 @@ from onnx import helper
 from aioinfer import Core
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.plans.node_facts import described_graph, node_facts
-from aioinfer.backends.cpu.plans.subgraph_id import subgraph_id
+from aioinfer.backends.cpu.plans.subgraph_id import SubgraphId
 from aioinfer.backends.cpu.precision import precisions_of
 from aioinfer.backends.cpu.programs.node_times import node_times
-from aioinfer.runtime.graph import DType, check_graph
+from aioinfer.runtime.graph import DType, Graph, check_graph
 from unit.backends.cpu.comparing import model_of
 from unit.backends.cpu.compiled_plans import plan_of
 
@@ -65,9 +65,23 @@ def test_an_id_tells_shapes_attributes_and_types_apart_and_not_weights(core: Cor
     unfused = plan_of(core, model(), {"x": X}, passes=())
     conv = node("Conv", ["x", "w"], ["a"], "conv", pads=[1, 1, 1, 1], strides=[2, 2])
     strided = plan_of(core, model([conv, *NODES[1:]]), {"x": X})
-    held = subgraph_id(plan.graph, DType.BFLOAT16)
-    assert plan.id == same.id == subgraph_id(plan.graph, DType.FLOAT32)
-    assert len({plan.id, unfused.id, strided.id, held}) == 4
+    held = plan_of(core, model(), {"x": X}, float_dtype=DType.BFLOAT16)
+    again = plan_of(core, model(), {"x": X})
+    assert plan.id == same.id == again.id
+    assert len({plan.id, unfused.id, strided.id, held.id}) == 4
+
+
+def test_an_id_tells_shapes_and_contents_of_a_plan_apart() -> None:
+    ids = SubgraphId(Graph("g"), DType.FLOAT32, ["fusion"])
+    three, four = np.array([3]), np.array([4])
+    found = [
+        ids.of({"x": (2, 3)}, {}),
+        ids.of({"x": (3, 2)}, {}),
+        ids.of({"x": (2, 3), "s": (1,)}, {"s": three}),
+        ids.of({"x": (2, 3), "s": (1,)}, {"s": four}),
+    ]
+    assert len(set(found)) == 4
+    assert found[2] == ids.of({"s": (1,), "x": (2, 3)}, {"s": three})
 
 
 def test_a_plan_shows_its_id(core: Core) -> None:

@@ -19,6 +19,7 @@ from aioinfer.backends.cpu.plans.operand_layout import Operand
 from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.plans.steps import NativeStep, PrimitiveStep
 from aioinfer.errors import AioInferError, DeviceError, TensorError
+from aioinfer.runtime import onnx_native
 from aioinfer.runtime.graph.sym_array import SymArray
 from aioinfer.runtime.graph.sym_int import ClosedTrace
 from unit.backends.cpu.compiled_plans import BoundPlan, compiler_of
@@ -340,6 +341,70 @@ def test_want_of_memory_while_tracing_is_an_error_of_ours(
             with pytest.raises(DeviceError, match="memory"):
                 request.infer_sync(np.zeros((300, 24), np.float32))
         request.infer_sync(np.zeros((300, 24), np.float32))
+
+
+def test_a_stride_serves_odd_and_even_lengths(core: Core) -> None:
+    """What the last window sees of the padding differs; the steps do not."""
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], "conv", pads=[1, 1, 1, 1], strides=[2, 2]),
+        node("MaxPool", ["c"], ["p"], "pool", kernel_shape=[3, 3], pads=[1] * 4, strides=[2, 2]),
+        node("Conv", ["p", "v"], ["y"], "same", auto_pad="SAME_UPPER", strides=[2, 2]),
+    ]
+    constants = {"w": weights(16, 3, 3, 3), "v": weights(16, 16, 3, 3)}
+    proto = model_of(nodes, {"x": (FLOAT, ["n", 3, "h", "w"])}, constants)
+    compiler = compiler_of(core, proto)
+    compiler.compile({"x": (2, 3, 64, 64)}, {})
+    for size in ((33, 34), (34, 33), (35, 41), (36, 47), (37, 50), (51, 38), (44, 45)):
+        shapes = {"x": (2, 3, *size)}
+        plan = compiler.compile(shapes, {})
+        assert told(plan) == told(from_scratch(compiler, shapes))
+        x = RNG.standard_normal(shapes["x"]).astype(np.float32)
+        for found, wanted in zip(
+            BoundPlan(plan).run({"x": x}),
+            BoundPlan(from_scratch(compiler, shapes)).run({"x": x}),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(found, wanted)
+    assert compiler.template_count == 1
+
+
+def padded(k: int, source: str) -> list[Any]:
+    """Pad to the next multiple of eight and by one more, as PyTorch writes it: by a matrix."""
+    return [
+        node("Shape", [source], [f"s{k}"], f"shape {k}"),
+        node("Gather", [f"s{k}", "second"], [f"l{k}"], f"length {k}", axis=0),
+        node("Mod", [f"l{k}", "eight"], [f"over{k}"], f"over {k}"),
+        node("Sub", ["nine", f"over{k}"], [f"rest{k}"], f"rest {k}"),
+        node("Concat", [f"rest{k}", "zero", "zero", "zero"], [f"list{k}"], f"list {k}", axis=0),
+        node("Reshape", [f"list{k}", "pairs"], [f"matrix{k}"], f"matrix {k}"),
+        node("Transpose", [f"matrix{k}"], [f"turned{k}"], f"transpose {k}", perm=[1, 0]),
+        node("Reshape", [f"turned{k}", "flat"], [f"all{k}"], f"all {k}"),
+        node("Slice", [f"all{k}", "zero", "one"], [f"some{k}"], f"some {k}"),
+        node("Concat", ["zero"] * 4 + [f"some{k}", "zero"], [f"pads{k}"], f"pads {k}", axis=0),
+        node("Pad", [source, f"pads{k}"], [f"x{k}"], f"pad {k}"),
+    ]
+
+
+def test_pads_that_are_computed_by_a_matrix_need_no_inference_of_onnx(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No rule of ours follows a matrix; what it holds is known once it has been folded."""
+    nodes = [
+        node("Relu", ["x"], ["r"], "relu"),
+        *padded(0, "r"),
+        *padded(1, "x0"),
+        node("Reshape", ["x1", "rows"], ["y"], "out"),
+    ]
+    constants = {
+        "second": integers(1), "eight": integers(8), "nine": integers(9), "zero": integers(0),
+        "one": integers(1), "pairs": integers(2, 2), "flat": integers(-1), "rows": integers(-1, 8),
+    }  # fmt: skip
+    compiler = compiler_of(core, model_of(nodes, {"x": (FLOAT, ["n", "l", 8])}, constants))
+    monkeypatch.setattr(onnx_native, "infer_types", lambda model: pytest.fail("onnx is asked"))
+    for count, length in ((2, 5), (3, 5)):
+        plan = from_scratch(compiler, {"x": (count, length, 8)})
+        (found,) = BoundPlan(plan).run({"x": np.ones((count, length, 8), np.float32)})
+        assert (found.shape, found.sum()) == ((count * 17, 8), count * 40)
 
 
 def test_closing_drops_templates(core: Core) -> None:
