@@ -10,6 +10,7 @@ from .dims import agree, axis_of, broadcast, product
 from .operands import (
     Operand,
     element_type,
+    integer,
     operand,
     require_rank,
     require_same_type,
@@ -117,10 +118,19 @@ def _truth_of_first(node: Node, contents: ShapeContent) -> Types:
 
 
 @type_rule(
-    "Add", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Max", "Mean", "Min", "Mod",
-    "Mul", "StringConcat", "Sub", "Sum",
+    "Add", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Max", "Mean", "Min", "Mul",
+    "StringConcat", "Sub", "Sum",
 )  # fmt: skip
 def _broadcast_of_one_type(node: Node, contents: ShapeContent) -> Types:
+    return _broadcast(node)
+
+
+@type_rule("Mod")
+def modulo(node: Node, contents: ShapeContent) -> Types:
+    """Broadcast; of floats only the remainder with the sign of the dividend is defined."""
+    x = operand(node, 0)
+    if x is not None and x.dtype.is_floating and not integer(node, "fmod", 0):
+        raise ContradictionError(f"it is of {x.dtype} and its fmod is 0; ONNX wants 1 there")
     return _broadcast(node)
 
 

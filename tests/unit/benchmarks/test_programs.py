@@ -69,6 +69,13 @@ def test_a_busy_thread(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @needs_cpu
+def test_decoding_beside_computing(measure: Measure) -> None:
+    pytest.importorskip("simplejpeg", reason="the extra image is not installed")
+    (row,) = measure("decoding", "--rounds 1 --seconds 0.05")
+    assert all(row[f"{way}_per_s"] > 0 for way in ("decode", "compute", "stages", "pool"))
+
+
+@needs_cpu
 @needs_peers
 def test_lags_of_event_loops(measure: Measure) -> None:
     tiny = importlib.import_module("loop_lag").TINY
