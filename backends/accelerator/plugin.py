@@ -171,7 +171,7 @@ class AcceleratorPlugin(Plugin):
             self._refuse(config, hint, self.facts_of(config[DEVICE_ID]))
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
-        copied, disabled = model.copy(), self.disabled_passes(config)
+        copied, disabled = model.to_rewrite(), self.disabled_passes(config)
         folding = [item for item in model_passes() if item.name not in disabled]
         return copied, run_passes(copied, (*default_passes(), *folding, DeadCode()))
 

@@ -73,6 +73,8 @@ class Compiler:
         self._device, self._thread_count = device, thread_count
         self._float_dtype, self._passes = float_dtype, tuple(passes)
         self._keep_nan = keep_nan
+        self._has_one = has_static_types(model.inputs)
+        """True for one signature of lengths: the model itself may become its plan."""
         self._prepared = prepared_model(model, shapeless_passes(passes))
         self.weights = WeightStore()
         self.latest: Plan | None = None
@@ -201,9 +203,11 @@ class Compiler:
         self, contents: Mapping[str, Array], shapes: Mapping[str, Sequence[int]]
     ) -> Model:
         """Specialise the half-fused model; the one it was made of where our own rules fail."""
+        is_last = self._has_one and not self.shape_tensors
         for model in (self._prepared, self._model):
             if model is not None:
-                special = specialize(with_contents(model, contents), shapes, check=False)
+                given = with_contents(model, contents)
+                special = specialize(given, shapes, check=False, is_last=is_last)
                 if model is self._model or has_static_types(_results(special.graph)):
                     return special
         raise AssertionError("the second model is always specialised")

@@ -85,9 +85,9 @@ class CpuPlugin(Plugin):
             )
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
-        copied = model.copy()
-        disabled = config[CPU_DISABLED_PASSES.key]
-        return copied, run_passes(copied, (*default_passes(), *shared_passes(disabled), DeadCode()))
+        copied = model.to_rewrite()
+        passes = (*default_passes(), *shared_passes(config[CPU_DISABLED_PASSES.key]), DeadCode())
+        return copied, run_passes(copied, passes, check=False)
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
         return KERNELS.unsupported_nodes(model.graph)

@@ -30,6 +30,7 @@ from ...runtime.properties.properties import (
 from ...runtime.runs.bindings import NodeProfile
 from ...runtime.runs.stage import Again, Stage
 from ...runtime.tensors.tensor import ports_of
+from ...runtime.type_inference import has_static_types
 from .execution import Steps, compile_steps
 from .finder import KernelFinder
 
@@ -85,7 +86,9 @@ class ReferenceNetwork(ExecutableNetwork):
         self._provide_slots([_ReferenceSlot(self) for _ in range(slots)])
 
     def _plan(self, shapes: Mapping[str, Sequence[int]], _contents: Mapping[str, Any]) -> Steps:
-        model = specialize(self._model, shapes, passes_with(self._extensions))
+        has_one = has_static_types(self._model.inputs)
+        passes = passes_with(self._extensions)
+        model = specialize(self._model, shapes, passes, is_last=has_one)
         infer_extension_types(model, self._extensions)
         refuse_what_cannot_fit(model.graph)
         steps = compile_steps(model.graph, self._finder)

@@ -93,9 +93,9 @@ class ReferencePlugin(Plugin):
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
         extensions = tuple(self._extensions.values())
-        copied = model.copy()
+        copied = model.to_rewrite()
         infer_extension_types(copied, extensions)
-        return copied, run_passes(copied, passes_with(extensions))
+        return copied, run_passes(copied, passes_with(extensions), check=False)
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
         finder = self._finder(model, config)

@@ -175,11 +175,11 @@ class Plugin(ABC):
         return
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
-        """(optional) Copy a model and rewrite the copy into what the kernels want.
+        """(optional) Rewrite a copy of a model into what the kernels want; see ``to_rewrite``.
 
         Used for compiling and for queries alike. By default: the common passes.
         """
-        copied = model.copy()
+        copied = model.to_rewrite()
         return copied, run_passes(copied, default_passes(self.unfolded_ops))
 
     def add_extension(self, extension: Extension) -> None:
@@ -223,7 +223,9 @@ class Plugin(ABC):
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         """Transform a copy of the model and compile it."""
         transformed, report = self.transform_network(model, config)
-        if model.is_disposable:  # weights that were folded into others are free from here on
+        if (
+            model.is_disposable and transformed is not model
+        ):  # weights that were folded into others are free from here on
             model.dispose()
         log = logging.getLogger(f"aioinfer.{config.device}")
         log.debug("model %r: %s", transformed.name, report)

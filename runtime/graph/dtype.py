@@ -45,6 +45,8 @@ class DType(enum.Enum):
     UINT2 = 25
     INT2 = 26
 
+    __hash__ = object.__hash__  # there is one object of each; Enum's own is Python's
+
     @property
     def label(self) -> str:
         """The name as users write it: ``float32``, ``int64``, ``string``."""

@@ -56,7 +56,7 @@ class Model:
         self.path = path
         self._name = ""
         self.is_disposable = False
-        """True if no caller holds it: the load that copies it may then dispose of it."""
+        """True if no caller holds it: the load may then rewrite it, and dispose of it."""
         self.is_mapped = False
         """True if large constants may be views into the file at ``path``: not aligned, so slow to
         compute with, and good for devices that pack them (``mapped_file.py``)."""
@@ -131,6 +131,10 @@ class Model:
     def copy(self) -> Model:
         """Copy everything but the bytes of constants, which are shared."""
         return self.with_graph(copy_graph(self.graph))
+
+    def to_rewrite(self) -> Model:
+        """Return the model itself if no caller holds it (``is_disposable``), or else a copy."""
+        return self if self.is_disposable else self.copy()
 
     def with_graph(self, graph: Graph) -> Model:
         """Make a model of another graph; operator sets, metadata and name are this one's."""

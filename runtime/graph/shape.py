@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from .dtype import DType
 
@@ -59,7 +60,7 @@ class OptionalType:
 ValueType = TensorType | SequenceType | OptionalType
 
 
-def is_static(shape: Sequence[Dim] | None) -> bool:
+def is_static(shape: Sequence[Dim] | None) -> TypeGuard[tuple[int, ...]]:
     """True if the rank and every length are known."""
     if shape is None:
         return False

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from ...errors import GraphError, NotSupportedError, UnsupportedOpError
-from ..graph import DType, Model, Node, TensorType, Value
+from ..graph import DType, Model, Node, TensorType, Value, is_static
 from ..plans.memory_plan import ALIGN_BYTES, Lifetime, plan_arena
 
 __all__ = ["Lowering", "NodeOrigin", "place_buffers", "place_spans", "spans_of"]
@@ -49,10 +49,10 @@ class Lowering(ABC):
         if value.constant is not None:
             return tuple(value.constant.shape)
         kind = value.type
-        if isinstance(kind, TensorType) and kind.shape is not None:
-            dims = tuple(dim for dim in kind.shape if isinstance(dim, int))
-            if len(dims) == len(kind.shape):
-                return dims
+        if isinstance(kind, TensorType):
+            shape = kind.shape
+            if is_static(shape):
+                return shape
         if kind is None or isinstance(kind, TensorType):
             reason = f"the shape of {value.name!r} depends on data; it is {kind or 'unknown'}"
         else:

@@ -89,10 +89,10 @@ class ConstantFolding(Pass):
         return [array]
 
     def _may_fold(self, node: Node) -> bool:
-        if node in self._failed or node.op in self._keep_ops:
-            return False
-        inputs = [value for value in node.inputs if value is not None]
-        if not all(value.is_constant for value in inputs) or is_random(node) or node.bodies():
+        for value in node.inputs:
+            if value is not None and value.constant is None:
+                return False
+        if node in self._failed or node.op in self._keep_ops or is_random(node) or node.bodies():
             return False
         if not has_only_tensors(node) or (self._is_kept is not None and self._is_kept(node)):
             return False

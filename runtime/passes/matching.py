@@ -116,7 +116,10 @@ def dtype_of(value: Value | None) -> DType | None:
 
 def are_float32(*values: Value | None) -> bool:
     """True if all of them are known to be float32 tensors; one that is not given is not asked."""
-    return all(value is None or dtype_of(value) is DType.FLOAT32 for value in values)
+    for value in values:  # noqa: SIM110 (asked of every node, many times)
+        if value is not None and dtype_of(value) is not DType.FLOAT32:
+            return False
+    return True
 
 
 def rank_of(value: Value | None) -> int | None:
@@ -130,9 +133,10 @@ def rank_of(value: Value | None) -> int | None:
 def static_shape(value: Value | None) -> tuple[int, ...] | None:
     """Return the shape if every length is known."""
     known = None if value is None else value.type
-    if not isinstance(known, TensorType) or known.shape is None or not is_static(known.shape):
+    if not isinstance(known, TensorType):
         return None
-    return tuple(dim for dim in known.shape if isinstance(dim, int))
+    shape = known.shape
+    return shape if is_static(shape) else None
 
 
 def is_closed(nodes: Iterable[Node], result: Value, graph: Graph) -> bool:

@@ -49,6 +49,7 @@ def specialize(
     passes: Sequence[Pass] | None = None,
     *,
     check: bool = True,
+    is_last: bool = False,
 ) -> Model:
     """Copy a model for these input shapes, with all types static as far as shapes determine them.
 
@@ -58,9 +59,10 @@ def specialize(
     inputs that are left open, stay dynamic. ``passes`` replace the ones that run every round, and
     ``check`` is that of ``run_passes``. Raises TensorError for shapes that contradict the model or
     each other, naming both, and ContradictionError for a node that they make impossible. Needs onnx
-    where our own type rules do not suffice.
+    where our own type rules do not suffice. With ``is_last`` nothing else is made of the model: one
+    whose types are static already is rewritten itself.
     """
-    return specialize_with_report(model, input_shapes, passes, check=check)[0]
+    return specialize_with_report(model, input_shapes, passes, check=check, is_last=is_last)[0]
 
 
 def specialize_with_report(
@@ -69,6 +71,7 @@ def specialize_with_report(
     passes: Sequence[Pass] | None = None,
     *,
     check: bool = True,
+    is_last: bool = False,
 ) -> tuple[Model, PassReport]:
     """Specialise, and return what was rewritten; ``passes`` replace the ones that run every round.
 
@@ -77,17 +80,20 @@ def specialize_with_report(
     chosen = default_passes() if passes is None else tuple(passes)
     shapes = bound_input_shapes(model.inputs, input_shapes)
     bindings = symbol_bindings(model.inputs, input_shapes)
-    special = model.copy()
-    for value in special.graph.inputs:
-        if value.name in shapes and isinstance(value.type, TensorType):
-            value.type = TensorType(value.type.dtype, shapes[value.name])
     report = PassReport()
 
     def infer(model: Model) -> None:
         nonlocal report
         report = report.then(_infer_and_fold(model, chosen))
 
-    infer_afresh(special, bindings, infer)
+    if is_last and has_static_types([*model.inputs, *_derived_values(model.graph)]):
+        special = model  # nothing is left to infer
+    else:
+        special = model.copy()
+        for value in special.graph.inputs:
+            if value.name in shapes and isinstance(value.type, TensorType):
+                value.type = TensorType(value.type.dtype, shapes[value.name])
+        infer_afresh(special, bindings, infer)
     report = report.then(run_passes(special, chosen, check=check))
     patch_count = report.patch_count
     # A round resolves one step of shape arithmetic: a few in most models, one or two for each layer

@@ -35,8 +35,10 @@ class Steps:
     def then(self, later: Steps) -> Steps:
         """Append steps; a number that is multiplied and then one that is added become one step."""
         shift = len(self.operands)
-        shifted = [post_op.counted_from(shift) for post_op in later.post_ops]
-        return Steps(_merged([*self.post_ops, *shifted]), self.operands + later.operands)
+        post_ops = later.post_ops
+        if shift and later.operands:
+            post_ops = tuple([post_op.counted_from(shift) for post_op in post_ops])
+        return Steps(_joined(self.post_ops, post_ops), self.operands + later.operands)
 
     def numbered(self, first: int) -> list[str]:
         """Write them as the attribute ``post_ops`` of a node whose input ``first`` is operand 0."""
@@ -103,16 +105,16 @@ def _with_operand(op_type: str, other: Value, is_left: bool) -> Steps | None:
     return Steps((PostOp.binary(name, 0),), (other,))
 
 
-def _merged(post_ops: Sequence[PostOp]) -> tuple[PostOp, ...]:
-    merged: list[PostOp] = []
-    for post_op in post_ops:
-        last = merged[-1] if merged else None
-        is_shift = post_op.name == "linear" and post_op.alpha == 1.0
-        if is_shift and last is not None and last.name == "linear" and last.beta == 0.0:
-            merged[-1] = PostOp.unary("linear", last.alpha, post_op.beta)
-        else:
-            merged.append(post_op)
-    return tuple(merged)
+def _joined(earlier: tuple[PostOp, ...], later: tuple[PostOp, ...]) -> tuple[PostOp, ...]:
+    """Put steps behind others, where only the last and the first can become one."""
+    if not earlier or not later:
+        return earlier or later
+    last, shift = earlier[-1], later[0]
+    is_shift = shift.name == "linear" and shift.alpha == 1.0
+    if is_shift and last.name == "linear" and last.beta == 0.0:
+        merged = PostOp.unary("linear", last.alpha, shift.beta)
+        return (*earlier[:-1], merged, *later[1:])
+    return earlier + later
 
 
 def _clip(node: Node) -> PostOp | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....runtime.graph import Graph, Node, Value
-from ....runtime.passes import GraphPatch, Pass, have_one_affinity
+from ....runtime.passes import GraphPatch, Pass
 from ....runtime.passes.matching import only_user, static_shape
 from .elementwise_steps import MAX_POST_OPS, Steps, steps_of
 from .fusing import fuse
@@ -48,7 +48,7 @@ def _follow(node: Node, steps: Steps) -> tuple[list[Node], Steps]:
     while True:
         value = nodes[-1].outputs[0]
         user = only_user(value)
-        if user is None or user.graph is not node.graph or not have_one_affinity((node, user)):
+        if user is None or user.graph is not node.graph or user.affinity != node.affinity:
             return nodes, steps
         found = steps_of(user, value)
         if found is None or not _fit(found, value):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -87,7 +88,7 @@ class Layout:
         """OneDNN's descriptor that it was taken from."""
         return self._desc
 
-    @property
+    @functools.cached_property
     def count(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
@@ -124,7 +125,7 @@ class Layout:
             return self._desc.size_bytes
         return reach[1]
 
-    @property
+    @functools.cached_property
     def reach(self) -> tuple[int, int] | None:
         """The first byte of its elements and the one behind them, from where it begins.
 

@@ -179,7 +179,7 @@ class PlanBuilder(Lowering):
         if source_desc.size_bytes != source.nbytes:
             raise self.contradiction(f"{source_desc} is read from {source.nbytes} bytes")
         if source_desc == desc:
-            return Operand(self._constant_buffer(source), Layout.of(desc))
+            return Operand(self._constant(source).buffer, Layout.of(desc))
         weight = self._weights.packed(source, source_desc, desc)
         self._packed[weight] = None
         return Operand(weight.buffer, Layout.of(desc))
@@ -192,9 +192,7 @@ class PlanBuilder(Lowering):
 
     def constant_operand(self, array: Array) -> Operand:
         """Return a constant in its own row-major memory; arrays made here are kept by the plan."""
-        array = array if is_symbolic(array) else np.asarray(array)
-        layout = Layout.plain(array.shape, DType.of(array.dtype))
-        return Operand(self._constant_buffer(array), layout)
+        return self._constant(array if is_symbolic(array) else np.asarray(array))
 
     def result(self, value: Value, layout: Layout, over: Operand | None = None) -> Operand:
         """Make the place of a result: the run's own output, ``over``'s memory, or new memory."""
@@ -343,29 +341,26 @@ class PlanBuilder(Lowering):
         dims = desc.dims
         return self.engine.desc(dims, DType.of(source.dtype))
 
-    def _constant_buffer(self, array: Array) -> Buffer:
+    def _constant(self, array: Array) -> Operand:
         dtype = DType.of(array.dtype)
         if dtype is DType.STRING:
             raise self.contradiction("a constant holds texts, which are references and no bytes")
         key = (id(array), dtype)
         if key in self._constants:
-            return self._constants[key].buffer
+            return self._constants[key]
         if isinstance(array, np.ndarray) and is_symbolic(array):
             symbolic: Any = array
             buffer = Buffer("constant", array.nbytes, array=symbolic.hint)
             self.symbolic_constants[buffer] = symbolic
-            self._keep.append(array)
-            self._constants[key] = Operand(buffer, Layout.plain(array.shape, DType.of(array.dtype)))
-            return buffer
-        if is_mapped(array):
-            readable = self.derived("copy", [array], lambda: in_memory(array))
         else:
-            readable = np.require(array, requirements=["C", "A"])
-        buffer = Buffer("constant", array.nbytes, array=readable)
-        layout = Layout.plain(array.shape, DType.of(array.dtype))
+            if is_mapped(array):
+                readable = self.derived("copy", [array], lambda: in_memory(array))
+            else:
+                readable = np.require(array, requirements=["C", "A"])
+            buffer = Buffer("constant", array.nbytes, array=readable)
         self._keep.append(array)
-        self._constants[key] = Operand(buffer, layout)
-        return buffer
+        operand = Operand(buffer, Layout.plain(array.shape, dtype))
+        return self._constants.setdefault(key, operand)
 
     def _refuse(self, reason: str | None) -> None:
         if reason is not None:

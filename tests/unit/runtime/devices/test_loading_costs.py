@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
+from aioinfer.runtime.graph import Model
 from exhaustive import all_but
 
 DEVICES = ["CPU", "REFERENCE", "HETERO:CPU,REFERENCE"]
@@ -86,6 +87,35 @@ def weights(count: int) -> bytes:
 def unused_weights(count: int) -> bytes:
     constants = [numpy_helper.from_array(np.zeros(1, np.int8), f"w{i}") for i in range(count)]
     return model_of([helper.make_node("Relu", ["x"], ["y"])], "y", constants)
+
+
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
+def test_what_only_the_core_holds_is_rewritten_and_not_copied(
+    device: str, core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(model: Model) -> Model:
+        raise AssertionError(f"{model!r} is copied")
+
+    x = np.arange(4, dtype=np.float32)
+    with monkeypatch.context() as patched:
+        patched.setattr(Model, "copy", refuse)
+        network = core.load_network(weights(3), device)
+    with network:
+        assert len(list(network.runtime_graph().nodes)) >= 1
+        np.testing.assert_array_equal(network.create_infer_request().infer_sync(x)["v2"], x * 0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_the_caller_holds_stays_as_it_is(device: str, core: aioinfer.Core) -> None:
+    model = core.read_model(skips(60))
+    before = str(model)
+    x = np.arange(4, dtype=np.float32)
+    results = []
+    for _ in range(2):
+        with core.load_network(model, device) as network:
+            results.append(network.create_infer_request().infer_sync(x)["v59"])
+    assert str(model) == before
+    np.testing.assert_array_equal(*results)
 
 
 def calls_of(action: Callable[[], object]) -> int:
