@@ -25,6 +25,7 @@ from .device_stream import (
     DeviceLane,
     DeviceStream,
     DeviceStreamExecutor,
+    ReadingHost,
 )
 from .device_times import DeviceClock, TellTimes
 from .fork import ProcessMark
@@ -57,6 +58,7 @@ __all__ = [
     "ManualStream",
     "ManualStreams",
     "ProcessMark",
+    "ReadingHost",
     "Ready",
     "StreamsConfig",
     "StreamsExecutor",

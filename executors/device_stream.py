@@ -8,7 +8,7 @@ recorded on them, and a blocking call that returns when an event has fired. On t
   by nobody: whoever fires the last of it enqueues the function, for another device's event that is
   the other device's completion thread.
 - Where functions read on the host what ``after`` stands for, such as inputs to be copied, nothing
-  is left to the stream: the executor with ``reads_host`` waits for events of its own device, too.
+  is left to the stream: they go through ``ReadingHost``, another door to the same executor.
 - Several threads may bring work at once, and a function may bring more. The first to come enqueues
   for all, in the order of arrival, outside any lock: no thread waits for another, nothing nests,
   and a stream's functions never overlap on the host.
@@ -193,11 +193,9 @@ def _refuse(
 class DeviceStreamExecutor(TaskExecutor):
     """Stages on one in-order stream of a device; see the module's theory of operation."""
 
-    def __init__(self, stream: DeviceStream, *, reads_host: bool = False) -> None:
+    def __init__(self, stream: DeviceStream) -> None:
         super().__init__(stream.name)
-        self._stream = stream
-        self._device = object() if reads_host else stream.device
-        """Whose events the stream waits for; of an object that nobody else has there are none."""
+        self._stream, self._device = stream, stream.device
         self._lane = DeviceLane(stream)
         self._parking = Parking(f"executor {stream.name!r}")
         self._lock = threading.Lock()
@@ -297,3 +295,25 @@ class DeviceStreamExecutor(TaskExecutor):
             ready = Ready.join((ready, *events[waited_count:]))
         tell(then, ready, error)
         del function, then, error  # the error's traceback keeps this frame; it must not keep them
+
+
+class ReadingHost(TaskExecutor):
+    """A door to a device stream for functions that read on the host what ``after`` stands for.
+
+    They are called once that has fired, events of the stream's own device included.
+    """
+
+    def __init__(self, executor: DeviceStreamExecutor) -> None:
+        super().__init__(executor.name)
+        self._executor = executor
+
+    def run(self, function: Callable[[Lane], Ready], after: Ready, then: Then) -> None:
+        if after is not NOW:
+            fired = HostReady()  # which is of no device
+            after.when_ready(fired.fire)
+            after = fired
+        self._executor.run(function, after, then)
+
+    def close(self) -> None:
+        """Close the executor behind it."""
+        self._executor.close()

@@ -2,23 +2,26 @@
 
 Theory of operation. Upload, the plan's launches, and download are enqueued one after the other,
 each on a queue of its own and each behind the event of the one before. The host waits for none of
-them. What the device does for several slots overlaps. The stage that uploads first copies the
-inputs into memory that the device reads at full speed. Where its plan is not built, memory has to
-be taken or much has to be copied, it is called again once that is done: on the executor of
-compiling, or on that of copies, which never compiles. What fails before anything is enqueued never
-touches the device, which may be lost.
+them. What the device does for several slots overlaps. Where a plan was captured with its copies,
+all three are one command on the queue for launches, and one stage: but for runs with arrays of the
+device, and those whose launches are profiled.
+
+The first stage copies the inputs into memory that the device reads at full speed. Where its plan is
+not built, memory has to be taken or much has to be copied, it is called again once that is done: on
+the executors of compiling, of binding, or of copies, which wait for nothing else. What fails before
+anything is enqueued never touches the device, which may be lost.
 
 A run of fewer rows than its plan has is padded on the host, and of the outputs only its own rows
-are read back.
+are taken.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,36 +29,54 @@ from ...errors import AioInferError
 from ...executors import (
     NOW,
     DeviceLane,
-    DeviceStreamExecutor,
     HostReady,
     ImmediateExecutor,
     Lane,
     Ready,
     StreamsExecutor,
+    TaskExecutor,
+    Then,
 )
 from ...runtime.graph.node_failure import run_failure
 from ...runtime.network.executable_network import Slot
 from ...runtime.plans.batch_buckets import BatchBuckets, Padding
 from ...runtime.plans.plan_cache import PendingPlan
 from ...runtime.plans.shape_plans import ShapePlans
+from ...runtime.runs.bindings import Bindings
+from ...runtime.runs.graph_run import GraphRun
 from ...runtime.runs.run_admission import RunAdmission
-from ...runtime.runs.stage import Again, Stage
+from ...runtime.runs.stage import Again, Stage, Stop
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import Port
+from ...runtime.tracing.recorder import SpanRecorder
 from .launching.launch_times import LaunchTimes
-from .memory.host_arrays import check_bound_shape, output_array, refuse_on_device, stage_input
+from .memory.host_arrays import (
+    Copy,
+    check_bound_shape,
+    output_array,
+    parts_of,
+    refuse_on_device,
+    staging_copies,
+)
+from .memory.lent_memory import LentMemory
 from .memory.slot_memory import BoundInput, BoundOutput, BoundPlan, SlotMemory, stages_outputs
 from .memory.weight_store import bytes_of
 from .plan import Plan
 from .queues.chosen_executor import ChosenExecutor
 from .queues.driver import AdoptedArray, Event
-from .queues.opened_device import OpenedDevice
+from .queues.opened_device import ComputeStream, OpenedDevice
 from .queues.queue_stream import QueueStream
 
 __all__ = ["AcceleratorSlot"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _LIGHT_BYTES = 64 << 10
 """Copies up to this many are made on the calling thread, which may turn an event loop."""
+
+_PART_BYTES = 4 << 20
+"""What one thread copies at a time, in about half a millisecond."""
 
 
 class SlotNetwork(Protocol):
@@ -68,6 +89,8 @@ class SlotNetwork(Protocol):
     opened: OpenedDevice
     inline: ImmediateExecutor
     copy_executor: StreamsExecutor
+    binding_executor: StreamsExecutor
+    lent: LentMemory
     shape_tensors: list[str]
     buckets: BatchBuckets | None
     pool: OutputPool
@@ -82,13 +105,15 @@ class SlotNetwork(Protocol):
         """The plans by shape signature."""
 
 
-def _host_errors_named(stage: Callable[..., Ready]) -> Callable[..., Ready]:
-    """Turn what a stage raises that takes memory of the host into errors of ours."""
+def _host_errors_named(
+    method: Callable[Concatenate[AcceleratorSlot, P], T],
+) -> Callable[Concatenate[AcceleratorSlot, P], T]:
+    """Turn what a method raises that takes memory of the host into errors of ours."""
 
-    @functools.wraps(stage)
-    def named(slot: AcceleratorSlot, lane: Lane) -> Ready:
+    @functools.wraps(method)
+    def named(slot: AcceleratorSlot, /, *given: P.args, **options: P.kwargs) -> T:
         try:
-            return stage(slot, lane)
+            return method(slot, *given, **options)
         except AioInferError:
             raise
         except Exception as error:
@@ -100,71 +125,110 @@ def _host_errors_named(stage: Callable[..., Ready]) -> Callable[..., Ready]:
 class AcceleratorSlot(Slot):
     """One run: upload, compute and download on the device; deliver where results are staged."""
 
-    def __init__(
-        self, network: SlotNetwork, memory: SlotMemory, compute: DeviceStreamExecutor
-    ) -> None:
+    def __init__(self, network: SlotNetwork, memory: SlotMemory, streams: ComputeStream) -> None:
         self._network, self._memory = network, memory
+        self._plan: Plan | None = None
         self._bound: BoundPlan | None = None
-        self._is_filled = self._is_timed = False
+        self._is_filled = False
         self._times: LaunchTimes | None = None
         self._padding: Padding | None = None
         device, copies = network.opened, network.copy_executor
-        self._fill_stage = Stage("fill", copies, self._fill_on_copies)
-        self.stages = (
-            Stage("upload", device.upload, self._upload),
-            Stage("compute", compute, self._compute),
+        self._are_times_free = device.facts.are_times_free
+        self._fill_stage = Stage("fill", copies, partial(self._fill, [], 0))
+        chosen = ChosenExecutor("copies", self._has_much_to_deliver, network.inline, copies)
+        deliver = Stage("deliver", chosen, self._deliver)
+        upload = Stage("upload", device.upload, self._upload)
+        compute = Stage("compute", streams.compute, self._compute)
+        is_staged = stages_outputs(device.facts)
+        read = self._download_staged if is_staged else self._download
+        download = Stage("download", streams.download, read)
+        self._separate: Sequence[Stage] = (upload, compute, download, deliver)[: 3 + is_staged]
+        self._together: Sequence[Stage] = Stage("replay", streams.replay, self._replay), deliver
+        self.stages = self._separate
+
+    @_host_errors_named
+    def start(
+        self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder
+    ) -> GraphRun | None:
+        """Choose the stages of the run, which goes through them by itself."""
+        network, bindings = self._network, self.bindings
+        self._plan = network.only_plan
+        if self._plan is None and not network.shape_tensors:  # whose content may not be there yet
+            pending = self._find_plan()
+            self._plan = pending.plan if pending.is_built else None
+        bound = self._bound = None if self._plan is None else self._memory.find(self._plan)
+        is_round_trip = (
+            bound is not None
+            and bound.round_trip is not None
+            and bindings.profile is None
+            and not _has_device_arrays(bindings)
         )
-        if stages_outputs(device.facts):
-            deliver = ChosenExecutor("copies", self._has_much_to_deliver, network.inline, copies)
-            download = Stage("download", device.download, self._download_staged)
-            self.stages = (*self.stages, download, Stage("deliver", deliver, self._deliver))
-        else:
-            self.stages = (*self.stages, Stage("download", device.download, self._download))
+        self.stages = self._together if is_round_trip else self._separate
+        return None
+
+    def _replay(self, lane: Lane) -> Ready:
+        """Have all done by one command."""
+        missing = self._missing()
+        if missing is not None:
+            return missing
+        assert self._bound is not None
+        assert self._bound.round_trip is not None
+        self._begin(lane, is_last=True).replay(self._bound.round_trip)
+        return NOW
 
     def _upload(self, lane: Lane) -> Ready:
+        missing = self._missing()
+        if missing is not None:
+            return missing
+        bound, given = self._bound, self.bindings.inputs
+        assert bound is not None
+        stream = self._begin(lane)
+        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
+            array, data = given[port.name], place.staged.data
+            if not isinstance(array, AdoptedArray) and data.size:
+                in_place = self._is_read_in_place(array, place)
+                stream.write(place.memory, bytes_of(array) if in_place else data)
+        return NOW
+
+    def _missing(self) -> Again | None:
+        """Prepare to enqueue; None once that is done."""
         try:
             missing = self._prepare()
         except Exception as error:
-            missing = HostReady()
-            missing.fire(self._named(error))
-        if missing is not None:
-            return Again(missing)
-        bound, given = self._bound, self.bindings.inputs
-        assert bound is not None
-        facts, recorder = self._network.opened.facts, self._network.admission.recorder
-        self._is_timed = (
-            facts.are_times_free or recorder.is_looked_at or self.bindings.profile is not None
-        )
-        stream = self._begin(lane)
-        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
-            array = given[port.name]
-            if isinstance(array, AdoptedArray):
-                self._copy_on_device(stream, array, place)
-            elif place.staged.data.size:
-                stream.write(place.memory, place.staged.data)
-        return NOW
+            failed = HostReady()
+            failed.fire(self._named(error))
+            missing = failed
+        return None if missing is None else Again(missing)
 
-    def _prepare(self) -> HostReady | None:
+    def _prepare(self) -> Ready | None:
         """Find the plan, bind the slot to it and fill staging memory, or say what to wait for."""
         network = self._network
+        if network.opened.health.lost is not None:
+            network.opened.health.refuse_if_lost()
+        if self._plan is None:
+            pending = self._find_plan()
+            if not pending.is_built:
+                return pending
+            self._plan = pending.plan
         bound = self._bound
         if bound is None:
-            if network.opened.health.lost is not None:
-                network.opened.health.refuse_if_lost()
-            plan = network.only_plan
-            if plan is None:
-                pending = self._find_plan()
-                if not pending.is_built:
-                    return pending
-                plan = pending.plan
-            bound = self._bound = self._memory.find(plan)
+            bound = self._bound = self._memory.find(self._plan)
             if bound is None:
-                return self._on_copies(partial(self._bind_on_copies, plan))
+                return self._handed_to(network.binding_executor, self._bind)
+        is_apart = self.stages is self._separate
+        if is_apart and bound.may_capture_launches and _has_device_arrays(self.bindings):
+            return self._handed_to(network.binding_executor, self._capture_launches)
         if self._is_filled:
             return None
-        if self._has_much_to_fill():
-            return self._on_copies(partial(self._fill_on_copies, queued_ns=perf_counter_ns()))
-        self._fill(bound)
+        copies = self._copies_to_stage(bound)
+        self._is_filled = True
+        left_bytes = _LIGHT_BYTES
+        for target, _ in copies:
+            left_bytes -= target.nbytes
+        if left_bytes < 0:
+            return self._staged_by_others(copies)
+        for target, source in copies:
+            np.copyto(target, source, casting="no")
         return None
 
     def _find_plan(self) -> PendingPlan[Plan]:
@@ -179,47 +243,67 @@ class AcceleratorSlot(Slot):
         bindings.awaited = None if found.is_built else found
         return found
 
-    def _on_copies(self, function: Callable[[Lane], Ready]) -> HostReady:
-        """Have the executor of copies call this, and return what fires then."""
+    def _handed_to(self, executor: TaskExecutor, function: Callable[[Lane], Ready]) -> HostReady:
+        """Have this called there, and return what fires then."""
         ended = HostReady()
 
         def then(_ready: Ready, error: BaseException | None) -> None:
             ended.fire(self._named(error) if isinstance(error, Exception) else error)
 
-        self._network.copy_executor.run(function, NOW, then)
+        executor.run(function, NOW, then)
         return ended
 
-    def _bind_on_copies(self, plan: Plan, _lane: Lane) -> Ready:
-        self._bound = self._memory.bind(plan)
+    def _bind(self, _lane: Lane) -> Ready:
+        assert self._plan is not None
+        self._bound = self._memory.bind(self._plan)
         return NOW
 
-    def _fill_on_copies(self, lane: Lane, queued_ns: int = 0) -> Ready:
-        self.stop.raise_if_set()
+    def _capture_launches(self, _lane: Lane) -> Ready:
         assert self._bound is not None
+        self._memory.capture_launches(self._bound)
+        return NOW
+
+    def _copies_to_stage(self, bound: BoundPlan) -> list[Copy]:
+        """Say what is copied to staging memory: all but what the device reads where it is."""
+        inputs, network, copies = self.bindings.inputs, self._network, list[Copy]()
+        is_apart = self.stages is self._separate
+        for port, place in zip(network.inputs, bound.inputs, strict=True):
+            name, given = port.name, inputs[port.name]
+            in_place = is_apart and self._is_read_in_place(given, place)
+            if not (isinstance(given, AdoptedArray) or in_place):
+                rows = None if self._padding is None else self._given_rows(name, self._padding)
+                copies += staging_copies(name, given, place.staged.array, rows)
+        return copies
+
+    def _is_read_in_place(self, given: Any, place: BoundInput) -> bool:
+        """True for a whole input in memory that was lent for it to be written to."""
+        staged = place.staged.array
+        return (
+            self._network.lent.has(given)
+            and given.shape == staged.shape
+            and given.dtype == staged.dtype
+        )
+
+    def _staged_by_others(self, copies: list[Copy]) -> Ready:
+        """Have the executor of copies do them, a part on each of its threads."""
+        queued_ns, executor = perf_counter_ns(), self._network.copy_executor
+        return Ready.join(
+            [
+                self._handed_to(executor, partial(self._fill, part, queued_ns))
+                for part in parts_of(copies, _PART_BYTES)
+            ]
+        )
+
+    def _fill(self, part: list[Copy], queued_ns: int, lane: Lane) -> Ready:
+        self.stop.raise_if_set()
         started_ns = perf_counter_ns()
         try:
-            self._fill(self._bound)
+            for target, source in part:
+                np.copyto(target, source, casting="no")
         finally:
             record, mark = self._network.admission.recorder.record, self.bindings.mark()
             record(mark, self._fill_stage, lane, queued_ns, started_ns, perf_counter_ns())
         return NOW
-
-    def _has_much_to_fill(self) -> bool:
-        padding, total_bytes = self._padding, 0
-        for array in self.bindings.inputs.values():
-            total_bytes += int(getattr(array, "nbytes", 0))
-        if padding is not None:
-            total_bytes = total_bytes * padding.bucket // padding.rows
-        return total_bytes > _LIGHT_BYTES
-
-    def _fill(self, bound: BoundPlan) -> None:
-        inputs, padding = self.bindings.inputs, self._padding
-        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
-            given = inputs[port.name]
-            if not isinstance(given, AdoptedArray):
-                rows = None if padding is None else self._given_rows(port.name, padding)
-                stage_input(port.name, given, place.staged.array, rows)
-        self._is_filled = True
 
     def _given_rows(self, name: str, padding: Padding) -> int | None:
         """Return how many rows of an input are given; None: all that its plan has."""
@@ -242,8 +326,12 @@ class AcceleratorSlot(Slot):
             stream.copy_from(given, place.memory, part_bytes, offset_bytes)
 
     def _compute(self, lane: Lane) -> Ready:
-        stream, bound = self._begin(lane), self._bound
+        stream, bound, given = self._begin(lane), self._bound, self.bindings.inputs
         assert bound is not None
+        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
+            array = given[port.name]
+            if isinstance(array, AdoptedArray):  # here: its owner may write it for a while yet
+                self._copy_on_device(stream, array, place)
         if bound.launch_graph is not None and self.bindings.profile is None:
             stream.replay(bound.launch_graph)
             return NOW
@@ -354,13 +442,26 @@ class AcceleratorSlot(Slot):
     def release(self) -> None:
         if self._times is not None and self.bindings.profile is not None:
             self.bindings.profile.extend(self._times.profiles())
-        self._bound = self._times = self._padding = None
+        self._plan = self._bound = self._times = self._padding = None
         self._is_filled, self.bindings.awaited = False, None
 
     def _begin(self, lane: Lane, *, is_last: bool = False) -> QueueStream:
         """Begin a stage on the lane's stream."""
         assert isinstance(lane, DeviceLane)
-        stream = lane.stream
+        stream, network = lane.stream, self._network
         assert isinstance(stream, QueueStream)
-        stream.begin(is_timed=self._is_timed, is_last=is_last)
+        is_timed = (
+            self._are_times_free
+            or network.admission.recorder.is_looked_at
+            or self.bindings.profile is not None
+        )
+        stream.begin(is_timed=is_timed, is_last=is_last)
         return stream
+
+
+def _has_device_arrays(bindings: Bindings) -> bool:
+    """True if a run reads or writes arrays of its caller on the device."""
+    for array in (*bindings.inputs.values(), *bindings.bound.values()):
+        if isinstance(array, AdoptedArray):
+            return True
+    return False

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...executors import ImmediateExecutor, StreamsConfig
+from ...executors import ImmediateExecutor, StreamsConfig, allowed_cpus
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph, is_static
 from ...runtime.network.executable_network import ExecutableNetwork
@@ -25,13 +25,17 @@ from ...runtime.tensors.tensor import ports_of
 from .compiler import Compiler, CompileRules
 from .device_slot import AcceleratorSlot
 from .launching.launch_capture import LaunchCapture
+from .memory.lent_memory import LentMemory
 from .memory.slot_memory import SlotMemory
 from .plan import Plan
 from .precision import Precision
 from .properties import BATCH_BUCKETS
-from .queues.opened_device import OpenedDevice
+from .queues.opened_device import ComputeStream, OpenedDevice
 
 __all__ = ["AcceleratorNetwork", "useful_slot_count"]
+
+_MOST_COPYING = 4
+"""Threads that copy for a device; one alone fills its staging memory at a quarter of its speed."""
 
 
 def useful_slot_count(stream_count: int, *, is_for_latency: bool) -> int:
@@ -74,8 +78,13 @@ class AcceleratorNetwork(ExecutableNetwork):
         self._model, self.opened = model, device
         self._compiler = Compiler(model, device, precision, rules)
         self.compile_executor = core.executors.acquire(StreamsConfig("compile"))
-        self.copy_executor = core.executors.acquire(StreamsConfig(f"{device.name} copies"))
+        copies = StreamsConfig(f"{device.name} copies", min(_MOST_COPYING, allowed_cpus().count), 1)
+        self.copy_executor = core.executors.acquire(copies)
+        binding = StreamsConfig(f"{device.name} binding", thread_count=1)
+        self.binding_executor = core.executors.acquire(binding)
         self.inline = ImmediateExecutor("inline")
+        self._streams: Sequence[ComputeStream] = ()
+        self.lent = LentMemory(device)
         contents = self.shape_tensors = self._compiler.shape_tensors
         """Inputs whose content plans depend on."""
         sizes: tuple[int, ...] = config.value_or_default(BATCH_BUCKETS)
@@ -105,9 +114,10 @@ class AcceleratorNetwork(ExecutableNetwork):
         except BaseException:
             self._abandon()
             raise
+        self._streams = device.take_streams(stream_count)
         self._provide_slots(
             [
-                AcceleratorSlot(self, memory, device.compute(number % stream_count))
+                AcceleratorSlot(self, memory, self._streams[number % stream_count])
                 for number, memory in enumerate(self._memories)
             ]
         )
@@ -140,6 +150,9 @@ class AcceleratorNetwork(ExecutableNetwork):
         self._compiler.release_weights()
         return plan
 
+    def input_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        return self.lent.zeros(shape, dtype)
+
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         run_in_slots(self, inputs, self.admission.slot_count, stop)
 
@@ -151,6 +164,8 @@ class AcceleratorNetwork(ExecutableNetwork):
     def _release_device(self) -> None:
         self._core.executors.release(self.compile_executor)
         self._core.executors.release(self.copy_executor)
+        self._core.executors.release(self.binding_executor)
+        self.opened.give_back(self._streams)
         for memory in self._memories:
             memory.release()
         self.shape_plans.clear()

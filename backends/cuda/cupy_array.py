@@ -2,30 +2,72 @@
 
 from __future__ import annotations
 
+from collections import deque
 from time import perf_counter_ns
 from typing import Any
 
 from ..accelerator.queues.driver import AdoptedArray, DriverError, ErrorKind
-from .cupy_device import CupyDevice
-from .cupy_event import CupyEvent, EventPool, Submission
+from .cupy_device import NOT_READY, CupyDevice
+from .cupy_event import CupyEvent, EventPool, RecordedEvent, Submission
 from .cupy_memory import CupyMemory
 
-__all__ = ["adopt_array"]
+__all__ = ["Arrivals"]
 
 _CUDA = 2  # of DLPack's kinds of devices
+_MOST_STREAMS = 16
 
 
-def adopt_array(
-    device: CupyDevice, pool: EventPool, stream: Any, given: Any
-) -> AdoptedArray | None:
-    """See a caller's array as it is; None if it is not in this GPU's memory.
+class Arrivals:
+    """Takes callers' arrays in one GPU's memory. Thread-safe.
 
-    ``stream`` waits for what the array's owner has enqueued on its current stream; an array that
-    is not dense is copied there. Called on the owner's thread. Does not block.
+    Each arrives on a stream that is behind no other array which its owner still writes, as long as
+    there are not too many of those.
     """
-    kind, index = given.__dlpack_device__()
-    if (int(kind), int(index)) != (_CUDA, device.index):
-        return None
+
+    def __init__(self, device: CupyDevice, pool: EventPool) -> None:
+        self._device, self._pool = device, pool
+        self._streams: deque[tuple[Any, RecordedEvent | None]] = deque()
+        """The one used last comes last, each with the event of the array that came on it last."""
+
+    def adopt(self, given: Any) -> AdoptedArray | None:
+        """See a caller's array as it is; None if it is not in this GPU's memory.
+
+        A stream waits for what the array's owner has enqueued on its current stream; an array that
+        is not dense is copied there. Called on the owner's thread. Does not block.
+        """
+        kind, index = given.__dlpack_device__()
+        if (int(kind), int(index)) != (_CUDA, self._device.index):
+            return None
+        stream, written = self._take_stream(), None
+        try:
+            adopted, written = _adopted(self._device, self._pool, stream, given)
+        finally:
+            self._streams.append((stream, written))
+        return adopted
+
+    def _take_stream(self) -> Any:
+        streams = self._streams
+        for _ in range(len(streams)):
+            try:
+                stream, written = streams.popleft()
+            except IndexError:  # another thread has taken the last one
+                break
+            if written is None or written.status != NOT_READY:
+                return stream
+            streams.append((stream, written))
+        try:
+            return streams.popleft()[0] if len(streams) >= _MOST_STREAMS else self._new_stream()
+        except IndexError:
+            return self._new_stream()
+
+    def _new_stream(self) -> Any:
+        return self._device.on_device(self._device.cuda.Stream, non_blocking=True)
+
+
+def _adopted(
+    device: CupyDevice, pool: EventPool, stream: Any, given: Any
+) -> tuple[AdoptedArray, RecordedEvent]:
+    """See an array on a stream, and return the event behind what its owner has enqueued."""
     try:
         capsule = given.__dlpack__(stream=stream.ptr)
         array = device.on_device(device.cupy.from_dlpack, _Exported(capsule, device.index))
@@ -39,8 +81,8 @@ def adopt_array(
         except MemoryError as error:  # of CuPy's pool
             raise DriverError(ErrorKind.OUT_OF_MEMORY, f"it is not dense: {error}") from error
     submission = Submission(None, perf_counter_ns())
-    submission.end = pool.record(stream)
-    return AdoptedArray(
+    written = submission.end = pool.record(stream)
+    adopted = AdoptedArray(
         given=given,
         memory=CupyMemory(array.data.ptr, max(1, array.nbytes)),
         shape=tuple(array.shape),
@@ -49,6 +91,7 @@ def adopt_array(
         written=CupyEvent(pool, stream, submission),
         owner=array,
     )
+    return adopted, written
 
 
 class _Exported:

@@ -37,7 +37,7 @@ from ..accelerator.queues.driver import (
     Queue,
 )
 from ..accelerator.queues.library_operation import LibraryOperation
-from .cupy_array import adopt_array
+from .cupy_array import Arrivals
 from .cupy_device import CupyDevice
 from .cupy_event import EventPool
 from .cupy_facts import count_devices, facts_of, refuse_without_driver
@@ -124,7 +124,7 @@ class _Context:
         assert facts.compute_capability is not None
         self._programs = CupyPrograms(device, facts.compute_capability)
         self._stream = device.on_device(device.cuda.Stream, non_blocking=True)
-        self._arrivals = device.on_device(device.cuda.Stream, non_blocking=True)
+        self._arrivals = Arrivals(device, self._pool)
 
     def queue(self, name: str) -> Queue:
         return CupyQueue(self._device, self._pool, name)
@@ -136,7 +136,7 @@ class _Context:
         return CupyHostMemory(self._device, size_bytes)
 
     def adopt(self, given: Any) -> AdoptedArray | None:
-        return adopt_array(self._device, self._pool, self._arrivals, given)
+        return self._arrivals.adopt(given)
 
     def program(self, source: str) -> Program:
         return self._programs.program(source)

@@ -89,6 +89,7 @@ def facts_of(cupy: Any, index: int, libraries: frozenset[str]) -> DeviceFacts:
         libraries=libraries,
         can_capture=True,
         can_adopt=True,
+        can_lend_host_memory=True,
         are_times_free=False,
     )
 

@@ -152,7 +152,7 @@ def _host_address(array: Bytes) -> int:
 
 
 class CapturingQueue:
-    """A stream whose launches are run, or captured for a CUDA graph; nothing else may be."""
+    """A stream whose launches and copies are run, or captured for a CUDA graph; nothing else is."""
 
     def __init__(self, device: CupyDevice, stream: Any) -> None:
         self.is_timed = False
@@ -169,10 +169,12 @@ class CapturingQueue:
         return CapturedEvent()
 
     def write(self, target: Memory, source: Bytes) -> Event:
-        raise _refusal()
+        kind = self._device.runtime.memcpyHostToDevice
+        return self._copy(address_of(target), _host_address(source), source.nbytes, kind)
 
     def read(self, target: Bytes, source: Memory) -> Event:
-        raise _refusal()
+        kind = self._device.runtime.memcpyDeviceToHost
+        return self._copy(_host_address(target), address_of(source), target.nbytes, kind)
 
     def copy(
         self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
@@ -187,6 +189,11 @@ class CapturingQueue:
 
     def marker(self, events: Sequence[Event], *, is_last: bool = False) -> Event:
         raise _refusal()
+
+    def _copy(self, target: int, source: int, size_bytes: int, kind: int) -> Event:
+        copy = self._device.runtime.memcpyAsync
+        self._device.checked(copy, target, source, size_bytes, kind, self._stream.ptr)
+        return CapturedEvent()
 
 
 class CapturedEvent:
@@ -208,4 +215,6 @@ class CapturedEvent:
 
 
 def _refusal() -> DriverError:
-    return DriverError(ErrorKind.OTHER, "a launch graph has launches alone, and no events")
+    return DriverError(
+        ErrorKind.OTHER, "a launch graph has launches and copies alone, and no events"
+    )

@@ -19,6 +19,8 @@ from sys import modules
 from time import monotonic, perf_counter_ns
 from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Unpack, overload
 
+import numpy as np
+
 from ...errors import AioInferError, ClosedError, NotSupportedError, TensorError, placed
 from ...executors import (
     Clock,
@@ -187,6 +189,10 @@ class ExecutableNetwork(Closing):
     def _metrics(self) -> Sequence[Metric]:
         """(optional) List the backend's own facts about a network."""
         return ()
+
+    def input_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """(optional) Make memory, all zeros, for a caller to write an input to."""
+        return np.zeros(shape, dtype)
 
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         """(optional) Run these inputs on every stream, or in every slot; for ``warm_up``. Blocks.

@@ -302,7 +302,9 @@ class InferRequest:
         if name in self._input_names and handle.data is None and port.dtype is not None:
             shape = port.shape
             if shape is not None and all(isinstance(dim, int) for dim in shape):
-                handle.data = self._bound[name] = np.zeros(handle.shape, port.dtype)
+                handle.data = self._bound[name] = self._network.input_memory(
+                    handle.shape, port.dtype
+                )
         return handle
 
     @property

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
+
 from ...executors import Clock, TaskExecutor
 from ..properties.properties import Configuration
 from ..runs.bindings import Bindings
@@ -57,6 +59,9 @@ class RunningNetwork(Protocol):
         request: RunOwner | None = None,
     ) -> Run:
         """Check inputs, and make a run of them that is not started yet."""
+
+    def input_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """Make memory, all zeros, for a caller to write an input to."""
 
     def place_of(self, bindings: Bindings) -> str:
         """Say where a run is, for ``repr``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,22 @@ __all__ = [
     "check_bound_shape",
     "is_writable_in_place",
     "output_array",
+    "parts_of",
     "refuse_on_device",
-    "stage_input",
+    "staging_copies",
 ]
 
 Array = np.ndarray[Any, Any]
+Copy = tuple[Array, Array]
+"""What is written, and what is read; one row may be read for all."""
 
 
-def stage_input(name: str, given: Any, staged: Array, rows: int | None = None) -> None:
-    """Copy what the caller gave, in whatever memory order, to where the device reads it.
+def staging_copies(name: str, given: Any, staged: Array, rows: int | None = None) -> list[Copy]:
+    """Say what is copied to have what the caller gave, in whatever order, where the device reads.
 
     ``rows``, at least 1: how many of the first dimension are given; the last one is repeated to
-    fill the others, because it is sure to be an input that the network can take.
+    fill the others, because it is sure to be an input that the network can take. Raises TensorError
+    for an input that is not as its plan has it.
     """
     if not isinstance(given, np.ndarray):
         raise TensorError(
@@ -39,10 +43,36 @@ def stage_input(name: str, given: Any, staged: Array, rows: int | None = None) -
             f"input {name!r} is {given.dtype}{shape_text(given.shape)}, and its plan is "
             f"for {target.dtype}{shape_text(target.shape)}"
         )
-    np.copyto(target, given, casting="no")
-    if rows is None:
+    if rows is None or rows == len(staged):
+        return [(target, given)]
+    return [(target, given), (staged[rows:], given[rows - 1 :])]
+
+
+def parts_of(copies: Iterable[Copy], part_bytes: int) -> list[list[Copy]]:
+    """Divide copies among threads: lists of copies that take about so many bytes each. Pure."""
+    parts: list[list[Copy]] = []
+    left_bytes = 0
+    for target, source in copies:
+        for piece in _pieces(target, source, part_bytes):
+            if not parts or left_bytes < piece[0].nbytes:
+                parts.append([])
+                left_bytes = part_bytes
+            parts[-1].append(piece)
+            left_bytes -= piece[0].nbytes
+    return parts
+
+
+def _pieces(target: Array, source: Array, part_bytes: int) -> Iterator[Copy]:
+    """Cut a copy along the first dimension that can be cut, or anywhere if both are dense."""
+    count = -(-target.nbytes // part_bytes)
+    if source.shape == target.shape and source.flags.c_contiguous:
+        target, source = target.reshape(-1), source.reshape(-1)
+    if count < 2 or source.shape != target.shape or len(target) < 2:
+        yield target, source
         return
-    staged[rows:] = staged[rows - 1]
+    step = -(-len(target) // count)
+    for start in range(0, len(target), step):
+        yield target[start : start + step], source[start : start + step]
 
 
 def output_array(

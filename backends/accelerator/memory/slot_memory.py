@@ -7,8 +7,10 @@ A plan stays bound as long as the network keeps it: building a plan takes the ot
 run that still has one does not notice. In a steady state nothing is allocated.
 
 Where launches are captured, that runs them once on what happens to lie in the arena. It writes the
-arena alone, which is free: the run that binds has uploaded nothing yet. Launch graphs hold
-addresses, too, so they are dropped before the memory behind those is given back.
+arena and staging memory alone, which are free: the run that binds has staged nothing yet. Launch
+graphs hold addresses, too, so they are dropped before the memory behind those is given back. A plan
+with little to copy is captured with its copies, and a run of it is one command; its launches alone
+are captured when a run comes that has arrays of the device.
 
 A driver may wait in a copy to memory that it has not allocated itself, and a queue's thread must
 not. So on other devices than the host's processor results come to staging memory first.
@@ -48,6 +50,10 @@ __all__ = [
     "Staged",
     "stages_outputs",
 ]
+
+_ROUND_TRIP_BYTES = 1 << 20
+"""Up to so many bytes of inputs and outputs, copies go with the launches: beside the computing of
+other runs they take less than enqueueing them by themselves does."""
 
 
 def stages_outputs(facts: DeviceFacts) -> bool:
@@ -89,20 +95,42 @@ class BoundLaunch:
     kernel: Kernel
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class BoundPlan:
-    """A plan with addresses in one slot; ``launch_graph`` replays all of its launches at once.
-
-    Without one, the launches are enqueued one by one.
-    """
+    """A plan with addresses in one slot."""
 
     plan: Plan
     inputs: Sequence[BoundInput]
     outputs: Sequence[BoundOutput]
     launches: Sequence[BoundLaunch]
-    launch_graph: LaunchGraph | None
     output_bytes: int
     """How much all outputs take together."""
+    launch_graph: LaunchGraph | None = None
+    """Replays all launches at once; without one, they are enqueued one by one."""
+    round_trip: LaunchGraph | None = None
+    """Copies from and to staging memory, too."""
+    may_capture_launches: bool = False
+    """True if its launches may be captured yet, which were with its copies."""
+
+    @property
+    def is_captured(self) -> bool:
+        """True if a run of it replays anything."""
+        return self.launch_graph is not None or self.round_trip is not None
+
+    def enqueue_launches(self, queue: Queue) -> None:
+        """Enqueue what computes its outputs."""
+        for item in self.launches:
+            queue.launch(item.kernel, item.launch.global_size, item.launch.local_size)
+
+    def enqueue_round_trip(self, queue: Queue) -> None:
+        """Enqueue its uploads, launches and downloads."""
+        for place in self.inputs:
+            if place.staged.data.size:
+                queue.write(place.memory, place.staged.data)
+        self.enqueue_launches(queue)
+        for result in self.outputs:
+            if result.staged is not None and result.staged.data.size:
+                queue.read(result.staged.data, result.memory)
 
 
 class SlotMemory:
@@ -133,13 +161,13 @@ class SlotMemory:
     @property
     def captured_count(self) -> int:
         """How many plans are bound with a launch graph."""
-        return sum(bound.launch_graph is not None for bound in tuple(self._bound.values()))
+        return sum(bound.is_captured for bound in tuple(self._bound.values()))
 
     @property
     def eager_count(self) -> int:
         """How many plans are bound whose launches are enqueued one by one."""
         bound = tuple(self._bound.values())
-        return sum(bool(item.launches) and item.launch_graph is None for item in bound)
+        return sum(bool(item.launches) and not item.is_captured for item in bound)
 
     def find(self, plan: Plan) -> BoundPlan | None:
         """Return the plan as it is bound here; None if it is not. Never blocks."""
@@ -160,6 +188,12 @@ class SlotMemory:
         except DriverError as error:
             raise self._device.health.translate(error, f"binding {self._what}") from error
         return bound
+
+    def capture_launches(self, bound: BoundPlan) -> None:
+        """Capture the launches of a bound plan without its copies. Blocks a little."""
+        bound.may_capture_launches = False
+        if self._capture is not None:
+            bound.launch_graph = self._capture.capture(bound.enqueue_launches)
 
     def keep_only(self, plans: Container[Plan]) -> None:
         """Drop all other plans, and so their kernel objects and parts of the arena."""
@@ -210,17 +244,15 @@ class SlotMemory:
         inputs = [BoundInput(item, memory_of(item), next(staged)) for item in plan.inputs]
         outputs = [BoundOutput(item, memory_of(item), next(staged, None)) for item in plan.outputs]
         output_bytes = sum(operand.size_bytes for operand in plan.outputs)
-        return BoundPlan(plan, inputs, outputs, launches, self._captured(launches), output_bytes)
-
-    def _captured(self, launches: Sequence[BoundLaunch]) -> LaunchGraph | None:
-        if self._capture is None or not launches:
-            return None
-
-        def enqueue(queue: Queue) -> None:
-            for item in launches:
-                queue.launch(item.kernel, item.launch.global_size, item.launch.local_size)
-
-        return self._capture.capture(enqueue)
+        bound = BoundPlan(plan, inputs, outputs, launches, output_bytes)
+        if self._capture is not None and launches:
+            copied_bytes = output_bytes + sum(operand.size_bytes for operand in plan.inputs)
+            if self._stages_outputs and copied_bytes <= _ROUND_TRIP_BYTES:
+                bound.round_trip = self._capture.capture(bound.enqueue_round_trip)
+                bound.may_capture_launches = bound.round_trip is not None
+            else:
+                self.capture_launches(bound)
+        return bound
 
     def _staged_operands(self, plan: Plan) -> list[Operand]:
         return [*plan.inputs, *(plan.outputs if self._stages_outputs else ())]

@@ -91,6 +91,8 @@ class DeviceFacts:
     """True if launches can be captured, to be replayed as one command."""
     can_adopt: bool = False
     """True if arrays of other libraries in its memory can be read and written as they are."""
+    can_lend_host_memory: bool = False
+    """True if its memory for copies lives as long as any array that sees it."""
     are_times_free: bool = True
     """False if a queue whose events know their times costs the host more than one without."""
 
@@ -203,9 +205,10 @@ class Program(Protocol):
 class LaunchGraph(Protocol):
     """Launches that are replayed as one command: a CUDA graph, or an OpenCL command buffer.
 
-    It has the arguments of the kernels as they were, and is replayed once at a time. It goes when
-    it is dropped, on any thread, which is not before a replay is over; the kernels and the memory
-    of its arguments are there as long as it may be replayed.
+    Copies between the device and host memory that it made may be among them. It has the arguments
+    of the kernels as they were, and is replayed once at a time. It goes when it is dropped, on any
+    thread, which is not before a replay is over; the kernels and the memory of its arguments and
+    copies are there as long as it may be replayed.
     """
 
 
@@ -234,7 +237,7 @@ class Queue(Protocol):
         """Run a kernel over a grid of work-items; it has to live until that is over."""
 
     def replay(self, launch_graph: LaunchGraph) -> Event:
-        """Run all launches of a launch graph of this context, in their order."""
+        """Run all that a launch graph of this context has, in its order."""
 
     def wait_for(self, events: Sequence[Event]) -> None:
         """Make what is enqueued from here on wait for these; it fails if one of them does."""
@@ -280,12 +283,12 @@ class Context(Protocol):
         """
 
     def capture(self, enqueue: Callable[[Queue], None]) -> LaunchGraph:
-        """Capture what ``enqueue`` launches on the queue that it is given; only if ``can_capture``.
+        """Capture what ``enqueue`` launches, writes and reads on the queue that it is given.
 
-        It may be called twice, and the first time for real: what it writes must be free to be
-        written, and what it reads is undefined. One call at a time for a device, while other
-        queues go on. Nothing of it is running any more when this returns or raises. Blocks, for
-        milliseconds. ErrorKind.OTHER says that these launches cannot be captured.
+        Only if ``can_capture``. It may be called twice, and the first time for real: what it writes
+        must be free to be written, and what it reads is undefined. One call at a time for a device,
+        while other queues go on. Nothing of it is running any more when this returns or raises.
+        Blocks, for milliseconds. ErrorKind.OTHER says that these launches cannot be captured.
         """
 
     def close(self) -> None:

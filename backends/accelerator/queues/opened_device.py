@@ -1,19 +1,29 @@
-"""A device in use: its context, its queues, one completion thread, memory and built kernels.
+"""A device in use: its context, its queues, their completion threads, memory and built kernels.
 
-Theory of operation. All networks on a device share what is here. Uploads and downloads have a queue
-each, and launches one or several, with events between them, so that those of different runs
-overlap. The one completion thread waits for nothing but the last event of a run, on the download
-queue; errors of earlier commands reach that event through wait lists.
+Theory of operation. All networks on a device share what is here. Uploads have a queue; launches
+have several, each with one for its downloads, and there are events between them, so that what
+different runs do overlaps. A network takes the compute queues that the fewest others have, so that
+none waits for a stranger as long as there are enough. For the same reason each queue has a
+completion thread, started by the first event that is waited for there: events of one queue fire in
+their order, those of several do not. Errors of earlier commands reach the last event of a run
+through wait lists.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ....errors import TensorError
-from ....executors import CompletionThread, DeviceEvent, DeviceStreamExecutor
+from ....executors import (
+    CompletionThread,
+    DeviceEvent,
+    DeviceStreamExecutor,
+    ReadingHost,
+    TaskExecutor,
+)
 from ....runtime.tensors.device_array import memory_place
 from ..launching.kernel_programs import KernelPrograms
 from ..memory.device_memory import DeviceMemory
@@ -33,7 +43,27 @@ from .driver import (
 from .queue_stream import QueueEvent, QueueGroup, QueueStream
 from .submission import failure_of
 
-__all__ = ["OpenedDevice"]
+__all__ = ["ComputeStream", "OpenedDevice", "fewest_users"]
+
+_MOST_STREAMS = 16
+"""Compute queues of a device; beyond so many, networks share them."""
+
+
+@dataclass(frozen=True)
+class ComputeStream:
+    """A queue for launches, and what goes with it."""
+
+    number: int
+    compute: DeviceStreamExecutor
+    replay: TaskExecutor
+    """For functions that read on the host, and then enqueue on the same queue."""
+    download: DeviceStreamExecutor
+
+
+def fewest_users(users: Sequence[int], count: int) -> list[int]:
+    """Choose so many queues, those with the fewest users and the lowest numbers. Pure."""
+    by_users = sorted(range(len(users)), key=lambda number: (users[number], number))
+    return sorted(by_users[:count])
 
 
 class OpenedDevice:
@@ -44,12 +74,13 @@ class OpenedDevice:
         self.health = DeviceHealth(name)
         self.memory = DeviceMemory(name, context, self.health)
         self.programs = KernelPrograms(name, context)
-        self.completion = CompletionThread(f"{name} completion", _wait_for)
-        self.queues = QueueGroup(self, self.health, self.completion.watch)
-        self.upload = self._executor("upload", reads_host=True)
-        self.download = self._executor("download")
-        self._computing: list[DeviceStreamExecutor] = []
-        self._computing_lock = threading.Lock()
+        self.queues = QueueGroup(self, self.health)
+        self._completions: list[CompletionThread] = []
+        self._executors: list[DeviceStreamExecutor] = []
+        self.upload = ReadingHost(self._executor("upload"))
+        self._streams: dict[int, ComputeStream] = {}
+        self._users = [0] * _MOST_STREAMS
+        self._streams_lock = threading.Lock()
         self._setup_queue = context.queue(f"{name} setup")
         self._setup_lock = threading.Lock()
         self._capture_lock = threading.Lock()
@@ -59,16 +90,24 @@ class OpenedDevice:
         """What the device says of itself."""
         return self._context.facts
 
-    def compute(self, number: int) -> DeviceStreamExecutor:
-        """Return the queue of this number, from 0 on, for launches; made when it is first asked.
+    def take_streams(self, count: int) -> list[ComputeStream]:
+        """Lend a network so many compute queues, made when they are first asked for.
 
         Launches of different queues run side by side where the device has room.
         """
-        with self._computing_lock:
-            while len(self._computing) <= number:
-                suffix = f" {len(self._computing)}" if self._computing else ""
-                self._computing.append(self._executor(f"compute{suffix}"))
-            return self._computing[number]
+        with self._streams_lock:
+            numbers = fewest_users(self._users, count)
+            for number in numbers:
+                if number not in self._streams:
+                    self._streams[number] = self._compute_stream(number)
+                self._users[number] += 1
+            return [self._streams[number] for number in numbers]
+
+    def give_back(self, streams: Iterable[ComputeStream]) -> None:
+        """Take queues back that were lent."""
+        with self._streams_lock:
+            for stream in streams:
+                self._users[stream.number] -= 1
 
     def host_memory(self, size_bytes: int) -> HostMemory:
         """Make host memory that the device copies from at full speed. Blocks a little."""
@@ -112,19 +151,29 @@ class OpenedDevice:
 
     def close(self) -> None:
         """End its threads; when no network is left on it. Blocks."""
-        for executor in (self.upload, *self._computing, self.download):
+        for executor in self._executors:
             executor.close()
-        self.completion.close()
+        for completion in self._completions:
+            completion.close()
         self._context.close()
 
     def __repr__(self) -> str:
         state = "lost" if self.health.lost else f"{self.memory.taken_bytes} bytes taken"
         return f"<{type(self).__name__} {self.name!r} {state}>"
 
-    def _executor(self, queue: str, *, reads_host: bool = False) -> DeviceStreamExecutor:
+    def _compute_stream(self, number: int) -> ComputeStream:
+        suffix = f" {number}" if number else ""
+        compute = self._executor(f"compute{suffix}")
+        download = self._executor(f"download{suffix}")
+        return ComputeStream(number, compute, ReadingHost(compute), download)
+
+    def _executor(self, queue: str) -> DeviceStreamExecutor:
         name = f"{self.name} {queue}"
-        stream = QueueStream(name, self._context.queue(name), self.queues)
-        return DeviceStreamExecutor(stream, reads_host=reads_host)
+        completion = CompletionThread(f"{name} completion", _wait_for)
+        self._completions.append(completion)
+        stream = QueueStream(name, self._context.queue(name), self.queues, completion.watch)
+        self._executors.append(DeviceStreamExecutor(stream))
+        return self._executors[-1]
 
 
 def _wait_for(event: DeviceEvent) -> None:

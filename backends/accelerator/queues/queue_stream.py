@@ -73,10 +73,8 @@ class QueueEvent(DeviceEvent):
 class QueueGroup:
     """What the streams of one device share; ``device`` is what their events name as theirs."""
 
-    def __init__(
-        self, device: object, health: DeviceHealth, watch: Callable[[DeviceEvent], None]
-    ) -> None:
-        self.device, self.health, self.watch = device, health, watch
+    def __init__(self, device: object, health: DeviceHealth) -> None:
+        self.device, self.health = device, health
         self.clock = DeviceClock()
         self.lock = threading.Lock()
         """For what the streams have not finished; held shortly, and never while enqueueing."""
@@ -90,10 +88,15 @@ class QueueGroup:
 
 
 class QueueStream(DeviceStream):
-    """One queue of a device. Stages enqueue by ``write``, ``launch`` and ``read``."""
+    """One queue of a device. Stages enqueue by ``write``, ``launch`` and ``read``.
 
-    def __init__(self, name: str, queue: Queue, group: QueueGroup) -> None:
-        self.name, self.device, self.group = name, group.device, group
+    ``watch`` is given its events when somebody asks when they fire.
+    """
+
+    def __init__(
+        self, name: str, queue: Queue, group: QueueGroup, watch: Callable[[DeviceEvent], None]
+    ) -> None:
+        self.name, self.device, self.group, self._watch = name, group.device, group, watch
         self._queue, self._health = queue, group.health
         self._markers: list[Event] = []
         """What the open submission waits for."""
@@ -171,7 +174,7 @@ class QueueStream(DeviceStream):
             self.forget_finished()
         with self.group.lock:
             self.unfinished.append(submission)
-        event = QueueEvent(self.device, self.group.watch)
+        event = QueueEvent(self.device, self._watch)
         event.submission = submission
         return event
 

@@ -15,6 +15,7 @@ from aioinfer.executors import (
     ImmediateExecutor,
     ManualStream,
     ManualStreams,
+    ReadingHost,
     Ready,
     StreamsConfig,
     StreamsExecutor,
@@ -105,7 +106,7 @@ def test_a_join_of_the_devices_own_events_is_waited_for_on_the_device(device, to
 def test_functions_that_read_on_the_host_wait_there_for_events_of_their_own_device(
     device, told
 ) -> None:
-    upload = DeviceStreamExecutor(device.stream("upload"), reads_host=True)
+    upload = ReadingHost(DeviceStreamExecutor(device.stream("upload")))
     written = device.stream("download").record_event()
     upload.run(enqueue(device, "upload", "copy in"), written, told)
     assert device.enqueued == ["download: record download#1"]

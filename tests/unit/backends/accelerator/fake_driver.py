@@ -308,6 +308,14 @@ class FakeContext:
             self._do(queue, queue.commands.popleft())
             return True
 
+    def advance_queue(self, queue: FakeQueue) -> bool:
+        """Do one command of this queue; False if it cannot go on."""
+        with self._lock:
+            if not self._can_go_on(queue):
+                return False
+            self._do(queue, queue.commands.popleft())
+            return True
+
     def run_all(self, order: random.Random | None = None) -> None:
         """Do all that can be done."""
         order = order or random.Random(0)

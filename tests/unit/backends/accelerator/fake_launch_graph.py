@@ -1,7 +1,8 @@
 """Launch graphs of the fake driver, which find out whoever breaks the driver's contract.
 
 Nothing may use the arena whose launches are captured: it is spoilt before they are run for nothing,
-and behind that. They may write nothing else. A launch graph does not keep itself, its kernels or
+and behind that. They may write nothing else on the device. What they copy to the host is spoilt
+until the device has come to it. A launch graph does not keep itself, its kernels or
 its memory alive: who replays it has to, and it has to be gone before its memory is given back.
 """
 
@@ -22,6 +23,7 @@ class FakeLaunchGraph:
 
     def __init__(self, launches: Sequence[tuple[Any, tuple[Any, ...]]], dropped: list[str]) -> None:
         self._launches = [(weakref.ref(kernel), kernel.function, args) for kernel, args in launches]
+        self._copies = [kernel for kernel, _ in launches if isinstance(kernel, FakeCopy)]
         self._dropped = dropped
         self.is_replayed = False
         self.replay_count = 0
@@ -31,6 +33,8 @@ class FakeLaunchGraph:
     def begin(self) -> None:
         assert not self.is_replayed, "it is replayed already"
         self.is_replayed = True
+        for copy in self._copies:
+            copy.spoil_target()
 
     def end(self) -> None:
         self.is_replayed = False
@@ -63,8 +67,38 @@ def replay_of(launch_graph: FakeLaunchGraph) -> tuple[Callable[[], None], Callab
     return run, end
 
 
+class FakeCopy:
+    """A copy in the place of a kernel."""
+
+    def __init__(self, memory: Any, array: np.ndarray, *, is_read: bool) -> None:
+        self.memory, self.array, self.is_read = memory, array, is_read
+
+    def function(self, memory: Any) -> None:
+        there = memory.use()[: self.array.size]
+        if self.is_read:
+            self.array[:] = there
+        else:
+            there[:] = self.array
+
+    def spoil_target(self) -> None:
+        if self.is_read:
+            self.array[:] = SPOILT
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, FakeCopy)
+            and (other.memory, other.is_read) == (self.memory, self.is_read)
+            and other.array is self.array
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.memory, self.is_read))
+
+
 class FakeCapture:
-    """The queue that launches are captured on; ``count`` may fail."""
+    """The queue that launches and copies are captured on; ``count`` may fail."""
+
+    is_timed = False
 
     def __init__(self, event: Callable[[], Any], count: Callable[[], None]) -> None:
         self._event, self._count = event, count
@@ -76,6 +110,18 @@ class FakeCapture:
         assert len(global_size) == len(local_size)
         self._count()
         self.launches.append((kernel, tuple(kernel.arguments)))
+        return self._event()
+
+    def write(self, target: Any, source: np.ndarray) -> Any:
+        return self._copy(FakeCopy(target, source, is_read=False))
+
+    def read(self, target: np.ndarray, source: Any) -> Any:
+        return self._copy(FakeCopy(source, target, is_read=True))
+
+    def _copy(self, copy: FakeCopy) -> Any:
+        assert self.is_open, "what was captured is over"
+        self._count()
+        self.launches.append((copy, (copy.memory,)))
         return self._event()
 
     def take(self, enqueue: Callable[[Any], None]) -> list[tuple[Any, tuple[Any, ...]]]:

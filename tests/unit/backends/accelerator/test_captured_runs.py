@@ -22,8 +22,10 @@ from unit.backends.accelerator.fake_driver import FACTS, FakeDriver
 from unit.backends.accelerator.serving import CapturingPlugin, negating, pump, serving
 
 ONE_SLOT = {"PERFORMANCE_HINT_NUM_REQUESTS": 1}
-COMMAND_COUNT = 8
-"""Of a run on the device: write, marker; wait, replay, marker; wait, read, marker."""
+COMMAND_COUNT = 2
+"""Of a run on the device: replay, marker."""
+CAPTURE_STEPS = 8
+"""Of one: it begins; write, launch and read, for nothing and again; it ends."""
 WAIT_S = 20.0
 
 
@@ -186,7 +188,7 @@ def test_a_network_whose_driver_refuses_to_record_works_and_says_so(
 def test_a_load_without_room_for_launch_graphs_takes_nothing(
     driver: FakeDriver, fake_core: Core
 ) -> None:
-    driver.capture_errors[6] = DriverError(ErrorKind.OUT_OF_MEMORY, "no room")
+    driver.capture_errors[CAPTURE_STEPS + 3] = DriverError(ErrorKind.OUT_OF_MEMORY, "no room")
     with pytest.raises(DeviceError, match=r"capturing the launches of a slot of 'g': no room"):
         load(fake_core)
     (context,) = driver.contexts
@@ -199,7 +201,7 @@ def test_a_run_without_room_for_its_launch_graph_fails_alone(
     driver.is_eager = True
     network = load(fake_core, ONE_SLOT, dynamic=True)
     request, given = network.create_infer_request(), rows_of(5)
-    for step in (1, 2, 3, 4):  # of each attempt the next one
+    for step in range(1, CAPTURE_STEPS + 1):  # of each attempt the next one
         driver.capture_errors[driver.capture_step_count + step] = DriverError(
             ErrorKind.OUT_OF_MEMORY, "no room"
         )
@@ -219,7 +221,7 @@ def test_a_replay_that_fails_fails_its_run_alone(
     request = load(fake_core, ONE_SLOT).create_infer_request()
     error = DriverError(ErrorKind.OTHER, "it broke")
     if is_refused:
-        driver.command_errors[driver.command_count + 4] = error
+        driver.command_errors[driver.command_count + 1] = error
     else:
         driver.fails["compute: replay"] = error
     with pytest.raises(DeviceError, match="it broke"):

@@ -160,24 +160,31 @@ class _LaunchGraph:
 
     def __init__(self) -> None:
         self.is_timed = False
-        self._launches: list[tuple[Kernel, tuple[int, ...], tuple[int, ...]]] = []
+        self._commands: list[Callable[[Queue], Event]] = []
+        self._events: list[Event] = []
+        """Of the last replay; an unfinished copy event is not to be dropped."""
 
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
     ) -> Event:
         noted = kernel.frozen() if isinstance(kernel, _LibraryKernel) else kernel
-        self._launches.append((noted, tuple(global_size), tuple(local_size)))
-        return _NoEvent()
+        sizes = tuple(global_size), tuple(local_size)
+        return self._note(lambda queue: queue.launch(noted, *sizes))
 
     def launch_on(self, queue: Queue) -> Event:
-        events = [queue.launch(*launch) for launch in self._launches]
-        return events[-1]
+        """Enqueue all of it anew, once it is over."""
+        self._events = [enqueue(queue) for enqueue in self._commands]
+        return self._events[-1]
 
     def write(self, target: Memory, source: Bytes) -> Event:
-        raise _not_recorded()
+        return self._note(lambda queue: queue.write(target, source))
 
     def read(self, target: Bytes, source: Memory) -> Event:
-        raise _not_recorded()
+        return self._note(lambda queue: queue.read(target, source))
+
+    def _note(self, enqueue: Callable[[Queue], Event]) -> Event:
+        self._commands.append(enqueue)
+        return _NoEvent()
 
     def copy(
         self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
@@ -195,7 +202,7 @@ class _LaunchGraph:
 
 
 def _not_recorded() -> DriverError:
-    return DriverError(ErrorKind.OTHER, "only launches are captured")
+    return DriverError(ErrorKind.OTHER, "only launches and copies are captured")
 
 
 class _Context:

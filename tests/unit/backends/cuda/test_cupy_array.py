@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import weakref
+from collections import deque
 
 import numpy as np
 import pytest
@@ -103,3 +104,29 @@ def test_no_room_for_a_dense_copy_is_told_as_such(opened: OpenedGpu) -> None:
     with pytest.raises(DriverError, match="not dense: out of memory") as raised:
         opened.context.adopt(FakeOwner(opened.cupy, X, is_dense=False))
     assert raised.value.kind is ErrorKind.OUT_OF_MEMORY
+
+
+def test_an_array_that_is_not_written_yet_holds_up_no_other(opened: OpenedGpu) -> None:
+    slow, quick = FakeOwner(opened.cupy, X), FakeOwner(opened.cupy, X)
+    late, early = adopted(opened, slow), adopted(opened, quick)
+    held, slow._stream.commands = slow._stream.commands, deque()
+    opened.gpu.run_all()
+    assert (late.written.is_over, early.written.is_over) == (False, True)
+    slow._stream.commands = held
+    opened.gpu.run_all()
+    assert late.written.is_over
+
+
+def test_arrays_come_on_few_streams_that_are_used_again(opened: OpenedGpu) -> None:
+    owner = FakeOwner(opened.cupy, X)
+    before = len(opened.gpu.streams)
+    for _ in range(5):
+        adopted(opened, owner)
+        opened.gpu.run_all()
+    assert len(opened.gpu.streams) == before + 1
+    owners = [FakeOwner(opened.cupy, X) for _ in range(40)]
+    before = len(opened.gpu.streams)
+    waiting = [adopted(opened, item) for item in owners]
+    assert len(opened.gpu.streams) < before + len(owners) // 2
+    opened.gpu.run_all()
+    assert all(item.written.is_over for item in waiting)

@@ -297,24 +297,43 @@ def test_nothing_is_left_of_a_launch_graph_that_is_refused(opened: OpenedGpu) ->
         queue.launch(kernel, *GRID)
         queue.marker([])
 
-    with pytest.raises(DriverError, match="launches alone"):
+    with pytest.raises(DriverError, match="launches and copies alone"):
         opened.context.capture(enqueue)
     assert opened.gpu.done.count("launch") == 1
     assert not any(stream.commands for stream in opened.gpu.streams)
 
 
-def test_a_launch_graph_has_launches_alone(opened: OpenedGpu) -> None:
+def test_a_launch_graph_copies_what_pinned_memory_has_when_it_is_replayed(
+    opened: OpenedGpu,
+) -> None:
+    memory, pinned = opened.context.buffer(COUNT), opened.context.host_memory(2 * COUNT)
+    given, made = pinned.array[:COUNT], pinned.array[COUNT:]
+    kernel, queue = opened.kernel(ONE, memory, COUNT), opened.context.queue("compute")
+
+    def enqueue(capturing: Queue) -> None:
+        capturing.write(memory, given)
+        capturing.launch(kernel, *GRID)
+        capturing.read(made, memory)
+
+    launch_graph = opened.context.capture(enqueue)
+    for value in (3, 8):
+        given[:] = value
+        queue.replay(launch_graph)
+        queue.marker([], is_last=True).wait()
+        assert set(made.tolist()) == {value + 1}
+
+
+def test_a_launch_graph_has_launches_and_copies_alone(opened: OpenedGpu) -> None:
     memory, queue = opened.context.buffer(COUNT), opened.context.queue("compute")
-    marker, bytes_ = queue.marker([]), np.zeros(COUNT, np.uint8)
+    marker = queue.marker([])
     attempts: list[Callable[[Any], object]] = [
-        lambda capturing: capturing.write(memory, bytes_),
-        lambda capturing: capturing.read(bytes_, memory),
+        lambda capturing: capturing.copy(memory, memory, 1),
         lambda capturing: capturing.wait_for([marker]),
         lambda capturing: capturing.marker([]),
         lambda capturing: capturing.launch(opened.kernel(ONE, memory, 1), *GRID).wait(),
     ]
     for attempt in attempts:
-        with pytest.raises(DriverError, match="launches alone"):
+        with pytest.raises(DriverError, match="launches and copies alone"):
             opened.context.capture(attempt)
 
 

@@ -226,11 +226,23 @@ def test_what_does_not_fit_is_refused_and_the_gpu_goes_on(core: Core, driver: Fa
         np.testing.assert_array_equal(network.create_infer_request().infer_sync(X)["y"], -X)
 
 
-@pytest.mark.parametrize("failing", ["upload: write", "compute: replay", "download: read"])
-def test_a_lost_gpu_fails_its_requests_with_the_cause_and_the_other_goes_on(failing: str) -> None:
+@pytest.mark.parametrize(
+    ("failing", "graphs"),
+    [
+        ("compute: replay", "YES"),
+        ("upload: write", "NO"),
+        ("compute: launch", "NO"),
+        ("download: read", "NO"),
+    ],
+)
+def test_a_lost_gpu_fails_its_requests_with_the_cause_and_the_other_goes_on(
+    failing: str, graphs: str
+) -> None:
     driver, cause = two_gpus(is_eager=False), re.escape(Sticky.TEXT)
     with cuda_core(driver) as core:
-        lost, other = (core.load_network(negating(), f"CUDA.{number}") for number in range(2))
+        config = {"CUDA_GRAPHS": graphs, "NUM_STREAMS": 1}
+        devices = "CUDA.0", "CUDA.1"
+        lost, other = (core.load_network(negating(), device, config) for device in devices)
         requests = [lost.create_infer_request() for _ in range(4)]
         for request in requests:
             request.start_async(X)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from clocked_cupy import ClockedCupy
-from cuda_host import core_on
+from cuda_host import MOST_DRIVER_CALLS, MOST_PYTHON_CALLS, core_on, count_calls
 from networks.perceptron import INPUTS, perceptron
 
 from aioinfer import Core
@@ -59,3 +59,17 @@ def test_profiled_runs_have_the_times_of_their_launches(core: Core, cupy: Clocke
     request = network.create_infer_request()
     request.infer_sync(INPUTS)
     assert [node.real_time_s > 0 for node in request.profiling()]
+
+
+def test_a_small_request_is_one_launch_and_one_event(core: Core, cupy: ClockedCupy) -> None:
+    with core.load_network(perceptron(), "CUDA") as network:
+        calls = calls_of(network, cupy)
+    assert calls["graphLaunch"] == calls["eventRecord"] == 1
+    assert not set(calls) & {"memcpyAsync", "streamWaitEvent", "kernelLaunch", "eventCreate"}
+    assert sum(calls.values()) <= MOST_DRIVER_CALLS
+
+
+def test_a_request_calls_few_functions_of_ours() -> None:
+    counts = count_calls()
+    assert counts["driver_calls"] <= MOST_DRIVER_CALLS
+    assert counts["python_calls"] <= MOST_PYTHON_CALLS

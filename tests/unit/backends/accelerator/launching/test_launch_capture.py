@@ -14,6 +14,7 @@ import pytest
 from aioinfer.backends.accelerator.launching.kernel_source import KernelSource
 from aioinfer.backends.accelerator.launching.launch_capture import LaunchCapture
 from aioinfer.backends.accelerator.launching.reach import whole
+from aioinfer.backends.accelerator.memory import slot_memory
 from aioinfer.backends.accelerator.memory.slot_memory import BoundPlan, SlotMemory
 from aioinfer.backends.accelerator.plan import Plan
 from aioinfer.backends.accelerator.plan_builder import PlanBuilder
@@ -32,6 +33,13 @@ STEP_COUNT = 6
 def add(x: Any, w: Any, y: Any, count: int) -> None:
     x, w, y = (item.use().view(np.float32) for item in (x, w, y))
     y[:count] = x[:count] + w[0]
+
+
+@pytest.fixture(autouse=True)
+def _only_launches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let copies not be captured, but for the tests that are about them."""
+    if "round_trip" not in request.node.name:
+        monkeypatch.setattr(slot_memory, "_ROUND_TRIP_BYTES", 0)
 
 
 @pytest.fixture
@@ -219,6 +227,43 @@ def test_a_launch_graph_goes_with_a_plan_that_is_not_kept(opened: Opened, slot: 
     slot.keep_only({plans[1]})
     gc.collect()
     assert len(opened.context.launch_graphs) == slot.captured_count == 1
+
+
+def test_a_round_trip_has_the_copies_from_and_to_staging_memory(opened: Opened) -> None:
+    plan, slots = plan_of(opened, 16), [slot_of(opened) for _ in range(2)]
+    for value, slot in enumerate(slots):
+        bound = slot.bind(plan)
+        assert (bound.launch_graph, slot.captured_count, slot.eager_count) == (None, 1, 0)
+        for given in (value, value + 7):
+            bound.inputs[0].staged.array[:] = given
+            opened.context.queue("a queue").replay(bound.round_trip)  # type: ignore[arg-type]
+            opened.context.run_all()
+            assert bound.outputs[0].staged is not None
+            assert set(bound.outputs[0].staged.array.tolist()) == {given + 4}
+    assert len(opened.context.launch_graphs) == 2
+
+
+def test_launches_of_a_round_trip_are_captured_alone_when_they_are_asked_for(
+    opened: Opened, slot: SlotMemory
+) -> None:
+    bound = slot.bind(plan_of(opened, 16))
+    assert bound.may_capture_launches
+    slot.capture_launches(bound)
+    assert not bound.may_capture_launches
+    assert run(opened, bound, 1) == [5]
+    assert slot.captured_count == 1
+    del bound
+    slot.release()
+    assert opened.context.launch_graphs == []
+
+
+def test_a_round_trip_that_the_driver_refuses_leaves_launches_one_by_one(
+    opened: Opened, slot: SlotMemory
+) -> None:
+    failing(opened, 2, ErrorKind.OTHER)
+    bound = slot.bind(plan_of(opened, 16))
+    assert (bound.launch_graph, bound.round_trip, bound.may_capture_launches) == (None, None, False)
+    assert (slot.captured_count, slot.eager_count) == (0, 1)
 
 
 class WatchedLock:

@@ -9,7 +9,7 @@ import pytest
 
 from aioinfer.backends.accelerator.launching.kernel_source import KernelSource
 from aioinfer.backends.accelerator.launching.reach import Reach, box, elements, find_overrun, whole
-from aioinfer.backends.accelerator.memory.host_arrays import stage_input
+from aioinfer.backends.accelerator.memory.host_arrays import staging_copies
 from aioinfer.backends.accelerator.operand import Buffer, Operand
 from aioinfer.backends.accelerator.plan_builder import PlanBuilder
 from aioinfer.errors import GraphError, TensorError
@@ -114,4 +114,4 @@ def test_a_view_has_as_many_elements(opened: Opened) -> None:
 def test_an_array_is_not_spread_over_an_input_that_it_does_not_fill(given: np.ndarray) -> None:
     for rows in (None, 2):
         with pytest.raises(TensorError, match=r"'x' is float32\[.*for float32\[[25],3\]"):
-            stage_input("x", given, np.zeros((5, 3), np.float32), rows)
+            staging_copies("x", given, np.zeros((5, 3), np.float32), rows)

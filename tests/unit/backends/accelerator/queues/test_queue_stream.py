@@ -39,13 +39,13 @@ def context() -> FakeContext:
 
 @pytest.fixture
 def group(context: FakeContext) -> QueueGroup:
-    return QueueGroup(context, DeviceHealth("FAKE.0"), lambda event: None)
+    return QueueGroup(context, DeviceHealth("FAKE.0"))
 
 
 def stream_of(group: QueueGroup, name: str = "download") -> QueueStream:
     context = group.device
     assert isinstance(context, FakeContext)
-    return QueueStream(name, context.queue(name), group)
+    return QueueStream(name, context.queue(name), group, lambda event: None)
 
 
 def test_a_copy_nobody_holds_is_kept_until_the_device_has_passed_it(
@@ -127,7 +127,7 @@ def test_what_the_driver_refuses_is_an_error_of_the_device(
         def write(self, target: object, source: object) -> None:
             raise DriverError(ErrorKind.OUT_OF_RESOURCES, "OUT_OF_RESOURCES")
 
-    stream = QueueStream("upload", Refusing(), group)  # type: ignore[arg-type]
+    stream = QueueStream("upload", Refusing(), group, print)  # type: ignore[arg-type]
     with pytest.raises(DeviceError, match="failed while uploading on upload: OUT_OF_RESOURCES"):
         stream.write(context.buffer(1), np.zeros(1, np.uint8))
 
