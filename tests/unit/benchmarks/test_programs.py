@@ -55,6 +55,15 @@ def test_requests_in_flight(measure: Measure) -> None:
 
 @needs_cpu
 @needs_peers
+def test_loading(measure: Measure) -> None:
+    rows = measure("loading", "--rounds 1 --size 8")
+    assert [row["part_count"] for row in rows] == [8, 4] * (len(rows) // 2)
+    assert {row["device"] for row in rows} == {"CPU", "REFERENCE", "ONNXRUNTIME"}
+    assert all(row["ratio"] > 0 for row in rows)
+
+
+@needs_cpu
+@needs_peers
 def test_a_busy_thread(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(
         MODELS["mobilenet_v2"],
