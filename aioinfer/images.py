@@ -89,7 +89,10 @@ def resize(picture: Picture, height: int, width: int, fit: Fit = "stretch") -> P
     _check_choice("fit", fit, Fit)
     _check_length("height", height)
     _check_length("width", width)
-    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] not in (1, 3):
+    if not isinstance(picture, np.ndarray):
+        raise TensorError(f"a picture is a numpy array, not {type(picture).__name__}")
+    is_picture = picture.ndim == 3 and picture.shape[2] in (1, 3) and picture.size
+    if picture.dtype != np.uint8 or not is_picture:
         raise TensorError(
             f"a picture is uint8 of shape (height, width, 1 or 3), not {picture.dtype} of "
             f"{picture.shape}",

@@ -111,16 +111,16 @@ class AcceleratorNetwork(ExecutableNetwork):
         self.pool = OutputPool(most_free=count * max(1, len(self.outputs)))
         try:
             self.only_plan = self._compile_ahead()
+            self._streams = device.take_streams(stream_count)
+            self._provide_slots(
+                [
+                    AcceleratorSlot(self, memory, self._streams[number % stream_count])
+                    for number, memory in enumerate(self._memories)
+                ]
+            )
         except BaseException:
             self._abandon()
             raise
-        self._streams = device.take_streams(stream_count)
-        self._provide_slots(
-            [
-                AcceleratorSlot(self, memory, self._streams[number % stream_count])
-                for number, memory in enumerate(self._memories)
-            ]
-        )
 
     @property
     def shape_plans(self) -> ShapePlans[Plan]:

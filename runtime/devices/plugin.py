@@ -221,12 +221,10 @@ class Plugin(ABC):
         return answers
 
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
-        """Transform a copy of the model and compile it."""
+        """Transform the model, or a copy of one that a caller holds, and compile it."""
         transformed, report = self.transform_network(model, config)
-        if (
-            model.is_disposable and transformed is not model
-        ):  # weights that were folded into others are free from here on
-            model.dispose()
+        if model.is_disposable and transformed is not model:
+            model.dispose()  # weights that were folded into others are free from here on
         log = logging.getLogger(f"aioinfer.{config.device}")
         log.debug("model %r: %s", transformed.name, report)
         network = self.compile_network(transformed, config)

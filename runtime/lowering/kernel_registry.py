@@ -14,7 +14,7 @@ from types import EllipsisType
 from typing import Generic, TypeVar
 
 from ...errors import AioInferError, UnsupportedOpError
-from ..graph import DType, Graph, Node, TensorType
+from ..graph import DType, Graph, Node, TensorType, Value, is_static
 from ..graph.node_failure import node_failure
 from ..plans.shape_tensors import ShapeTensors
 from .node_operands import Lowering
@@ -112,6 +112,8 @@ class KernelRegistry(Generic[Builder]):
         if found.dtypes is not None and dtype is not None and dtype not in found.dtypes:
             known = ", ".join(sorted(known.label for known in found.dtypes))
             return f"{device} has {node.op} for {known}, not for {dtype.label}"
+        if not found.constant_inputs and _leaves_open(node):
+            return f"its attributes leave open which shape {node.outputs[0].name!r} has"
         try:
             return found.refuses(node) if found.refuses is not None else None
         except AioInferError as error:
@@ -175,3 +177,17 @@ class KernelRegistry(Generic[Builder]):
     def _constant_inputs(self, node: Node) -> tuple[int, ...]:
         found = self.find_kernel(node)
         return () if found is None else found.constant_inputs
+
+
+def _leaves_open(node: Node) -> bool:
+    """True if all shapes that it reads are known, and no rule says that of its first result."""
+    kind = node.outputs[0].type if node.outputs else None
+    if not isinstance(kind, TensorType) or is_static(kind.shape):
+        return False
+    return all(value is None or _has_known_shape(value) for value in node.inputs)
+
+
+def _has_known_shape(value: Value) -> bool:
+    if value.constant is not None:
+        return True
+    return isinstance(value.type, TensorType) and is_static(value.type.shape)

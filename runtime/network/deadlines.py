@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...errors import Place, PropertyError
+from ...errors import Place, PropertyError, placed
 from ...executors import Clock, TimerHandle
 from ..loops.completion import until
 from ..runs.deadline import Deadline
@@ -24,13 +24,12 @@ def check_timeout(timeout_s: float | None, where: Place) -> None:
     except TypeError:
         is_time = False
     if not is_time:
-        error = PropertyError(
-            f"timeout_s is {timeout_s!r}; give seconds, 0 or more, or None for ever",
-            "timeout_s",
-            value=timeout_s,
-        )
-        error.within(**where)
-        raise error
+        with placed(**where):
+            raise PropertyError(
+                f"timeout_s is {timeout_s!r}; give seconds, 0 or more, or None for ever",
+                "timeout_s",
+                value=timeout_s,
+            )
 
 
 def deadline_from_now(clock: Clock, deadline_s: float, where: Place) -> Deadline:
@@ -43,14 +42,13 @@ def deadline_from_now(clock: Clock, deadline_s: float, where: Place) -> Deadline
     except (TypeError, ValueError, OverflowError):
         at_s = math.nan
     if math.isnan(at_s):
-        error = PropertyError(
-            f"deadline_s is {deadline_s!r}; give seconds from now, infinity for no deadline, or "
-            f"None for what DEFAULT_DEADLINE_S says",
-            "deadline_s",
-            value=deadline_s,
-        )
-        error.within(**where)
-        raise error
+        with placed(**where):
+            raise PropertyError(
+                f"deadline_s is {deadline_s!r}; give seconds from now, infinity for no deadline, "
+                f"or None for what DEFAULT_DEADLINE_S says",
+                "deadline_s",
+                value=deadline_s,
+            )
     return Deadline(clock, at_s, float(deadline_s))
 
 

@@ -40,7 +40,7 @@ from .running_network import RunningNetwork
 
 _log = logging.getLogger("aioinfer")
 
-__all__ = ["ResultStream", "Results", "Source", "StreamOptions", "default_look_ahead"]
+__all__ = ["ResultStream", "Source", "StreamOptions", "default_look_ahead"]
 
 Source = Iterable[Any] | AsyncIterable[Any]
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ...errors import NotSupportedError
 from ...executors import NOW, Lane, Ready, StreamsConfig, StreamsExecutor, Then
 from ...executors.cpu_allowance import allowed_cpus
@@ -100,13 +102,13 @@ class StagedNetwork(ExecutableNetwork):
                 before = self._acquire("preprocess", PREPROCESS_STREAMS)
             if functions.postprocess is not None:
                 behind = self._acquire("postprocess", POSTPROCESS_STREAMS)
+            stages = 1 + len(self._leases)
+            self._graph = StageGraph([[index - 1] if index else [] for index in range(stages)])
+            count = self._wanted_slot_count()
+            self._provide_slots([_StagedSlot(self, before, behind) for _ in range(count)])
         except BaseException:
             self._abandon()
             raise
-        stages = 1 + sum(executor is not None for executor in (before, behind))
-        self._graph = StageGraph([[index - 1] if index else [] for index in range(stages)])
-        count = self._wanted_slot_count()
-        self._provide_slots([_StagedSlot(self, before, behind) for _ in range(count)])
 
     def _acquire(self, name: str, streams: Property[int]) -> StreamsExecutor:
         config = StreamsConfig(name, _stream_count(self.compiled, streams), 1)
@@ -144,6 +146,9 @@ class StagedNetwork(ExecutableNetwork):
     def explain(self) -> str:
         return self.compiled.explain()
 
+    def input_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        return self.compiled.input_memory(shape, dtype)
+
     def get_config(self, key: str) -> Any:
         return self.compiled.get_config(key)
 
@@ -171,9 +176,11 @@ class StagedNetwork(ExecutableNetwork):
         )
 
     def _release_device(self) -> None:
-        self.compiled.close()
-        for executor in self._leases:
-            self._core.executors.release(executor)
+        try:
+            self.compiled.close()
+        finally:
+            for executor in self._leases:
+                self._core.executors.release(executor)
 
 
 class _StagedSlot(Slot):

@@ -148,5 +148,7 @@ def _named(stage: str, network: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        error.add_note(f"in stage {stage!r} of network {network!r}")
+        note = f"in stage {stage!r} of network {network!r}"
+        if note not in getattr(error, "__notes__", ()):  # a function may raise the same one again
+            error.add_note(note)
         raise

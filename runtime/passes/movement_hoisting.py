@@ -74,7 +74,7 @@ def _before_scale(node: Node, step: Node, order: list[int]) -> GraphPatch | None
         shape = tuple(known.shape[axis] for axis in order)
         moved = Value(f"{source.name}_moved", TensorType(known.dtype, shape))
         constant = other
-        if array.size > 1:
+        if array.size != 1:
             wide = array.reshape((1,) * (len(order) - array.ndim) + array.shape)
             turned = np.ascontiguousarray(wide.transpose(order))
             turned.flags.writeable = False

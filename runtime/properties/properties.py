@@ -355,7 +355,8 @@ POSTPROCESS_STREAMS = Property(
     "POSTPROCESS_STREAMS",
     parse_integer(0, {"AUTO": AUTO}, MOST_STREAMS),
     AUTO,
-    "As PREPROCESS_STREAMS, for the postprocess function; 0: the thread that ends a run does.",
+    "As PREPROCESS_STREAMS, for the postprocess function; 0: the thread that "
+    "takes the results does.",
 )
 
 REQUEST_PROPERTIES: tuple[Property[Any], ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -57,11 +58,13 @@ class NodeProfile:
         return (self.end_ns - self.start_ns) / 1e9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Deferred:
-    """A function of the results that is called by the thread that takes them."""
+    """A function of one run's results that is called by the first thread that takes them."""
 
     function: Callable[[dict[str, Any]], Results]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held during the call."""
 
 
 @dataclass(slots=True)

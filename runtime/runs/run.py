@@ -182,8 +182,19 @@ class Run:
         if answer is NO_ANSWER:
             return bindings.results
         if type(answer) is Deferred:
-            answer = bindings.answer = answer.function(bindings.results)
+            self._call_deferred(answer)
+            return self.outcome()
         return answer
+
+    def _call_deferred(self, deferred: Deferred) -> None:
+        """Make the answer, or the error, of the results, unless another thread has done it."""
+        bindings = self.bindings
+        with deferred.lock:
+            if self.error is None and bindings.answer is deferred:
+                try:
+                    bindings.answer = deferred.function(bindings.results)
+                except Exception as error:
+                    self._set_error(error)
 
     def mark_retrieved(self) -> None:
         """Log nothing of its error, if it has or gets one: no caller will ask for it."""
@@ -530,6 +541,9 @@ class Run:
         assert callback is not None
         assert context is not None
         assert request is not None
+        answer = self.bindings.answer
+        if type(answer) is Deferred and self.error is None:  # it is told of an error there
+            self._call_deferred(answer)
         outer, called_back.run = called_back.run, self
         try:
             context.run(callback, request, self.error)

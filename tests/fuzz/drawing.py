@@ -63,6 +63,14 @@ Draw = Callable[[int], Case]
 """Makes the case of a number, the same one every time."""
 
 
+_CASTS = {"Cast", "CastLike"}
+
+
+def _is_finite(run: Run) -> bool:
+    floats = (x for x in run.feeds.values() if isinstance(x, np.ndarray) and x.dtype.kind == "f")
+    return all(bool(np.isfinite(x).all()) for x in floats)
+
+
 def draw_case(bases: Sequence[Base], seed: int, index: int) -> Case:
     """Make a case, the same one every time."""
     rng = Random(f"{seed}:{index}")
@@ -78,11 +86,14 @@ def draw_case(bases: Sequence[Base], seed: int, index: int) -> Case:
     if kind > 0.65 and draft.feeds():
         bad = _mutated_feeds(draft, rng)
         runs = [*runs[: rng.randrange(2)], Run(bad, is_valid=False), *runs]
+    op_types = tuple(dict.fromkeys(node.op_type for node in draft.nodes))
+    if _CASTS.intersection(op_types) and not all(map(_is_finite, runs)):
+        draft.has_extremes = True  # which integer they become is not defined
     return Case(
         seed,
         index,
         name,
-        tuple(dict.fromkeys(node.op_type for node in draft.nodes)),
+        op_types,
         draft.model().SerializeToString(),
         tuple(runs),
         tuple(draft.notes),

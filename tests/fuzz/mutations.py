@@ -34,6 +34,8 @@ _MOST_ELEMENTS = 20_000
 _MOST_AXES = 64
 """More than these numpy does not have."""
 
+_LARGE = 1e6
+
 
 def mutate(draft: Draft, rng: Random, table: list[tuple[int, Mutation]]) -> None:
     """Change a draft in one way, which its notes tell."""
@@ -203,6 +205,9 @@ def _attribute(draft: Draft, rng: Random) -> str | None:
     if value is None:
         return None
     node.attribute.append(_make_attribute(name, value))
+    numbers = value if isinstance(value, list) else [value]
+    if any(isinstance(number, float) and not abs(number) < _LARGE for number in numbers):
+        draft.has_extremes = True
     return f"{node.op_type}.{name} = {str(value)[:80]}"
 
 

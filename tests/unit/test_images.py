@@ -231,7 +231,15 @@ def test_bad_arguments_are_refused_when_a_decoder_is_made(arguments: dict[str, A
         ImageDecoder(**arguments)
 
 
+@pytest.mark.parametrize("fit", ["stretch", "cover", "contain"])
+def test_a_picture_without_pixels_is_none(fit: Any) -> None:
+    with pytest.raises(TensorError, match=r"not uint8 of \(0, 5, 3\)"):
+        resize(np.zeros((0, 5, 3), np.uint8), 4, 4, fit)
+
+
 def test_only_pictures_are_resized() -> None:
+    with pytest.raises(TensorError, match="not list"):
+        resize([[1]], 4, 4)  # type: ignore[arg-type]
     with pytest.raises(TensorError, match=r"not float64 of \(2, 2, 3\)"):
         resize(np.zeros((2, 2, 3)), 4, 4)  # type: ignore[arg-type]
 

@@ -100,6 +100,7 @@ class OpenedDevice:
             for number in numbers:
                 if number not in self._streams:
                     self._streams[number] = self._compute_stream(number)
+            for number in numbers:
                 self._users[number] += 1
             return [self._streams[number] for number in numbers]
 
@@ -169,9 +170,13 @@ class OpenedDevice:
 
     def _executor(self, queue: str) -> DeviceStreamExecutor:
         name = f"{self.name} {queue}"
+        try:
+            of_driver = self._context.queue(name)
+        except DriverError as error:
+            raise self.health.translate(error, f"making the queue {name!r}") from error
         completion = CompletionThread(f"{name} completion", _wait_for)
         self._completions.append(completion)
-        stream = QueueStream(name, self._context.queue(name), self.queues, completion.watch)
+        stream = QueueStream(name, of_driver, self.queues, completion.watch)
         self._executors.append(DeviceStreamExecutor(stream))
         return self._executors[-1]
 

@@ -256,6 +256,13 @@ class Program:
             return _Segment(chosen, item.first_step, item.step_count)
         step = self.plan.steps[item]
         assert isinstance(step, NumpyStep)
+        for operand in step.operands:
+            end = operand.offset_bytes + operand.layout.size_bytes
+            if not 0 <= operand.offset_bytes <= end <= operand.buffer.size_bytes:
+                raise GraphError(
+                    f"bytes {operand.offset_bytes} to {end} of {step.origin.op} (node "
+                    f"{step.origin.name!r}) are not in {operand.buffer}"
+                )
         return _Call(step.function, step.operands, item)
 
     def _make_memories(self, numbers: Array, sizes: Array, places: Array) -> list[int]:

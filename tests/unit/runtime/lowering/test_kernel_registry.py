@@ -91,6 +91,17 @@ def test_what_a_result_is_counts_as_well() -> None:
     assert "'y' is string" in str(registry_of(dtypes=None).find_refusal(node))
 
 
+@pytest.mark.parametrize("shape", [None, (2, None), ("n",)])
+def test_a_result_whose_shape_no_rule_tells_is_refused(shape: Any) -> None:
+    node = node_of()
+    node.outputs[0].type = TensorType(DType.FLOAT32, shape)
+    assert "leave open which shape 'y' has" in str(registry_of().find_refusal(node))
+    assert registry_of(constant_inputs=(1,)).find_refusal(node) is None
+    node = node_of("Relu", TensorType(DType.FLOAT32, ("n", 3)))
+    node.outputs[0].type = TensorType(DType.FLOAT32, shape)
+    assert registry_of().find_refusal(node) is None
+
+
 def test_an_input_that_has_to_be_known_is_named() -> None:
     registry = registry_of(dtypes=None, constant_inputs=(1,))
     few, many = TensorType(DType.INT64, (2,)), TensorType(DType.INT64, (1000,))

@@ -314,3 +314,27 @@ def test_functions_run_on_the_threads_that_were_asked_for(
     here = threading.current_thread().name
     wanted = [here] * 2 if stream_count == 0 else ["preprocess.0", "postprocess.0"]
     assert names == wanted
+
+
+def test_an_inline_postprocess_is_called_once_for_each_run(core: aioinfer.Core) -> None:
+    calls: list[str] = []
+    error = PlantedError()
+
+    def fail(_outputs: Any) -> Any:
+        calls.append("called")
+        raise error
+
+    network = core.load_network(tiny_model(), "REFERENCE", INLINE, postprocess=fail)
+    told: list[BaseException | None] = []
+    request = network.create_infer_request()
+    request.set_callback(lambda _request, error: told.append(error))
+    for _ in range(2):
+        request.start_async(X)
+        for _ in range(2):
+            with pytest.raises(PlantedError):
+                request.wait(WAIT_S)
+            with pytest.raises(PlantedError):
+                _ = request.results
+    assert told == [error, error]
+    assert len(calls) == 2
+    assert error.__notes__ == ["in stage 'postprocess' of network 'tiny'"]

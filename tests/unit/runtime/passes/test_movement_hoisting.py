@@ -92,3 +92,11 @@ def test_a_scale_before_a_transpose_goes_into_the_conv_behind_it() -> None:
     run_passes(model, model_passes())
     assert [node.op_type for node in model.graph.nodes] == ["Transpose", "Cast", "Conv"]
     assert np.allclose(run_fused(model, {"x": given})[0], wanted, atol=1e-5)
+
+
+def test_a_scale_of_no_elements_is_turned_as_well() -> None:
+    text = "g (uint8[1,1] x) => (float[k,h] y) <float[1,0] none = {}> { %s }"
+    nodes = "a = Cast <to = 1> (x) b = Add(a, none) y = Transpose <perm = [1, 0]> (b)"
+    model = parse_typed(text % nodes)
+    fuse_by(model, MovementHoisting())
+    assert evaluate(model, {"x": np.ones((1, 1), np.uint8)})["y"].shape == (0, 1)
