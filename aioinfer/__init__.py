@@ -26,6 +26,7 @@ from .runtime.graph import (
     Value,
     ValueType,
 )
+from .runtime.network.async_infer_queue import AsyncInferQueue, QueueCallback
 from .runtime.network.executable_network import ExecutableNetwork
 from .runtime.network.infer_request import Callback, InferRequest
 from .runtime.network.result_stream import Source
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncInferQueue",
     "Attribute",
     "Callback",
     "Core",
@@ -82,6 +84,7 @@ __all__ = [
     "Postprocess",
     "PrePostProcessor",
     "Preprocess",
+    "QueueCallback",
     "Results",
     "SequenceType",
     "Shape",
