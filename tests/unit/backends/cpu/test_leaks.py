@@ -58,13 +58,15 @@ def test_loading_and_closing_leaves_no_memory_and_no_thread(core: Core, dynamic:
     for _ in range(10):
         load_run_close()
     gc.collect()
-    threads, before = threading.active_count(), resident_bytes()
-    for _ in range(50):
-        load_run_close()
-    gc.collect()
-    grown = resident_bytes() - before
+    threads, grown = threading.active_count(), list[int]()
+    for _ in range(3):  # allocators take some more at times, and a leak takes some each time
+        before = resident_bytes()
+        for _ in range(50):
+            load_run_close()
+        gc.collect()
+        grown.append(resident_bytes() - before)
     assert threading.active_count() == threads
-    assert grown < 4 * 2**20, f"{grown / 2**20:.1f} MiB more; 50 leaks of weights would be 100"
+    assert min(grown) < 2 * 2**20, f"{min(grown) / 2**20:.1f} MiB more; 50 leaks of weights are 100"
 
 
 def test_many_shapes_leave_no_more_than_their_plans(core: Core) -> None:
