@@ -17,7 +17,7 @@ from operator import index as as_index
 from typing import Any
 
 from ...errors import PropertyError, RequestStateError
-from ...executors.base import refuse_own_thread
+from ...executors.base import must_not_block, refuse_own_thread
 from ..loops.completion import on_trio, until
 from .executable_network import ExecutableNetwork
 from .infer_request import InferRequest
@@ -65,6 +65,13 @@ class _Place:
             self._give(number)
 
 
+class _Item:
+    """What one run of a request is for; the run's userdata."""
+
+    def __init__(self, userdata: Any) -> None:
+        self.userdata = userdata
+
+
 class AsyncInferQueue:
     """A fixed number of requests over a network; items wait for an idle one. Thread-safe.
 
@@ -105,7 +112,7 @@ class AsyncInferQueue:
         self._idle = deque(range(len(self._requests)))
         self._waiting: deque[_Place] = deque()
         self._drained: list[Callable[[], None]] = []
-        self._has_item = [False] * len(self._requests)
+        self._items: list[_Item | None] = [None] * len(self._requests)
         self._userdata: list[Any] = [None] * len(self._requests)
         self._errors: list[BaseException] = []
         self._callback: QueueCallback | None = None
@@ -141,10 +148,17 @@ class AsyncInferQueue:
         in a callback that has started an item already where no other request is idle.
         """
         self._refuse_on_loop("start_async", "await queue.start(...)")
-        number = self._own_number()
-        if number is None:
-            number = self._wait_for_idle(takes=True)
-        self._begin(number, inputs, userdata, deadline_s, priority)
+        own = self._own_number()
+        if own is not None:
+            ended = self._items[own]
+            try:
+                self._begin(own, inputs, userdata, deadline_s, priority)
+            except BaseException:  # the request is still the callback's
+                self._items[own], _inside.number = ended, own
+                raise
+            return
+        number = self._wait_for_idle(takes=True)
+        self._begin_or_give(number, inputs, userdata, deadline_s, priority)
 
     async def start(
         self,
@@ -161,8 +175,9 @@ class AsyncInferQueue:
             places.append(_Place(self._give, wake))
             self._when_idle(places[0])
 
+        self._network.refuse_after_fork()
         await until(register, lambda: self._leave(places))
-        self._begin(places[0].number, inputs, userdata, deadline_s, priority)
+        self._begin_or_give(places[0].number, inputs, userdata, deadline_s, priority)
 
     def is_ready(self) -> bool:
         """Say whether an item could start at once."""
@@ -191,6 +206,7 @@ class AsyncInferQueue:
 
     async def wait_all_async(self) -> None:
         """Suspend until all items have ended, callbacks included; as ``wait_all``."""
+        self._network.refuse_after_fork()
         await until(self._when_drained, lambda: None)
         self._raise_errors()
 
@@ -217,18 +233,24 @@ class AsyncInferQueue:
     def _begin(
         self, number: int, inputs: Any, userdata: Any, deadline_s: float | None, priority: int
     ) -> None:
-        self._userdata[number], self._has_item[number] = userdata, True
+        item = self._items[number] = _Item(userdata)
+        self._userdata[number] = userdata
+        request = self._requests[number]
+        request.start_async(inputs, item, deadline_s=deadline_s, priority=priority)
+
+    def _begin_or_give(
+        self, number: int, inputs: Any, userdata: Any, deadline_s: float | None, priority: int
+    ) -> None:
         try:
-            self._requests[number].start_async(
-                inputs, userdata, deadline_s=deadline_s, priority=priority
-            )
+            self._begin(number, inputs, userdata, deadline_s, priority)
         except BaseException:
-            self._has_item[number] = False
+            self._items[number] = None
             self._give(number)
             raise
 
     def _on_end(self, number: int, request: InferRequest, error: BaseException | None) -> None:
-        if not self._has_item[number]:  # its holder has started it, and not the queue
+        item = self._items[number]
+        if item is None or request.userdata is not item:  # its holder has started it
             return
         callback = self._callback
         if error is not None:
@@ -236,7 +258,7 @@ class AsyncInferQueue:
         elif callback is not None:
             _inside.queue, _inside.number = self, number
             try:
-                callback(request, self._userdata[number])
+                callback(request, item.userdata)
             except BaseException as raised:
                 self._errors.append(raised)
             finally:
@@ -244,28 +266,25 @@ class AsyncInferQueue:
                 _inside.queue = _inside.number = None
             if is_taken:
                 return
-        self._has_item[number] = False
+        self._items[number] = None
         self._give(number)
 
     def _own_number(self) -> int | None:
-        """Return the request of the callback that this thread is in; None outside of one."""
+        """Take the request of the callback that this thread is in; None if it has none left."""
         if _inside.queue is not self:
             return None
         number, _inside.number = _inside.number, None
-        if number is not None:
-            return number
-        with self._lock:
-            if self._idle:
-                return self._idle.popleft()
-        raise RequestStateError(
-            f"the queue over network {self._network.name!r} is full, and this callback, which has "
-            f"started an item on its own request, cannot wait for another; start one item in each "
-            f"callback, or make the queue with more jobs",
-            network=self._network.name,
-            device=self._network.device,
-        )
+        return number
 
     def _wait_for_idle(self, *, takes: bool) -> int:
+        if must_not_block() and not self._idle:
+            raise RequestStateError(
+                f"the queue over network {self._network.name!r} is full, and one of aioinfer's own "
+                f"threads cannot wait for a request; start one item in each callback, or make the "
+                f"queue with more jobs",
+                network=self._network.name,
+                device=self._network.device,
+            )
         is_given = threading.Lock()
         is_given.acquire()
         place = _Place(self._give, is_given.release)
@@ -323,6 +342,7 @@ class AsyncInferQueue:
             raise BaseExceptionGroup(text, errors)
 
     def _refuse_on_loop(self, what: str, way_out: str) -> None:
+        self._network.refuse_after_fork()
         is_on_loop = on_trio()
         try:
             asyncio.get_running_loop()

@@ -543,7 +543,10 @@ class Run:
         assert request is not None
         answer = self.bindings.answer
         if type(answer) is Deferred and self.error is None:  # it is told of an error there
-            self._call_deferred(answer)
+            try:
+                self._call_deferred(answer)
+            except BaseException as error:
+                self._set_error(error)
         outer, called_back.run = called_back.run, self
         try:
             context.run(callback, request, self.error)

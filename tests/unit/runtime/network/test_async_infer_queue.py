@@ -252,3 +252,54 @@ def test_a_request_that_its_holder_starts_is_not_given_twice(
         thread.join(WAIT_S)
     queue.wait_all()
     assert repr(queue).endswith("1 of 1 requests idle>")
+
+
+def test_a_callback_never_waits_for_another_queue(network: aioinfer.ExecutableNetwork) -> None:
+    queue, other = AsyncInferQueue(network, 1), AsyncInferQueue(network, 1)
+    other.set_callback(lambda _request, _userdata: None)
+
+    def feed(_request: aioinfer.InferRequest, _userdata: Any) -> None:
+        for _ in range(2):
+            other.start_async(X)
+
+    queue.set_callback(feed)
+    queue.start_async(X)
+    with pytest.raises(ExceptionGroup) as caught:
+        queue.wait_all()
+    assert "own threads cannot wait" in str(caught.value.exceptions[0])
+    other.wait_all()
+
+
+def test_a_callback_whose_item_cannot_start_keeps_its_request_until_it_is_over(
+    network: aioinfer.ExecutableNetwork,
+) -> None:
+    queue, ended = AsyncInferQueue(network, 1), list[bool]()
+
+    def fail(_request: aioinfer.InferRequest, _userdata: Any) -> None:
+        with pytest.raises(TensorError):
+            queue.start_async(np.zeros((1, 7), np.float32))
+        ended.append(queue.is_ready())
+
+    queue.set_callback(fail)
+    queue.start_async(X)
+    queue.wait_all()
+    assert ended == [False]
+    assert queue.is_ready()
+
+
+def test_the_callback_of_a_holders_run_is_not_an_items(network: aioinfer.ExecutableNetwork) -> None:
+    may_go_on, seen = threading.Event(), list[Any]()
+    busy = network.create_infer_request()
+    busy.set_callback(lambda _request, _error: may_go_on.wait(WAIT_S))
+    queue = AsyncInferQueue(network, 1)
+    queue.set_callback(lambda request, _userdata: seen.append(request.results["y"]))
+    busy.start_async(X)
+    queue[0].start_async(X * 100)
+    while repr(queue[0]).endswith("busy>"):
+        assert not may_go_on.is_set()
+    may_go_on.set()
+    assert queue[0].wait(WAIT_S)
+    queue.start_async(X)
+    queue.wait_all()
+    assert len(seen) == 1
+    np.testing.assert_array_equal(seen[0], expected(X))
