@@ -19,6 +19,7 @@ from gpu.ladder_steps import FACTS, STEPS, Step, limit_of
 from gpu.needs import UNFIT
 from opencl_device import missing_reason
 
+LACKING = missing_reason()
 TESTS = Path(__file__).parents[2]
 RIGHT = ["sh", "-c", "echo all is right"]
 WAYS = {
@@ -176,7 +177,7 @@ def test_the_table_marks_failures(climb: Climb) -> None:
     assert [line[0] for line in lines] == [" ", "!"]
 
 
-@pytest.mark.skipif(missing_reason() is not None, reason="no OPENCL device stands in")
+@pytest.mark.skipif(LACKING is not None, reason=f"nothing stands in: {LACKING}")
 def test_the_first_rungs_are_climbed_on_a_device_that_stands_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,8 @@ from opencl_device import missing_reason
 from unit.gpu_ladder.stand_in import ALL, stand_in
 
 NETWORKS = [name for name, (module, _) in RUNGS.items() if module == "networks"]
-needs_opencl = pytest.mark.skipif(missing_reason() is not None, reason="no OPENCL device stands in")
+LACKING = missing_reason()
+needs_opencl = pytest.mark.skipif(LACKING is not None, reason=f"nothing stands in: {LACKING}")
 
 
 @needs_opencl
@@ -104,11 +105,10 @@ def test_a_machine_without_a_gpu_is_unfit(
     assert "MISSING: CUDA.99" in capsys.readouterr().out
 
 
+@needs_opencl
 def test_a_library_that_was_found_and_does_not_work_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if missing_reason() is not None:
-        pytest.skip("no OPENCL device stands in")
     stand_in(monkeypatch, frozenset({"cublas"}))
     monkeypatch.delenv(NEEDS, raising=False)
     monkeypatch.setattr(facts, "missing_of", lambda needs, load: {})
