@@ -57,13 +57,12 @@ class UserFunctions:
             self._check_function(self.postprocess, "postprocess")
 
     def _check_function(self, given: Any, what: str) -> None:
-        call = getattr(given, "__call__", None)  # noqa: B004
         if not callable(given):
             wanted = "give a function"
             if what == "preprocess":
                 wanted += ", or a mapping input name -> function"
             problem = f"is {type(given).__name__}; {wanted}"
-        elif any(map(_is_asynchronous, (given, call))):
+        elif any(map(_is_asynchronous, (given, type(given).__call__))):
             problem = (
                 "is a coroutine function; give a plain one, which runs on a thread beside the "
                 "event loops, and await what it needs before infer"

@@ -6,11 +6,11 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...errors import TensorError, nearest
+from ...errors import TensorError
 from ..graph import Dim, Shape
 from .layout import Layout
 
-__all__ = ["PLANES", "ColorFormat", "Plane", "color_format_of"]
+__all__ = ["PLANES", "ColorFormat", "Plane"]
 
 
 class ColorFormat(enum.Enum):
@@ -79,16 +79,3 @@ PLANES: Mapping[ColorFormat, tuple[Plane, ...]] = {
     ColorFormat.BGRX: (Plane("", 4),),
 }
 """The tensors of each format; what is undefined comes in one, of whichever shape."""
-
-
-def color_format_of(given: str | ColorFormat) -> ColorFormat:
-    """Return the format that is meant, by its name in any case; raises TensorError for none."""
-    if isinstance(given, ColorFormat):
-        return given
-    name = given.upper() if isinstance(given, str) else ""
-    if name not in ColorFormat.__members__:
-        hint = nearest(name, ColorFormat.__members__)
-        raise TensorError(
-            f"{given!r} is no colour format{hint}; there are {list(ColorFormat.__members__)}"
-        )
-    return ColorFormat[name]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...errors import TensorError, nearest
+from ...errors import TensorError
 from ..graph import Value
 from .layout import Layout, axis_order
 from .state import State, constant, integers
 
-__all__ = ["PaddingMode", "convert_layout", "crop", "pad", "padding_mode_of", "transpose"]
+__all__ = ["PaddingMode", "convert_layout", "crop", "pad", "transpose"]
 
 
 class PaddingMode(enum.Enum):
@@ -21,19 +21,6 @@ class PaddingMode(enum.Enum):
     CONSTANT = "constant"
     REFLECT = "reflect"
     SYMMETRIC = "symmetric"
-
-
-def padding_mode_of(given: str | PaddingMode) -> PaddingMode:
-    """Return the mode that is meant, by its name in any case; raises TensorError for none."""
-    if isinstance(given, PaddingMode):
-        return given
-    name = given.upper() if isinstance(given, str) else ""
-    if name not in PaddingMode.__members__:
-        hint = nearest(name, PaddingMode.__members__)
-        raise TensorError(
-            f"{given!r} is no padding mode{hint}; there are {list(PaddingMode.__members__)}"
-        )
-    return PaddingMode[name]
 
 
 def convert_layout(state: State, wanted: Layout) -> State:

@@ -8,13 +8,14 @@ from typing import Self
 
 from ...errors import TensorError
 from .arithmetic import convert_element_type, mean, scale
+from .choices import choice_of
 from .color_steps import convert_color, reverse_channels
-from .colors import ColorFormat, color_format_of
+from .colors import ColorFormat
 from .custom import CustomStep, apply_custom
 from .element_types import ElementType, element_type_of, short_name
 from .given_numbers import integers_of, length_of, number_text, numbers_of
 from .layout import Layout
-from .layout_steps import PaddingMode, convert_layout, crop, pad, padding_mode_of, transpose
+from .layout_steps import PaddingMode, convert_layout, crop, pad, transpose
 from .port_name import PortName, said_of_port
 from .resizing import ResizeAlgorithm, resize, resize_algorithm_of
 from .state import State
@@ -108,7 +109,7 @@ class PreProcessSteps(_Steps):
     @said_of_port
     def convert_color(self, dst_format: str | ColorFormat) -> Self:
         """Change the colours from what ``tensor().set_color_format`` says."""
-        wanted = color_format_of(dst_format)
+        wanted = choice_of(ColorFormat, dst_format, "colour format")
         return self._add(f"convert color ({wanted})", lambda state: convert_color(state, wanted))
 
     @said_of_port
@@ -157,7 +158,7 @@ class PreProcessSteps(_Steps):
         first, last = integers_of(pads_begin, "pads_begin"), integers_of(pads_end, "pads_end")
         if len(first) != len(last):
             raise TensorError(f"pads_begin has {len(first)} numbers and pads_end {len(last)}")
-        chosen = padding_mode_of(mode)
+        chosen = choice_of(PaddingMode, mode, "padding mode")
         numbers = numbers_of(value, may_be_zero=True)
         if isinstance(numbers, tuple):
             if len(numbers) != 1:

@@ -8,7 +8,8 @@ from typing import Any, Self, TypeVar
 from ...errors import NotSupportedError, TensorError
 from ..graph import Dim, DType, Shape, shape_text
 from ..graph.reshaping import checked_shape
-from .colors import PLANES, ColorFormat, color_format_of
+from .choices import choice_of
+from .colors import PLANES, ColorFormat
 from .element_types import ElementType, element_type_of
 from .given_numbers import length_of
 from .layout import Layout
@@ -80,7 +81,7 @@ class InputTensorInfo(_TensorInfo):
         self, format: str | ColorFormat, sub_names: str | Sequence[str] = ()
     ) -> Self:
         """Say what the channels are; with several planes, also how the names of each end."""
-        color = color_format_of(format)
+        color = choice_of(ColorFormat, format, "colour format")
         names = (sub_names,) if isinstance(sub_names, str) else tuple(sub_names)
         planes = PLANES.get(color, ())
         if names and (len(planes) < 2 or len(names) != len(planes) or len(set(names)) < len(names)):
