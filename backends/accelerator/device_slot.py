@@ -10,9 +10,6 @@ The first stage copies the inputs into memory that the device reads at full spee
 not built, memory has to be taken or much has to be copied, it is called again once that is done: on
 the executors of compiling, of binding, or of copies, which wait for nothing else. What fails before
 anything is enqueued never touches the device, which may be lost.
-
-A run of fewer rows than its plan has is padded on the host, and of the outputs only its own rows
-are taken.
 """
 
 from __future__ import annotations
@@ -39,33 +36,24 @@ from ...executors import (
 )
 from ...runtime.graph.node_failure import run_failure
 from ...runtime.network.executable_network import Slot
-from ...runtime.plans.batch_buckets import BatchBuckets, Padding
+from ...runtime.plans.batch_buckets import Padding
 from ...runtime.plans.plan_cache import PendingPlan
 from ...runtime.plans.shape_plans import ShapePlans
 from ...runtime.runs.bindings import Bindings
 from ...runtime.runs.graph_run import GraphRun
 from ...runtime.runs.run_admission import RunAdmission
 from ...runtime.runs.stage import Again, Stage, Stop
-from ...runtime.tensors.output_pool import OutputPool
-from ...runtime.tensors.tensor import Port
 from ...runtime.tracing.recorder import SpanRecorder
 from .launching.launch_times import LaunchTimes
-from .memory.host_arrays import (
-    Copy,
-    check_bound_shape,
-    output_array,
-    parts_of,
-    refuse_on_device,
-    staging_copies,
-)
-from .memory.lent_memory import LentMemory
-from .memory.slot_memory import BoundInput, BoundOutput, BoundPlan, SlotMemory, stages_outputs
-from .memory.weight_store import bytes_of
+from .memory.host_arrays import Copy, parts_of, refuse_on_device
+from .memory.slot_memory import BoundPlan, SlotMemory, stages_outputs
 from .plan import Plan
 from .queues.chosen_executor import ChosenExecutor
 from .queues.driver import AdoptedArray, Event
 from .queues.opened_device import ComputeStream, OpenedDevice
 from .queues.queue_stream import QueueStream
+from .slot_inputs import InputNetwork, SlotInputs
+from .slot_outputs import OutputNetwork, SlotOutputs
 
 __all__ = ["AcceleratorSlot"]
 
@@ -79,21 +67,15 @@ _PART_BYTES = 4 << 20
 """What one thread copies at a time, in about half a millisecond."""
 
 
-class SlotNetwork(Protocol):
+class SlotNetwork(InputNetwork, OutputNetwork, Protocol):
     """What a slot asks of its network."""
 
     name: str
     device: str
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
     opened: OpenedDevice
     inline: ImmediateExecutor
-    copy_executor: StreamsExecutor
     binding_executor: StreamsExecutor
-    lent: LentMemory
     shape_tensors: list[str]
-    buckets: BatchBuckets | None
-    pool: OutputPool
     only_plan: Plan | None
 
     @property
@@ -127,6 +109,7 @@ class AcceleratorSlot(Slot):
 
     def __init__(self, network: SlotNetwork, memory: SlotMemory, streams: ComputeStream) -> None:
         self._network, self._memory = network, memory
+        self._inputs, self._outputs = SlotInputs(network), SlotOutputs(network)
         self._plan: Plan | None = None
         self._bound: BoundPlan | None = None
         self._is_filled = False
@@ -180,14 +163,8 @@ class AcceleratorSlot(Slot):
         missing = self._missing()
         if missing is not None:
             return missing
-        bound, given = self._bound, self.bindings.inputs
-        assert bound is not None
-        stream = self._begin(lane)
-        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
-            array, data = given[port.name], place.staged.data
-            if not isinstance(array, AdoptedArray) and data.size:
-                in_place = self._is_read_in_place(array, place)
-                stream.write(place.memory, bytes_of(array) if in_place else data)
+        assert self._bound is not None
+        self._inputs.write(self._begin(lane), self._bound, self.bindings.inputs)
         return NOW
 
     def _missing(self) -> Again | None:
@@ -220,7 +197,8 @@ class AcceleratorSlot(Slot):
             return self._handed_to(network.binding_executor, self._capture_launches)
         if self._is_filled:
             return None
-        copies = self._copies_to_stage(bound)
+        given, padding = self.bindings.inputs, self._padding
+        copies = self._inputs.copies_to_stage(bound, given, padding, reads_in_place=is_apart)
         self._is_filled = True
         left_bytes = _LIGHT_BYTES
         for target, _ in copies:
@@ -263,27 +241,6 @@ class AcceleratorSlot(Slot):
         self._memory.capture_launches(self._bound)
         return NOW
 
-    def _copies_to_stage(self, bound: BoundPlan) -> list[Copy]:
-        """Say what is copied to staging memory: all but what the device reads where it is."""
-        inputs, network, copies = self.bindings.inputs, self._network, list[Copy]()
-        is_apart = self.stages is self._separate
-        for port, place in zip(network.inputs, bound.inputs, strict=True):
-            name, given = port.name, inputs[port.name]
-            in_place = is_apart and self._is_read_in_place(given, place)
-            if not (isinstance(given, AdoptedArray) or in_place):
-                rows = None if self._padding is None else self._given_rows(name, self._padding)
-                copies += staging_copies(name, given, place.staged.array, rows)
-        return copies
-
-    def _is_read_in_place(self, given: Any, place: BoundInput) -> bool:
-        """True for a whole input in memory that was lent for it to be written to."""
-        staged = place.staged.array
-        return (
-            self._network.lent.has(given)
-            and given.shape == staged.shape
-            and given.dtype == staged.dtype
-        )
-
     def _staged_by_others(self, copies: list[Copy]) -> Ready:
         """Have the executor of copies do them, a part on each of its threads."""
         queued_ns, executor = perf_counter_ns(), self._network.copy_executor
@@ -305,11 +262,6 @@ class AcceleratorSlot(Slot):
             record(mark, self._fill_stage, lane, queued_ns, started_ns, perf_counter_ns())
         return NOW
 
-    def _given_rows(self, name: str, padding: Padding) -> int | None:
-        """Return how many rows of an input are given; None: all that its plan has."""
-        buckets = self._network.buckets
-        return None if buckets is None or name not in buckets.inputs else padding.rows
-
     def _named(self, error: Exception) -> Exception:
         """Return an error of ours: this one, or what it means for the run."""
         if isinstance(error, AioInferError):
@@ -318,20 +270,11 @@ class AcceleratorSlot(Slot):
         failure.__cause__ = error
         return failure
 
-    def _copy_on_device(self, stream: QueueStream, given: AdoptedArray, place: BoundInput) -> None:
-        """Copy an array of the device, again and again until its rows fill the input."""
-        size_bytes, whole_bytes = given.size_bytes, place.operand.size_bytes
-        for offset_bytes in range(0, whole_bytes if size_bytes else 0, size_bytes or 1):
-            part_bytes = min(size_bytes, whole_bytes - offset_bytes)
-            stream.copy_from(given, place.memory, part_bytes, offset_bytes)
-
     def _compute(self, lane: Lane) -> Ready:
-        stream, bound, given = self._begin(lane), self._bound, self.bindings.inputs
+        stream, bound = self._begin(lane), self._bound
         assert bound is not None
-        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
-            array = given[port.name]
-            if isinstance(array, AdoptedArray):  # here: its owner may write it for a while yet
-                self._copy_on_device(stream, array, place)
+        # Here, on the run's own stream: the arrays' owners may write them for a while yet.
+        self._inputs.copy_on_device(stream, bound, self.bindings.inputs)
         if bound.launch_graph is not None and self.bindings.profile is None:
             stream.replay(bound.launch_graph)
             return NOW
@@ -347,41 +290,16 @@ class AcceleratorSlot(Slot):
         return NOW
 
     def _download_staged(self, lane: Lane) -> Ready:
-        stream, outer = self._begin(lane, is_last=True), self.bindings.bound
         assert self._bound is not None
-        for port, place in zip(self._network.outputs, self._bound.outputs, strict=True):
-            assert place.staged is not None
-            if port.name in outer and self._keep_on_device(stream, port.name, place):
-                continue
-            data = place.staged.data
-            if self._padding is not None:
-                own = self._own_part(port.name, place.staged.array)
-                data = data if own is place.staged.array else bytes_of(own)
-            if data.size:
-                stream.read(data, place.memory)
+        stream = self._begin(lane, is_last=True)
+        self._outputs.read_to_staging(stream, self._bound, self.bindings, self._padding)
         return NOW
 
-    def _keep_on_device(self, stream: QueueStream, name: str, place: BoundOutput) -> bool:
-        """Copy an output to memory of the device that the caller has bound to it, if so."""
-        bound = self.bindings.bound.get(name)
-        if not isinstance(bound, AdoptedArray):
-            return False
-        check_bound_shape(name, bound.shape, self._own_shape(name, place.operand.shape))
-        if bound.size_bytes:
-            stream.copy_to(bound, place.memory)
-        self.bindings.results[name] = bound.given
-        return True
-
-    def _own_part(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Take what the run's own rows make of an output, which comes before the padding's."""
-        shape = self._own_shape(name, array.shape)
-        return array if shape == array.shape else array[: shape[0]]
-
-    def _own_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        padding, buckets = self._padding, self._network.buckets
-        if padding is None or buckets is None or name not in buckets.outputs:
-            return shape
-        return padding.visible_shape(shape)
+    @_host_errors_named
+    def _download(self, lane: Lane) -> Ready:
+        assert self._bound is not None
+        stream = self._begin(lane, is_last=True)
+        return self._outputs.read_to_host(stream, self._bound, self.bindings, self._padding)
 
     def _has_much_to_deliver(self) -> bool:
         assert self._bound is not None
@@ -389,55 +307,9 @@ class AcceleratorSlot(Slot):
 
     @_host_errors_named
     def _deliver(self, _lane: Lane) -> Ready:
-        """Copy results to where they belong: memory that the caller has bound, or a new array."""
-        bindings = self.bindings
         assert self._bound is not None
-        for port, place in zip(self._network.outputs, self._bound.outputs, strict=True):
-            if port.name in bindings.results:
-                continue
-            assert place.staged is not None
-            array = staged = place.staged.array
-            if self._padding is not None:
-                array = staged = self._own_part(port.name, staged)
-            if port.name not in bindings.bound:
-                array = self._network.pool.empty(staged.shape, staged.dtype)
-                np.copyto(array, staged)
-            bindings.deliver(port.name, array)
+        self._outputs.deliver(self._bound, self.bindings, self._padding)
         return NOW
-
-    @_host_errors_named
-    def _download(self, lane: Lane) -> Ready:
-        """Have the device write results straight to where they belong, if it can."""
-        stream, bindings = self._begin(lane, is_last=True), self.bindings
-        late: list[tuple[str, np.ndarray[Any, Any]]] = []
-        assert self._bound is not None
-        for port, place in zip(self._network.outputs, self._bound.outputs, strict=True):
-            if self._keep_on_device(stream, port.name, place):
-                continue
-            operand, given = place.operand, bindings.bound.get(port.name)
-            form = self._own_shape(port.name, operand.shape), operand.dtype.numpy
-            array = output_array(port.name, given, *form, self._network.pool.empty)
-            if array.nbytes:
-                stream.read(bytes_of(array), place.memory)
-            if given is None or given is array:
-                bindings.results[port.name] = array
-            else:
-                late.append((port.name, array))
-        if not late:
-            return NOW
-        return self._delivered_later(stream.record_event(), late)
-
-    def _delivered_later(self, ready: Ready, late: list[tuple[str, np.ndarray[Any, Any]]]) -> Ready:
-        """Copy to bound memory that the device cannot write, once the device is done."""
-        bindings, ended = self.bindings, HostReady()
-
-        def deliver(_lane: Lane) -> Ready:
-            for name, array in late:
-                bindings.deliver(name, array)
-            return NOW
-
-        self._network.copy_executor.run(deliver, ready, lambda _ready, error: ended.fire(error))
-        return ended
 
     def release(self) -> None:
         if self._times is not None and self.bindings.profile is not None:

@@ -1,0 +1,94 @@
+"""A run's inputs on their way to the device: from the host's arrays, and from arrays there.
+
+A run of fewer rows than its plan has is padded on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ...runtime.plans.batch_buckets import BatchBuckets, Padding
+from ...runtime.tensors.tensor import Port
+from .memory.host_arrays import Copy, staging_copies
+from .memory.lent_memory import LentMemory
+from .memory.slot_memory import BoundInput, BoundPlan
+from .memory.weight_store import bytes_of
+from .queues.driver import AdoptedArray
+from .queues.queue_stream import QueueStream
+
+__all__ = ["InputNetwork", "SlotInputs"]
+
+
+class InputNetwork(Protocol):
+    """What the inputs of a slot ask of its network."""
+
+    inputs: tuple[Port, ...]
+    lent: LentMemory
+    buckets: BatchBuckets | None
+
+
+class SlotInputs:
+    """Has the inputs of one network's runs copied. It keeps nothing of a run, so is thread-safe.
+
+    ``given`` are a run's inputs by name, ``bound`` is its plan as its slot has it.
+    """
+
+    def __init__(self, network: InputNetwork) -> None:
+        self._network = network
+
+    def copies_to_stage(
+        self,
+        bound: BoundPlan,
+        given: Mapping[str, Any],
+        padding: Padding | None,
+        *,
+        reads_in_place: bool,
+    ) -> list[Copy]:
+        """Say what is copied to staging memory: all but what the device reads where it is.
+
+        ``reads_in_place``: whether memory that was lent is read itself. Raises TensorError.
+        """
+        copies = list[Copy]()
+        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
+            array = given[port.name]
+            in_place = reads_in_place and self._is_read_in_place(array, place)
+            if not (isinstance(array, AdoptedArray) or in_place):
+                rows = None if padding is None else self._given_rows(port.name, padding)
+                copies += staging_copies(port.name, array, place.staged.array, rows)
+        return copies
+
+    def write(self, stream: QueueStream, bound: BoundPlan, given: Mapping[str, Any]) -> None:
+        """Enqueue the uploads of what the host has."""
+        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
+            array, data = given[port.name], place.staged.data
+            if not isinstance(array, AdoptedArray) and data.size:
+                in_place = self._is_read_in_place(array, place)
+                stream.write(place.memory, bytes_of(array) if in_place else data)
+
+    def copy_on_device(
+        self, stream: QueueStream, bound: BoundPlan, given: Mapping[str, Any]
+    ) -> None:
+        """Enqueue copies of the device's arrays, each repeated until its rows fill the input."""
+        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
+            array = given[port.name]
+            if not isinstance(array, AdoptedArray):
+                continue
+            size_bytes, whole_bytes = array.size_bytes, place.operand.size_bytes
+            for offset_bytes in range(0, whole_bytes if size_bytes else 0, size_bytes or 1):
+                part_bytes = min(size_bytes, whole_bytes - offset_bytes)
+                stream.copy_from(array, place.memory, part_bytes, offset_bytes)
+
+    def _is_read_in_place(self, given: Any, place: BoundInput) -> bool:
+        """True for a whole input in memory that was lent for it to be written to."""
+        staged = place.staged.array
+        return (
+            self._network.lent.has(given)
+            and given.shape == staged.shape
+            and given.dtype == staged.dtype
+        )
+
+    def _given_rows(self, name: str, padding: Padding) -> int | None:
+        """Return how many rows of an input are given; None: all that its plan has."""
+        buckets = self._network.buckets
+        return None if buckets is None or name not in buckets.inputs else padding.rows
