@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary, finalize, ref
 
-__all__ = ["let_loop_turn", "must_end", "on_trio", "until"]
+__all__ = ["let_loop_turn", "must_end", "on_trio", "until", "until_told"]
 
 Register = Callable[[Callable[[], None]], None]
 
@@ -66,6 +66,21 @@ async def until(register: Register, on_cancel: Callable[[], None]) -> None:
     except BaseException:
         on_cancel()
         raise
+
+
+async def until_told(register: Register, forget: Register) -> None:
+    """Suspend as ``until``; a task that is cancelled leaves nothing in the list of who is told."""
+    registered: list[Callable[[], None]] = []
+
+    def note(wake: Callable[[], None]) -> None:
+        registered.append(wake)
+        register(wake)
+
+    def take_back() -> None:
+        for wake in registered:
+            forget(wake)
+
+    await until(note, take_back)
 
 
 async def let_loop_turn() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...errors import PropertyError, RequestStateError
 from ...executors.base import must_not_block, refuse_own_thread
-from ..loops.completion import on_trio, until
+from ..loops.completion import on_trio, until, until_told
 from .executable_network import ExecutableNetwork
 from .infer_request import InferRequest
 
@@ -200,14 +200,18 @@ class AsyncInferQueue:
         refuse_own_thread("wait_all")
         drained = threading.Lock()
         drained.acquire()
-        self._when_drained(drained.release)
-        drained.acquire()
+        tell = drained.release
+        self._when_drained(tell)
+        try:
+            drained.acquire()
+        finally:
+            self._forget_drained(tell)
         self._raise_errors()
 
     async def wait_all_async(self) -> None:
         """Suspend until all items have ended, callbacks included; as ``wait_all``."""
         self._network.refuse_after_fork()
-        await until(self._when_drained, lambda: None)
+        await until_told(self._when_drained, self._forget_drained)
         self._raise_errors()
 
     @property
@@ -333,6 +337,11 @@ class AsyncInferQueue:
                 self._drained.append(tell)
                 return
         tell()
+
+    def _forget_drained(self, tell: Callable[[], None]) -> None:
+        with self._lock:
+            if tell in self._drained:
+                self._drained.remove(tell)
 
     def _raise_errors(self) -> None:
         with self._lock:

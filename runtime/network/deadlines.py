@@ -55,9 +55,11 @@ def deadline_from_now(clock: Clock, deadline_s: float, where: Place) -> Deadline
 async def ended_or_late(run: Run, deadline: Deadline | None) -> None:
     """Suspend until the run has ended or, if there is a deadline, until that has passed."""
     alarm: TimerHandle | None = None
+    wakes: list[Callable[[], None]] = []
 
     def register(wake: Callable[[], None]) -> None:
         nonlocal alarm
+        wakes.append(wake)
         run.when_ended(wake)
         if deadline is not None:
             alarm = deadline.clock.call_at(deadline.at_s, wake)
@@ -65,5 +67,7 @@ async def ended_or_late(run: Run, deadline: Deadline | None) -> None:
     try:
         await until(register, lambda: None)
     finally:
+        for wake in wakes:
+            run.forget_ended(wake)
         if alarm is not None:
             alarm.cancel()

@@ -28,7 +28,7 @@ from ...errors import (
 from ...executors import TaskExecutor, find_shortage
 from ...executors.base import refuse_own_thread
 from ...executors.interrupt import held_interrupt
-from ..loops.completion import must_end, until
+from ..loops.completion import must_end, until, until_told
 from ..loops.inline_turn import InlineTurn, threads
 from ..runs.bindings import NodeProfile, Results
 from ..runs.deadline import Deadline
@@ -188,7 +188,7 @@ class InferRequest:
         if run is None:
             return False
         if not run.has_ended:
-            await until(run.when_ended, lambda: None)
+            await until_told(run.when_ended, run.forget_ended)
         run.outcome()
         return True
 

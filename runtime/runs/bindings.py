@@ -58,13 +58,15 @@ class NodeProfile:
         return (self.end_ns - self.start_ns) / 1e9
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Deferred:
     """A function of one run's results that is called by the first thread that takes them."""
 
     function: Callable[[dict[str, Any]], Results]
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held during the call."""
+    thread_id: int = 0
+    """Of the thread that calls it now, which would wait for itself if it took the results."""
 
 
 @dataclass(slots=True)

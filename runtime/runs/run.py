@@ -31,6 +31,7 @@ from ...errors import (
     OverloadedError,
     RequestBusyError,
     RequestCancelledError,
+    RequestStateError,
 )
 from ...executors import (
     NO_LANE,
@@ -188,13 +189,23 @@ class Run:
 
     def _call_deferred(self, deferred: Deferred) -> None:
         """Make the answer, or the error, of the results, unless another thread has done it."""
-        bindings = self.bindings
+        bindings, thread_id = self.bindings, threading.get_ident()
+        if deferred.thread_id == thread_id:
+            raise RequestStateError(
+                f"the postprocess function of {self._what} asks for the results that it is to "
+                f"make; use the outputs that it is called with",
+                request_id=bindings.run_id,
+                **self.admission.where,
+            )
         with deferred.lock:
             if self.error is None and bindings.answer is deferred:
+                deferred.thread_id = thread_id
                 try:
                     bindings.answer = deferred.function(bindings.results)
                 except Exception as error:
                     self._set_error(error)
+                finally:
+                    deferred.thread_id = 0
 
     def mark_retrieved(self) -> None:
         """Log nothing of its error, if it has or gets one: no caller will ask for it."""
@@ -213,6 +224,10 @@ class Run:
         self.__dict__.setdefault("_ended", []).append(call)
         if self.has_ended and _take(self._ended, call):
             call()
+
+    def forget_ended(self, call: Callable[[], None]) -> None:
+        """Take back what was given to ``when_ended``, unless it is being called."""
+        _take(self._ended, call)
 
     def wait_until_ended(self, timeout_s: float | None) -> bool:
         """Block this thread until it has ended; False on timeout."""

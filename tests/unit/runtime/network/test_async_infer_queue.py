@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import anyio
 import numpy as np
 import pytest
 import trio
@@ -303,3 +304,26 @@ def test_the_callback_of_a_holders_run_is_not_an_items(network: aioinfer.Executa
     queue.wait_all()
     assert len(seen) == 1
     np.testing.assert_array_equal(seen[0], expected(X))
+
+
+@EVERY_LOOP
+def test_waiters_that_are_cancelled_leave_nothing_behind(
+    run: Run, held: MockDevices, slow: aioinfer.ExecutableNetwork
+) -> None:
+    queue, request = AsyncInferQueue(slow, 1), slow.create_infer_request()
+    queue.start_async(X)
+    request.start_async(X)
+
+    async def main() -> None:
+        for wait in (queue.wait_all_async, request.wait_async) * 3:
+            async with anyio.create_task_group() as group:
+                group.start_soon(wait)
+                await settle()
+                group.cancel_scope.cancel()
+
+    run(main)
+    assert queue._drained == []
+    assert request._run is not None
+    assert request._run._ended == []
+    held[0].held.release(2)
+    queue.wait_all()

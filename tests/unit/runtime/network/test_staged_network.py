@@ -17,6 +17,7 @@ from aioinfer.errors import (
     NotSupportedError,
     PropertyError,
     RequestCancelledError,
+    RequestStateError,
     TensorError,
 )
 from aioinfer.testing import MockDevices, VirtualTimer
@@ -338,3 +339,17 @@ def test_an_inline_postprocess_is_called_once_for_each_run(core: aioinfer.Core) 
     assert told == [error, error]
     assert len(calls) == 2
     assert error.__notes__ == ["in stage 'postprocess' of network 'tiny'"]
+
+
+@pytest.mark.parametrize("ask", [lambda request: request.results, lambda request: request.wait()])
+def test_a_postprocess_that_asks_for_its_own_results_is_refused(
+    core: aioinfer.Core, ask: Callable[[aioinfer.InferRequest], Any]
+) -> None:
+    def postprocess(_outputs: Any) -> Any:
+        return ask(request)
+
+    network = core.load_network(tiny_model(), "REFERENCE", INLINE, postprocess=postprocess)
+    request = network.create_infer_request()
+    request.start_async(X)
+    with pytest.raises(RequestStateError, match="asks for the results that it is to make"):
+        request.wait(WAIT_S)
