@@ -21,8 +21,8 @@ import numpy as np
 from ...errors import GraphError, UnsupportedOpError
 from ...runtime.graph import DType, Graph, Model, Node, Value
 from ...runtime.lowering.node_operands import Lowering, place_buffers
-from .elementwise.chain import ChainStep
-from .elementwise.chain_launch import chain_launch
+from .elementwise.fused_launch import fused_launch
+from .elementwise.fused_step import FusedStep
 from .launching.kernel_source import KernelSource
 from .launching.reach import INT_LIMIT, Reach, find_overrun, whole
 from .memory.weight_store import WeightStore
@@ -242,7 +242,7 @@ class PlanBuilder(Lowering):
 
     def _cast(self, source: Operand, dtype: DType) -> Operand:
         made = self.temporary(source.shape, dtype)
-        chain_launch(self, (ChainStep("Cast", ("i0",), dtype),), {"i0": source}, made)
+        fused_launch(self, (FusedStep("Cast", ("i0",), dtype),), {"i0": source}, made)
         return made
 
     def _finish(self, graph: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> Plan:

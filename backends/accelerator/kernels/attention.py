@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ....runtime.graph import DType, Node, Value
-from ..elementwise.chain import ACCELERATOR_DOMAIN, ChainStep
-from ..elementwise.chain_launch import chain_launch
+from ..elementwise.fused_launch import fused_launch
+from ..elementwise.fused_step import ACCELERATOR_DOMAIN, FusedStep
 from ..launching.matmul import Matrices, launch_matmul
 from ..launching.strided_copy import strided_copy
 from ..operand import Operand
@@ -128,9 +128,9 @@ def _probabilities(node: Node, found: Heads, held: DType, builder: PlanBuilder) 
     """Lower to the softmax of scaled and masked scores."""
     keys = _matrices(found, found.key, builder)
     scores = builder.temporary((found.batch, found.heads, found.queries, found.keys), DType.FLOAT32)
-    steps = [ChainStep("Scale", ("acc",), DType.FLOAT32, (found.scale,))]
+    steps = [FusedStep("Scale", ("acc",), DType.FLOAT32, (found.scale,))]
     if found.mask is not None:
-        steps.append(ChainStep("Add", ("s0", f"i{_MASK}"), DType.FLOAT32))
+        steps.append(FusedStep("Add", ("s0", f"i{_MASK}"), DType.FLOAT32))
     launch_matmul(
         builder,
         _matrices(found, found.query, builder),
@@ -144,10 +144,10 @@ def _probabilities(node: Node, found: Heads, held: DType, builder: PlanBuilder) 
     launch_softmax(builder, scores, made, axis=3)
     if found.zeroes_empty_rows:
         chosen = (
-            ChainStep("IsNaN", ("i0",), DType.BOOL),
-            ChainStep("Where", ("s0", "i1", "i0"), held),
+            FusedStep("IsNaN", ("i0",), DType.BOOL),
+            FusedStep("Where", ("s0", "i1", "i0"), held),
         )
-        chain_launch(builder, chosen, {"i0": made, "i1": 0.0}, made)
+        fused_launch(builder, chosen, {"i0": made, "i1": 0.0}, made)
     return made
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from ....runtime.graph import DType, Node
 from ....runtime.lowering.window import Window, window_of
 from ..elementwise.c_types import C_TYPES
-from ..elementwise.chain import ACCELERATOR_DOMAIN, ChainStep
+from ..elementwise.fused_step import ACCELERATOR_DOMAIN, FusedStep
 from ..launching.kernel_source import KernelSource
 from ..launching.matmul import Matrices, launch_matmul
 from ..launching.reach import elements
@@ -98,10 +98,10 @@ def lower_conv(node: Node, builder: PlanBuilder) -> None:
     _launch(builder, image, filters, made, window, groups, epilogue("acc", "o"))
 
 
-def bias_steps(node: Node) -> list[ChainStep]:
+def bias_steps(node: Node) -> list[FusedStep]:
     """Write what adds a convolution's bias, if it has one, before its other steps."""
     has_bias = node.input_at(2) is not None
-    return [ChainStep("Add", ("acc", "i2"), DType.FLOAT32)] if has_bias else []
+    return [FusedStep("Add", ("acc", "i2"), DType.FLOAT32)] if has_bias else []
 
 
 def bias_operands(node: Node, builder: PlanBuilder) -> Mapping[str, Operand | float]:

@@ -1,4 +1,4 @@
-"""Elementwise operators, alone and in chains: one generated kernel for each chain."""
+"""Elementwise operators, alone and in fused groups: one generated kernel for each."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from collections.abc import Collection, Sequence
 
 from ....runtime.graph import DType, Node, TensorType, Value
 from ..elementwise.c_types import C_TYPES
-from ..elementwise.chain import ACCELERATOR_DOMAIN, CHAIN, ChainStep, parse_steps, step_of
-from ..elementwise.chain_launch import chain_launch
-from ..elementwise.chain_operators import CHAIN_OPERATORS, ONNX_OPERATORS
+from ..elementwise.elementwise_operators import ELEMENTWISE_OPERATORS, ONNX_OPERATORS
+from ..elementwise.fused_launch import fused_launch
+from ..elementwise.fused_step import (
+    ACCELERATOR_DOMAIN,
+    FUSED_ELEMENTWISE,
+    FusedStep,
+    parse_steps,
+    step_of,
+)
 from ..plan_builder import PlanBuilder
 from .registry import kernel
 
@@ -27,7 +33,7 @@ def find_refusal(node: Node) -> str | None:
 
 
 def _allowed(node: Node, value: Value) -> Collection[DType]:
-    found = CHAIN_OPERATORS[node.op_type]
+    found = ELEMENTWISE_OPERATORS[node.op_type]
     if value.producer is node:
         return found.dtypes if found.result is None else found.result
     is_first = value is node.inputs[0]
@@ -35,22 +41,22 @@ def _allowed(node: Node, value: Value) -> Collection[DType]:
 
 
 def lower_elementwise(node: Node, builder: PlanBuilder) -> None:
-    """Lower one operator as a chain of one step."""
+    """Lower one operator as a group of one step."""
     names = {value: f"i{index}" for index, value in enumerate(node.inputs) if value is not None}
     _lower_steps(node, builder, (step_of(node, names.__getitem__),))
 
 
 for _op in sorted(ONNX_OPERATORS):
-    kernel(_op, dtypes=CHAIN_OPERATORS[_op].dtypes, refuses=find_refusal)(lower_elementwise)
+    kernel(_op, dtypes=ELEMENTWISE_OPERATORS[_op].dtypes, refuses=find_refusal)(lower_elementwise)
 
 
-@kernel(CHAIN, domain=ACCELERATOR_DOMAIN, dtypes=None)
-def lower_chain(node: Node, builder: PlanBuilder) -> None:
-    """Lower a fused chain."""
+@kernel(FUSED_ELEMENTWISE, domain=ACCELERATOR_DOMAIN, dtypes=None)
+def lower_fused(node: Node, builder: PlanBuilder) -> None:
+    """Lower a fused group."""
     _lower_steps(node, builder, parse_steps(node))
 
 
-@kernel("PRelu", dtypes=CHAIN_OPERATORS["PRelu"].dtypes, refuses=find_refusal)
+@kernel("PRelu", dtypes=ELEMENTWISE_OPERATORS["PRelu"].dtypes, refuses=find_refusal)
 def lower_prelu(node: Node, builder: PlanBuilder) -> None:
     """Lower PRelu, whose slopes may also be one for each channel, as before opset 7."""
     source, slopes = node.inputs
@@ -63,13 +69,13 @@ def lower_prelu(node: Node, builder: PlanBuilder) -> None:
     wide = builder.view(builder.operand(slopes), (*given, *[1] * (len(shape) - 2)))
     operands = {"i0": builder.operand(source), "i1": wide}
     step = step_of(node, {source: "i0", slopes: "i1"}.__getitem__)
-    chain_launch(builder, (step,), operands, builder.result(node.outputs[0]))
+    fused_launch(builder, (step,), operands, builder.result(node.outputs[0]))
 
 
-def _lower_steps(node: Node, builder: PlanBuilder, steps: Sequence[ChainStep]) -> None:
+def _lower_steps(node: Node, builder: PlanBuilder, steps: Sequence[FusedStep]) -> None:
     operands = {
         f"i{index}": builder.scalar_or_operand(value)
         for index, value in enumerate(node.inputs)
         if value is not None
     }
-    chain_launch(builder, steps, operands, builder.result(node.outputs[0]))
+    fused_launch(builder, steps, operands, builder.result(node.outputs[0]))

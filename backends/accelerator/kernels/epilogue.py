@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from ....runtime.graph import Node
 from ..elementwise.c_types import C_TYPES
-from ..elementwise.chain import ChainStep, joined_steps, parse_steps
-from ..elementwise.chain_source import chain_code
+from ..elementwise.fused_source import fused_code
+from ..elementwise.fused_step import FusedStep, joined_steps, parse_steps
 from ..launching.reach import Reach
 from ..operand import Operand
 from ..plan import LaunchArgument
@@ -47,7 +47,7 @@ def epilogue_code(
     result: Operand,
     accumulator: str,
     index: str,
-    first: Sequence[ChainStep] = (),
+    first: Sequence[FusedStep] = (),
     operands: Mapping[str, Operand | float] | None = None,
 ) -> EpilogueCode:
     """Write the end of a kernel for the element ``index`` of ``y``, which is ``result``.
@@ -57,7 +57,7 @@ def epilogue_code(
     """
     given = {**(operands or {}), **extra_operands(node, builder)}
     steps = joined_steps(first, parse_steps(node))
-    code = chain_code(steps, given, result.shape, index, accumulator)
+    code = fused_code(steps, given, result.shape, index, accumulator)
     lines = [*code.lines, C_TYPES[result.dtype].store(code.result, "y", index)]
     parameters = "".join(f", {parameter}" for parameter in code.parameters)
     return EpilogueCode(" ".join(lines), parameters, code.arguments, code.reaches)

@@ -15,7 +15,7 @@ from ....errors import UnsupportedOpError
 from ....runtime.graph import Node, Value
 from ....runtime.lowering.strides import row_major
 from ..elementwise.c_types import C_TYPES, ELEMENT_WORDS
-from ..elementwise.chain_launch import line_groups
+from ..elementwise.fused_launch import line_groups
 from ..elementwise.operand_walk import index_code, plan_walk
 from ..launching.gathering import PLACE_TYPES, TAKEN_PLACE, take
 from ..launching.kernel_source import KernelSource

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ....runtime.graph import DType, Node, Value
-from ..elementwise.chain import ACCELERATOR_DOMAIN, ChainStep
+from ..elementwise.fused_step import ACCELERATOR_DOMAIN, FusedStep
 from ..elementwise.operand_walk import broadcast_strides
 from ..launching.matmul import Matrices, launch_matmul
 from ..operand import Operand
@@ -44,7 +44,7 @@ class Matmul:
     right: Factor
     batch: tuple[int, ...]
     lengths: tuple[int, int, int]
-    steps: tuple[ChainStep, ...]
+    steps: tuple[FusedStep, ...]
 
 
 @kernel("Gemm", "MatMul")
@@ -99,7 +99,7 @@ def _read_tensors(node: Node, left: Value, right: Value, builder: PlanBuilder) -
         Factor(right, (n, 1), steps[1]),
         batch,
         (m, n, k),
-        (ChainStep("Add", ("acc", "i2"), DType.FLOAT32),) if has_bias else (),
+        (FusedStep("Add", ("acc", "i2"), DType.FLOAT32),) if has_bias else (),
     )
 
 
@@ -124,17 +124,17 @@ def _bias_value(node: Node) -> Value | None:
     return node.input_at(_BIAS)
 
 
-def _scales(node: Node) -> tuple[ChainStep, ...]:
+def _scales(node: Node) -> tuple[FusedStep, ...]:
     """Write alpha, beta and C as steps."""
     alpha, beta = (float(node.attributes.get(name, 1.0)) for name in ("alpha", "beta"))
     steps, result = [], "acc"
     if alpha != 1.0:
-        steps.append(ChainStep("Scale", (result,), DType.FLOAT32, (alpha,)))
+        steps.append(FusedStep("Scale", (result,), DType.FLOAT32, (alpha,)))
         result = "s0"
     if _bias_value(node) is not None and beta != 0.0:
         bias = "i2"
         if beta != 1.0:
             bias = f"s{len(steps)}"
-            steps.append(ChainStep("Scale", ("i2",), DType.FLOAT32, (beta,)))
-        steps.append(ChainStep("Add", (result, bias), DType.FLOAT32))
+            steps.append(FusedStep("Scale", ("i2",), DType.FLOAT32, (beta,)))
+        steps.append(FusedStep("Add", (result, bias), DType.FLOAT32))
     return tuple(steps)

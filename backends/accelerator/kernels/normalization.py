@@ -18,8 +18,8 @@ from ....runtime.lowering.normalization import (
     find_other_precision,
 )
 from ..elementwise.c_types import C_TYPES, CType
-from ..elementwise.chain import ChainStep
-from ..elementwise.chain_launch import chain_launch, line_groups
+from ..elementwise.fused_launch import fused_launch, line_groups
+from ..elementwise.fused_step import FusedStep
 from ..elementwise.operand_walk import IndexCode, broadcast_strides, index_code, plan_walk
 from ..launching.kernel_source import KernelSource
 from ..launching.reach import Reach, box, elements
@@ -236,7 +236,7 @@ def lower_batches(node: Node, builder: PlanBuilder) -> None:
         operands[f"i{index}"] = factor.viewed((factor.count, *[1] * (len(source.shape) - 2)))
     operands["i5"] = float(node.attributes.get("epsilon", 1e-5))
     steps = [
-        ChainStep(op, names, DType.FLOAT32)
+        FusedStep(op, names, DType.FLOAT32)
         for op, names in (
             ("Add", ("i4", "i5")),
             ("Sqrt", ("s0",)),
@@ -246,7 +246,7 @@ def lower_batches(node: Node, builder: PlanBuilder) -> None:
             ("Add", ("s4", "i2")),
         )
     ]
-    chain_launch(builder, steps, operands, builder.result(node.outputs[0]))
+    fused_launch(builder, steps, operands, builder.result(node.outputs[0]))
 
 
 @kernel("LRN", refuses=_refuses_channels)

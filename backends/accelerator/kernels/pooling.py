@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ....runtime.graph import DType, Node
 from ....runtime.lowering.window import Window, window_of
 from ..elementwise.c_types import C_TYPES, extremes
-from ..elementwise.chain_launch import line_groups
+from ..elementwise.fused_launch import line_groups
 from ..launching.kernel_source import KernelSource
 from ..launching.reach import elements, whole
 from ..operand import Operand

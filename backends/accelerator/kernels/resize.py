@@ -19,7 +19,7 @@ from ....runtime.lowering.resize import (
 from ....runtime.operators.resampling import WeightedIndices
 from ....runtime.passes.matching import dtype_of
 from ..elementwise.c_types import C_TYPES, FLOATS
-from ..elementwise.chain_launch import line_groups
+from ..elementwise.fused_launch import line_groups
 from ..launching.gathering import table_operand, take
 from ..launching.kernel_source import KernelSource
 from ..launching.reach import elements, whole

@@ -6,7 +6,7 @@ import math
 
 from ....runtime.graph import Node
 from ..elementwise.c_types import C_TYPES
-from ..elementwise.chain_launch import line_groups
+from ..elementwise.fused_launch import line_groups
 from ..launching.kernel_source import KernelSource
 from ..launching.reach import elements
 from ..launching.row_groups import RowGroups

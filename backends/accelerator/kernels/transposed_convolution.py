@@ -7,7 +7,7 @@ import math
 from ....runtime.graph import Node
 from ....runtime.lowering.window import transposed_window
 from ..elementwise.c_types import C_TYPES
-from ..elementwise.chain import ACCELERATOR_DOMAIN
+from ..elementwise.fused_step import ACCELERATOR_DOMAIN
 from ..launching.kernel_source import KernelSource
 from ..launching.reach import elements
 from ..operand import Operand

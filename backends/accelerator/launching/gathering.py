@@ -10,7 +10,7 @@ import numpy as np
 
 from ....runtime.graph import DType
 from ..elementwise.c_types import C_TYPES, ELEMENT_WORDS
-from ..elementwise.chain_launch import line_groups
+from ..elementwise.fused_launch import line_groups
 from ..operand import Operand
 from .kernel_source import KernelSource
 from .reach import elements, whole

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ....runtime.lowering.strides import row_major
 from ..elementwise.c_types import ELEMENT_WORDS
-from ..elementwise.chain_launch import line_groups
+from ..elementwise.fused_launch import line_groups
 from ..elementwise.operand_walk import index_code, plan_walk
 from ..operand import Operand
 from ..plan import LaunchArgument

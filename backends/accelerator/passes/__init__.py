@@ -9,9 +9,9 @@ from ....runtime.passes.flat_gemm_fusion import FlatGemmFusion
 from ....runtime.passes.gelu_fusion import GeluFusion
 from ....runtime.passes.layer_normalization_fusion import LayerNormalizationFusion
 from ..elementwise.c_types import FLOATS
-from ..elementwise.chain import ACCELERATOR_DOMAIN
+from ..elementwise.fused_step import ACCELERATOR_DOMAIN
 from .attention_inputs import AttentionMatmulFusion, PackedAttention
-from .chain_fusion import ChainFusion
+from .elementwise_fusion import ElementwiseFusion
 from .epilogue_fusion import EpilogueFusion
 
 __all__ = ["plan_passes"]
@@ -30,6 +30,6 @@ def plan_passes() -> tuple[Pass, ...]:
         AttentionFusion(ACCELERATOR_DOMAIN, FLOATS),
         AttentionMatmulFusion(ConstantCache()),
         PackedAttention(),
-        ChainFusion(),
+        ElementwiseFusion(),
         EpilogueFusion(),
     )

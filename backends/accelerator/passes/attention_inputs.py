@@ -18,7 +18,7 @@ from ....runtime.passes.joined_products import (
     may_join,
 )
 from ....runtime.passes.matching import fuse, is_standard, made_by, only_user, static_shape
-from ..elementwise.chain import ACCELERATOR_DOMAIN
+from ..elementwise.fused_step import ACCELERATOR_DOMAIN
 
 __all__ = ["AttentionMatmulFusion", "PackedAttention"]
 

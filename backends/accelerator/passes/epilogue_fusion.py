@@ -11,10 +11,16 @@ from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
 from ....runtime.passes.matching import dtype_of, fuse, static_shape
 from ..elementwise.c_types import FLOATS
-from ..elementwise.chain import ACCELERATOR_DOMAIN, CHAIN, ChainStep, parse_steps, step_of
+from ..elementwise.fused_step import (
+    ACCELERATOR_DOMAIN,
+    FUSED_ELEMENTWISE,
+    FusedStep,
+    parse_steps,
+    step_of,
+)
 from ..kernels.epilogue import EPILOGUE_START
 from ..kernels.registry import KERNELS
-from .chain_fusion import is_elementwise
+from .elementwise_fusion import is_elementwise
 
 __all__ = ["EpilogueFusion"]
 
@@ -22,7 +28,7 @@ _BASES = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 class EpilogueFusion(Pass):
-    """Append a Chain, or one elementwise node, that alone uses a matmul's or convolution's result.
+    """Append the fused group, or single node, that alone uses a matmul's or convolution's result.
 
     Floats only, and only what leaves shape and type as they are. Where two results meet, the later
     node takes the work.
@@ -48,8 +54,8 @@ def _user(node: Node) -> Node | None:
     if len(users) != 1 or result.is_graph_output or users[0].graph is not node.graph:
         return None
     (user,) = users
-    is_chain = user.domain == ACCELERATOR_DOMAIN and user.op_type == CHAIN
-    if not (is_chain or is_elementwise(user)) or not have_one_affinity((node, user)):
+    is_fused = user.domain == ACCELERATOR_DOMAIN and user.op_type == FUSED_ELEMENTWISE
+    if not (is_fused or is_elementwise(user)) or not have_one_affinity((node, user)):
         return None
     made = user.outputs[0]
     is_alike = static_shape(made) is not None and static_shape(made) == static_shape(result)
@@ -66,8 +72,8 @@ def _patch(node: Node, user: Node) -> GraphPatch:
             return "acc"
         return extra.setdefault(value, f"i{EPILOGUE_START + len(extra)}")
 
-    steps: tuple[ChainStep, ...]
-    if user.op_type == CHAIN:
+    steps: tuple[FusedStep, ...]
+    if user.op_type == FUSED_ELEMENTWISE:
         names = {f"i{index}": name_of(value) for index, value in enumerate(user.inputs) if value}
         steps = tuple(step.renamed(names) for step in parse_steps(user))
     else:

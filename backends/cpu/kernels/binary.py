@@ -8,7 +8,7 @@ from ....runtime.graph import DType, Node, TensorType, Value
 from ..onednn.post_ops import PostOp
 from ..plans.operand_layout import Layout
 from ..plans.plan_builder import PlanBuilder
-from .chains import lower_chain
+from .fused_elementwise import lower_elementwise
 from .registry import FLOATS, INTEGERS, kernel
 
 __all__ = ["lower_binary"]
@@ -35,7 +35,9 @@ def lower_binary(node: Node, builder: PlanBuilder) -> None:
     steps = [PostOp.binary(name, index) for index in range(1, len(inputs))]
     if node.op_type == "Mean":
         steps.append(PostOp.unary("linear", 1.0 / len(inputs)))
-    lower_chain(builder, inputs, node.outputs[0], steps, kernel=_kernel_of(builder, inputs[0]))
+    lower_elementwise(
+        builder, inputs, node.outputs[0], steps, kernel=_kernel_of(builder, inputs[0])
+    )
 
 
 @kernel("PRelu", dtypes=FLOATS | INTEGERS)
@@ -51,7 +53,7 @@ def lower_prelu(node: Node, builder: PlanBuilder) -> None:
         layout = Layout.plain((*given, *[1] * (len(shape) - 2)), operand.dtype)
         inputs, others = [source], [operand.viewed(layout)]
     steps, kernel_name = [PostOp.binary("prelu", 1)], _kernel_of(builder, source)
-    lower_chain(builder, inputs, node.outputs[0], steps, kernel=kernel_name, others=others)
+    lower_elementwise(builder, inputs, node.outputs[0], steps, kernel=kernel_name, others=others)
 
 
 def _refuses_exponent(node: Node) -> str | None:
@@ -71,12 +73,12 @@ def lower_pow(node: Node, builder: PlanBuilder) -> None:
     assert exponent is not None
     kernel_name = _kernel_of(builder, base)
     number = builder.constant(exponent)
-    if kernel_name == "float_chain" and number is not None and number.shape == ():
+    if kernel_name == "float_elementwise" and number is not None and number.shape == ():
         step = PostOp.unary("pow", 1.0, float(number))
-        lower_chain(builder, [base], node.outputs[0], [step])
+        lower_elementwise(builder, [base], node.outputs[0], [step])
         return
     step = PostOp("power", operand=1)
-    lower_chain(builder, [base, exponent], node.outputs[0], [step], kernel=kernel_name)
+    lower_elementwise(builder, [base, exponent], node.outputs[0], [step], kernel=kernel_name)
 
 
 @kernel("Mod", dtypes=FLOATS | INTEGERS)
@@ -87,7 +89,7 @@ def lower_mod(node: Node, builder: PlanBuilder) -> None:
     assert right is not None
     step = PostOp("fmod" if node.attributes.get("fmod", 0) else "mod", operand=1)
     kernel_name = _kernel_of(builder, left)
-    lower_chain(builder, [left, right], node.outputs[0], [step], kernel=kernel_name)
+    lower_elementwise(builder, [left, right], node.outputs[0], [step], kernel=kernel_name)
 
 
 @kernel("BitShift", *_BITWISE, dtypes=INTEGERS)
@@ -101,7 +103,7 @@ def lower_bitwise(node: Node, builder: PlanBuilder) -> None:
         step = PostOp("shift_left" if is_left else "shift_right", operand=1)
     else:
         step = PostOp(_BITWISE[node.op_type], operand=1)
-    lower_chain(builder, [left, right], node.outputs[0], [step], kernel="integer_chain")
+    lower_elementwise(builder, [left, right], node.outputs[0], [step], kernel="integer_elementwise")
 
 
 @kernel("BitwiseNot", dtypes=INTEGERS)
@@ -110,11 +112,11 @@ def lower_bitwise_not(node: Node, builder: PlanBuilder) -> None:
     (source,) = node.inputs
     assert source is not None
     steps = [PostOp("invert")]
-    lower_chain(builder, [source], node.outputs[0], steps, kernel="integer_chain")
+    lower_elementwise(builder, [source], node.outputs[0], steps, kernel="integer_elementwise")
 
 
 def _kernel_of(builder: PlanBuilder, value: Value) -> str:
-    return "integer_chain" if builder.dtype(value) in INTEGERS else "float_chain"
+    return "integer_elementwise" if builder.dtype(value) in INTEGERS else "float_elementwise"
 
 
 def _dtype_of(value: Value | None) -> DType | None:

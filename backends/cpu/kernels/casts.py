@@ -9,7 +9,7 @@ import numpy as np
 from ....runtime.graph import DType, Node, TensorType
 from ..plans.operand_layout import Layout
 from ..plans.plan_builder import PlanBuilder
-from .chains import lower_chain
+from .fused_elementwise import lower_elementwise
 from .registry import INTEGERS, kernel
 
 __all__ = ["lower_cast"]
@@ -38,9 +38,9 @@ def lower_cast(node: Node, builder: PlanBuilder) -> None:
     if given is wanted:
         builder.define(result, builder.operand(source))
     elif _fits_floats(given, wanted):
-        lower_chain(builder, [source], result, [])
+        lower_elementwise(builder, [source], result, [])
     elif given in _WHOLE and wanted is not DType.UINT64:
-        lower_chain(builder, [source], result, [], kernel="integer_chain")
+        lower_elementwise(builder, [source], result, [], kernel="integer_elementwise")
     else:
         made = builder.result(result, Layout.plain(builder.shape(result), wanted))
         if made.layout.count:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ....runtime.graph import DType, Node, TensorType
 from ..onednn.post_ops import PostOp
 from ..plans.plan_builder import PlanBuilder
-from .chains import lower_chain, lower_where
+from .fused_elementwise import lower_elementwise, lower_where
 from .registry import FLOATS, INTEGERS, kernel
 
 __all__ = ["lower_comparison"]
@@ -30,9 +30,9 @@ def lower_comparison(node: Node, builder: PlanBuilder) -> None:
     assert left is not None
     assert right is not None
     name = _COMPARISONS.get(node.op_type) or _LOGIC[node.op_type]
-    kernel_name = "float_chain" if builder.dtype(left) in FLOATS else "integer_chain"
+    kernel_name = "float_elementwise" if builder.dtype(left) in FLOATS else "integer_elementwise"
     steps = [PostOp(name, operand=1)]
-    lower_chain(builder, [left, right], node.outputs[0], steps, kernel=kernel_name)
+    lower_elementwise(builder, [left, right], node.outputs[0], steps, kernel=kernel_name)
 
 
 @kernel("Not", dtypes=_TRUTH)
@@ -40,7 +40,9 @@ def lower_not(node: Node, builder: PlanBuilder) -> None:
     """Lower the negation of truth values."""
     (source,) = node.inputs
     assert source is not None
-    lower_chain(builder, [source], node.outputs[0], [PostOp("not")], kernel="integer_chain")
+    lower_elementwise(
+        builder, [source], node.outputs[0], [PostOp("not")], kernel="integer_elementwise"
+    )
 
 
 def _refuses_choices(node: Node) -> str | None:

@@ -1,4 +1,4 @@
-"""Elementwise operators of one float32 tensor, and fused chains of them."""
+"""Elementwise operators of one float32 tensor, and fused groups of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ....runtime.graph import Node, Value
 from ..onednn.bindings import ARG, ELTWISE, FORWARD_INFERENCE, Attributes
 from ..onednn.post_ops import CPU_DOMAIN, UNARY, PostOp, loses_nan, parse_post_ops
 from ..onednn.unary_steps import UNARY_STEPS
-from ..plans.elementwise_chain import chain_axes
+from ..plans.elementwise_parameters import elementwise_axes
 from ..plans.operand_layout import Operand
 from ..plans.plan_builder import PlanBuilder
-from .chains import lower_chain, result_dtype
+from .fused_elementwise import lower_elementwise, result_dtype
 from .registry import FLOATS, INTEGERS, kernel
 
 __all__ = ["lower_unary"]
@@ -49,21 +49,21 @@ def lower_unary(node: Node, builder: PlanBuilder) -> None:
     assert source is not None
     if builder.dtype(source) in INTEGERS:
         step = PostOp(_OF_INTEGERS[node.op_type])
-        lower_chain(builder, [source], result, [step], kernel="integer_chain")
+        lower_elementwise(builder, [source], result, [step], kernel="integer_elementwise")
         return
     step = UNARY_STEPS[node.op_type](node)
     operand = builder.operand(source)
     if _suits_onednn(builder, step, operand, result):
         _lower_by_onednn(builder, step, operand, result)
     else:
-        lower_chain(builder, [source], result, [step])
+        lower_elementwise(builder, [source], result, [step])
 
 
 @kernel("Eltwise", domain=CPU_DOMAIN)
-def lower_fused_chain(node: Node, builder: PlanBuilder) -> None:
-    """Lower a chain of operators on input 0; the other inputs are operands of its steps."""
+def lower_fused(node: Node, builder: PlanBuilder) -> None:
+    """Lower a fused group of operators on input 0; the other inputs are operands of its steps."""
     inputs = [value for value in node.inputs if value is not None]
-    lower_chain(builder, inputs, node.outputs[0], parse_post_ops(node.attributes))
+    lower_elementwise(builder, inputs, node.outputs[0], parse_post_ops(node.attributes))
 
 
 @kernel("Clip", dtypes=FLOATS | INTEGERS)
@@ -75,7 +75,7 @@ def lower_clip(node: Node, builder: PlanBuilder) -> None:
     low, high = (_number_of(value) for value in bounds)
     if is_float and low is not None and high is not None:
         step = PostOp.unary("clip", low, high)
-        lower_chain(builder, [source], node.outputs[0], [step])
+        lower_elementwise(builder, [source], node.outputs[0], [step])
         return
     inputs: list[Value] = [source]
     steps: list[PostOp] = []
@@ -83,8 +83,8 @@ def lower_clip(node: Node, builder: PlanBuilder) -> None:
         if value is not None:
             steps.append(PostOp.binary(name, len(inputs)))
             inputs.append(value)
-    kind = "float_chain" if is_float else "integer_chain"
-    lower_chain(builder, inputs, node.outputs[0], steps, kernel=kind)
+    kind = "float_elementwise" if is_float else "integer_elementwise"
+    lower_elementwise(builder, inputs, node.outputs[0], steps, kernel=kind)
 
 
 def _number_of(bound: Value | None) -> float | None:
@@ -99,7 +99,7 @@ def _suits_onednn(builder: PlanBuilder, step: PostOp, operand: Operand, result: 
     layout = operand.layout
     if step.name not in UNARY or not layout.has_desc or not layout.count:
         return False
-    if chain_axes([layout]) is None:
+    if elementwise_axes([layout]) is None:
         # Padding of blocks has to stay zero, which the native kernel does not know.
         return not loses_nan(step)
     is_dense = layout.strides is None or layout.size_bytes == layout.count * layout.dtype.item_bytes

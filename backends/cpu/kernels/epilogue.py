@@ -11,7 +11,7 @@ import numpy as np
 from ....runtime.graph import Node, Value
 from ..onednn.bindings import ARG, Attributes, Desc, PrimitiveDesc
 from ..onednn.post_ops import PostOp, parse_post_ops
-from ..plans.elementwise_chain import check_broadcast
+from ..plans.elementwise_parameters import check_broadcast
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from ..plans.view_strides import reshaped_strides
@@ -28,7 +28,7 @@ They hold as many elements, or as many as the result: then the operand is repeat
 
 @dataclass(frozen=True)
 class _Term:
-    """The operand of a binary post-op: at a place of the chain, with the dims it is seen in."""
+    """The operand of a binary post-op: its place, and the dims it is seen in."""
 
     index: int
     value: Value
@@ -56,24 +56,24 @@ class Epilogue:
         self._shape = builder.shape(node.outputs[0])
         rank = len(self._shape)
         steps = parse_post_ops(node.attributes) if post_ops is None else post_ops
-        chain: list[tuple[PostOp, Desc | None]] = []
+        applied: list[tuple[PostOp, Desc | None]] = []
         for index, post_op in enumerate(steps):
             if post_op.operand is None:
-                chain.append((post_op, None))
+                applied.append((post_op, None))
                 continue
             value = node.inputs[post_op.operand]
             assert value is not None
             if post_op.name == "sum" and self._may_write_over(value, post_op.operand):
                 self._residual = value
-                chain.append((post_op, None))
+                applied.append((post_op, None))
                 continue
             shape = builder.shape(value)
             dims = (1,) * (rank - len(shape)) + shape
             dims = dims if fit is None else fit(dims)
             name = "add" if post_op.name == "sum" else post_op.name
-            chain.append((PostOp.binary(name, post_op.operand), self._wanted(value, dims)))
+            applied.append((PostOp.binary(name, post_op.operand), self._wanted(value, dims)))
             self._terms.append(_Term(index, value, dims))
-        self.attributes = Attributes(builder.engine, chain)
+        self.attributes = Attributes(builder.engine, applied)
 
     def result(self, value: Value, pd: PrimitiveDesc) -> Operand:
         """Make the place of the result in the layout that the primitive has chosen."""

@@ -9,7 +9,7 @@ from ctypes import c_int
 from ....runtime.graph import Node, Value
 from ....runtime.lowering.space_depth import block_transpose
 from ..onednn.bindings import ARG, Attributes, Descs, OneDnnError
-from ..plans.elementwise_chain import check_broadcast
+from ..plans.elementwise_parameters import check_broadcast
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .registry import kernel

@@ -19,10 +19,10 @@ from ....runtime.graph import DType, Node, Value
 from ....runtime.lowering.window import Window, window_of
 from ..onednn.bindings import ARG, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
 from ..onednn.post_ops import PostOp
-from ..plans.elementwise_chain import chain_axes, chain_parameters
+from ..plans.elementwise_parameters import elementwise_axes, elementwise_parameters
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
-from .chains import result_dtype
+from .fused_elementwise import result_dtype
 from .onednn_windows import MAX_SPATIAL_RANK, dims_array, find_bad_window
 from .reductions import reduction_parameters
 from .registry import FLOATS, kernel
@@ -143,7 +143,7 @@ def lower_lp_pool(node: Node, builder: PlanBuilder) -> None:
     places = builder.shape(node.outputs[0])[2:]
     count = MAX_SPATIAL_RANK - len(places) + sum(places)
     made = _slide(node, builder, operand, window, np.ones(count, np.float32))
-    _chain(builder, made, made, [_root(power)])
+    _elementwise(builder, made, made, [_root(power)])
 
 
 @kernel("GlobalLpPool")
@@ -155,7 +155,7 @@ def lower_global_lp_pool(node: Node, builder: PlanBuilder) -> None:
         _reduce(node, builder, operand, _REDUCE_NORMS[power])
         return
     made = _reduce(node, builder, _powers(operand, builder, power), _REDUCE_SUM)
-    _chain(builder, made, made, [_root(power)])
+    _elementwise(builder, made, made, [_root(power)])
 
 
 def _ends(node: Node) -> tuple[Value, Value]:
@@ -206,23 +206,25 @@ def _powers(operand: Operand, builder: PlanBuilder, power: int) -> Operand:
     """Emit abs(x) ** p."""
     made = builder.temporary(operand.layout)
     steps = [PostOp.unary("abs"), PostOp.unary("pow", 1.0, float(power))]
-    _chain(builder, operand, made, [PostOp.unary("square")] if power == 2 else steps[:power])
+    _elementwise(builder, operand, made, [PostOp.unary("square")] if power == 2 else steps[:power])
     return made
 
 
-def _chain(builder: PlanBuilder, source: Operand, target: Operand, steps: Sequence[PostOp]) -> None:
+def _elementwise(
+    builder: PlanBuilder, source: Operand, target: Operand, steps: Sequence[PostOp]
+) -> None:
     layouts = [source.layout, target.layout]
-    axes = chain_axes(layouts)
+    axes = elementwise_axes(layouts)
     assert axes is not None
     if target.layout.count:
-        words = chain_parameters("float_chain", layouts, axes, steps)
-        builder.native("float_chain", (source, target), words)
+        words = elementwise_parameters("float_elementwise", layouts, axes, steps)
+        builder.native("float_elementwise", (source, target), words)
 
 
 def _walkable(value: Value, builder: PlanBuilder) -> Operand:
     """Return a value as it lies if native kernels can walk it so, else in row-major order."""
     operand = builder.operand(value)
-    is_walkable = chain_axes([operand.layout]) is not None
+    is_walkable = elementwise_axes([operand.layout]) is not None
     return operand if is_walkable else builder.plain(value, operand.dtype)
 
 

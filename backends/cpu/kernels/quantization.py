@@ -8,7 +8,7 @@ from ....runtime.graph import DType, Node, TensorType, Value
 from ..onednn.post_ops import PostOp
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
-from .chains import lower_chain
+from .fused_elementwise import lower_elementwise
 from .numpy_operators import lower_by_numpy
 from .registry import FLOATS, kernel
 
@@ -44,7 +44,7 @@ def lower_dequantize(node: Node, builder: PlanBuilder) -> None:
     if zero is not None:
         others.append(_along(node, builder, zero))
         steps.insert(0, PostOp.binary("sub", 2))
-    lower_chain(builder, [source], node.outputs[0], steps, others=others)
+    lower_elementwise(builder, [source], node.outputs[0], steps, others=others)
 
 
 @kernel("QuantizeLinear", dtypes=FLOATS | {DType.INT32}, refuses=_refuses)
@@ -59,7 +59,7 @@ def lower_quantize(node: Node, builder: PlanBuilder) -> None:
         others.append(_along(node, builder, zero))
         steps.append(PostOp.binary("add", 2))
     steps.append(PostOp.unary("clip", *_RANGES[builder.dtype(node.outputs[0])]))
-    lower_chain(builder, [source], node.outputs[0], steps, others=others)
+    lower_elementwise(builder, [source], node.outputs[0], steps, others=others)
 
 
 @kernel("DynamicQuantizeLinear")

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from ....runtime.graph import DType, Node, Value
 from ....runtime.lowering.reduction import reduced_axes
-from ..plans.elementwise_chain import chain_axes
+from ..plans.elementwise_parameters import elementwise_axes
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
-from .chains import result_dtype
+from .fused_elementwise import result_dtype
 from .numpy_operators import lower_by_numpy
 from .registry import FLOATS, INTEGERS, kernel
 
@@ -60,7 +60,7 @@ def reduction_parameters(kind: int, source: Layout, result: Layout) -> list[int]
     """
     strides = _repeating(result, source.shape)
     target = Layout.plain(source.shape, result.dtype, strides)
-    axes = chain_axes([target, source]) or []
+    axes = elementwise_axes([target, source]) or []
     inner = axes[-1] if axes else None
     kept = [axis for axis in axes[:-1] if axis.strides[0]]
     reduced = [axis for axis in axes[:-1] if not axis.strides[0]]
@@ -82,7 +82,7 @@ def _repeating(result: Layout, shape: Sequence[int]) -> tuple[int, ...]:
 
 def _walkable(builder: PlanBuilder, value: Value) -> Operand:
     operand = builder.operand(value)
-    if chain_axes([operand.layout]) is None:
+    if elementwise_axes([operand.layout]) is None:
         return builder.plain(value, operand.dtype)
     return operand
 

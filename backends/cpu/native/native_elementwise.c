@@ -1,26 +1,26 @@
-/* Elementwise chains over strided operands: everything that broadcasts.
+/* Fused elementwise operators over strided operands: everything that broadcasts.
  *
  * The result's axes are walked in blocks of the last two, small enough to stay in the first cache.
  * Operands of a block are loaded as floats (or as 64-bit integers), all steps run on these dense
- * numbers, and the result is stored in its own type: a chain reads and writes memory once, and no
+ * numbers, and the result is stored in its own type: a group reads and writes memory once, and no
  * step knows of layouts or types.
  */
 #include <string.h>
 
-#include "chain_steps.h"
+#include "fused_steps.h"
 #include "elements.h"
 #include "steps.h"
 #include "vector_math.h"
 
-#define MAX_CHAIN_OPERANDS 32
-#define MAX_CHAIN_RANK 24
+#define MAX_GROUP_OPERANDS 32
+#define MAX_GROUP_RANK 24
 #define BLOCK 512 /* numbers: three blocks of 64-bit integers fit into half of a 32 KB cache */
 
-/* A chain's parameters: operand count, rank (2 or more), step count; the result's lengths; for each
+/* A group's parameters: operand count, rank (2 or more), step count; the result's lengths; for each
  * operand its element type and its strides in bytes; for each step its number, the index of its
- * operand (0 if unary) and two numbers: bits of doubles, or integers. Operand 0 is what the chain
+ * operand (0 if unary) and two numbers: bits of doubles, or integers. Operand 0 is what the group
  * begins with, the last one is the result. A stride of 0 repeats. */
-struct chain {
+struct group {
     int is_float; /* else 64-bit integers */
     int64_t operand_count, rank, step_count;
     const int64_t *lengths, *operands, *steps;
@@ -29,67 +29,67 @@ struct chain {
 };
 
 struct block {
-    char *data[MAX_CHAIN_OPERANDS];
+    char *data[MAX_GROUP_OPERANDS];
     int64_t rows, columns;
 };
 
-static int read_chain(struct chain *chain, int is_float, const int64_t *parameters)
+static int read_group(struct group *group, int is_float, const int64_t *parameters)
 {
     int64_t outer = 1;
-    chain->is_float = is_float;
-    chain->operand_count = parameters[0];
-    chain->rank = parameters[1];
-    chain->step_count = parameters[2];
-    if (chain->operand_count < 2 || chain->operand_count > MAX_CHAIN_OPERANDS || chain->rank < 2
-        || chain->rank > MAX_CHAIN_RANK)
+    group->is_float = is_float;
+    group->operand_count = parameters[0];
+    group->rank = parameters[1];
+    group->step_count = parameters[2];
+    if (group->operand_count < 2 || group->operand_count > MAX_GROUP_OPERANDS || group->rank < 2
+        || group->rank > MAX_GROUP_RANK)
         return STATUS_TABLE;
-    chain->lengths = parameters + 3;
-    chain->operands = chain->lengths + chain->rank;
-    chain->steps = chain->operands + chain->operand_count * (1 + chain->rank);
-    for (int64_t axis = 0; axis < chain->rank - 2; axis++)
-        outer *= chain->lengths[axis];
-    chain->rows = chain->lengths[chain->rank - 2];
-    chain->columns = chain->lengths[chain->rank - 1];
-    chain->block_count = 0;
-    if (outer < 1 || chain->rows < 1 || chain->columns < 1)
+    group->lengths = parameters + 3;
+    group->operands = group->lengths + group->rank;
+    group->steps = group->operands + group->operand_count * (1 + group->rank);
+    for (int64_t axis = 0; axis < group->rank - 2; axis++)
+        outer *= group->lengths[axis];
+    group->rows = group->lengths[group->rank - 2];
+    group->columns = group->lengths[group->rank - 1];
+    group->block_count = 0;
+    if (outer < 1 || group->rows < 1 || group->columns < 1)
         return STATUS_OK;
-    chain->block_columns = chain->columns < BLOCK ? chain->columns : BLOCK;
-    chain->block_rows = BLOCK / chain->block_columns;
-    if (chain->block_rows > chain->rows)
-        chain->block_rows = chain->rows;
-    chain->row_blocks = (chain->rows + chain->block_rows - 1) / chain->block_rows;
-    chain->column_blocks = (chain->columns + chain->block_columns - 1) / chain->block_columns;
-    chain->block_count = outer * chain->row_blocks * chain->column_blocks;
+    group->block_columns = group->columns < BLOCK ? group->columns : BLOCK;
+    group->block_rows = BLOCK / group->block_columns;
+    if (group->block_rows > group->rows)
+        group->block_rows = group->rows;
+    group->row_blocks = (group->rows + group->block_rows - 1) / group->block_rows;
+    group->column_blocks = (group->columns + group->block_columns - 1) / group->block_columns;
+    group->block_count = outer * group->row_blocks * group->column_blocks;
     return STATUS_OK;
 }
 
-static inline const int64_t *operand_of(const struct chain *chain, int64_t index)
+static inline const int64_t *operand_of(const struct group *group, int64_t index)
 {
-    return chain->operands + index * (1 + chain->rank);
+    return group->operands + index * (1 + group->rank);
 }
 
-static void find_block(struct block *block, const struct chain *chain, char *const *data,
+static void find_block(struct block *block, const struct group *group, char *const *data,
                        int64_t number)
 {
-    int64_t place[MAX_CHAIN_RANK];
-    int64_t last = chain->rank - 1;
+    int64_t place[MAX_GROUP_RANK];
+    int64_t last = group->rank - 1;
 
-    place[last] = number % chain->column_blocks * chain->block_columns;
-    number /= chain->column_blocks;
-    place[last - 1] = number % chain->row_blocks * chain->block_rows;
-    number /= chain->row_blocks;
+    place[last] = number % group->column_blocks * group->block_columns;
+    number /= group->column_blocks;
+    place[last - 1] = number % group->row_blocks * group->block_rows;
+    number /= group->row_blocks;
     for (int64_t axis = last - 2; axis >= 0; axis--) {
-        place[axis] = number % chain->lengths[axis];
-        number /= chain->lengths[axis];
+        place[axis] = number % group->lengths[axis];
+        number /= group->lengths[axis];
     }
-    block->rows = chain->rows - place[last - 1];
-    if (block->rows > chain->block_rows)
-        block->rows = chain->block_rows;
-    block->columns = chain->columns - place[last];
-    if (block->columns > chain->block_columns)
-        block->columns = chain->block_columns;
-    for (int64_t index = 0; index < chain->operand_count; index++) {
-        const int64_t *strides = operand_of(chain, index) + 1;
+    block->rows = group->rows - place[last - 1];
+    if (block->rows > group->block_rows)
+        block->rows = group->block_rows;
+    block->columns = group->columns - place[last];
+    if (block->columns > group->block_columns)
+        block->columns = group->block_columns;
+    for (int64_t index = 0; index < group->operand_count; index++) {
+        const int64_t *strides = operand_of(group, index) + 1;
         int64_t offset = 0;
         for (int64_t axis = 0; axis <= last; axis++)
             offset += place[axis] * strides[axis];
@@ -98,21 +98,21 @@ static void find_block(struct block *block, const struct chain *chain, char *con
 }
 
 /* True if a block of an operand lies as the numbers themselves do. */
-static int is_dense(const struct chain *chain, const struct block *block, int64_t index)
+static int is_dense(const struct group *group, const struct block *block, int64_t index)
 {
-    const int64_t *operand = operand_of(chain, index), *strides = operand + chain->rank - 1;
-    int64_t item = chain->is_float ? sizeof(float) : sizeof(int64_t);
-    return operand[0] == (chain->is_float ? ELEMENT_F32 : ELEMENT_I64)
+    const int64_t *operand = operand_of(group, index), *strides = operand + group->rank - 1;
+    int64_t item = group->is_float ? sizeof(float) : sizeof(int64_t);
+    return operand[0] == (group->is_float ? ELEMENT_F32 : ELEMENT_I64)
            && (block->columns == 1 || strides[1] == item)
            && (block->rows == 1 || strides[0] == block->columns * item);
 }
 
-static int load(const struct chain *chain, const struct block *block, int64_t index,
+static int load(const struct group *group, const struct block *block, int64_t index,
                 char *numbers)
 {
-    const int64_t *operand = operand_of(chain, index), *strides = operand + chain->rank - 1;
+    const int64_t *operand = operand_of(group, index), *strides = operand + group->rank - 1;
     int64_t columns = block->columns, rows = block->rows;
-    int64_t row_bytes = columns * (chain->is_float ? sizeof(float) : sizeof(int64_t));
+    int64_t row_bytes = columns * (group->is_float ? sizeof(float) : sizeof(int64_t));
 
     if (rows == 1 || strides[0] == columns * strides[1]) {
         columns *= rows;
@@ -124,7 +124,7 @@ static int load(const struct chain *chain, const struct block *block, int64_t in
         int failure = 0;
         if (row > 0 && strides[0] == 0)
             memcpy(to, numbers, (size_t)row_bytes);
-        else if (chain->is_float)
+        else if (group->is_float)
             failure = load_floats((float *)(void *)to, from, strides[1], columns, operand[0]);
         else
             failure = load_integers((int64_t *)(void *)to, from, strides[1], columns, operand[0]);
@@ -134,12 +134,12 @@ static int load(const struct chain *chain, const struct block *block, int64_t in
     return STATUS_OK;
 }
 
-static int store(const struct chain *chain, const struct block *block, const char *numbers)
+static int store(const struct group *group, const struct block *block, const char *numbers)
 {
-    int64_t result = chain->operand_count - 1;
-    const int64_t *operand = operand_of(chain, result), *strides = operand + chain->rank - 1;
+    int64_t result = group->operand_count - 1;
+    const int64_t *operand = operand_of(group, result), *strides = operand + group->rank - 1;
     int64_t columns = block->columns, rows = block->rows;
-    int64_t row_bytes = columns * (chain->is_float ? sizeof(float) : sizeof(int64_t));
+    int64_t row_bytes = columns * (group->is_float ? sizeof(float) : sizeof(int64_t));
 
     if (rows == 1 || strides[0] == columns * strides[1]) {
         columns *= rows;
@@ -148,7 +148,7 @@ static int store(const struct chain *chain, const struct block *block, const cha
     for (int64_t row = 0; row < rows; row++) {
         const void *from = numbers + row * row_bytes;
         char *to = block->data[result] + row * strides[0];
-        int failure = chain->is_float ? store_floats(to, strides[1], from, columns, operand[0])
+        int failure = group->is_float ? store_floats(to, strides[1], from, columns, operand[0])
                                       : store_integers(to, strides[1], from, columns, operand[0]);
         if (failure)
             return STATUS_TABLE;
@@ -163,16 +163,16 @@ static float float_of_double_bits(int64_t bits)
     return (float)number;
 }
 
-static int takes_operand(const struct chain *chain, int64_t step)
+static int takes_operand(const struct group *group, int64_t step)
 {
-    return step >= (chain->is_float ? FIRST_BINARY_FLOAT_STEP : FIRST_BINARY_INTEGER_STEP);
+    return step >= (group->is_float ? FIRST_BINARY_FLOAT_STEP : FIRST_BINARY_INTEGER_STEP);
 }
 
-static int run_step(const struct chain *chain, const int64_t *words, char *own, const char *from,
+static int run_step(const struct group *group, const int64_t *words, char *own, const char *from,
                     const char *other, int64_t count)
 {
     int failure =
-        chain->is_float
+        group->is_float
             ? float_step(words[0], (float *)(void *)own, (const float *)(const void *)from,
                          (const float *)(const void *)other, count,
                          float_of_double_bits(words[2]), float_of_double_bits(words[3]))
@@ -183,71 +183,71 @@ static int run_step(const struct chain *chain, const int64_t *words, char *own, 
 
 /* Operands that lie as numbers are read where they are, and the last step writes into a result that
  * does; all others go through a block of numbers. */
-static int run_block(const struct chain *chain, const struct block *block)
+static int run_block(const struct group *group, const struct block *block)
 {
     _Alignas(64) char numbers[BLOCK * sizeof(int64_t)];
     _Alignas(64) char others[BLOCK * sizeof(int64_t)];
-    int64_t result = chain->operand_count - 1, count = block->rows * block->columns;
-    int is_direct = chain->step_count > 0 && is_dense(chain, block, result);
+    int64_t result = group->operand_count - 1, count = block->rows * block->columns;
+    int is_direct = group->step_count > 0 && is_dense(group, block, result);
     const char *from = block->data[0];
     int status = STATUS_OK;
 
-    if (!is_dense(chain, block, 0)) {
-        status = load(chain, block, 0, numbers);
+    if (!is_dense(group, block, 0)) {
+        status = load(group, block, 0, numbers);
         from = numbers;
     }
-    for (int64_t index = 0; index < chain->step_count && status == STATUS_OK; index++) {
-        const int64_t *words = chain->steps + 4 * index;
-        char *own = is_direct && index == chain->step_count - 1 ? block->data[result] : numbers;
+    for (int64_t index = 0; index < group->step_count && status == STATUS_OK; index++) {
+        const int64_t *words = group->steps + 4 * index;
+        char *own = is_direct && index == group->step_count - 1 ? block->data[result] : numbers;
         const char *other = others;
-        if (words[1] < 0 || words[1] >= result || (words[1] == 0 && takes_operand(chain, words[0])))
+        if (words[1] < 0 || words[1] >= result || (words[1] == 0 && takes_operand(group, words[0])))
             return STATUS_TABLE;
         if (words[1] > 0) {
-            if (is_dense(chain, block, words[1]))
+            if (is_dense(group, block, words[1]))
                 other = block->data[words[1]];
             else
-                status = load(chain, block, words[1], others);
+                status = load(group, block, words[1], others);
         }
         if (status == STATUS_OK)
-            status = run_step(chain, words, own, from, other, count);
+            status = run_step(group, words, own, from, other, count);
         from = own;
     }
-    return status == STATUS_OK && !is_direct ? store(chain, block, from) : status;
+    return status == STATUS_OK && !is_direct ? store(group, block, from) : status;
 }
 
-static int run_chain(int is_float, char *const *data, const int64_t *parameters)
+static int run_group(int is_float, char *const *data, const int64_t *parameters)
 {
-    struct chain chain;
-    int status = read_chain(&chain, is_float, parameters);
+    struct group group;
+    int status = read_group(&group, is_float, parameters);
     int64_t work;
 
     if (status != STATUS_OK)
         return status;
-    if (chain.block_count == 0)
+    if (group.block_count == 0)
         return STATUS_OK;
-    work = chain.block_count * chain.block_rows * chain.block_columns;
+    work = group.block_count * group.block_rows * group.block_columns;
 #pragma omp parallel for schedule(static) reduction(max : status) if (work >= PARALLEL_ELEMENTS)
-    for (int64_t number = 0; number < chain.block_count; number++) {
+    for (int64_t number = 0; number < group.block_count; number++) {
         struct block block;
         int found;
-        find_block(&block, &chain, data, number);
-        found = run_block(&chain, &block);
+        find_block(&block, &group, data, number);
+        found = run_block(&group, &block);
         status = found > status ? found : status;
     }
     return status;
 }
 
-/* data: operands, result. parameters: struct chain. Numbers are float32: for all types but 64-bit
+/* data: operands, result. parameters: struct group. Numbers are float32: for all types but 64-bit
  * integers exactly what the operands hold. */
-static int float_chain(char *const *data, const int64_t *parameters)
+static int float_elementwise(char *const *data, const int64_t *parameters)
 {
-    return run_chain(1, data, parameters);
+    return run_group(1, data, parameters);
 }
 
 /* The same for integers and truth values; a result may be of any type. */
-static int integer_chain(char *const *data, const int64_t *parameters)
+static int integer_elementwise(char *const *data, const int64_t *parameters)
 {
-    return run_chain(0, data, parameters);
+    return run_group(0, data, parameters);
 }
 
 /* Strides in elements; where they are constants the compiler makes vectors of the loop. */
@@ -323,7 +323,7 @@ static int where(char *const *data, const int64_t *parameters)
     const int64_t *lengths = parameters + 2, *strides = lengths + rank;
     choose_function choose = choose_of(item);
 
-    if (choose == NULL || rank < 1 || rank > MAX_CHAIN_RANK)
+    if (choose == NULL || rank < 1 || rank > MAX_GROUP_RANK)
         return STATUS_TABLE;
     for (int64_t axis = 0; axis < rank - 1; axis++)
         rows *= lengths[axis];
@@ -343,8 +343,8 @@ static int where(char *const *data, const int64_t *parameters)
 }
 
 const struct named_kernel elementwise_kernels[] = {
-    {"float_chain", float_chain},
-    {"integer_chain", integer_chain},
+    {"float_elementwise", float_elementwise},
+    {"integer_elementwise", integer_elementwise},
     {"where", where},
     {NULL, NULL},
 };

@@ -361,27 +361,27 @@ class Attributes(_Handle):
         engine.check("dnnl_primitive_attr_set_scratchpad_mode", self, c_int(1))
         if not self.post_ops:
             return
-        chain = c_void_p()
-        engine.check("dnnl_post_ops_create", byref(chain))
+        handle = c_void_p()
+        engine.check("dnnl_post_ops_create", byref(handle))
         try:
             for post_op, operand in self.post_ops:
-                _append(engine, chain, post_op, operand)
-            engine.check("dnnl_primitive_attr_set_post_ops", self, chain)
+                _append(engine, handle, post_op, operand)
+            engine.check("dnnl_primitive_attr_set_post_ops", self, handle)
         finally:
-            engine.library.dnnl_post_ops_destroy(chain)
+            engine.library.dnnl_post_ops_destroy(handle)
 
 
-def _append(engine: Engine, chain: c_void_p, post_op: PostOp, operand: Desc | None) -> None:
+def _append(engine: Engine, handle: c_void_p, post_op: PostOp, operand: Desc | None) -> None:
     if post_op.name == "sum":
-        engine.check("dnnl_post_ops_append_sum", chain, c_float(1.0), c_int(0), c_int(0))
+        engine.check("dnnl_post_ops_append_sum", handle, c_float(1.0), c_int(0), c_int(0))
     elif operand is not None:
         algorithm = BINARY_ALGORITHMS[BINARY[post_op.name]]
-        engine.check("dnnl_post_ops_append_binary", chain, c_int(algorithm), operand)
+        engine.check("dnnl_post_ops_append_binary", handle, c_int(algorithm), operand)
     else:
         algorithm = ELTWISE[UNARY[post_op.name][0]]
         engine.check(
             "dnnl_post_ops_append_eltwise",
-            chain,
+            handle,
             c_int(algorithm),
             c_float(post_op.alpha),
             c_float(post_op.beta),

@@ -14,7 +14,7 @@ from ..onednn.post_ops import CPU_DOMAIN
 from . import fused_types as fused_types
 from .activation_fusion import ActivationFusion
 from .batch_normalization_scaling import BatchNormalizationScaling
-from .eltwise_chain_fusion import EltwiseChainFusion
+from .eltwise_fusion import EltwiseFusion
 from .epilogue_fusion import EpilogueFusion
 from .shared_input_fusion import SharedInputFusion
 
@@ -47,7 +47,7 @@ def plan_passes(
         AttentionFusion(CPU_DOMAIN),
         BatchNormalizationScaling(cache),
         EpilogueFusion(cache, keep_nan=keep_nan),
-        EltwiseChainFusion(),
+        EltwiseFusion(),
     )
     return _enabled(passes, disabled)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ....runtime.graph import DType
 from ....runtime.graph.sym_int import has_sym_ints
-from .elementwise_chain import FLOAT_STEPS, INTEGER_STEPS
+from .elementwise_parameters import FLOAT_STEPS, INTEGER_STEPS
 
 __all__ = ["Reach", "reaches_of"]
 
@@ -46,10 +46,10 @@ _TYPES = _INTEGER_TYPES | {DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.F
 _NUMBERS = frozenset(dtype.value for dtype in _TYPES)
 _INTEGER_NUMBERS = frozenset(dtype.value for dtype in _INTEGER_TYPES)
 _FIRST_BINARY = {
-    "float_chain": FLOAT_STEPS.index("add"),
-    "integer_chain": INTEGER_STEPS.index("add"),
+    "float_elementwise": FLOAT_STEPS.index("add"),
+    "integer_elementwise": INTEGER_STEPS.index("add"),
 }
-_STEP_COUNTS = {"float_chain": len(FLOAT_STEPS), "integer_chain": len(INTEGER_STEPS)}
+_STEP_COUNTS = {"float_elementwise": len(FLOAT_STEPS), "integer_elementwise": len(INTEGER_STEPS)}
 _REDUCTION_COUNT = 10
 
 
@@ -178,10 +178,10 @@ def _resample(parameters: Sequence[int]) -> list[Reach]:
     ]
 
 
-def _chain(kernel: str, parameters: Sequence[int]) -> list[Reach]:
+def _elementwise(kernel: str, parameters: Sequence[int]) -> list[Reach]:
     count, rank, steps, *words = parameters
     if not 2 <= count <= _MAX_OPERANDS:
-        raise ValueError(f"a chain of {count} operands")
+        raise ValueError(f"a fused group of {count} operands")
     _rank(rank, 2)
     _take(words, rank + count * (1 + rank) + 4 * _product(steps))
     lengths = words[:rank]
@@ -194,7 +194,7 @@ def _chain(kernel: str, parameters: Sequence[int]) -> list[Reach]:
             raise ValueError(f"step {number} on operand {operand}")
     found: list[Reach] = []
     for start in range(rank, behind, 1 + rank):
-        is_read_whole = kernel == "integer_chain" and start + 1 + rank < behind
+        is_read_whole = kernel == "integer_elementwise" and start + 1 + rank < behind
         if is_read_whole and words[start] not in _INTEGER_NUMBERS:
             raise ValueError(f"whole numbers of type {words[start]}")
         item, dtypes = _element(words[start])
@@ -298,9 +298,9 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "attention_probabilities": _attention_probabilities,
     "copy": _copy,
     "fill": _fill,
-    "float_chain": lambda parameters: _chain("float_chain", parameters),
+    "float_elementwise": lambda parameters: _elementwise("float_elementwise", parameters),
     "gather": _gather,
-    "integer_chain": lambda parameters: _chain("integer_chain", parameters),
+    "integer_elementwise": lambda parameters: _elementwise("integer_elementwise", parameters),
     "pool": _pool,
     "reduce": _reduce,
     "resample": _resample,

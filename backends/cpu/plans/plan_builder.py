@@ -28,7 +28,7 @@ from ..onednn.bindings import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
 from ..onednn.bindings import Attributes as Attributes
 from ..onednn.traced import TracedDesc, TracedEngine
 from .copy_parameters import copy_parameters
-from .elementwise_chain import chain_axes, chain_parameters
+from .elementwise_parameters import elementwise_axes, elementwise_parameters
 from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
 from .plan import Description, Plan
@@ -40,7 +40,7 @@ __all__ = ["PlanBuilder"]
 
 Array = np.ndarray[Any, Any]
 
-_CHAIN_TYPES = frozenset({DType.FLOAT32, DType.BFLOAT16, DType.FLOAT16})
+_COMPUTED_TYPES = frozenset({DType.FLOAT32, DType.BFLOAT16, DType.FLOAT16})
 
 
 class PlanBuilder(Lowering):
@@ -67,8 +67,8 @@ class PlanBuilder(Lowering):
         self._plan_id = plan_id
         self.keep_nan = keep_nan
         self.engine, self.thread_count = engine, thread_count
-        self.chains: dict[Hashable, tuple[int, ...]] = {}
-        """Parameters of the chains that were lowered, which equal nodes share."""
+        self.elementwise_parameters: dict[Hashable, tuple[int, ...]] = {}
+        """Parameters of the groups that were lowered, which equal nodes share."""
         self.is_traced = isinstance(engine, TracedEngine)
         """True if lengths are SymInts, and the plan is a template's."""
         self.symbolic_constants: dict[Buffer, SymArray] = {}
@@ -297,20 +297,20 @@ class PlanBuilder(Lowering):
         if is_strided and source.dtype is target.dtype:
             self.copy(source, target)
         elif is_strided and not (source.layout.has_desc and target.layout.has_desc):
-            self._convert_by_chain(source, target)
+            self._convert_by_elementwise(source, target)
         else:
             self._reorder(source, target.layout.desc(self.engine), target)
 
-    def _convert_by_chain(self, source: Operand, target: Operand) -> None:
+    def _convert_by_elementwise(self, source: Operand, target: Operand) -> None:
         """Convert between floating types where oneDNN cannot describe the layouts."""
         for operand in (source, target):
-            if operand.dtype not in _CHAIN_TYPES:
+            if operand.dtype not in _COMPUTED_TYPES:
                 raise OneDnnError(f"descriptor of {operand.layout}", 3)
         layouts = [source.layout, target.layout]
-        axes = chain_axes(layouts)
+        axes = elementwise_axes(layouts)
         assert axes is not None
-        parameters = chain_parameters("float_chain", layouts, axes, ())
-        self.native("float_chain", (source, target), parameters)
+        parameters = elementwise_parameters("float_elementwise", layouts, axes, ())
+        self.native("float_elementwise", (source, target), parameters)
 
     def _reorder(self, source: Operand, desc: Desc, target: Operand | None = None) -> Operand:
         engine = self.engine

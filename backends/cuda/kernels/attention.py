@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....runtime.graph import DType, Node
-from ...accelerator.elementwise.chain import ACCELERATOR_DOMAIN
+from ...accelerator.elementwise.fused_step import ACCELERATOR_DOMAIN
 from ...accelerator.kernels import attention as shared
 from ...accelerator.kernels.attention import HeadColumns, Heads
 from ...accelerator.launching.strided_copy import strided_copy

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from ....runtime.graph import DType, Node
 from ...accelerator.elementwise.c_types import C_TYPES
-from ...accelerator.elementwise.chain import parse_steps
-from ...accelerator.elementwise.chain_launch import line_groups
-from ...accelerator.elementwise.chain_source import ChainCode, chain_code
+from ...accelerator.elementwise.fused_launch import line_groups
+from ...accelerator.elementwise.fused_source import FusedCode, fused_code
+from ...accelerator.elementwise.fused_step import parse_steps
 from ...accelerator.launching.kernel_source import KernelSource
 from ...accelerator.launching.reach import elements
 from ...accelerator.operand import Operand
@@ -59,7 +59,7 @@ def lower_to_channels_last(node: Node, builder: PlanBuilder) -> None:
             launch_transposition(builder, source, made, matrices)
             return
     if steps:
-        code = chain_code(steps, operands, shape, "at")
+        code = fused_code(steps, operands, shape, "at")
     else:
         dtype = dtype if dtype in C_TYPES else _MOVED_AS[dtype.item_bytes]
         code = _as_it_is(source, dtype, shape)
@@ -87,10 +87,10 @@ def lower_to_channels_last(node: Node, builder: PlanBuilder) -> None:
     )
 
 
-def _as_it_is(source: Operand | float, dtype: DType, shape: Sequence[int]) -> ChainCode:
+def _as_it_is(source: Operand | float, dtype: DType, shape: Sequence[int]) -> FusedCode:
     """Write the reading of an element that nothing is done to, but to hold it in another type."""
     assert isinstance(source, Operand)
     kind = C_TYPES.get(source.dtype, C_TYPES[dtype])
     parameter = f"__global const {kind.memory} *x"
     reach = elements(math.prod(shape), source.dtype)
-    return ChainCode((), kind.load("x", "at"), (parameter,), (source,), (reach,))
+    return FusedCode((), kind.load("x", "at"), (parameter,), (source,), (reach,))

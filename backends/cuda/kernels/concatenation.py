@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ....runtime.graph import Node
 from ...accelerator.elementwise.c_types import ELEMENT_WORDS
-from ...accelerator.elementwise.chain_launch import line_groups
+from ...accelerator.elementwise.fused_launch import line_groups
 from ...accelerator.kernels import movement as shared
 from ...accelerator.launching.kernel_source import KernelSource
 from ...accelerator.launching.reach import Reach

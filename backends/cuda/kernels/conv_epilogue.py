@@ -1,14 +1,14 @@
 """Which of a convolution's later steps cuDNN computes with it: a table of patterns. Pure.
 
 cuDNN adds a residual and the bias, in this order, and then applies one activation. What of a node's
-steps has this form is left to it; the rest follows as a chain of its own.
+steps has this form is left to it; the rest follows as a fused group of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ...accelerator.elementwise.chain import ChainStep, steps_behind
+from ...accelerator.elementwise.fused_step import FusedStep, steps_behind
 from .library_call import FittedSteps
 
 __all__ = ["fit_epilogue"]
@@ -72,7 +72,7 @@ _PATTERNS: tuple[tuple[str, Pattern], ...] = (
 
 
 def fit_epilogue(
-    steps: Sequence[ChainStep], maps: Collection[str], numbers: Mapping[str, float]
+    steps: Sequence[FusedStep], maps: Collection[str], numbers: Mapping[str, float]
 ) -> FittedSteps:
     """Divide steps into what cuDNN computes and the rest.
 
@@ -95,7 +95,7 @@ def fit_epilogue(
 
 
 def _find_activation(
-    steps: Sequence[ChainStep], start: int, x: str, numbers: Mapping[str, float]
+    steps: Sequence[FusedStep], start: int, x: str, numbers: Mapping[str, float]
 ) -> tuple[str, float, int] | None:
     """Return name, number and count of steps of the longest activation from ``start`` on."""
     best: tuple[str, float, int] | None = None
@@ -117,7 +117,7 @@ def _find_activation(
 
 
 def _fits(
-    step: ChainStep,
+    step: FusedStep,
     form: tuple[str, tuple[str | float, ...]],
     start: int,
     x: str,
@@ -145,7 +145,7 @@ def _is(
     return given == (x if wanted == "x" else wanted)
 
 
-def _is_closed(steps: Sequence[ChainStep], count: int, result: str) -> bool:
+def _is_closed(steps: Sequence[FusedStep], count: int, result: str) -> bool:
     """True if later steps need no more than the result of the first ``count``."""
     hidden = {"acc", *(f"s{index}" for index in range(count))} - {result}
     return not any(hidden.intersection(step.operands) for step in steps[count:])

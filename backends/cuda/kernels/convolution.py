@@ -13,7 +13,7 @@ import numpy as np
 from ....runtime.graph import Node, Value
 from ....runtime.lowering.window import Window, transposed_window, window_of
 from ....runtime.passes.matching import scalar_of
-from ...accelerator.elementwise.chain import parse_steps
+from ...accelerator.elementwise.fused_step import parse_steps
 from ...accelerator.kernels.epilogue import EPILOGUE_START, extra_operands
 from ...accelerator.kernels.window_code import transposed_loops, window_loops
 from ...accelerator.launching.gathering import table_operand

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from ....runtime.graph import Node
 from ....runtime.lowering.window import Window
 from ...accelerator.elementwise.c_types import C_TYPES, CType
-from ...accelerator.elementwise.chain import parse_steps
-from ...accelerator.elementwise.chain_source import chain_code
 from ...accelerator.elementwise.element_words import ElementWords
+from ...accelerator.elementwise.fused_source import fused_code
+from ...accelerator.elementwise.fused_step import parse_steps
 from ...accelerator.kernels.epilogue import extra_operands
 from ...accelerator.kernels.window_code import check_windows, nested_index, weight_place
 from ...accelerator.launching.reach import whole
@@ -73,7 +73,7 @@ def launch_direct_sum(node: Node, builder: PlanBuilder, made: Operand, parts: Di
     bias = [] if value is None else [builder.operand(value)]
     if any(item.shape != (parts.outputs,) for item in bias):
         raise builder.contradiction(f"a bias of {list(bias[0].shape)} is not for {made.shape[-1]}")
-    end = chain_code(parse_steps(node), extra_operands(node, builder), made.shape, "o", "made[j]")
+    end = fused_code(parse_steps(node), extra_operands(node, builder), made.shape, "o", "made[j]")
     texts = WindowTexts(
         words.load("made", "bias", "block") if bias else words.filled("made", "0.0f"),
         parts.loops,

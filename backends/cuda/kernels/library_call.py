@@ -1,7 +1,7 @@
 """A library's operation for a node, and behind it, in place, the steps that it does not take along.
 
-A library computes some of the steps of a matmul or a convolution with it. The others are a chain
-of their own on what it has made.
+A library computes some of the steps of a matmul or a convolution with it. The others are a
+fused group of their own on what it has made.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....runtime.graph import DType
-from ...accelerator.elementwise.chain import ChainStep
-from ...accelerator.elementwise.chain_launch import chain_launch
+from ...accelerator.elementwise.fused_launch import fused_launch
+from ...accelerator.elementwise.fused_step import FusedStep
 from ...accelerator.operand import Operand
 from ...accelerator.plan import LaunchArgument
 from ...accelerator.plan_builder import PlanBuilder
@@ -42,7 +42,7 @@ class FittedSteps:
     bias: str | None = None
     residual: str | None = None
     activation: str | None = None
-    rest: tuple[ChainStep, ...] = ()
+    rest: tuple[FusedStep, ...] = ()
     number: float = 0.0
 
 
@@ -75,10 +75,10 @@ def has_tf32(builder: PlanBuilder, made: Operand) -> bool:
 
 def launch_rest(
     builder: PlanBuilder,
-    rest: Sequence[ChainStep],
+    rest: Sequence[FusedStep],
     operands: Mapping[str, Operand | float],
     made: Operand,
 ) -> None:
     """Compute what is left of a node's steps on the library's result, in place."""
     steps = [step.renamed({"acc": _MADE}) for step in rest]
-    chain_launch(builder, steps, {**operands, _MADE: made}, made)
+    fused_launch(builder, steps, {**operands, _MADE: made}, made)

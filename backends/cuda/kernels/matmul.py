@@ -1,6 +1,6 @@
 """MatMul and Gemm by cuBLASLt, with what it takes of the steps behind them, or by cuBLAS.
 
-What remains of the steps is a chain of its own, in place. A matmul that is no single strided
+What remains of the steps is a fused group of its own, in place. A matmul that is no single strided
 batch, or that has neither library, is computed by the kernel of all accelerators.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from ....runtime.graph import Node, Value
-from ...accelerator.elementwise.chain import ACCELERATOR_DOMAIN, joined_steps, parse_steps
+from ...accelerator.elementwise.fused_step import ACCELERATOR_DOMAIN, joined_steps, parse_steps
 from ...accelerator.kernels import matmul as shared
 from ...accelerator.kernels.epilogue import extra_operands
 from ...accelerator.operand import Operand
@@ -23,7 +23,7 @@ from .registry import kernel
 @kernel("Gemm", "MatMul")
 @kernel("Gemm", "MatMul", domain=ACCELERATOR_DOMAIN)
 def lower_matmul(node: Node, builder: PlanBuilder) -> None:
-    """Lower to a library's matmul and a chain, as far as both are needed."""
+    """Lower to a library's matmul and a fused group, as far as both are needed."""
     library = next((name for name in ("cublaslt", "cublas") if builder.has_library(name)), None)
     matmul = shared.read_matmul(node, builder)
     shape = one_batch(matmul)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ...accelerator.elementwise.chain import ChainStep, steps_behind
+from ...accelerator.elementwise.fused_step import FusedStep, steps_behind
 from ...accelerator.elementwise.operand_walk import plan_walk
 from ...accelerator.kernels.matmul import Matmul
 from ..matrix_layout import stored_transposed
@@ -70,7 +70,7 @@ def should_turn(shape: MatmulShape, item_bytes: int) -> bool:
 
 
 def fit_steps(
-    steps: Sequence[ChainStep], rows: Collection[str], maps: Collection[str]
+    steps: Sequence[FusedStep], rows: Collection[str], maps: Collection[str]
 ) -> FittedSteps:
     """Divide steps into what cuBLASLt computes and the rest.
 
@@ -98,14 +98,14 @@ def fit_steps(
     return FittedSteps(bias, residual)
 
 
-def _activation(step: ChainStep) -> str | None:
+def _activation(step: FusedStep) -> str | None:
     """Name the activation that a step is; the GELU of erf is another than the library's."""
     if step.op == "Relu":
         return "relu"
     return "gelu_tanh" if step.op == "Gelu" and step.numbers == (1.0,) else None
 
 
-def _added(step: ChainStep, current: str) -> str | None:
+def _added(step: FusedStep, current: str) -> str | None:
     """Return what a step adds to the current value, if it adds one thing."""
     if step.op not in ("Add", "Sum") or len(step.operands) != 2:
         return None

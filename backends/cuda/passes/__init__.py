@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ....runtime.passes import Pass
-from ...accelerator.passes.chain_fusion import ChainFusion
+from ...accelerator.passes.elementwise_fusion import ElementwiseFusion
 from .batch_normalization_steps import BatchNormalizationSteps
 from .channels_last import ChannelsLast
 
@@ -20,7 +20,7 @@ def cuda_plan_passes(libraries: frozenset[str], disabled: Collection[str] = ()) 
 
     They come after what all accelerators fuse. ``disabled`` are names of passes to leave out.
     """
-    passes: list[Pass] = [BatchNormalizationSteps(), ChainFusion()]
+    passes: list[Pass] = [BatchNormalizationSteps(), ElementwiseFusion()]
     for library, own in _BY_LIBRARY.items():
         passes += own if library in libraries else ()
     return tuple(item for item in passes if item.name not in disabled)

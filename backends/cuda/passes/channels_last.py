@@ -17,9 +17,9 @@ import numpy as np
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass
 from ....runtime.passes.matching import rank_of, static_shape
-from ...accelerator.elementwise.chain import CHAIN, ChainStep, parse_steps, step_of
+from ...accelerator.elementwise.fused_step import FUSED_ELEMENTWISE, FusedStep, parse_steps, step_of
 from ..domain import CUDA_DOMAIN
-from .channels_last_rules import TurnedNode, is_chain, rank_read
+from .channels_last_rules import TurnedNode, is_fused, rank_read
 from .layout_choice import choose_channels_last
 from .layouts import (
     is_free,
@@ -160,7 +160,7 @@ class _Turning:
     def _can_take_in(self, value: Value, maker: Node) -> bool:
         """True if a value is made by elementwise work, for one node alone."""
         is_alone = len(value.uses) == 1 and not value.is_graph_output
-        return is_alone and maker.graph is self._graph and is_chain(maker)
+        return is_alone and maker.graph is self._graph and is_fused(maker)
 
     def _widened(self, patch: GraphPatch, value: Value, node: Node, rank: int) -> Value:
         """See an operand of fewer axes as a map, with channels last."""
@@ -205,11 +205,11 @@ def _padded_channels(value: Value, node: Node, is_first: bool) -> int:
 
 
 def _steps_of(node: Node) -> tuple[list[str], list[Value | None]]:
-    """Write an elementwise node, or a chain, as steps on the inputs."""
-    if node.op_type == CHAIN:
+    """Write an elementwise node, or a fused group, as steps on the inputs."""
+    if node.op_type == FUSED_ELEMENTWISE:
         return [str(step) for step in parse_steps(node)], list(node.inputs)
     names = {value: f"i{index}" for index, value in enumerate(node.inputs) if value is not None}
-    step: ChainStep = step_of(node, names.__getitem__)
+    step: FusedStep = step_of(node, names.__getitem__)
     return [str(step)], list(node.inputs)
 
 

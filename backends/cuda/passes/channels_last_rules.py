@@ -22,13 +22,13 @@ from ....runtime.passes.matching import (
     static_shape,
 )
 from ...accelerator.elementwise.c_types import FLOATS
-from ...accelerator.elementwise.chain import ACCELERATOR_DOMAIN, CHAIN
+from ...accelerator.elementwise.fused_step import ACCELERATOR_DOMAIN, FUSED_ELEMENTWISE
 from ...accelerator.kernels.epilogue import EPILOGUE_START
-from ...accelerator.passes.chain_fusion import is_elementwise
+from ...accelerator.passes.elementwise_fusion import is_elementwise
 from ..domain import CUDA_DOMAIN
 from .layouts import is_free, is_map, to_last, turned_axis
 
-__all__ = ["InputForm", "TurnedNode", "is_chain", "rank_read", "turn"]
+__all__ = ["InputForm", "TurnedNode", "is_fused", "rank_read", "turn"]
 
 InputForm = Literal["as it is", "turned"] | np.ndarray
 """What becomes of an input: it stays, is a map or what broadcasts to one, or is a new constant."""
@@ -56,13 +56,13 @@ class TurnedNode:
 def rank_read(node: Node, index: int) -> int:
     """Say with how many axes a node sees an input: as many as its result, where it broadcasts."""
     is_extra = node.op_type in _CONVOLUTIONS and index >= EPILOGUE_START
-    is_operand = is_chain(node) or is_extra
+    is_operand = is_fused(node) or is_extra
     return rank_of(node.outputs[0] if is_operand else node.inputs[index]) or 0
 
 
 def turn(node: Node) -> TurnedNode | None:
     """Return how a node is written for channels last; None if it is not."""
-    if is_chain(node):
+    if is_fused(node):
         return _elementwise(node)
     if node.domain == ACCELERATOR_DOMAIN:
         return _RULES[node.op_type](node) if node.op_type in _CONVOLUTIONS else None
@@ -70,9 +70,9 @@ def turn(node: Node) -> TurnedNode | None:
     return rule(node) if rule is not None and not node.domain else None
 
 
-def is_chain(node: Node) -> bool:
-    """True for an elementwise node, or a fused chain of them."""
-    is_fused = node.domain == ACCELERATOR_DOMAIN and node.op_type == CHAIN
+def is_fused(node: Node) -> bool:
+    """True for an elementwise node, or a fused group of them."""
+    is_fused = node.domain == ACCELERATOR_DOMAIN and node.op_type == FUSED_ELEMENTWISE
     return is_fused or is_elementwise(node)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable, Mapping
 
 from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes.matching import rank_of
-from .channels_last_rules import TurnedNode, is_chain, rank_read, turn
+from .channels_last_rules import TurnedNode, is_fused, rank_read, turn
 from .layouts import is_map, order_of, reorder_cost, to_first, to_last
 from .minimum_cut import MinimumCut
 
@@ -87,7 +87,7 @@ def _is_written_turned(value: Value) -> bool:
     """True if a value's node can write it in the other order for its one user."""
     maker = value.producer
     is_alone = len(value.uses) == 1 and not value.is_graph_output
-    return maker is not None and is_alone and is_chain(maker)
+    return maker is not None and is_alone and is_fused(maker)
 
 
 def _add(

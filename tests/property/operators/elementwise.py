@@ -1,4 +1,4 @@
-"""Elementwise operators, and chains of them, which devices compute in one kernel."""
+"""Elementwise operators, and fused groups of them, which devices compute in one kernel."""
 
 from __future__ import annotations
 
@@ -187,8 +187,8 @@ def draw_steps(case: Case, start: str, shape: Sequence[int], dtype: np.dtype[Any
     case.outputs.append(made[-1])
 
 
-@fused("Chain")
-def draw_chain(case: Case, op_type: str) -> None:
+@fused("FusedElementwise")
+def draw_group(case: Case, op_type: str) -> None:
     dtype = case.float_dtype()
     shape = case.shape((1, 4))
     (first,) = case.node("Neg", case.feed(case.array(shape, dtype), known=False))

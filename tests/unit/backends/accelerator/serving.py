@@ -43,9 +43,9 @@ def negating(x: np.ndarray, *, dynamic: bool = False) -> onnx.ModelProto:
 def draining(core: Core, driver: FakeDriver) -> Iterator[Core]:
     """Close a Core at the end, when all is done that is enqueued.
 
-    The driver's chains compute what ``negating`` asks for, unless the test has set others.
+    The driver's fused kernels compute what ``negating`` asks for, unless the test has set others.
     """
-    driver.functions.setdefault("chain", negate)
+    driver.functions.setdefault("fused", negate)
     with core:
         yield core
         driver.is_eager = True

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
-from aioinfer.backends.accelerator.elementwise.chain_operators import CHAIN_OPERATORS, ChainOperator
+from aioinfer.backends.accelerator.elementwise.elementwise_operators import (
+    ELEMENTWISE_OPERATORS,
+    ElementwiseOperator,
+)
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.backends.opencl import pyopencl_driver
 from aioinfer.backends.opencl.plugin import OpenClPlugin
@@ -90,14 +93,14 @@ def test_a_driver_that_is_missing_says_what_to_install(
 def test_a_kernel_that_does_not_build_is_named_with_the_compilers_words(
     core: Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = ChainOperator(lambda x, step, dtype: f"no_such_function({x[0]})", {DType.FLOAT32})
-    monkeypatch.setitem(CHAIN_OPERATORS, "Mish", wrong)  # type: ignore[arg-type]
+    wrong = ElementwiseOperator(lambda x, step, dtype: f"no_such_function({x[0]})", {DType.FLOAT32})
+    monkeypatch.setitem(ELEMENTWISE_OPERATORS, "Mish", wrong)  # type: ignore[arg-type]
     nodes = [operator("Softmax", "x", outputs=["s"]), operator("Mish", "s")]
     with pytest.raises(DeviceError) as caught:
         core.load_network(model_of(nodes, X), "OPENCL")
     text = str(caught.value)
     assert re.match(
-        r"OPENCL\.\d+ cannot build the kernel 'chain_\w+' of Mish \(node 'Mish'\): ", text
+        r"OPENCL\.\d+ cannot build the kernel 'fused_\w+' of Mish \(node 'Mish'\): ", text
     )
     assert "no_such_function" in text
     assert "run the node on another device (HETERO's AFFINITY)" in text
@@ -106,7 +109,7 @@ def test_a_kernel_that_does_not_build_is_named_with_the_compilers_words(
 @pytest.fixture
 def driver() -> FakeDriver:
     made = FakeDriver()
-    made.functions["chain"] = lambda *arguments: None
+    made.functions["fused"] = lambda *arguments: None
     return made
 
 

@@ -222,7 +222,7 @@ def test_hints_decide_how_many_runs_are_in_flight(
 
 def test_a_kernel_that_does_not_build_is_named(driver: FakeDriver, fake_core: Core) -> None:
     driver.build_error = DriverError(ErrorKind.OTHER, "error: no such function")
-    with pytest.raises(DeviceError, match=r"cannot build the kernel 'chain_\w+'.*no such function"):
+    with pytest.raises(DeviceError, match=r"cannot build the kernel 'fused_\w+'.*no such function"):
         fake_core.load_network(negating(X), "FAKE")
 
 

@@ -58,7 +58,7 @@ def expected(given: np.ndarray) -> np.ndarray:
 @pytest.fixture
 def driver() -> FakeDriver:
     made = FakeDriver()
-    made.functions["chain"] = add_and_double
+    made.functions["fused"] = add_and_double
     return made
 
 
@@ -181,7 +181,7 @@ def test_a_run_of_a_plan_that_is_there_does_not_wait_for_another_networks_compil
             np.testing.assert_array_equal(request.results["y"], expected(given))
         assert not parked.wait(0.0)
     finally:
-        driver.functions["chain"] = lambda *arguments: None
+        driver.functions["fused"] = lambda *arguments: None
         driver.is_eager = True
         go_on.set()
     assert parked.wait(20)

@@ -75,7 +75,7 @@ def test_a_model_gives_what_reference_gives(hint: str, bound: float, tmp_path: P
 
 
 def _model(feeds: dict[str, Any]) -> Any:
-    """Make a model of matmuls, rows in local memory, elementwise chains, copies and integers."""
+    """Make a model of matmuls, rows in local memory, fused groups, copies and integers."""
     chance = np.random.default_rng(1)
     weights = chance.standard_normal((40, 33)).astype(np.float32)
     nodes = [

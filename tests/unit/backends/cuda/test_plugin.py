@@ -42,7 +42,7 @@ class Sticky(dict[str, DriverError]):
 
 def two_gpus(**driver: Any) -> FakeDriver:
     made = FakeDriver(GPU, replace(GPU, name="NVIDIA L4", driver_version="580.2"), **driver)
-    made.functions["chain"] = negate
+    made.functions["fused"] = negate
     return made
 
 
@@ -132,7 +132,7 @@ def test_each_slot_replays_a_graph_unless_told_otherwise(
 
 def test_a_gpu_that_records_nothing_launches_one_by_one() -> None:
     driver = FakeDriver(replace(GPU, can_capture=False))
-    driver.functions["chain"] = negate
+    driver.functions["fused"] = negate
     with cuda_core(driver) as core:
         with core.load_network(negating(), "CUDA") as network:
             np.testing.assert_array_equal(network.create_infer_request().infer_sync(X)["y"], -X)
@@ -143,7 +143,7 @@ def test_a_gpu_that_records_nothing_launches_one_by_one() -> None:
 def test_a_hint_halves_what_is_held_between_launches() -> None:
     sizes: list[int] = []
     driver = FakeDriver(GPU)
-    driver.functions["chain"] = lambda x, y, count: sizes.append(y.size_bytes)
+    driver.functions["fused"] = lambda x, y, count: sizes.append(y.size_bytes)
     held = {}
     with cuda_core(driver) as core:
         for hint in ("f32", "tf32", "f16", "bf16"):
@@ -195,13 +195,18 @@ def test_the_rules_follow_from_the_libraries_that_work() -> None:
 def test_passes_are_left_out_by_name(core: Core) -> None:
     nodes = [operator("Neg", "x", outputs=["n"]), operator("Abs", "n")]
     model = model_of(nodes, {"x": X})
-    for disabled, wanted in (((), ["Chain"]), ("chain fusion, epilogue fusion", ["Neg", "Abs"])):
+    for disabled, wanted in (
+        ((), ["FusedElementwise"]),
+        ("elementwise fusion, epilogue fusion", ["Neg", "Abs"]),
+    ):
         with core.load_network(model, "CUDA", {"CUDA_DISABLED_PASSES": disabled}) as network:
             assert [node.op_type for node in network.runtime_graph().nodes] == wanted
-    with pytest.raises(PropertyError, match="no pass 'chain fusio'; did you mean 'chain fusion'"):
-        core.load_network(model, "CUDA", {"CUDA_DISABLED_PASSES": ["chain fusio"]})
+    with pytest.raises(
+        PropertyError, match="no pass 'elementwise fusio'; did you mean 'elementwise fusion'"
+    ):
+        core.load_network(model, "CUDA", {"CUDA_DISABLED_PASSES": ["elementwise fusio"]})
     with pytest.raises(PropertyError, match="belongs to one network"):
-        core.set_config("CUDA", {"CUDA_DISABLED_PASSES": "chain fusion"})
+        core.set_config("CUDA", {"CUDA_DISABLED_PASSES": "elementwise fusion"})
 
 
 def test_what_folds_into_weights_is_left_out_by_name_too(core: Core) -> None:

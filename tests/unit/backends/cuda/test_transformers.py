@@ -38,14 +38,14 @@ def test_a_block_of_bert_in_half_precision_is_eight_launches(is_fused: bool) -> 
     assert block(HALF, is_fused=is_fused) == {
         "MATMUL": 4,
         "ATTENTION": 1,
-        "chain": 1,
+        "fused": 1,
         "normalize": 2,
     }
 
 
 def test_in_float32_attention_is_four_launches_more() -> None:
     found = block(F32)
-    assert found == {"MATMUL": 4, "chain": 1, "matmul": 2, "softmax": 1, "copy": 1, "normalize": 2}
+    assert found == {"MATMUL": 4, "fused": 1, "matmul": 2, "softmax": 1, "copy": 1, "normalize": 2}
 
 
 def test_without_libraries_every_step_has_its_kernel_still() -> None:
@@ -58,4 +58,4 @@ def test_a_gelu_of_tanh_goes_along_with_its_matmul() -> None:
     model = language.gpt2_like(1, sequence=TOKENS, kind=kind)
     labels = labels_of(plan_of(model, {"input_ids": inputs["input_ids"]}, LIBRARIES, HALF))
     assert Counter(labels)["MATMUL"] == 2 * 4 + 1
-    assert not {"chain", "copy"}.intersection(labels[labels.index("MATMUL") : -1])
+    assert not {"fused", "copy"}.intersection(labels[labels.index("MATMUL") : -1])

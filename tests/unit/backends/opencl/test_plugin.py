@@ -23,7 +23,7 @@ X = {"x": np.zeros(4, np.float32)}
 def fake_core(*facts: DeviceFacts) -> Core:
     core = Core()
     driver = FakeDriver(*facts)
-    driver.functions["chain"] = lambda x, y, count: None
+    driver.functions["fused"] = lambda x, y, count: None
     core.register_plugin("FAKE", lambda handle, name: OpenClPlugin(handle, name, driver))
     return core
 

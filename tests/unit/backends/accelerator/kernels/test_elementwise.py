@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto
 
 from aioinfer import Core
-from aioinfer.backends.accelerator.elementwise.chain_operators import ONNX_OPERATORS
+from aioinfer.backends.accelerator.elementwise.elementwise_operators import ONNX_OPERATORS
 from exhaustive import all_but
 from unit.backends.accelerator.comparing import assert_same_as_reference, model_of, operator
 

@@ -1,4 +1,4 @@
-"""What chains and epilogues take in, printed; and that the answer stays the same."""
+"""What fused groups and epilogues take in, printed; and that the answer stays the same."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def fused(text: str) -> list[str]:
     return lines
 
 
-def test_a_chain_branches_and_joins() -> None:
+def test_a_fused_group_branches_and_joins() -> None:
     assert fused(
         """g (float[2,3] x, float[3] b) => (float[2,3] y) {
             s = Add(x, b)
             t = Sigmoid(s)
             y = Mul(s, t)
         }"""
-    ) == ["y = Chain(x, b) [Add(i0,i1) Sigmoid(s0) Mul(s0,s1)]"]
+    ) == ["y = FusedElementwise(x, b) [Add(i0,i1) Sigmoid(s0) Mul(s0,s1)]"]
 
 
 def test_what_somebody_else_needs_stays_outside() -> None:
@@ -47,7 +47,7 @@ def test_what_somebody_else_needs_stays_outside() -> None:
             t = Neg(s)
             y = Abs(t)
         }"""
-    ) == ["s = Exp(x)", "y = Chain(s) [Neg(i0) Abs(s0)]"]
+    ) == ["s = Exp(x)", "y = FusedElementwise(s) [Neg(i0) Abs(s0)]"]
 
 
 def test_nothing_is_computed_once_for_each_element_that_it_is_broadcast_to() -> None:
@@ -59,7 +59,7 @@ def test_nothing_is_computed_once_for_each_element_that_it_is_broadcast_to() -> 
     ) == ["e = Exp(b)", "y = Add(x, e)"]
 
 
-def test_a_chain_behind_a_matmul_becomes_its_epilogue() -> None:
+def test_a_fused_group_behind_a_matmul_becomes_its_epilogue() -> None:
     assert fused(
         """g (float[2,3] x, float[3,4] w, float[2,4] r) => (float[2,4] y) {
             p = MatMul(x, w)
@@ -79,7 +79,7 @@ def test_a_node_moves_to_where_its_residual_is_made() -> None:
     ) == ["p = MatMul(x, w)", "y = MatMul(x, v, _, p) [Add(i3,acc)]"]
 
 
-def test_a_chain_that_widens_the_result_stays_outside() -> None:
+def test_a_fused_group_that_widens_the_result_stays_outside() -> None:
     assert fused(
         """g (float[1,3] x, float[3,4] w, float[5,4] r) => (float[5,4] y) {
             p = MatMul(x, w)
@@ -89,7 +89,7 @@ def test_a_chain_that_widens_the_result_stays_outside() -> None:
 
 
 @pytest.mark.parametrize("seed", all_but([0, 1], range(8)))
-def test_random_chains_give_what_reference_gives(seed: int, core: Core) -> None:
+def test_random_groups_give_what_reference_gives(seed: int, core: Core) -> None:
     """Random directed graphs of elementwise nodes, whose results may all be used again."""
     random = np.random.default_rng(seed)
     shapes = [(3, 4, 5), (5,), (4, 1), (1,), (3, 1, 5)]

@@ -1,4 +1,4 @@
-"""What exporters spell out gets its name before the rest is joined to chains and epilogues."""
+"""What exporters spell out gets its name before the rest is put into groups and epilogues."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_what_is_usual_is_native(core, given, wanted) -> None:
     if given is not wanted:
         found = implementations(core, *cast(np.ones((3, 4), given), wanted))
         kind = "float" if given is np.float32 else "integer"
-        assert found == [f"native:{kind}_chain"]
+        assert found == [f"native:{kind}_elementwise"]
 
 
 def test_types_without_a_kernel_are_refused(core) -> None:

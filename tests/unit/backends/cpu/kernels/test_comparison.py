@@ -30,7 +30,7 @@ def two(op_type, a, b, dynamic=False):
 def test_comparisons(core, op_type, dtype) -> None:
     model, inputs = two(op_type, numbers((5, 1, 4), 0, dtype), numbers((3, 4), 1, dtype))
     assert_same_as_reference(core, model, inputs)
-    kind = "float_chain" if dtype is np.float32 else "integer_chain"
+    kind = "float_elementwise" if dtype is np.float32 else "integer_elementwise"
     assert implementations(core, model, inputs) == [f"native:{kind}"]
 
 

@@ -195,7 +195,7 @@ def test_operators_in_a_row(core, op_types, shape, seed, dynamic, threads) -> No
     assert_same_as_reference(core, model, {"x": x}, INFERENCE_NUM_THREADS=threads)
 
 
-def test_a_chain_is_one_step(core) -> None:
+def test_a_fused_group_is_one_step(core) -> None:
     x = numbers((2, 8, 5, 5))
     scale = np.random.default_rng(1).standard_normal((8, 1, 1)).astype(np.float32)
     nodes = [
@@ -209,7 +209,7 @@ def test_a_chain_is_one_step(core) -> None:
     model = model_of(nodes, inputs, constants={"scale": scale})
     assert_same_as_reference(core, model, inputs)
     found = implementations(core, model, inputs)
-    assert found[0] == "native:float_chain"
+    assert found[0] == "native:float_elementwise"
     assert len(found) <= 3
 
 
@@ -225,7 +225,7 @@ def test_layouts_run_on_through_elementwise_operators(core) -> None:
     model = model_of(nodes, {"x": x}, constants=weights)
     assert_same_as_reference(core, model, {"x": x})
     found = implementations(core, model, {"x": x})
-    assert sum("native:float_chain" in name for name in found) in (1, 2)
+    assert sum("native:float_elementwise" in name for name in found) in (1, 2)
     assert not any("ref:any" in name for name in found)
 
 

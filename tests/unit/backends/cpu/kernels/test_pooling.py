@@ -262,7 +262,7 @@ def test_norms_of_dilated_windows(core, power) -> None:
     node = helper.make_node("LpPool", ["x"], ["y"], **attributes)
     x = drawn((1, 4, 9, 9))
     plan = plan_of(core, model_of([node], {"x": x}), {"x": x})
-    kernels = ["float_chain", "pool", "float_chain"]
+    kernels = ["float_elementwise", "pool", "float_elementwise"]
     assert [step.implementation for step in plan.steps] == [f"native:{name}" for name in kernels]
 
 

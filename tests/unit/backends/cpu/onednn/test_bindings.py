@@ -225,12 +225,12 @@ def test_implementations_come_to_an_end(engine: Engine) -> None:
 
 
 def test_post_ops_make_attributes(engine: Engine) -> None:
-    chain = [
+    post_ops = [
         (PostOp.unary("relu"), None),
         (PostOp.binary("sum", 1), None),
         (PostOp.binary("mul", 2), engine.desc((1, 3), DType.FLOAT32)),
     ]
-    assert Attributes(engine, chain).handle
+    assert Attributes(engine, post_ops).handle
     assert ARG.post_op(0) != ARG.post_op(1)
 
 

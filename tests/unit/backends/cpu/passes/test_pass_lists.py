@@ -17,7 +17,7 @@ NAMES = (
     "attention fusion",
     "batch normalization scaling",
     "epilogue fusion",
-    "eltwise chain fusion",
+    "eltwise fusion",
 )
 MODEL = """g (float[1,1,4,4] x) => (float[1,1,4,4] y) <float[1,1,1,1] w = {2}, float two = {2}> {
     a = Conv(x, w) b = Mul(a, two) s = Sigmoid(b) y = Mul(b, s)

@@ -66,7 +66,7 @@ def test_what_cudnn_does_not_have_is_generated(
     added = None if mask is None else np.zeros(mask, np.float32)
     model, inputs = attention(*lengths, added)
     found = launched(model, inputs, precision, libraries)
-    assert [label for label in found if label != "chain"] == GENERATED
+    assert [label for label in found if label != "fused"] == GENERATED
 
 
 def test_zeros_for_a_query_without_a_key_are_generated() -> None:
@@ -142,7 +142,7 @@ def packed(heads: int, depth: int, order: str = "qkv") -> tuple[Any, dict[str, A
 def test_packed_heads_are_addressed_in_their_matmul() -> None:
     model, inputs = packed(4, 8, "vqk")
     plan = plan_of(model, inputs, LIBRARIES, HALF)
-    assert [label for label in labels_of(plan) if label != "chain"] == ["MATMUL", "ATTENTION"]
+    assert [label for label in labels_of(plan) if label != "fused"] == ["MATMUL", "ATTENTION"]
     operation = operations_of(plan)[-1]
     strides = (5 * 96, 8, 96, 1)
     assert [operation[f"{name}_strides"] for name in "qkv"] == [strides] * 3
@@ -157,7 +157,7 @@ def test_packed_heads_that_have_no_address_are_copied() -> None:
     """Rows of 24 columns: keys are 48 bytes behind queries, and values 96."""
     model, inputs = packed(3, 8)
     plan = plan_of(model, inputs, LIBRARIES, HALF)
-    found = [label for label in labels_of(plan) if label != "chain"]
+    found = [label for label in labels_of(plan) if label != "fused"]
     assert found == ["MATMUL", "copy", "copy", "ATTENTION"]
     operation = operations_of(plan)[-1]
     assert operation["q_strides"] == (5 * 72, 8, 72, 1)

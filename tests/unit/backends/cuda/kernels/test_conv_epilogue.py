@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioinfer.backends.accelerator.elementwise.chain import ChainStep
+from aioinfer.backends.accelerator.elementwise.fused_step import FusedStep
 from aioinfer.backends.cuda.kernels.conv_epilogue import fit_epilogue
 from aioinfer.backends.cuda.kernels.library_call import FittedSteps
 from aioinfer.runtime.graph import DType
@@ -12,14 +12,14 @@ from aioinfer.runtime.graph import DType
 NUMBERS = {"zero": 0.0, "half": 0.5, "one": 1.0, "three": 3.0, "six": 6.0, "root": 1.41421}
 
 
-def steps_of(text: str) -> tuple[ChainStep, ...]:
+def steps_of(text: str) -> tuple[FusedStep, ...]:
     """Read steps like `Add(acc,map) Clip(s0,zero,six)`; numbers of a step follow a semicolon."""
     found = []
     for item in text.split():
         op, _, rest = item.rstrip(")").partition("(")
         operands, _, numbers = rest.partition(";")
         given = tuple(map(float, numbers.split(","))) if numbers else ()
-        found.append(ChainStep(op, tuple(operands.split(",")), DType.FLOAT32, given))
+        found.append(FusedStep(op, tuple(operands.split(",")), DType.FLOAT32, given))
     return tuple(found)
 
 
@@ -79,7 +79,7 @@ def test_leaky_relu_keeps_its_number() -> None:
     assert fit("LeakyRelu(acc;0.3)").number == 0.3
 
 
-def test_a_residual_behind_the_activation_is_left_to_a_chain() -> None:
+def test_a_residual_behind_the_activation_is_left_to_a_fused_group() -> None:
     assert summary("Relu(acc) Add(s0,map)") == (None, "relu", "Add(acc,map)")
 
 
@@ -100,7 +100,7 @@ def test_a_residual_behind_the_activation_is_left_to_a_chain() -> None:
         "Sigmoid(acc) Mul(acc,map)",
     ],
 )
-def test_what_cudnn_has_no_form_for_is_left_to_a_chain(text: str) -> None:
+def test_what_cudnn_has_no_form_for_is_left_to_a_fused_group(text: str) -> None:
     rest = " ".join(item.split(";")[0].rstrip(")") + ")" for item in text.split())
     assert summary(text) == (None, None, rest)
 

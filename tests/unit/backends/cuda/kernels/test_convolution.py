@@ -108,7 +108,7 @@ def test_what_cudnn_does_not_compute_is_one_more_launch() -> None:
     nodes = [node, operator("Exp", "c", outputs=["e"]), operator("Mul", "e", "x")]
     plan = planned(nodes, inputs, constants)
     assert operations_of(plan)[0]["activation"] is None
-    assert labels_of(plan) == ["to_last", "CONV", "chain", "copy"]
+    assert labels_of(plan) == ["to_last", "CONV", "fused", "copy"]
 
 
 def test_a_first_convolution_reads_four_channels() -> None:

@@ -74,15 +74,15 @@ def test_what_the_library_does_not_compute_is_one_more_launch() -> None:
     tanh = operator("Gelu", "s", approximate="tanh")
     x = {"x": drawn(2, 3, 16)}
     model = linear(erf)
-    assert labels_of(plan_of(model, x, LT)) == ["MATMUL", "chain"]
+    assert labels_of(plan_of(model, x, LT)) == ["MATMUL", "fused"]
     model = linear(tanh)
     assert labels_of(plan_of(model, x, LT)) == ["MATMUL"]
 
 
-def test_cublas_multiplies_and_a_chain_does_the_rest() -> None:
+def test_cublas_multiplies_and_a_fused_group_does_the_rest() -> None:
     plan = plan_of(linear(operator("Relu", "s")), {"x": drawn(2, 3, 16)}, PLAIN)
     (operation,) = operations_of(plan)
-    assert labels_of(plan) == ["MATMUL", "chain"]
+    assert labels_of(plan) == ["MATMUL", "fused"]
     assert (operation.library, operation["has_bias"], operation["activation"]) == (
         *("cublas", False, None),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aioinfer.backends.accelerator.elementwise.chain import ChainStep
+from aioinfer.backends.accelerator.elementwise.fused_step import FusedStep
 from aioinfer.backends.accelerator.elementwise.operand_walk import broadcast_strides
 from aioinfer.backends.accelerator.kernels.matmul import Factor, Matmul
 from aioinfer.backends.cuda.kernels.library_call import FittedSteps
@@ -34,14 +34,14 @@ def matmul(left: tuple[int, ...], right: tuple[int, ...]) -> Matmul:
     return Matmul(*factors, tuple(batch), (left[-2], right[-1], left[-1]), ())
 
 
-def steps(*texts: str, dtype: DType = DType.FLOAT32) -> list[ChainStep]:
+def steps(*texts: str, dtype: DType = DType.FLOAT32) -> list[FusedStep]:
     """Write steps like `Add acc i2` or `Gelu s0 ;1`."""
     made = []
     for text in texts:
         names, _, numbers = text.partition(" ;")
         op, *operands = names.split()
         given = tuple(map(float, numbers.split(","))) if numbers else ()
-        made.append(ChainStep(op, tuple(operands), dtype, given))
+        made.append(FusedStep(op, tuple(operands), dtype, given))
     return made
 
 

@@ -39,8 +39,8 @@ def test_it_becomes_a_product_and_a_sum_that_give_the_same() -> None:
 def test_what_follows_joins_it() -> None:
     model = typed(TEXT)
     run_passes(model, (*cuda_plan_passes(frozenset()), DeadCode()))
-    (chain,) = model.graph.nodes
-    assert [str(step).split("(")[0] for step in chain.attributes["steps"]] == ["Mul", "Add", "Relu"]
+    (fused,) = model.graph.nodes
+    assert [str(step).split("(")[0] for step in fused.attributes["steps"]] == ["Mul", "Add", "Relu"]
 
 
 def test_statistics_that_come_with_the_run_stay_inputs() -> None:

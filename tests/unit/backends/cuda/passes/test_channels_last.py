@@ -275,7 +275,7 @@ def test_what_costs_more_to_turn_than_it_gains_keeps_channels_first() -> None:
             y = Conv(s, w)
         }"""
     ) == [
-        "s = Chain(x, p, q) [Add(i0,i1) Add(s0,i2)]",
+        "s = FusedElementwise(x, p, q) [Add(i0,i1) Add(s0,i2)]",
         "s_last = ToChannelsLast(s) channels=4",
         "y_last = Conv(s_last, w)",
         "y = Transpose(y_last) perm=[0, 3, 1, 2]",

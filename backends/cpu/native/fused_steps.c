@@ -1,4 +1,4 @@
-#include "chain_steps.h"
+#include "fused_steps.h"
 
 #include "steps.h"
 #include "vector_math.h"

@@ -1,10 +1,10 @@
 import pytest
 
 from aioinfer.backends.cpu.onednn.post_ops import UNARY, PostOp
-from aioinfer.backends.cpu.plans.elementwise_chain import (
+from aioinfer.backends.cpu.plans.elementwise_parameters import (
     FLOAT_STEPS,
-    chain_axes,
-    chain_parameters,
+    elementwise_axes,
+    elementwise_parameters,
     where_parameters,
 )
 from aioinfer.backends.cpu.plans.operand_layout import Layout
@@ -21,7 +21,7 @@ def layout(*shape, dtype=F32, strides=None):
 
 
 def axes_of(*layouts):
-    return [(axis.length, axis.strides) for axis in chain_axes(layouts)]
+    return [(axis.length, axis.strides) for axis in elementwise_axes(layouts)]
 
 
 def test_dense_operands_are_one_axis() -> None:
@@ -47,9 +47,9 @@ def test_what_is_missing_or_of_length_one_repeats() -> None:
 
 def test_what_does_not_broadcast_is_refused() -> None:
     with pytest.raises(GraphError, match=r"\[3\] does not broadcast to \[2, 4\]"):
-        chain_axes([layout(3), layout(2, 4)])
+        elementwise_axes([layout(3), layout(2, 4)])
     with pytest.raises(GraphError, match="does not broadcast"):
-        chain_axes([layout(1, 1, 4), layout(2, 4)])
+        elementwise_axes([layout(1, 1, 4), layout(2, 4)])
 
 
 def test_one_number_may_be_a_list() -> None:
@@ -61,21 +61,25 @@ def test_strides_count_bytes_of_each_operand() -> None:
     assert axes_of(layout(6, dtype=I8), layout(6)) == [(6, (1, 4))]
 
 
-def test_a_chain_has_at_least_two_axes() -> None:
+def test_a_fused_group_has_at_least_two_axes() -> None:
     layouts = [layout(), layout()]
-    words = chain_parameters("float_chain", layouts, chain_axes(layouts), [PostOp("abs")])
+    words = elementwise_parameters(
+        "float_elementwise", layouts, elementwise_axes(layouts), [PostOp("abs")]
+    )
     assert words == [2, 2, 1, 1, 1, 1, 0, 0, 1, 0, 0, FLOAT_STEPS.index("abs"), 0, 0, 0]
 
 
 def test_numbers_of_integer_steps_are_integers() -> None:
     layouts = [layout(3, dtype=I8)] * 2
-    words = chain_parameters("integer_chain", layouts, chain_axes(layouts), [PostOp("relu", 7.0)])
+    words = elementwise_parameters(
+        "integer_elementwise", layouts, elementwise_axes(layouts), [PostOp("relu", 7.0)]
+    )
     assert words[-4:] == [5, 0, 7, 0]
 
 
 def test_where_lists_four_strides_an_axis() -> None:
     layouts = [layout(3, dtype=DType.BOOL), layout(2, 3), layout(), layout(2, 3)]
-    words = where_parameters(layouts, chain_axes(layouts))
+    words = where_parameters(layouts, elementwise_axes(layouts))
     assert words == [4, 2, 2, 3, 0, 12, 0, 12, 1, 4, 0, 4]
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from ....runtime.graph import DType
 from .c_types import C_TYPES, FLOATS, INTEGERS, literal
-from .chain import NO_OPERAND, ChainStep
+from .fused_step import NO_OPERAND, FusedStep
 
-__all__ = ["CHAIN_OPERATORS", "ONNX_OPERATORS", "ChainOperator", "expression"]
+__all__ = ["ELEMENTWISE_OPERATORS", "ONNX_OPERATORS", "ElementwiseOperator", "expression"]
 
-Emit = Callable[[Sequence[str], ChainStep, DType], str]
+Emit = Callable[[Sequence[str], FusedStep, DType], str]
 
 _NUMBERS = FLOATS | INTEGERS
 _ALL = frozenset(C_TYPES)
@@ -24,7 +24,7 @@ _BOOLEANS = frozenset({DType.BOOL})
 
 
 @dataclass(frozen=True)
-class ChainOperator:
+class ElementwiseOperator:
     """``dtypes`` are what its first operand may be; ``result`` what it may give, None: the same."""
 
     emit: Emit
@@ -32,9 +32,9 @@ class ChainOperator:
     result: Collection[DType] | None = None
 
 
-def expression(step: ChainStep, operands: Sequence[str], dtype: DType) -> str:
+def expression(step: FusedStep, operands: Sequence[str], dtype: DType) -> str:
     """Write the result of a step; ``dtype`` is the type of its first operand."""
-    return CHAIN_OPERATORS[step.op].emit(operands, step, dtype)
+    return ELEMENTWISE_OPERATORS[step.op].emit(operands, step, dtype)
 
 
 def _unary(pattern: str) -> Emit:
@@ -49,7 +49,7 @@ def _binary(pattern: str) -> Emit:
 def _fold(pattern: str, finish: Callable[[str, int], str] = lambda text, count: text) -> Emit:
     """Join any number of operands from the left."""
 
-    def emit(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    def emit(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
         text = x[0]
         for other in x[1:]:
             text = pattern.format(a=text, b=other)
@@ -61,7 +61,7 @@ def _fold(pattern: str, finish: Callable[[str, int], str] = lambda text, count: 
 def _extreme(of_floats: str, of_integers: str) -> Emit:
     """Max or Min of any number of operands; NaN wins."""
 
-    def emit(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+    def emit(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
         function = of_floats if dtype in FLOATS else of_integers
         text = x[0]
         for other in x[1:]:
@@ -71,7 +71,7 @@ def _extreme(of_floats: str, of_integers: str) -> Emit:
     return emit
 
 
-def _clip(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+def _clip(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
     text = x[0]
     for bound, sign in zip(x[1:], "><", strict=False):
         if bound != NO_OPERAND:
@@ -79,7 +79,7 @@ def _clip(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
     return text
 
 
-def _div(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+def _div(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
     a, b = x
     if dtype in FLOATS:
         return f"({a} / {b})"
@@ -87,7 +87,7 @@ def _div(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
     return f"({b} == 0 ? 0 : {minus}{a} / {b})"  # both trap on CPUs
 
 
-def _mod(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+def _mod(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
     a, b = x
     is_fmod = bool(step.numbers[0])
     if dtype in FLOATS:
@@ -100,19 +100,19 @@ def _mod(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
     return f"({rest} != 0 && ({rest} < 0) != ({b} < 0) ? {rest} + {b} : {rest})"
 
 
-def _abs(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+def _abs(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
     if dtype in FLOATS:
         return f"fabs({x[0]})"
     return x[0] if dtype.name.startswith("U") else f"({x[0]} < 0 ? -{x[0]} : {x[0]})"
 
 
-def _sign(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+def _sign(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
     below = "0" if dtype.name.startswith("U") else f"({x[0]} < 0)"
     text = f"(({x[0]} > 0) - {below})"
     return f"(isnan({x[0]}) ? {x[0]} : (float){text})" if dtype in FLOATS else text
 
 
-def _gelu(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+def _gelu(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
     (v,) = x
     if not step.numbers[0]:
         return f"(0.5f * {v} * (1.0f + erf({v} * {literal(math.sqrt(0.5))})))"
@@ -120,25 +120,25 @@ def _gelu(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
     return f"(0.5f * {v} * (1.0f + tanh({inner})))"
 
 
-def _is_inf(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+def _is_inf(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
     signs = [sign for sign, wanted in zip("<>", step.numbers, strict=True) if wanted]
     found = " || ".join(f"{x[0]} {sign} 0.0f" for sign in signs) or "0"
     return f"(isinf({x[0]}) && ({found}))"
 
 
-def _shift(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+def _shift(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
     bits = dtype.item_bytes * 8
     sign = "<<" if step.numbers[0] else ">>"
     return f"({x[1]} >= {bits} ? 0 : {x[0]} {sign} {x[1]})"
 
 
-def _cast(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+def _cast(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
     if step.dtype is DType.BOOL:
         return f"({x[0]} != 0)"
     return f"(({C_TYPES[step.dtype].register}){x[0]})"
 
 
-def _pow(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+def _pow(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
     return f"pow({x[0]}, (float)({x[1]}))"
 
 
@@ -146,7 +146,7 @@ def _mean(text: str, count: int) -> str:
     return f"(({text}) / {literal(count)})"
 
 
-def _where(x: Sequence[str], step: ChainStep, dtype: DType) -> str:
+def _where(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
     return f"({x[0]} ? {x[1]} : {x[2]})"
 
 
@@ -189,46 +189,46 @@ _FLOAT_UNARY: Mapping[str, str] = {
     "ThresholdedRelu": "({x} > {0} ? {x} : 0.0f)",
 }
 
-CHAIN_OPERATORS: Mapping[str, ChainOperator] = {
-    **{op: ChainOperator(_unary(pattern), FLOATS) for op, pattern in _FLOAT_UNARY.items()},
-    "Abs": ChainOperator(_abs, _NUMBERS),
-    "Add": ChainOperator(_binary("({a} + {b})"), _NUMBERS),
-    "And": ChainOperator(_binary("({a} && {b})"), _BOOLEANS),
-    "BitShift": ChainOperator(_shift, INTEGERS),
-    "BitwiseAnd": ChainOperator(_binary("({a} & {b})"), INTEGERS),
-    "BitwiseNot": ChainOperator(_unary("(~{x})"), INTEGERS),
-    "BitwiseOr": ChainOperator(_binary("({a} | {b})"), INTEGERS),
-    "BitwiseXor": ChainOperator(_binary("({a} ^ {b})"), INTEGERS),
-    "Cast": ChainOperator(_cast, _ALL, _ALL),
-    "Clip": ChainOperator(_clip, _NUMBERS),
-    "Div": ChainOperator(_div, _NUMBERS),
-    "Equal": ChainOperator(_binary("({a} == {b})"), _ALL, _BOOLEANS),
-    "Gelu": ChainOperator(_gelu, FLOATS),
-    "Greater": ChainOperator(_binary("({a} > {b})"), _NUMBERS, _BOOLEANS),
-    "GreaterOrEqual": ChainOperator(_binary("({a} >= {b})"), _NUMBERS, _BOOLEANS),
-    "IsInf": ChainOperator(_is_inf, FLOATS, _BOOLEANS),
-    "IsNaN": ChainOperator(_unary("(isnan({x}) != 0)"), FLOATS, _BOOLEANS),
-    "Less": ChainOperator(_binary("({a} < {b})"), _NUMBERS, _BOOLEANS),
-    "LessOrEqual": ChainOperator(_binary("({a} <= {b})"), _NUMBERS, _BOOLEANS),
-    "Max": ChainOperator(_extreme("greatest", "max"), _NUMBERS),
-    "Mean": ChainOperator(_fold("({a} + {b})", _mean), FLOATS),
-    "Min": ChainOperator(_extreme("least", "min"), _NUMBERS),
-    "Mod": ChainOperator(_mod, _NUMBERS),
-    "Mul": ChainOperator(_binary("({a} * {b})"), _NUMBERS),
-    "Neg": ChainOperator(_unary("(-{x})"), _NUMBERS),
-    "Not": ChainOperator(_unary("(!{x})"), _BOOLEANS),
-    "Or": ChainOperator(_binary("({a} || {b})"), _BOOLEANS),
-    "PRelu": ChainOperator(_binary("({a} < 0 ? {a} * {b} : {a})"), _NUMBERS),
-    "Pow": ChainOperator(_pow, FLOATS),
-    "Relu": ChainOperator(_unary("({x} < 0 ? 0 : {x})"), _NUMBERS),
-    "Scale": ChainOperator(_unary("({x} * {0})"), FLOATS),
-    "Sign": ChainOperator(_sign, _NUMBERS),
-    "Sub": ChainOperator(_binary("({a} - {b})"), _NUMBERS),
-    "Sum": ChainOperator(_fold("({a} + {b})"), FLOATS),
-    "Where": ChainOperator(_where, _BOOLEANS, _ALL),
-    "Xor": ChainOperator(_binary("({a} != {b})"), _BOOLEANS),
+ELEMENTWISE_OPERATORS: Mapping[str, ElementwiseOperator] = {
+    **{op: ElementwiseOperator(_unary(pattern), FLOATS) for op, pattern in _FLOAT_UNARY.items()},
+    "Abs": ElementwiseOperator(_abs, _NUMBERS),
+    "Add": ElementwiseOperator(_binary("({a} + {b})"), _NUMBERS),
+    "And": ElementwiseOperator(_binary("({a} && {b})"), _BOOLEANS),
+    "BitShift": ElementwiseOperator(_shift, INTEGERS),
+    "BitwiseAnd": ElementwiseOperator(_binary("({a} & {b})"), INTEGERS),
+    "BitwiseNot": ElementwiseOperator(_unary("(~{x})"), INTEGERS),
+    "BitwiseOr": ElementwiseOperator(_binary("({a} | {b})"), INTEGERS),
+    "BitwiseXor": ElementwiseOperator(_binary("({a} ^ {b})"), INTEGERS),
+    "Cast": ElementwiseOperator(_cast, _ALL, _ALL),
+    "Clip": ElementwiseOperator(_clip, _NUMBERS),
+    "Div": ElementwiseOperator(_div, _NUMBERS),
+    "Equal": ElementwiseOperator(_binary("({a} == {b})"), _ALL, _BOOLEANS),
+    "Gelu": ElementwiseOperator(_gelu, FLOATS),
+    "Greater": ElementwiseOperator(_binary("({a} > {b})"), _NUMBERS, _BOOLEANS),
+    "GreaterOrEqual": ElementwiseOperator(_binary("({a} >= {b})"), _NUMBERS, _BOOLEANS),
+    "IsInf": ElementwiseOperator(_is_inf, FLOATS, _BOOLEANS),
+    "IsNaN": ElementwiseOperator(_unary("(isnan({x}) != 0)"), FLOATS, _BOOLEANS),
+    "Less": ElementwiseOperator(_binary("({a} < {b})"), _NUMBERS, _BOOLEANS),
+    "LessOrEqual": ElementwiseOperator(_binary("({a} <= {b})"), _NUMBERS, _BOOLEANS),
+    "Max": ElementwiseOperator(_extreme("greatest", "max"), _NUMBERS),
+    "Mean": ElementwiseOperator(_fold("({a} + {b})", _mean), FLOATS),
+    "Min": ElementwiseOperator(_extreme("least", "min"), _NUMBERS),
+    "Mod": ElementwiseOperator(_mod, _NUMBERS),
+    "Mul": ElementwiseOperator(_binary("({a} * {b})"), _NUMBERS),
+    "Neg": ElementwiseOperator(_unary("(-{x})"), _NUMBERS),
+    "Not": ElementwiseOperator(_unary("(!{x})"), _BOOLEANS),
+    "Or": ElementwiseOperator(_binary("({a} || {b})"), _BOOLEANS),
+    "PRelu": ElementwiseOperator(_binary("({a} < 0 ? {a} * {b} : {a})"), _NUMBERS),
+    "Pow": ElementwiseOperator(_pow, FLOATS),
+    "Relu": ElementwiseOperator(_unary("({x} < 0 ? 0 : {x})"), _NUMBERS),
+    "Scale": ElementwiseOperator(_unary("({x} * {0})"), FLOATS),
+    "Sign": ElementwiseOperator(_sign, _NUMBERS),
+    "Sub": ElementwiseOperator(_binary("({a} - {b})"), _NUMBERS),
+    "Sum": ElementwiseOperator(_fold("({a} + {b})"), FLOATS),
+    "Where": ElementwiseOperator(_where, _BOOLEANS, _ALL),
+    "Xor": ElementwiseOperator(_binary("({a} != {b})"), _BOOLEANS),
 }
 """By operator of ONNX; ``Scale``, a product with a number, is our own."""
 
-ONNX_OPERATORS = frozenset(CHAIN_OPERATORS) - {"Scale"}
+ONNX_OPERATORS = frozenset(ELEMENTWISE_OPERATORS) - {"Scale"}
 """Those that a model's nodes may be."""

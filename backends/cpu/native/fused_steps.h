@@ -1,6 +1,6 @@
-/* The steps of elementwise chains, numbered as elementwise_chain.py lists them. */
-#ifndef AIOINFER_CPU_CHAIN_STEPS_H
-#define AIOINFER_CPU_CHAIN_STEPS_H
+/* The steps of fused elementwise groups, numbered as elementwise_parameters.py lists them. */
+#ifndef AIOINFER_CPU_FUSED_STEPS_H
+#define AIOINFER_CPU_FUSED_STEPS_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-"""Elementwise chains on values: which layout the result has, and what is read as it lies.
+"""Fused elementwise operators on values: which layout the result has, and what is read as it lies.
 
 All elementwise kernels come here. The result takes the layout of an operand of its own shape, so
 that layouts run on through elementwise operators; operands in another order are reordered first,
@@ -12,32 +12,32 @@ from collections.abc import Sequence
 
 from ....runtime.graph import DType, Value
 from ..onednn.post_ops import PostOp
-from ..plans.elementwise_chain import (
-    chain_axes,
-    chain_parameters,
+from ..plans.elementwise_parameters import (
     check_broadcast,
+    elementwise_axes,
+    elementwise_parameters,
     where_parameters,
 )
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 
-__all__ = ["chain_into", "lower_chain", "lower_where", "result_dtype", "result_layout"]
+__all__ = ["emit_elementwise", "lower_elementwise", "lower_where", "result_dtype", "result_layout"]
 
 
-def lower_chain(
+def lower_elementwise(
     builder: PlanBuilder,
     inputs: Sequence[Value],
     result: Value,
     steps: Sequence[PostOp],
     *,
-    kernel: str = "float_chain",
+    kernel: str = "float_elementwise",
     others: Sequence[Operand] = (),
 ) -> None:
-    """Lower a chain that begins with the first input; steps name their operands by index.
+    """Lower a fused group that begins with the first input; steps name their operands by index.
 
     Inputs broadcast to the result, on both sides. ``others`` are counted after them: operands that
-    are no values. ``kernel`` is ``float_chain`` or ``integer_chain``. In place where the layouts
-    and later uses allow it.
+    are no values. ``kernel`` is ``float_elementwise`` or ``integer_elementwise``. In place where
+    the layouts and later uses allow it.
     """
     _expect_broadcast(builder, [*map(builder.shape, inputs), *(o.shape for o in others)], result)
     layout = result_layout(builder, inputs, result)
@@ -57,7 +57,7 @@ def lower_chain(
             for step in part
         ]
         given = [reads[0], *(reads[index] for index in used)]
-        chain_into(builder, given, made, renumbered, kernel)
+        emit_elementwise(builder, given, made, renumbered, kernel)
         reads[0] = made
 
 
@@ -79,7 +79,7 @@ def lower_where(
         reads.append(operand)
     made = builder.result(result, layout, over=_overwritable(builder, reads, layout))
     layouts = [operand.layout for operand in (*reads, made)]
-    axes = chain_axes(layouts)
+    axes = elementwise_axes(layouts)
     assert axes is not None
     builder.native("where", (*reads, made), where_parameters(layouts, axes))
 
@@ -98,25 +98,25 @@ def _expect_broadcast(builder: PlanBuilder, shapes: Sequence[Sequence[int]], res
         check_broadcast(given, shape)
 
 
-def chain_into(
+def emit_elementwise(
     builder: PlanBuilder,
     reads: Sequence[Operand],
     target: Operand,
     steps: Sequence[PostOp],
-    kernel: str = "float_chain",
+    kernel: str = "float_elementwise",
 ) -> None:
-    """Emit a chain on operands whose layouts are strided, or blocked as the target's is."""
+    """Emit a fused group on operands whose layouts are strided, or blocked as the target's is."""
     if not target.layout.count:
         return
     layouts = tuple([operand.layout for operand in (*reads, target)])
     key = (kernel, layouts, tuple(steps))
-    parameters = None if builder.is_traced else builder.chains.get(key)
+    parameters = None if builder.is_traced else builder.elementwise_parameters.get(key)
     if parameters is None:
-        axes = chain_axes(layouts)
+        axes = elementwise_axes(layouts)
         assert axes is not None
-        parameters = tuple(chain_parameters(kernel, layouts, axes, steps))
+        parameters = tuple(elementwise_parameters(kernel, layouts, axes, steps))
         if not builder.is_traced:
-            builder.chains[key] = parameters
+            builder.elementwise_parameters[key] = parameters
     builder.native(kernel, (*reads, target), parameters)
 
 
@@ -187,7 +187,7 @@ def _aligned(builder: PlanBuilder, value: Value, layout: Layout) -> Operand:
         if wanted is not None:
             return builder.reordered(value, wanted.desc(builder.engine))
     is_strided = operand.layout.strides is not None and layout.strides is not None
-    if not is_strided and chain_axes([operand.layout, layout]) is None:
+    if not is_strided and elementwise_axes([operand.layout, layout]) is None:
         return builder.plain(value, operand.dtype)
     return operand
 

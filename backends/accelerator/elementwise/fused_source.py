@@ -1,4 +1,4 @@
-"""Steps of a chain in kernel C: the part that a kernel computes for one element of its result."""
+"""Steps of a fused group in kernel C: what a kernel computes for one element of its result."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ....runtime.graph import DType
 from ..launching.reach import Reach, box
 from ..operand import Operand
 from .c_types import C_TYPES
-from .chain import NO_OPERAND, ChainStep, operand_names
-from .chain_operators import expression
+from .elementwise_operators import expression
+from .fused_step import NO_OPERAND, FusedStep, operand_names
 from .operand_walk import broadcast_strides, index_code, plan_walk
 
-__all__ = ["ChainCode", "chain_code", "step_lines"]
+__all__ = ["FusedCode", "fused_code", "step_lines"]
 
 
 @dataclass(frozen=True)
-class ChainCode:
+class FusedCode:
     """Text to put into a kernel, and what the kernel takes for it.
 
     ``parameters`` are declarations without commas, ``arguments`` what is passed for them, and
@@ -31,13 +31,13 @@ class ChainCode:
     reaches: tuple[Reach, ...]
 
 
-def chain_code(
-    steps: Sequence[ChainStep],
+def fused_code(
+    steps: Sequence[FusedStep],
     operands: Mapping[str, Operand | float],
     shape: Sequence[int],
     index: str,
     accumulator: str | None = None,
-) -> ChainCode:
+) -> FusedCode:
     """Write the steps for the element number ``index`` of a result of ``shape``.
 
     ``operands`` are the inputs by name; a float is passed as a number. They are read in the type
@@ -73,11 +73,11 @@ def chain_code(
     computed, last = step_lines(steps, texts, types)
     lines += computed
     result = last or accumulator or ""
-    return ChainCode(tuple(lines), result, tuple(parameters), tuple(arguments), tuple(reaches))
+    return FusedCode(tuple(lines), result, tuple(parameters), tuple(arguments), tuple(reaches))
 
 
 def step_lines(
-    steps: Sequence[ChainStep], texts: Mapping[str, str], types: Mapping[str, DType]
+    steps: Sequence[FusedStep], texts: Mapping[str, str], types: Mapping[str, DType]
 ) -> tuple[list[str], str]:
     """Write the steps alone, and name what they come to; "" for no steps.
 

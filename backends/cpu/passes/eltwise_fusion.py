@@ -10,16 +10,16 @@ from ....runtime.passes.matching import only_user, static_shape
 from .elementwise_steps import MAX_POST_OPS, Steps, steps_of
 from .fusing import fuse
 
-__all__ = ["EltwiseChainFusion"]
+__all__ = ["EltwiseFusion"]
 
 
-class EltwiseChainFusion(Pass):
+class EltwiseFusion(Pass):
     """Merge two or more float32 nodes, each the only user of the one before, into ``Eltwise``.
 
     Its input 0 has the shape of the result; the others broadcast to it, and may be tensors.
     """
 
-    name = "eltwise chain fusion"
+    name = "eltwise fusion"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
 
@@ -36,7 +36,7 @@ class EltwiseChainFusion(Pass):
 
 
 def _starts(node: Node) -> Iterator[tuple[Value, Steps]]:
-    """Return the inputs that a chain may begin with, and what the node makes of them."""
+    """Return the inputs that a fused group may begin with, and what the node makes of them."""
     for value in dict.fromkeys(node.inputs):
         steps = None if value is None else steps_of(node, value)
         if value is not None and steps is not None and _fit(steps, value):

@@ -1,4 +1,4 @@
-"""Layouts that elementwise chains walk: blocked ones, as convolutions of older CPUs have them."""
+"""Layouts that fused groups walk: blocked ones, as convolutions of older CPUs have them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pytest
 from aioinfer.backends.cpu.kernels.reductions import reduction_parameters
 from aioinfer.backends.cpu.onednn.bindings import Desc, open_engine
 from aioinfer.backends.cpu.onednn.post_ops import PostOp
-from aioinfer.backends.cpu.plans.elementwise_chain import chain_axes, chain_parameters
+from aioinfer.backends.cpu.plans.elementwise_parameters import (
+    elementwise_axes,
+    elementwise_parameters,
+)
 from aioinfer.backends.cpu.plans.operand_layout import Layout
 from aioinfer.runtime.graph import DType
 from unit.backends.cpu.native_calls import run_native
@@ -39,12 +42,12 @@ def numbers(*shape, seed=0):
 
 
 def test_padding_of_blocks_is_no_place_to_walk() -> None:
-    assert chain_axes([blocked(2, 24, 5, 5)]) is None
+    assert elementwise_axes([blocked(2, 24, 5, 5)]) is None
     assert blocked(2, 24, 5, 5).blocked_strides is None
 
 
-def test_a_dense_blocked_chain_is_one_axis() -> None:
-    (axis,) = chain_axes([blocked(2, 32, 5, 5)] * 2) or ()
+def test_a_dense_blocked_group_is_one_axis() -> None:
+    (axis,) = elementwise_axes([blocked(2, 32, 5, 5)] * 2) or ()
     assert (axis.length, axis.strides) == (1600, (4, 4))
 
 
@@ -54,22 +57,22 @@ def test_a_dense_blocked_chain_is_one_axis() -> None:
 def test_what_broadcasts_to_a_blocked_result(shape) -> None:
     a, b = numbers(2, 32, 5, 5), numbers(*shape, seed=1)
     layouts = [blocked(*a.shape), Layout.plain(shape, F32), blocked(*a.shape)]
-    parameters = chain_parameters(
-        "float_chain", layouts, chain_axes(layouts) or (), [PostOp("sub", operand=1)]
+    parameters = elementwise_parameters(
+        "float_elementwise", layouts, elementwise_axes(layouts) or (), [PostOp("sub", operand=1)]
     )
     source, made = in_blocks(a), np.zeros(a.size, np.float32)
-    run_native("float_chain", [source, b, made], parameters)
+    run_native("float_elementwise", [source, b, made], parameters)
     np.testing.assert_array_equal(made, in_blocks(a - b).reshape(-1))
 
 
 def test_a_blocked_operand_of_a_plain_result() -> None:
     a, b = numbers(2, 32, 5, 5), numbers(1, 32, 1, 1, seed=1)
     layouts = [Layout.plain(a.shape, F32), blocked(1, 32, 1, 1), Layout.plain(a.shape, F32)]
-    parameters = chain_parameters(
-        "float_chain", layouts, chain_axes(layouts) or (), [PostOp("mul", operand=1)]
+    parameters = elementwise_parameters(
+        "float_elementwise", layouts, elementwise_axes(layouts) or (), [PostOp("mul", operand=1)]
     )
     made = np.zeros_like(a)
-    run_native("float_chain", [a, in_blocks(b), made], parameters)
+    run_native("float_elementwise", [a, in_blocks(b), made], parameters)
     np.testing.assert_array_equal(made, a * b)
 
 

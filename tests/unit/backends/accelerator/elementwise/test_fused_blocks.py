@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aioinfer.backends.accelerator.elementwise.chain import ChainStep
-from aioinfer.backends.accelerator.elementwise.chain_blocks import block_code, block_length
+from aioinfer.backends.accelerator.elementwise.fused_blocks import block_code, block_length
+from aioinfer.backends.accelerator.elementwise.fused_step import FusedStep
 from aioinfer.backends.accelerator.operand import Buffer, Operand
 from aioinfer.runtime.graph import DType
 
@@ -51,7 +51,7 @@ def test_a_block_fills_a_word_of_the_widest_operand_and_the_result_has_whole_one
 def test_an_operand_is_read_as_its_rows_allow(
     shape: tuple[int, ...], made: tuple[int, ...], read: str
 ) -> None:
-    steps = [ChainStep("Neg", ("i0",), DType.FLOAT16)]
+    steps = [FusedStep("Neg", ("i0",), DType.FLOAT16)]
     code = block_code(steps, {"i0": operand(shape)}, operand(made), 8)
     before, _, within = "\n".join(code.lines).partition("#pragma unroll")
     found = {

@@ -1,4 +1,4 @@
-"""Steps of a chain for a block of neighbouring elements, which move as words.
+"""Steps of a fused group for a block of neighbouring elements, which move as words.
 
 Theory of operation. A work-item that moves one element at a time leaves a GPU's memory idle, since
 few bytes are on their way. So it computes a block: operands that lie like the result are read as a
@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from ..launching.reach import box
 from ..operand import Operand
 from .c_types import C_TYPES
-from .chain import NO_OPERAND, ChainStep, operand_names
-from .chain_source import ChainCode, step_lines
 from .element_words import WORD_BYTES, ElementWords
+from .fused_source import FusedCode, step_lines
+from .fused_step import NO_OPERAND, FusedStep, operand_names
 from .operand_walk import broadcast_strides, index_code, plan_walk
 
 __all__ = ["block_code", "block_length"]
@@ -38,12 +38,12 @@ def block_length(operands: Mapping[str, Operand | float], result: Operand) -> in
 
 
 def block_code(
-    steps: Sequence[ChainStep],
+    steps: Sequence[FusedStep],
     operands: Mapping[str, Operand | float],
     result: Operand,
     length: int,
-) -> ChainCode:
-    """Write the steps for the block number ``block`` of the result; see ``chain_code``.
+) -> FusedCode:
+    """Write the steps for the block number ``block`` of the result; see ``fused_code``.
 
     The code's result is the array of the block's elements. The kernel has ``block`` and ``start``,
     the number of the block's first element.
@@ -78,7 +78,7 @@ def block_code(
     loop = ["#pragma unroll", f"for (int j = 0; j < {length}; j++) {{"]
     body = [*(within if apart else ()), *lines, f"made[j] = {last};", "}"]
     counts = (*at_start.parameters, *inside.parameters)
-    return ChainCode(
+    return FusedCode(
         (*before, f"{made} made[{length}];", *loop, *body),
         "made",
         (

@@ -1,7 +1,7 @@
 import pytest
 
 from aioinfer.backends.cpu.passes.activation_fusion import ActivationFusion
-from aioinfer.backends.cpu.passes.eltwise_chain_fusion import EltwiseChainFusion
+from aioinfer.backends.cpu.passes.eltwise_fusion import EltwiseFusion
 from aioinfer.runtime.passes import run_passes
 from unit.backends.cpu.passes.fused_models import fuse_by, parse_typed
 
@@ -26,13 +26,13 @@ MODEL = """g (float[2,3] x, float[2,3] z, float[3] v, float[2,1] w) => (float[2,
 )
 def test_a_row_becomes_one_node(nodes: str, line: str) -> None:
     model = parse_typed(MODEL.format(nodes=nodes))
-    (found,) = fuse_by(model, ActivationFusion(), EltwiseChainFusion())
+    (found,) = fuse_by(model, ActivationFusion(), EltwiseFusion())
     assert found.startswith(line)
 
 
 def test_two_rows_that_meet_are_two_nodes() -> None:
     nodes = "a = Exp(x) b = Tanh(a) d = Abs(z) e = Sqrt(d) f = Add(b, e) y = Relu(f)"
-    assert fuse_by(parse_typed(MODEL.format(nodes=nodes)), EltwiseChainFusion()) == [
+    assert fuse_by(parse_typed(MODEL.format(nodes=nodes)), EltwiseFusion()) == [
         "e = cpu::Eltwise(z) [abs sqrt]  # Abs_0 Sqrt_0",
         "y = cpu::Eltwise(x, e) [exp tanh add(1) relu]  # Exp_0 Tanh_0 Add_0 Relu_0",
     ]
@@ -41,7 +41,7 @@ def test_two_rows_that_meet_are_two_nodes() -> None:
 def test_a_long_row_is_divided() -> None:
     curves = " ".join(f"v{index + 1} = Tanh(v{index})" for index in range(19))
     model = parse_typed(MODEL.format(nodes=f"v0 = Tanh(x) {curves} y = Tanh(v19)"))
-    assert [line.count("tanh") for line in fuse_by(model, EltwiseChainFusion())] == [8, 8, 5]
+    assert [line.count("tanh") for line in fuse_by(model, EltwiseFusion())] == [8, 8, 5]
 
 
 @pytest.mark.parametrize(
@@ -57,19 +57,19 @@ def test_a_long_row_is_divided() -> None:
 )
 def test_what_is_no_row_of_one_shape_stays(nodes: str) -> None:
     model = parse_typed(MODEL.format(nodes=nodes))
-    assert run_passes(model, [EltwiseChainFusion()]).patch_count == 0
+    assert run_passes(model, [EltwiseFusion()]).patch_count == 0
 
 
 @pytest.mark.parametrize("kind", ["double", "float16", "int32"])
 def test_other_types_stay(kind: str) -> None:
     model = parse_typed(f"g ({kind}[2] x) => ({kind}[2] y) {{ a = Abs(x) y = Abs(a) }}")
-    assert run_passes(model, [EltwiseChainFusion()]).patch_count == 0
+    assert run_passes(model, [EltwiseFusion()]).patch_count == 0
 
 
 def test_a_result_that_a_graph_returns_ends_the_row() -> None:
     text = MODEL.format(nodes="a = Relu(x) b = Tanh(a) y = Abs(b)")
     model = parse_typed(text.replace(" y)", " y, float[2,3] b)"))
-    assert fuse_by(model, EltwiseChainFusion()) == [
+    assert fuse_by(model, EltwiseFusion()) == [
         "b = cpu::Eltwise(x) [relu tanh]  # Relu_0 Tanh_0",
         "y = Abs(b)  # Abs_0",
     ]
@@ -77,7 +77,7 @@ def test_a_result_that_a_graph_returns_ends_the_row() -> None:
 
 def test_unknown_lengths_do_not_hinder_what_has_no_operands() -> None:
     text = MODEL.format(nodes="a = Relu(x) b = Mul(a, two) e = Exp(b) y = Add(e, z)")
-    assert fuse_by(parse_typed(text.replace("[2,3]", "[n,3]")), EltwiseChainFusion()) == [
+    assert fuse_by(parse_typed(text.replace("[2,3]", "[n,3]")), EltwiseFusion()) == [
         "e = cpu::Eltwise(x) [relu linear(2.0,0.0) exp]  # Relu_0 Mul_0 Exp_0",
         "y = Add(e, z)  # Add_0",
     ]

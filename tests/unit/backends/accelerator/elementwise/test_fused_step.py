@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from aioinfer.backends.accelerator.elementwise.chain import (
-    ChainStep,
+from aioinfer.backends.accelerator.elementwise.fused_step import (
+    FusedStep,
     joined_steps,
     operand_names,
     parse_steps,
@@ -13,14 +13,14 @@ from aioinfer.errors import GraphError
 from aioinfer.runtime.graph import DType, Node
 
 STEPS = (
-    ChainStep("Clip", ("i0", "_", "i2"), DType.FLOAT32),
-    ChainStep("Selu", ("s0",), DType.FLOAT16, (1.5, float("inf"))),
-    ChainStep("Equal", ("s1", "i0"), DType.BOOL),
+    FusedStep("Clip", ("i0", "_", "i2"), DType.FLOAT32),
+    FusedStep("Selu", ("s0",), DType.FLOAT16, (1.5, float("inf"))),
+    FusedStep("Equal", ("s1", "i0"), DType.BOOL),
 )
 
 
 def node_of(*texts: str) -> Node:
-    return Node("Chain", (), (), {"steps": list(texts)}, name="chain")
+    return Node("FusedElementwise", (), (), {"steps": list(texts)}, name="fused")
 
 
 def test_steps_are_read_as_they_are_written() -> None:
@@ -37,10 +37,10 @@ def test_operands_get_other_names() -> None:
 
 
 def test_steps_count_from_where_they_begin() -> None:
-    first = [ChainStep("Add", ("acc", "i2"), DType.FLOAT32)]
+    first = [FusedStep("Add", ("acc", "i2"), DType.FLOAT32)]
     then = [
-        ChainStep("Exp", ("acc",), DType.FLOAT32),
-        ChainStep("Mul", ("s0", "i3"), DType.FLOAT32),
+        FusedStep("Exp", ("acc",), DType.FLOAT32),
+        FusedStep("Mul", ("s0", "i3"), DType.FLOAT32),
     ]
     joined = joined_steps(first, then)
     assert [str(step) for step in joined[1:]] == ["Exp(s0):float32", "Mul(s1,i3):float32"]
@@ -50,5 +50,5 @@ def test_steps_count_from_where_they_begin() -> None:
 
 @pytest.mark.parametrize("text", ["Relu", "Relu(i0)", "Relu(i0):float99"])
 def test_a_text_that_is_no_step_is_refused(text: str) -> None:
-    with pytest.raises(GraphError, match="is no step of a chain"):
+    with pytest.raises(GraphError, match="is no step of a fused group"):
         parse_steps(node_of(text))

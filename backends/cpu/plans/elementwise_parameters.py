@@ -1,6 +1,6 @@
-"""Parameters of the native kernels ``float_chain``, ``integer_chain`` and ``where``. Pure.
+"""Parameters of the native kernels for fused elementwise operators and for ``where``. Pure.
 
-A chain begins with its first operand and takes steps, each with one more operand or none; all
+A fused group begins with its first operand and takes steps, each with one more operand or none; all
 operands broadcast to the result. The kernels walk the result's axes in the order in which they lie
 in memory, as few of them as all operands allow. A blocked axis is two axes to them.
 """
@@ -18,9 +18,9 @@ from .operand_layout import Layout
 __all__ = [
     "FLOAT_STEPS",
     "INTEGER_STEPS",
-    "chain_axes",
-    "chain_parameters",
     "check_broadcast",
+    "elementwise_axes",
+    "elementwise_parameters",
     "where_parameters",
 ]
 
@@ -37,16 +37,16 @@ and or xor shift_left shift_right
 """
 
 FLOAT_STEPS = tuple(_FLOAT.split())
-"""Steps on float32, numbered as in chain_steps.c; from ``add`` on they take an operand."""
+"""Steps on float32, numbered as in fused_steps.c; from ``add`` on they take an operand."""
 
 INTEGER_STEPS = tuple(_INTEGER.split())
-"""Steps on 64-bit integers, numbered as in chain_steps.c; from ``add`` on they take an operand."""
+"""Steps on 64-bit integers, numbered as in fused_steps.c; from ``add`` on they take an operand."""
 
 _NUMBERS = {
-    "float_chain": {name: index for index, name in enumerate((*FLOAT_STEPS, "sum"))},
-    "integer_chain": {name: index for index, name in enumerate(INTEGER_STEPS)},
+    "float_elementwise": {name: index for index, name in enumerate((*FLOAT_STEPS, "sum"))},
+    "integer_elementwise": {name: index for index, name in enumerate(INTEGER_STEPS)},
 }
-_NUMBERS["float_chain"]["sum"] = FLOAT_STEPS.index("add")
+_NUMBERS["float_elementwise"]["sum"] = FLOAT_STEPS.index("add")
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Axis:
     strides: tuple[int, ...]
 
 
-def chain_parameters(
+def elementwise_parameters(
     kernel: str, layouts: Sequence[Layout], axes: Sequence[Axis], steps: Sequence[PostOp]
 ) -> list[int]:
-    """Write the parameters of a chain; see native_elementwise.c.
+    """Write the parameters of a fused group; see native_elementwise.c.
 
-    ``layouts`` are those of the operands and, last, of the result; ``axes`` as ``chain_axes`` gives
-    them. ``operand`` of a step counts in ``layouts``.
+    ``layouts`` are those of the operands and, last, of the result; ``axes`` as
+    ``elementwise_axes`` gives them. ``operand`` of a step counts in ``layouts``.
     """
     nothing = Axis(1, (0,) * len(layouts))
     axes = [*[nothing] * (2 - len(axes)), *axes]
@@ -73,7 +73,7 @@ def chain_parameters(
     for step in steps:
         number = _NUMBERS[kernel][step.name]
         numbers = (step.alpha, step.beta)
-        if kernel == "float_chain":
+        if kernel == "float_elementwise":
             words += [number, step.operand or 0, *map(double_bits, numbers)]
         else:
             words += [number, step.operand or 0, *map(int, numbers)]
@@ -87,7 +87,7 @@ def where_parameters(layouts: Sequence[Layout], axes: Sequence[Axis]) -> list[in
     return [*words, *(stride for axis in axes for stride in axis.strides)]
 
 
-def chain_axes(layouts: Sequence[Layout]) -> list[Axis] | None:
+def elementwise_axes(layouts: Sequence[Layout]) -> list[Axis] | None:
     """Return the axes to walk; the last layout is the result's, to which the others broadcast.
 
     None where strides cannot describe a layout: nested blocks, blocks with padding, or two

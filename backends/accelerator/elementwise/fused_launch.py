@@ -1,4 +1,4 @@
-"""One kernel for a chain: each work-item computes an element of the result, or a block of them."""
+"""One kernel for a fused group: a work-item computes an element of the result, or a block."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..launching.reach import Reach, whole
 from ..operand import Operand
 from ..plan import LaunchArgument
 from .c_types import C_TYPES
-from .chain import ChainStep
-from .chain_blocks import block_code, block_length
 from .element_words import ElementWords
+from .fused_blocks import block_code, block_length
+from .fused_step import FusedStep
 
-__all__ = ["Launcher", "chain_launch", "line_groups"]
+__all__ = ["Launcher", "fused_launch", "line_groups"]
 
 _GROUP = 64
 _LARGE_GROUP = 256
@@ -50,9 +50,9 @@ def line_groups(builder: Launcher, count: int) -> tuple[tuple[int, ...], tuple[i
     return (count,), (min(group, builder.work_group_size),)
 
 
-def chain_launch(
+def fused_launch(
     builder: Launcher,
-    steps: Sequence[ChainStep],
+    steps: Sequence[FusedStep],
     operands: Mapping[str, Operand | float],
     result: Operand,
 ) -> None:
@@ -70,6 +70,6 @@ def chain_launch(
     ]
     text = f"__kernel void $name({', '.join(parameters)}) {{\n"
     text += "".join(f"    {line}\n" for line in lines) + "}\n"
-    source, blocks = KernelSource.of("chain", text), result.count // length
+    source, blocks = KernelSource.of("fused", text), result.count // length
     arguments, reaches = [*code.arguments, result, blocks], [*code.reaches, whole(result)]
     builder.launch(source, arguments, *line_groups(builder, blocks), reaches)

@@ -1,4 +1,4 @@
-"""The steps of a fused elementwise chain, and of the epilogue of a matmul or a convolution.
+"""Steps of a fused group of elementwise operators, or of a matmul's or a convolution's epilogue.
 
 A fused node (domain ``aioinfer.accelerator``) keeps its steps as text in the attribute
 ``steps``, in the order in which they are computed: ``["Mul(i0,i1):float32",
@@ -18,9 +18,9 @@ from ....runtime.graph import DType, Node, TensorType, Value
 
 __all__ = [
     "ACCELERATOR_DOMAIN",
-    "CHAIN",
+    "FUSED_ELEMENTWISE",
     "NO_OPERAND",
-    "ChainStep",
+    "FusedStep",
     "joined_steps",
     "numbers_of",
     "operand_names",
@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 ACCELERATOR_DOMAIN = "aioinfer.accelerator"
-CHAIN = "Chain"
-"""The operator of a fused chain, whose inputs are its operands."""
+FUSED_ELEMENTWISE = "FusedElementwise"
+"""The operator of a fused group, whose inputs are its operands."""
 NO_OPERAND = "_"
 
 _FORM = re.compile(r"(\w+)\(([^();]*)(?:;([^()]*))?\):(\w+)")
@@ -39,7 +39,7 @@ _BY_LABEL = {dtype.label: dtype for dtype in DType}
 
 
 @dataclass(frozen=True)
-class ChainStep:
+class FusedStep:
     """One operator on operands by name; ``dtype`` is that of its result."""
 
     op: str
@@ -47,7 +47,7 @@ class ChainStep:
     dtype: DType
     numbers: tuple[float, ...] = ()
 
-    def renamed(self, names: Mapping[str, str]) -> ChainStep:
+    def renamed(self, names: Mapping[str, str]) -> FusedStep:
         """Return the step with other names of operands, where ``names`` has them."""
         return replace(self, operands=tuple(names.get(name, name) for name in self.operands))
 
@@ -56,21 +56,21 @@ class ChainStep:
         return f"{self.op}({','.join(self.operands)}{numbers}):{self.dtype.label}"
 
 
-def parse_steps(node: Node) -> tuple[ChainStep, ...]:
+def parse_steps(node: Node) -> tuple[FusedStep, ...]:
     """Read a node's attribute ``steps``; none is (). Raises GraphError for a bad text."""
     return tuple(_parse(str(text)) for text in node.attributes.get("steps", ()))
 
 
-def _parse(text: str) -> ChainStep:
+def _parse(text: str) -> FusedStep:
     form = _FORM.fullmatch(text)
     if form is None or form[4] not in _BY_LABEL:
-        raise GraphError(f"{text!r} is no step of a chain; write 'Mul(i0,s1;0.5):float32'")
+        raise GraphError(f"{text!r} is no step of a fused group; write 'Mul(i0,s1;0.5):float32'")
     operands = tuple(form[2].split(",")) if form[2] else ()
     numbers = tuple(map(float, form[3].split(","))) if form[3] else ()
-    return ChainStep(form[1], operands, _BY_LABEL[form[4]], numbers)
+    return FusedStep(form[1], operands, _BY_LABEL[form[4]], numbers)
 
 
-def joined_steps(first: Sequence[ChainStep], then: Sequence[ChainStep]) -> list[ChainStep]:
+def joined_steps(first: Sequence[FusedStep], then: Sequence[FusedStep]) -> list[FusedStep]:
     """Join steps: the later ones begin with the result of the first ones."""
     if not first:
         return list(then)
@@ -80,7 +80,7 @@ def joined_steps(first: Sequence[ChainStep], then: Sequence[ChainStep]) -> list[
     return [*first, *(step.renamed(names) for step in then)]
 
 
-def steps_behind(steps: Sequence[ChainStep], count: int, result: str) -> tuple[ChainStep, ...]:
+def steps_behind(steps: Sequence[FusedStep], count: int, result: str) -> tuple[FusedStep, ...]:
     """Make the steps behind the first ``count`` begin with ``acc``, which was ``result``."""
     names = {f"s{index}": f"s{index - count}" for index in range(count, len(steps))}
     names[result] = "acc"
@@ -93,13 +93,13 @@ def numbers_of(node: Node) -> tuple[float, ...]:
     return () if rule is None else rule(node)
 
 
-def step_of(node: Node, name_of: Callable[[Value], str]) -> ChainStep:
+def step_of(node: Node, name_of: Callable[[Value], str]) -> FusedStep:
     """Write an elementwise node of ONNX as a step, its inputs named by ``name_of``."""
     operands = tuple(NO_OPERAND if value is None else name_of(value) for value in node.inputs)
     kind = node.outputs[0].type
     if not isinstance(kind, TensorType):
         raise GraphError(f"the type of {node.outputs[0].name!r} is not known; declare it")
-    return ChainStep(node.op_type, operands, kind.dtype, numbers_of(node))
+    return FusedStep(node.op_type, operands, kind.dtype, numbers_of(node))
 
 
 def _defaults(**defaults: float) -> Callable[[Node], tuple[float, ...]]:
@@ -128,7 +128,7 @@ _NUMBERS: Mapping[str, Callable[[Node], tuple[float, ...]]] = {
 }
 
 
-def operand_names(steps: Sequence[ChainStep]) -> list[str]:
+def operand_names(steps: Sequence[FusedStep]) -> list[str]:
     """List the inputs that steps read, each once, in order of use: ``i0``, ``i3``."""
     names = (name for step in steps for name in step.operands)
     return list(dict.fromkeys(name for name in names if name.startswith("i")))

@@ -1,8 +1,8 @@
 """Connected elementwise nodes as one node, which reads and writes memory once.
 
-Theory of operation. From each elementwise node, the last ones first, a chain grows backwards: it
-takes in the node that makes one of its operands, if that is elementwise, used by the chain alone,
-and has as many elements as the result, so that nothing is computed twice. A chain may branch and
+Theory of operation. From each elementwise node, the last ones first, a group grows backwards: it
+takes in the node that makes one of its operands, if that is elementwise, used by the group alone,
+and has as many elements as the result, so that nothing is computed twice. A group may branch and
 join.
 """
 
@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from ....runtime.graph import DType, Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
 from ....runtime.passes.matching import does_broadcast, dtype_of, fuse, static_shape
-from ..elementwise.chain import ACCELERATOR_DOMAIN, CHAIN, step_of
-from ..elementwise.chain_operators import ONNX_OPERATORS
+from ..elementwise.elementwise_operators import ONNX_OPERATORS
+from ..elementwise.fused_step import ACCELERATOR_DOMAIN, FUSED_ELEMENTWISE, step_of
 from ..kernels.registry import KERNELS
 
-__all__ = ["ChainFusion", "is_elementwise"]
+__all__ = ["ElementwiseFusion", "is_elementwise"]
 
 _MOST_STEPS = 32
 _MOST_OPERANDS = 12
@@ -26,10 +26,10 @@ _MOST_OPERANDS = 12
 _NARROW = (DType.FLOAT16, DType.BFLOAT16)
 
 
-class ChainFusion(Pass):
-    """Merge two or more elementwise nodes into ``Chain``; see ``chain.py`` for its steps."""
+class ElementwiseFusion(Pass):
+    """Merge two or more elementwise nodes into one; ``fused_step.py`` tells of its steps."""
 
-    name = "chain fusion"
+    name = "elementwise fusion"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
 
@@ -102,4 +102,11 @@ def _patch(members: list[Node], last: Node) -> GraphPatch:
     for index, node in enumerate(members):
         steps.append(str(step_of(node, name_of)))
         results[node.outputs[0]] = f"s{index}"
-    return fuse(members, last, CHAIN, tuple(operands), {"steps": steps}, domain=ACCELERATOR_DOMAIN)
+    return fuse(
+        members,
+        last,
+        FUSED_ELEMENTWISE,
+        tuple(operands),
+        {"steps": steps},
+        domain=ACCELERATOR_DOMAIN,
+    )
