@@ -112,18 +112,22 @@ class UnsupportedOpError(NotSupportedError):
     def __init__(
         self, node: str, op: str, device: str, reason: str, way_out: str | None = None
     ) -> None:
-        way_out = way_out or _way_out(device, node)
+        way_out = way_out or _way_out(device, node, op)
         text = f"{device} cannot run {op} (node {node!r}): {reason}; {way_out}"
         super().__init__(text, node=node, op=op, device=device)
         self.reason, self.way_out = reason, way_out
 
     def told_to(self, device: str) -> UnsupportedOpError:
         """Return this refusal with a way out for the device that the user named."""
-        way_out = _way_out(device, self.node)
+        way_out = _way_out(device, self.node, self.op)
         return UnsupportedOpError(self.node, self.op, self.device, self.reason, way_out)
 
 
-def _way_out(device: str, node: str) -> str:
+_MADE_OF_DEVICES = ("AUTO", "HETERO")
+_ONNX_DOMAINS = ("", "ai.onnx.ml")
+
+
+def _way_out(device: str, node: str, op: str) -> str:
     """Return how a node can run that this device refuses; never on the same device."""
     kind, _, listed = device.partition(":")
     if listed:
@@ -133,7 +137,11 @@ def _way_out(device: str, node: str) -> str:
         )
     if kind.partition(".")[0] == "REFERENCE":
         return "add the operator with Core.add_extension"
-    return f"try device 'HETERO:{device},REFERENCE'"
+    if kind in _MADE_OF_DEVICES:
+        return "change the list of its devices, in MULTI_DEVICE_PRIORITIES"
+    domain, _, _ = op.rpartition("::")
+    given = "" if domain in _ONNX_DOMAINS else ", with the operator given by Core.add_extension"
+    return f"try device 'HETERO:{device},REFERENCE'{given}"
 
 
 class DeviceError(AioInferError):

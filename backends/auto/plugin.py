@@ -49,7 +49,7 @@ class AutoPlugin(VirtualPlugin):
         choice = _Choice(f"{self.name} for model {model.name!r}")
         chosen = next(self._takers(model, config, choice), None)
         if not choice.answers:
-            raise choice.error()
+            raise choice.error("Install one of them")
         return choice.answers[chosen or next(iter(choice.answers))]
 
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
@@ -67,7 +67,7 @@ class AutoPlugin(VirtualPlugin):
             if parse_device(device).name == SLOWEST and choice.installs:
                 warn_once(self.name, tuple(choice.installs.items()))
             return network
-        raise choice.error()
+        raise choice.error(self.advise(model, choice.answers))
 
     def _takers(self, model: Model, config: Configuration, choice: _Choice) -> Iterator[str]:
         """Yield the devices that take every node, in order; notes why others do not."""
@@ -147,12 +147,10 @@ class _Choice:
     installs: dict[str, str] = field(default_factory=dict)
     """Devices that are only not installed, and the commands that install them."""
 
-    def error(self) -> NotSupportedError:
+    def error(self, way_out: str) -> NotSupportedError:
         reasons = ". ".join(self.refusals) or f"none of {list(DEFAULT_ORDER)} is installed"
-        return NotSupportedError(
-            f"{self.where}: no device runs every node. {reasons}. Split the model with HETERO, or "
-            f"give the operators with Core.add_extension"
-        )
+        advice = way_out[:1].upper() + way_out[1:]
+        return NotSupportedError(f"{self.where}: no device runs every node. {reasons}. {advice}")
 
 
 def _refused(answers: SupportMap) -> dict[str, str]:

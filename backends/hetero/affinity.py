@@ -119,7 +119,10 @@ def place_nodes(
 
 
 def refuse(
-    nodes: Sequence[NodeOrigin], refused: Mapping[str, Mapping[str, str]], network: str
+    nodes: Sequence[NodeOrigin],
+    refused: Mapping[str, Mapping[str, str]],
+    network: str,
+    way_out: str,
 ) -> UnsupportedOpError:
     """Make the one error for all nodes that no device takes; ``refused`` has at least one."""
     ops = {node.name: node.op for node in nodes}
@@ -129,10 +132,6 @@ def refuse(
         reason += f"; nor {ops[name]} (node {name!r}): {_listed(refused[name])}"
     if len(refused) > LISTED_NODES:
         reason += f"; nor {len(refused) - LISTED_NODES} more nodes"
-    way_out = (
-        "add a device that can to the list, give the operator with Core.add_extension, or change "
-        "an affinity that asks for the wrong device"
-    )
     return UnsupportedOpError(first, ops[first], network, reason, way_out)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ...errors import DeviceError, NotSupportedError, PropertyError, UnsupportedOpError
+from ...runtime.devices.extension import Extension, find_extension, tell_types
 from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
-from ...runtime.graph import Model
+from ...runtime.graph import Model, Node
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.graph.traversal import all_nodes
 from ...runtime.network.executable_network import ExecutableNetwork
@@ -28,6 +30,7 @@ from ...runtime.properties.properties import (
     parse_text,
 )
 from ...runtime.type_inference import correct_graph_types
+from ...runtime.type_inference.rules import STANDARD_DOMAINS
 from .affinity import NodeOrigin, Placement, place_nodes, refuse, wishes_of
 from .cutting import cut_model, node_edges
 from .division import Division
@@ -152,6 +155,41 @@ class HeteroPlugin(VirtualPlugin):
         )
         return network
 
+    def _refusal(
+        self,
+        model: Model,
+        nodes: Sequence[NodeOrigin],
+        refused: Mapping[str, Mapping[str, str]],
+        devices: Sequence[str],
+        config: Configuration,
+    ) -> UnsupportedOpError:
+        wishes = wishes_of(nodes, config[AFFINITY], devices)
+        if any(name in wishes for name in refused):
+            way_out = "change the affinity that asks for the wrong device"
+        else:
+            way_out = self.advise(model, self._answers(model, devices, config))
+        return refuse(nodes, refused, f"{self.name}:{','.join(devices)}", way_out)
+
+    def _answers(
+        self, model: Model, devices: Sequence[str], config: Configuration
+    ) -> dict[str, SupportMap]:
+        return {
+            device: self.core.query_network(model, device, self._device_values(device, config))
+            for device in devices
+        }
+
+    def _tie_extensions(self, model: Model, devices: Sequence[str]) -> list[str]:
+        """Have the devices' own extensions tell types; returns the operators that they compute."""
+        extensions = {device: self.core.extensions_of(device) for device in devices}
+        if not any(extensions.values()):
+            return []
+
+        def extension_of(node: Node) -> Extension | None:
+            return find_extension(node, extensions[str(node.affinity)])
+
+        tell_types(model, extension_of, keeps_others=False)
+        return [node.op for node in all_nodes(model.graph) if extension_of(node) is not None]
+
     def _unfolded_ops(self, device: str) -> Sequence[str]:
         """List the operators that a device does not want folded; few devices have any."""
         is_known = "UNFOLDED_OPS" in self.core.get_metric(device, "SUPPORTED_METRICS")
@@ -182,6 +220,10 @@ class HeteroPlugin(VirtualPlugin):
 
         What the file alone says of a value in between is none of them.
         """
+        extensions = {device: self.core.extensions_of(device) for device in devices}
+        if any(extensions.values()):
+            model = model.copy()
+            tell_types(model, partial(_first_extension, extensions, config[AFFINITY]))
         copied = specialize(model, {}, ())
         correct_graph_types(copied.graph)
         for node in copied.graph.nodes:
@@ -193,25 +235,23 @@ class HeteroPlugin(VirtualPlugin):
         main = {node.name for node in nodes}
         inner = [node.name for node in all_nodes(copied.graph) if node.name not in main]
         wishes = wishes_of(nodes, config[AFFINITY], devices, inner)
-        answers = {
-            device: self.core.query_network(copied, device, self._device_values(device, config))
-            for device in devices
-        }
+        answers = self._answers(copied, devices, config)
         return copied, nodes, *place_nodes(nodes, wishes, answers)
 
     def _divide(self, model: Model, devices: Sequence[str], config: Configuration) -> Division:
         copied, nodes, placed, refused = self._place(model, devices, config)
         if refused:
-            raise refuse(nodes, refused, f"{self.name}:{','.join(devices)}")
+            raise self._refusal(copied, nodes, refused, devices, config)
         # Before the passes, so that none of them merges nodes of different devices.
         for node in copied.graph.nodes:
             node.affinity = placed[node.name].device
             for inner in (found for body in node.bodies() for found in all_nodes(body)):
                 inner.affinity = node.affinity
+        kept_ops = self._tie_extensions(copied, devices)
         unfolded = {device: self._unfolded_ops(device) for device in devices}
         wished = wishes_of(nodes, config[AFFINITY], devices)
         follow_users(copied.graph, unfolded, wished)
-        passes = default_passes(is_kept=is_wanted_by_user(unfolded))
+        passes = default_passes(kept_ops, is_wanted_by_user(unfolded))
         whole, report = specialize_with_report(copied, {}, passes)
         copied.dispose()
         correct_graph_types(whole.graph)
@@ -231,6 +271,22 @@ class HeteroPlugin(VirtualPlugin):
         if config[DUMP_GRAPH]:
             dump_diagrams(partition, config[DUMP_GRAPH])
         return Division(whole, cut, partition)
+
+
+def _first_extension(
+    extensions: Mapping[str, Sequence[Extension]], wishes: Mapping[str, str], node: Node
+) -> Extension | None:
+    """Return the extension by which a node's types are told before its device is known.
+
+    That of the first device which has one. An operator of ONNX's own runs without one, too: of that
+    only the first device, or the one that is asked for, counts.
+    """
+    wished = str(wishes.get(node.name) or node.affinity)
+    devices = [wished] if wished in extensions else list(extensions)
+    if node.domain in STANDARD_DOMAINS:
+        devices = devices[:1]
+    found = (find_extension(node, extensions[device]) for device in devices)
+    return next((item for item in found if item is not None), None)
 
 
 def _refuse_request_properties(config: Configuration) -> None:

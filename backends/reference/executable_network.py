@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import AioInferError
 from ...executors import NOW, Lane, Ready, StreamsConfig, allowed_cpus
-from ...runtime.devices.extension import Extension, infer_extension_types
+from ...runtime.devices.extension import Extension
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph
 from ...runtime.graph.node_failure import run_failure
@@ -89,7 +89,6 @@ class ReferenceNetwork(ExecutableNetwork):
         has_one = has_static_types(self._model.inputs)
         passes = passes_with(self._extensions)
         model = specialize(self._model, shapes, passes, is_last=has_one)
-        infer_extension_types(model, self._extensions)
         refuse_what_cannot_fit(model.graph)
         steps = compile_steps(model.graph, self._finder)
         release_constants(model.graph)  # the steps have them

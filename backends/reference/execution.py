@@ -21,8 +21,8 @@ import numpy as np
 from ...errors import AioInferError, GraphError, TensorError
 from ...runtime.graph import Graph, Node, Value
 from ...runtime.operators import Operator
+from ...runtime.operators.kernel_failure import explain
 from .control_flow import CONTROL_FLOW, Body, ControlFlow, Run
-from .kernel_failure import explain
 from .outputs import detach_outputs
 
 __all__ = ["FindKernel", "Steps", "compile_steps"]

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from ...errors import UnsupportedOpError
-from ...runtime.graph import Graph, Node, TensorType
+from ...runtime.graph import Graph, Node
 from ...runtime.operators import (
     Operator,
     OperatorError,
-    as_operator,
     find_unsupported,
     make_operator,
 )
+from ...runtime.operators.user_kernel import user_operator
 from .control_flow import BODIES, CONTROL_FLOW
 from .kernels import find_kernel
 
@@ -49,7 +47,7 @@ class KernelFinder:
         """Bind the kernel of a node; raises UnsupportedOpError where there is none."""
         extension = self._extensions.get((node.domain, node.op_type))
         if extension is not None:
-            return _guarded(as_operator(extension, node.attributes), node)
+            return user_operator(extension, node)
         own = find_kernel(node)
         if own is not None:
             return own.bind(node)
@@ -80,31 +78,3 @@ class KernelFinder:
         if find_kernel(node) is not None:
             return None
         return find_unsupported(node, self._opsets)
-
-
-def _guarded(operator: Operator, node: Node) -> Operator:
-    """Keep a user's kernel from writing its inputs, and hold it to the types of its outputs."""
-    types = [value.type for value in node.outputs]
-    dtypes = [known.dtype if isinstance(known, TensorType) else None for known in types]
-
-    def guarded(*inputs: Any) -> tuple[Any, ...]:
-        outputs = operator(*[_read_only(value) for value in inputs])
-        for index, (dtype, output) in enumerate(zip(dtypes, outputs, strict=False)):
-            if dtype is not None and isinstance(output, np.ndarray) and output.dtype != dtype.numpy:
-                raise TypeError(
-                    f"output {index} is {output.dtype}, and the model, or the extension's own "
-                    f"infer_types, says {dtype.label}"
-                )
-        return outputs
-
-    return guarded
-
-
-def _read_only(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_read_only(item) for item in value]
-    if not isinstance(value, np.ndarray):
-        return value
-    view = value.view()
-    view.flags.writeable = False
-    return view

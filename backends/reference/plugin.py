@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import re
-import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ...errors import DeviceError, PropertyError, UnsupportedOpError
 from ...executors import allowed_cpus
-from ...runtime.devices.extension import Extension, infer_extension_types
+from ...runtime.devices.extension import find_extension, tell_types
 from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
@@ -38,6 +37,7 @@ class ReferencePlugin(Plugin):
     Its devices are independent: each has streams of its own, so HETERO is real on any machine.
     """
 
+    takes_extensions: ClassVar[bool] = True
     standard_properties: ClassVar[Sequence[Property[Any]]] = tuple(
         declared for declared in STANDARD_PROPERTIES if declared is not PLAN_CACHE_BYTES
     )
@@ -45,8 +45,6 @@ class ReferencePlugin(Plugin):
     def __init__(self, core: CoreHandle, name: str) -> None:
         super().__init__(core, name)
         self._device_count = _device_count(os.environ.get(DEVICE_COUNT_VARIABLE))
-        self._lock = threading.Lock()
-        self._extensions: dict[tuple[str, str], Extension] = {}
 
     def device_ids(self) -> list[str]:
         return [str(index) for index in range(self._device_count)]
@@ -84,17 +82,9 @@ class ReferencePlugin(Plugin):
                 self.name,
             )
 
-    def add_extension(self, extension: Extension) -> None:
-        with self._lock:
-            self._extensions = {
-                **self._extensions,
-                (extension.domain, extension.op_type): extension,
-            }
-
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
-        extensions = tuple(self._extensions.values())
-        copied = model.to_rewrite()
-        infer_extension_types(copied, extensions)
+        copied, extensions = model.to_rewrite(), self.extensions
+        tell_types(copied, lambda node: find_extension(node, extensions))
         return copied, run_passes(copied, passes_with(extensions), check=False)
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
@@ -106,7 +96,7 @@ class ReferencePlugin(Plugin):
         for node, reason in self.find_unsupported(model, config).items():
             raise UnsupportedOpError(node, model.node(node).op, config.device, reason)
         return ReferenceNetwork(
-            model, config, self.core, self._finder(model, config), tuple(self._extensions.values())
+            model, config, self.core, self._finder(model, config), self.extensions
         )
 
     def _finder(self, model: Model, config: Configuration) -> KernelFinder:

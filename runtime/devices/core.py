@@ -360,6 +360,10 @@ class Core(Closing):
         name = self._parsed(device)
         return self._started(name.name).configuration(name.id)
 
+    def extensions_of(self, device: str) -> Sequence[Extension]:
+        """Return the operators that users have brought for a device; for plugins."""
+        return self._started(self._parsed(device).name).extensions
+
     @staticmethod
     def _ids_of(plugin: Plugin) -> list[str]:
         try:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...errors import GraphError
 from ..graph import Model, Node, TensorType
 from ..graph.traversal import all_nodes
 
-__all__ = ["Extension", "infer_extension_types"]
+__all__ = ["Extension", "find_extension", "tell_types"]
 
 InferTypes = Callable[[Sequence[TensorType | None], Mapping[str, Any]], Sequence[TensorType | None]]
 """Gives the types of the outputs for the types of the inputs and the attributes; None: unknown."""
@@ -57,31 +58,43 @@ class Extension:
                 )
 
 
-def infer_extension_types(model: Model, extensions: Sequence[Extension]) -> None:
-    """Set for the outputs of custom operators the types that their extensions' rules say.
+def find_extension(node: Node, extensions: Iterable[Extension]) -> Extension | None:
+    """Return the extension that is for a node's operator, if there is one."""
+    for item in extensions:
+        if (item.domain, item.op_type) == (node.domain, node.op_type):
+            return item
+    return None
 
-    ONNX's own inference goes on from there. A rule that raises is a GraphError naming the node.
+
+def tell_types(
+    model: Model, extension_of: Callable[[Node], Extension | None], *, keeps_others: bool = True
+) -> None:
+    """Tie the type rules of extensions to their nodes, in bodies too, and infer all types anew.
+
+    From then on they tell whenever types are inferred, also those of copies and pieces of the
+    model. ``keeps_others``: other nodes keep the rules that they have. A rule that raises is a
+    GraphError naming the node.
     """
-    rules = {(known.domain, known.op_type): known.infer_types for known in extensions}
     is_changed = False
     for node in all_nodes(model.graph):
-        rule = rules.get((node.domain, node.op_type))
-        if rule is None:
+        extension = extension_of(node)
+        rule = None if extension is None else extension.infer_types
+        if rule is not None:
+            node.type_rule = partial(_apply, rule)
+        elif node.type_rule is None or keeps_others:
             continue
-        for value, inferred in zip(node.outputs, _apply(rule, node), strict=False):
-            is_changed |= value.type != inferred and inferred is not None
-            value.type = inferred or value.type
+        else:
+            node.type_rule = None
+        is_changed = True
     if is_changed:
-        from ..onnx_native import infer_types
-
-        infer_types(model)
+        Model.infer_types(model, {})
 
 
 def _apply(rule: InferTypes, node: Node) -> Sequence[TensorType | None]:
     given = [value.type if value is not None else None for value in node.inputs]
     tensors = [known if isinstance(known, TensorType) else None for known in given]
     try:
-        types = rule(tensors, node.attributes)
+        types = rule(tensors, dict(node.attributes))
     except Exception as error:
         raise GraphError(
             f"the type rule of {node.op} failed on node {node.name!r}: {error!r}",

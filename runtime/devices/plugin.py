@@ -67,6 +67,9 @@ class CoreHandle(Protocol):
     def device_configuration(self, device: str) -> Configuration:
         """Return what a device would be configured with now: defaults and ``set_config``."""
 
+    def extensions_of(self, device: str) -> Sequence[Extension]:
+        """Return the operators that users have brought for a device."""
+
 
 class Division(Protocol):
     """A model cut into pieces for several devices, none of them compiled."""
@@ -118,6 +121,8 @@ class Plugin(ABC):
     properties: ClassVar[Sequence[Property[Any]]] = ()
     takes_mapped_constants: ClassVar[bool] = False
     """True for devices that keep no weights as they are, so that those may stay in their file."""
+    takes_extensions: ClassVar[bool] = False
+    """True for devices that run operators which users bring along; see ``extensions``."""
     unfolded_ops: ClassVar[frozenset[str]] = frozenset()
     """Operators that are never computed ahead, because the device asks where numbers come from."""
 
@@ -127,6 +132,7 @@ class Plugin(ABC):
         self._settings_lock = threading.Lock()
         self._defaults: Mapping[str, Any] = {}
         self._offered: Mapping[str, Any] = {}
+        self._extensions: dict[tuple[str, str], Extension] = {}
 
     @abstractmethod
     def device_ids(self) -> list[str]:
@@ -182,13 +188,22 @@ class Plugin(ABC):
         copied = model.to_rewrite()
         return copied, run_passes(copied, default_passes(self.unfolded_ops))
 
+    @property
+    def extensions(self) -> Sequence[Extension]:
+        """The operators that users have brought for this device, as they are now."""
+        return tuple(self._extensions.values())
+
     def add_extension(self, extension: Extension) -> None:
-        """(optional) Accept a user's kernel for an operator; by default refuse."""
-        raise NotSupportedError(
-            f"{self.name} takes no extensions; add it to a device that does, such as REFERENCE, "
-            f"and load on 'HETERO:{self.name},REFERENCE'",
-            device=self.name,
-        )
+        """Keep a user's kernel for an operator, if the device ``takes_extensions``; or refuse."""
+        if not self.takes_extensions:
+            raise NotSupportedError(
+                f"{self.name} takes no extensions; add it to a device that does, such as "
+                f"REFERENCE, and load on 'HETERO:{self.name},REFERENCE'",
+                device=self.name,
+            )
+        with self._settings_lock:
+            key = extension.domain, extension.op_type
+            self._extensions = {**self._extensions, key: extension}
 
     def import_network(self, blob: bytes, config: Configuration) -> ExecutableNetwork:
         """(optional) Load what the network's ``export`` wrote; by default refuse."""

@@ -24,6 +24,7 @@ from ..properties.properties import (
     Property,
     property_keys,
 )
+from .device_advice import LAST_RESORT, device_advice
 from .device_aliases import understood
 from .device_name import DeviceEntry, parse_device
 from .extension import Extension
@@ -155,6 +156,14 @@ class VirtualPlugin(Plugin):
                     f"requests a device of MULTI gets; leave it out"
                 )
         return [entry.device for entry in entries]
+
+    def advise(self, model: Model, answers: Mapping[str, SupportMap]) -> str:
+        """Say on which devices a model would run that those which answered do not all run."""
+        known = {parse_device(device).name for device in answers}
+        if LAST_RESORT not in known and LAST_RESORT in self.core.plugin_names:
+            support = self.core.query_network(model, LAST_RESORT)
+            answers = {**answers, LAST_RESORT: support}
+        return device_advice(model, answers)
 
     def device_config(self, device: str, config: Configuration) -> dict[str, Any]:
         """Collect what is to be given to one device of the list.

@@ -26,7 +26,7 @@ def copy_graph(graph: Graph, outer: Mapping[Value, Value] | None = None) -> Grap
 
 def copy_node(node: Node, mapping: dict[Value, Value]) -> Node:
     """Copy a node, without putting it in a graph; its outputs are added to the mapping."""
-    return Node(
+    copied = Node(
         node.op_type,
         [mapping.get(value, value) if value is not None else None for value in node.inputs],
         copy_values(node.outputs, mapping),
@@ -36,6 +36,8 @@ def copy_node(node: Node, mapping: dict[Value, Value]) -> Node:
         fused_from=node.fused_from,
         metadata=node.metadata,
     )
+    copied.type_rule, copied.user_kernel = node.type_rule, node.user_kernel
+    return copied
 
 
 def copy_values(values: Iterable[Value], mapping: dict[Value, Value]) -> list[Value]:

@@ -12,19 +12,22 @@ No protobuf here: reading belongs to ``onnx_reader``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...errors import GraphError
-from .shape import ValueType
+from .shape import TensorType, ValueType
 from .sym_array import integers_in
 
 __all__ = ["Attribute", "Graph", "Node", "Value"]
 
 Attribute = Any
 """int, float, str, bytes, ndarray, Graph, ValueType, or a list of one of them."""
+
+TypeRule = Callable[["Node"], Sequence[TensorType | None]]
+"""Gives the types of a node's outputs, as far as it knows, by the types of its inputs."""
 
 
 class Value:
@@ -93,6 +96,8 @@ class Node:
         "name",
         "op_type",
         "outputs",
+        "type_rule",
+        "user_kernel",
     )
 
     def __init__(
@@ -115,6 +120,10 @@ class Node:
         self.attributes: dict[str, Attribute] = dict(attributes or {})
         self.fused_from: tuple[str, ...] = tuple([name] if fused_from is None else fused_from)
         self.metadata: dict[str, str] = dict(metadata or {})
+        self.type_rule: TypeRule | None = None
+        """A user's rule for the types of its outputs, which goes before the operator's own."""
+        self.user_kernel: Callable[..., Any] | None = None
+        """A user's function that the device is to compute it with."""
         self.graph: Graph | None = None
         self._previous: Node | None = None
         self._next: Node | None = None

@@ -17,6 +17,7 @@ from ...errors import AioInferError, UnsupportedOpError
 from ..graph import DType, Graph, Node, TensorType, Value, is_static
 from ..graph.node_failure import node_failure
 from ..plans.shape_tensors import ShapeTensors
+from ..type_inference.rules import STANDARD_DOMAINS
 from .node_operands import Lowering
 
 __all__ = ["Kernel", "KernelRegistry"]
@@ -98,6 +99,9 @@ class KernelRegistry(Generic[Builder]):
         found, device = self.find_kernel(node), self._device
         if found is None:
             return f"{device} has no kernel for {node.op}"
+        for value in node.inputs:
+            if value is not None and value.type is None and value.constant is None:
+                return f"the element type of {value.name!r} is unknown{_who_tells(value)}"
         for value in (*node.inputs, *node.outputs):
             if value is None or value.type is None:
                 continue
@@ -177,6 +181,17 @@ class KernelRegistry(Generic[Builder]):
     def _constant_inputs(self, node: Node) -> tuple[int, ...]:
         found = self.find_kernel(node)
         return () if found is None else found.constant_inputs
+
+
+def _who_tells(value: Value) -> str:
+    """Return how the type of a value can be told, as far as that is known."""
+    node = value.producer
+    while node is not None and node.domain in STANDARD_DOMAINS:
+        untold = (item.producer for item in node.inputs if item is not None and item.type is None)
+        node = next((item for item in untold if item is not None), None)
+    if node is None:
+        return ""
+    return f"; give the extension of {node.op} infer_types, or declare it in the model's value_info"
 
 
 def _leaves_open(node: Node) -> bool:

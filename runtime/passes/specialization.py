@@ -24,6 +24,7 @@ from ..graph import (
 )
 from ..graph.traversal import all_nodes
 from ..type_inference import (
+    apply_user_rules,
     correct_graph_types,
     find_rule,
     has_static_types,
@@ -115,10 +116,16 @@ def _infer(model: Model) -> None:
 
 
 def _infer_by_onnx(model: Model) -> None:
+    """Ask onnx, and again for what is behind each operator of which only a user's rule tells."""
     from ..onnx_native import infer_types
 
-    infer_types(model)
-    correct_graph_types(model.graph)
+    user_rule_count = sum(node.type_rule is not None for node in all_nodes(model.graph))
+    for _ in range(user_rule_count + 1):
+        infer_types(model)
+        is_new = apply_user_rules(model.graph)
+        correct_graph_types(model.graph)
+        if not is_new:
+            break
 
 
 def _infer_and_fold(model: Model, passes: Sequence[Pass]) -> PassReport:

@@ -6,6 +6,7 @@ helper process and some ten milliseconds a call. What contradicts itself is refu
 
 from .contradiction import ContradictionError
 from .inference import (
+    apply_user_rules,
     correct_graph_types,
     has_static_types,
     infer_graph_types,
@@ -18,6 +19,7 @@ __all__ = [
     "ContradictionError",
     "Lengths",
     "ShapeContent",
+    "apply_user_rules",
     "correct_graph_types",
     "find_rule",
     "has_static_types",

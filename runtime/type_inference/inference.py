@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from ..graph import Graph, Node, TensorType, Value, is_static
+from ..graph import Graph, Node, TensorType, Value, ValueType, is_static
+from ..graph.traversal import all_nodes
 from .declared_lengths import with_open_lengths
 from .rules import STANDARD_DOMAINS, find_rule
 from .shape_content import ShapeContent
 
 __all__ = [
+    "apply_user_rules",
     "correct_graph_types",
     "has_rank",
     "has_static_types",
@@ -48,9 +50,33 @@ def infer_told_types(graph: Graph) -> None:
     for node in graph.nodes:
         types = _types_of(node, contents) or ()
         for value, found in zip(node.outputs, types, strict=False):
-            if has_rank(found):
-                value.type = found
+            if has_rank(found) or node.type_rule is not None:
+                value.type = _told(value.type, found)
         contents.follow(node)
+
+
+def apply_user_rules(graph: Graph) -> bool:
+    """Set what users' rules tell of their operators' outputs, in bodies too; False for nothing new.
+
+    Raises what a rule raises. O(nodes), no I/O.
+    """
+    is_new = False
+    for node in all_nodes(graph):
+        if node.type_rule is None:
+            continue
+        for value, found in zip(node.outputs, node.type_rule(node), strict=False):
+            told = _told(value.type, found)
+            is_new |= told != value.type
+            value.type = told
+    return is_new
+
+
+def _told(known: ValueType | None, found: TensorType | None) -> ValueType | None:
+    """Return a type by a rule, or what was known where that says more of the same."""
+    if found is None:
+        return known
+    says_less = isinstance(known, TensorType) and found == TensorType(known.dtype)
+    return known if says_less else found
 
 
 def correct_graph_types(graph: Graph) -> None:
@@ -58,16 +84,16 @@ def correct_graph_types(graph: Graph) -> None:
 
     Of what our rules cannot tell, the element type and the rank stay, and every length is left
     open: none that no rule has proven decides an allocation, a refusal or a kernel's parameters.
-    Operators of other domains keep what their extension or the file says. Bodies are left alone: a
-    branch that no run takes may be impossible. Raises ContradictionError for a node that
+    Operators of other domains have the types that their extension or the file says. Bodies are left
+    alone: a branch that no run takes may be impossible. Raises ContradictionError for a node that
     contradicts itself. O(nodes), no I/O.
     """
     contents = ShapeContent()
     for node in graph.nodes:
         types = _types_of(node, contents) or ()
         for value, found in zip_longest(node.outputs, types[: len(node.outputs)]):
-            if has_rank(found):
-                value.type = found
+            if has_rank(found) or node.type_rule is not None:
+                value.type = _told(value.type, found)
             elif node.domain in STANDARD_DOMAINS:
                 value.type = with_open_lengths(value.type)
         contents.follow(node)
@@ -85,7 +111,9 @@ def _infer_node(node: Node, contents: ShapeContent) -> bool:
     return True
 
 
-def _types_of(node: Node, contents: ShapeContent) -> Sequence[TensorType] | None:
+def _types_of(node: Node, contents: ShapeContent) -> Sequence[TensorType | None] | None:
+    if node.type_rule is not None:
+        return node.type_rule(node)
     rule = find_rule(node)
     if rule is None or not all(has_rank(value.type) for value in node.inputs if value is not None):
         return None

@@ -99,17 +99,17 @@ def test_one_error_names_all_nodes_that_nobody_takes_and_every_reason() -> None:
         "CPU": {"a": no("too odd")},
     }
     _, refused = place_nodes(nodes, {}, answers)
-    error = refuse(nodes, refused, "HETERO:CUDA,CPU")
+    error = refuse(nodes, refused, "HETERO:CUDA,CPU", "do this")
     assert error.node == "a"
     assert "HETERO:CUDA,CPU cannot run Relu (node 'a'): CUDA: too new; CPU: too odd" in str(error)
     assert "nor Relu (node 'b'): CUDA: too old; CPU: the device gave no answer for it" in str(error)
-    assert "add_extension" in str(error)
+    assert str(error).endswith("; do this")
 
 
 def test_an_error_about_very_many_nodes_stays_readable() -> None:
     nodes = [node(f"n{index}") for index in range(500)]
     refused = {item.name: {"CPU": "no"} for item in nodes}
-    text = str(refuse(nodes, refused, "HETERO:CPU"))
+    text = str(refuse(nodes, refused, "HETERO:CPU", "do this"))
     assert "nor 490 more nodes" in text
     assert len(text) < 1000
 

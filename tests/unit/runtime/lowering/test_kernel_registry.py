@@ -71,7 +71,7 @@ def test_a_domain_of_the_device_has_kernels_of_its_own() -> None:
     ("options", "kind", "reason"),
     [
         ({}, X, None),
-        ({}, None, None),
+        ({}, None, "the element type of 'x' is unknown"),
         ({}, TensorType(DType.INT8, None), "TOY has Relu for float16, float32, not for int8"),
         ({"dtypes": {DType.INT8}}, X, "TOY has Relu for int8, not for float32"),
         ({"dtypes": None}, TensorType(DType.INT8, None), None),

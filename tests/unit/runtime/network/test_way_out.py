@@ -12,6 +12,8 @@ from aioinfer.errors import UnsupportedOpError
     [
         ("CPU", "try device 'HETERO:CPU,REFERENCE'"),
         ("OPENCL.1", "try device 'HETERO:OPENCL.1,REFERENCE'"),
+        ("HETERO", "change the list of its devices, in MULTI_DEVICE_PRIORITIES"),
+        ("AUTO", "change the list of its devices, in MULTI_DEVICE_PRIORITIES"),
         ("REFERENCE", "add the operator with Core.add_extension"),
         ("REFERENCE.1", "add the operator with Core.add_extension"),
         (

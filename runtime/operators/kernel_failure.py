@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import AioInferError, DeviceError, TensorError
-from ...runtime.graph import shape_text
+from ..graph import shape_text
 
 __all__ = ["explain", "value_text"]
 

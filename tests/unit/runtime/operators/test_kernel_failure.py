@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from aioinfer.backends.reference.kernel_failure import explain, value_text
 from aioinfer.errors import DeviceError, TensorError
+from aioinfer.runtime.operators.kernel_failure import explain, value_text
 
 
 def test_values_are_written_by_type_and_shape() -> None:
