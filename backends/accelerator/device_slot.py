@@ -42,7 +42,7 @@ from ...runtime.plans.shape_plans import ShapePlans
 from ...runtime.runs.bindings import Bindings
 from ...runtime.runs.graph_run import GraphRun
 from ...runtime.runs.run_admission import RunAdmission
-from ...runtime.runs.stage import Again, Stage, Stop
+from ...runtime.runs.stage import Again, Stage, Stop, stop_if_interrupted
 from ...runtime.tracing.recorder import SpanRecorder
 from .launching.launch_times import LaunchTimes
 from .memory.host_arrays import Copy, parts_of, refuse_on_device
@@ -164,7 +164,7 @@ class AcceleratorSlot(Slot):
         if missing is not None:
             return missing
         assert self._bound is not None
-        self._inputs.write(self._begin(lane), self._bound, self.bindings.inputs)
+        self._inputs.write(self._begin(lane), self._bound.inputs, self.bindings.inputs)
         return NOW
 
     def _missing(self) -> Again | None:
@@ -198,7 +198,7 @@ class AcceleratorSlot(Slot):
         if self._is_filled:
             return None
         given, padding = self.bindings.inputs, self._padding
-        copies = self._inputs.copies_to_stage(bound, given, padding, reads_in_place=is_apart)
+        copies = self._inputs.copies_to_stage(bound.inputs, given, padding, reads_in_place=is_apart)
         self._is_filled = True
         left_bytes = _LIGHT_BYTES
         for target, _ in copies:
@@ -222,13 +222,20 @@ class AcceleratorSlot(Slot):
         return found
 
     def _handed_to(self, executor: TaskExecutor, function: Callable[[Lane], Ready]) -> HostReady:
-        """Have this called there, and return what fires then."""
+        """Have this called there, and return what fires then, or with the executor's refusal.
+
+        A refusal is not raised: what was handed over before it uses the slot's memory yet.
+        """
         ended = HostReady()
 
         def then(_ready: Ready, error: BaseException | None) -> None:
             ended.fire(self._named(error) if isinstance(error, Exception) else error)
 
-        executor.run(function, NOW, then)
+        try:
+            executor.run(function, NOW, then)
+        except BaseException as refused:
+            stop_if_interrupted(self.stop, refused)
+            then(NOW, refused.with_traceback(None))  # whose frames keep the plan of this run
         return ended
 
     def _bind(self, _lane: Lane) -> Ready:
@@ -274,7 +281,7 @@ class AcceleratorSlot(Slot):
         stream, bound = self._begin(lane), self._bound
         assert bound is not None
         # Here, on the run's own stream: the arrays' owners may write them for a while yet.
-        self._inputs.copy_on_device(stream, bound, self.bindings.inputs)
+        self._inputs.copy_on_device(stream, bound.inputs, self.bindings.inputs)
         if bound.launch_graph is not None and self.bindings.profile is None:
             stream.replay(bound.launch_graph)
             return NOW
@@ -292,14 +299,16 @@ class AcceleratorSlot(Slot):
     def _download_staged(self, lane: Lane) -> Ready:
         assert self._bound is not None
         stream = self._begin(lane, is_last=True)
-        self._outputs.read_to_staging(stream, self._bound, self.bindings, self._padding)
+        places = self._bound.outputs
+        self._outputs.read_to_staging(stream, places, self.bindings, self._padding)
         return NOW
 
     @_host_errors_named
     def _download(self, lane: Lane) -> Ready:
         assert self._bound is not None
         stream = self._begin(lane, is_last=True)
-        return self._outputs.read_to_host(stream, self._bound, self.bindings, self._padding)
+        places = self._bound.outputs
+        return self._outputs.read_to_host(stream, places, self.bindings, self._padding)
 
     def _has_much_to_deliver(self) -> bool:
         assert self._bound is not None
@@ -308,7 +317,7 @@ class AcceleratorSlot(Slot):
     @_host_errors_named
     def _deliver(self, _lane: Lane) -> Ready:
         assert self._bound is not None
-        self._outputs.deliver(self._bound, self.bindings, self._padding)
+        self._outputs.deliver(self._bound.outputs, self.bindings, self._padding)
         return NOW
 
     def release(self) -> None:

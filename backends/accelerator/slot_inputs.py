@@ -5,14 +5,14 @@ A run of fewer rows than its plan has is padded on the host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ...runtime.plans.batch_buckets import BatchBuckets, Padding
 from ...runtime.tensors.tensor import Port
 from .memory.host_arrays import Copy, staging_copies
 from .memory.lent_memory import LentMemory
-from .memory.slot_memory import BoundInput, BoundPlan
+from .memory.slot_memory import BoundInput
 from .memory.weight_store import bytes_of
 from .queues.driver import AdoptedArray
 from .queues.queue_stream import QueueStream
@@ -31,7 +31,7 @@ class InputNetwork(Protocol):
 class SlotInputs:
     """Has the inputs of one network's runs copied. It keeps nothing of a run, so is thread-safe.
 
-    ``given`` are a run's inputs by name, ``bound`` is its plan as its slot has it.
+    ``given`` are a run's inputs by name, ``places`` those of its plan in its slot.
     """
 
     def __init__(self, network: InputNetwork) -> None:
@@ -39,7 +39,7 @@ class SlotInputs:
 
     def copies_to_stage(
         self,
-        bound: BoundPlan,
+        places: Sequence[BoundInput],
         given: Mapping[str, Any],
         padding: Padding | None,
         *,
@@ -50,7 +50,7 @@ class SlotInputs:
         ``reads_in_place``: whether memory that was lent is read itself. Raises TensorError.
         """
         copies = list[Copy]()
-        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
+        for port, place in zip(self._network.inputs, places, strict=True):
             array = given[port.name]
             in_place = reads_in_place and self._is_read_in_place(array, place)
             if not (isinstance(array, AdoptedArray) or in_place):
@@ -58,19 +58,21 @@ class SlotInputs:
                 copies += staging_copies(port.name, array, place.staged.array, rows)
         return copies
 
-    def write(self, stream: QueueStream, bound: BoundPlan, given: Mapping[str, Any]) -> None:
+    def write(
+        self, stream: QueueStream, places: Sequence[BoundInput], given: Mapping[str, Any]
+    ) -> None:
         """Enqueue the uploads of what the host has."""
-        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
+        for port, place in zip(self._network.inputs, places, strict=True):
             array, data = given[port.name], place.staged.data
             if not isinstance(array, AdoptedArray) and data.size:
                 in_place = self._is_read_in_place(array, place)
                 stream.write(place.memory, bytes_of(array) if in_place else data)
 
     def copy_on_device(
-        self, stream: QueueStream, bound: BoundPlan, given: Mapping[str, Any]
+        self, stream: QueueStream, places: Sequence[BoundInput], given: Mapping[str, Any]
     ) -> None:
         """Enqueue copies of the device's arrays, each repeated until its rows fill the input."""
-        for port, place in zip(self._network.inputs, bound.inputs, strict=True):
+        for port, place in zip(self._network.inputs, places, strict=True):
             array = given[port.name]
             if not isinstance(array, AdoptedArray):
                 continue

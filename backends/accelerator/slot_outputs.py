@@ -6,6 +6,7 @@ memory first, and ``deliver`` copies them on. Of a padded run only its own rows 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from ...runtime.runs.bindings import Bindings
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import Port
 from .memory.host_arrays import check_bound_shape, output_array
-from .memory.slot_memory import BoundOutput, BoundPlan
+from .memory.slot_memory import BoundOutput
 from .memory.weight_store import bytes_of
 from .queues.driver import AdoptedArray
 from .queues.queue_stream import QueueStream
@@ -38,20 +39,24 @@ class OutputNetwork(Protocol):
 class SlotOutputs:
     """Has the outputs of one network's runs delivered. It keeps nothing of a run: thread-safe.
 
-    ``bound`` is a run's plan as its slot has it. What it hands over is in ``bindings.results``.
+    ``places`` are those of a run's plan in its slot; ``bindings.results`` get what is handed over.
     """
 
     def __init__(self, network: OutputNetwork) -> None:
         self._network = network
 
     def read_to_staging(
-        self, stream: QueueStream, bound: BoundPlan, bindings: Bindings, padding: Padding | None
+        self,
+        stream: QueueStream,
+        places: Sequence[BoundOutput],
+        bindings: Bindings,
+        padding: Padding | None,
     ) -> None:
         """Enqueue what ``deliver`` finds, but for outputs that stay on the device. No host waits.
 
         Raises TensorError for memory of the device that does not fit.
         """
-        for port, place in zip(self._network.outputs, bound.outputs, strict=True):
+        for port, place in zip(self._network.outputs, places, strict=True):
             assert place.staged is not None
             if port.name in bindings.bound and self._keep_on_device(
                 stream, port.name, place, bindings, padding
@@ -64,12 +69,14 @@ class SlotOutputs:
             if data.size:
                 stream.read(data, place.memory)
 
-    def deliver(self, bound: BoundPlan, bindings: Bindings, padding: Padding | None) -> None:
+    def deliver(
+        self, places: Sequence[BoundOutput], bindings: Bindings, padding: Padding | None
+    ) -> None:
         """Copy from staging memory to memory that the caller has bound, or to new arrays.
 
         Raises TensorError for memory that does not fit.
         """
-        for port, place in zip(self._network.outputs, bound.outputs, strict=True):
+        for port, place in zip(self._network.outputs, places, strict=True):
             if port.name in bindings.results:
                 continue
             assert place.staged is not None
@@ -82,7 +89,11 @@ class SlotOutputs:
             bindings.deliver(port.name, array)
 
     def read_to_host(
-        self, stream: QueueStream, bound: BoundPlan, bindings: Bindings, padding: Padding | None
+        self,
+        stream: QueueStream,
+        places: Sequence[BoundOutput],
+        bindings: Bindings,
+        padding: Padding | None,
     ) -> Ready:
         """Have the device write results straight to where they belong, if it can.
 
@@ -90,7 +101,7 @@ class SlotOutputs:
         does not fit.
         """
         late: list[tuple[str, Array]] = []
-        for port, place in zip(self._network.outputs, bound.outputs, strict=True):
+        for port, place in zip(self._network.outputs, places, strict=True):
             if self._keep_on_device(stream, port.name, place, bindings, padding):
                 continue
             operand, given = place.operand, bindings.bound.get(port.name)

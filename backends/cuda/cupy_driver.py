@@ -155,6 +155,7 @@ class _Context:
             if error.kind is not ErrorKind.LOST:
                 raise
         finally:
+            self._programs.close()
             self._pool.close()
 
     def _capture_once(self, enqueue: Callable[[Queue], None]) -> LaunchGraph:

@@ -2,7 +2,9 @@
 
 Theory of operation. CuPy keeps all modules that it compiles for as long as the process lives. So
 the compiler and the driver are called here past CuPy's own modules. A module goes when its program
-and the last kernel of it are dropped, which plans do on threads that may block.
+and the last kernel of it are dropped. To unload it may wait for the device. So where that is on a
+thread of ours, such as one that waits for events, or inside a stage, the module is left to the next
+program that is made, or that goes elsewhere, and to the end of the context.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ import contextlib
 import hashlib
 import logging
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...executors import must_not_block
 from ..accelerator.queues.driver import Argument, DriverError, ErrorKind, Kernel
 from .cupy_device import CupyDevice
 from .cupy_memory import address_of
@@ -44,17 +48,19 @@ class CupyPrograms:
             "nvrtc": f"{major}.{minor}",
         }
         self._files = PlanFiles(own_cache_folder(), "nvrtc", environment)
+        self._modules = _Modules(device)
 
     def program(self, source: str) -> CupyProgram:
         """Load what was compiled before, or compile it. Blocks, for up to seconds.
 
         Raises DriverError, with the compiler's words.
         """
+        self._modules.unload_left()
         name = hashlib.sha256(source.encode()).hexdigest()
         kept = self._files.read(name)
         if kept is not None:
             try:
-                return CupyProgram(self._device, kept.blob)
+                return CupyProgram(self._device, self._modules, kept.blob)
             except DriverError as error:
                 if error.kind is not ErrorKind.OTHER:
                     raise
@@ -64,9 +70,37 @@ class CupyPrograms:
             code = compile_kernels(self._nvrtc, source, self._kind)
         except CompilerError as error:
             raise DriverError(ErrorKind.OTHER, str(error)) from error
-        made = CupyProgram(self._device, code)
+        made = CupyProgram(self._device, self._modules, code)
         self._files.write(name, StoredPlan("kernels", 0, code, None, True))
         return made
+
+    def close(self) -> None:
+        """Unload what nothing needs any more. Blocks."""
+        self._modules.unload_left()
+
+
+class _Modules:
+    """The modules of a device that are not needed any more. Thread-safe."""
+
+    def __init__(self, device: CupyDevice) -> None:
+        self._device = device
+        self._left: deque[int] = deque()
+
+    def drop(self, module: int) -> None:
+        """Unload it, now or later; never raises."""
+        self._left.append(module)
+        if not must_not_block():
+            self.unload_left()
+
+    def unload_left(self) -> None:
+        """Unload all. Blocks."""
+        while self._left:
+            try:
+                module = self._left.popleft()
+            except IndexError:  # another thread has taken the last one
+                return
+            with contextlib.suppress(DriverError):  # with a lost device its modules are gone
+                self._device.on_device(self._device.cuda.driver.moduleUnload, module)
 
 
 class CupyProgram:
@@ -74,20 +108,15 @@ class CupyProgram:
 
     __slots__ = ("__weakref__", "_device", "_module")
 
-    def __init__(self, device: CupyDevice, code: bytes) -> None:
+    def __init__(self, device: CupyDevice, modules: _Modules, code: bytes) -> None:
         self._device = device
         self._module = device.on_device(device.cuda.driver.moduleLoadData, code)
-        weakref.finalize(self, _unload, device, self._module).atexit = False
+        weakref.finalize(self, modules.drop, self._module).atexit = False
 
     def kernel(self, name: str) -> Kernel:
         driver = self._device.cuda.driver
         function = self._device.on_device(driver.moduleGetFunction, self._module, name)
         return CupyKernel(self, driver.launchKernel, function)
-
-
-def _unload(device: CupyDevice, module: int) -> None:
-    with contextlib.suppress(DriverError):  # with a lost device its modules are gone
-        device.on_device(device.cuda.driver.moduleUnload, module)
 
 
 class CupyKernel:

@@ -50,12 +50,15 @@ class LibraryKernel:
 
 
 class CupyLaunchGraph:
-    """A CUDA graph, and the kernels that it launches, whose code it needs."""
+    """A CUDA graph, and the kernels that it launches, whose code it needs to its end."""
 
     __slots__ = ("_kernels", "graph")
 
     def __init__(self, graph: Any, kernels: Sequence[Launched]) -> None:
         self.graph, self._kernels = graph, tuple(kernels)
+
+    def __del__(self) -> None:
+        self.graph = None  # before the code
 
 
 class CupyQueue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from ...accelerator.queues.library_operation import LibraryOperation
 __all__ = ["translated", "warnings_are_no_errors"]
 
 _ALLOCATION_FAILED = 3  # CUBLAS_STATUS_ALLOC_FAILED
+_relenting = threading.Lock()
 
 
 @contextmanager
@@ -29,7 +31,15 @@ def translated(operation: LibraryOperation) -> Iterator[None]:
 
 @contextmanager
 def warnings_are_no_errors() -> Iterator[None]:
-    """Let what is imported within warn, also where the program makes errors of warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        yield
+    """Let what is imported within warn, also where the program makes errors of warnings.
+
+    The filters of warnings are the process's. So they are let alone where there is no need, and one
+    thread at a time changes them; another that did so meanwhile would put the wrong ones back.
+    """
+    with _relenting:
+        if not any(action == "error" for action, *_ in warnings.filters):
+            yield
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            yield

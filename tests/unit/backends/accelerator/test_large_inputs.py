@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +11,22 @@ import pytest
 
 from aioinfer import Core
 from aioinfer.backends.accelerator import device_slot
-from aioinfer.errors import TensorError
+from aioinfer.errors import ClosedError, TensorError
+from aioinfer.executors import Lane, ManualExecutor, Ready, Then
 from unit.backends.accelerator.fake_driver import FACTS, FakeDriver
 from unit.backends.accelerator.serving import CapturingPlugin, negating, pump, serving
 
 LARGE = np.arange(130 * 130, dtype=np.float32).reshape(130, 130)
 SMALL = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+class TakesTwo(ManualExecutor):
+    """Closes behind the second function."""
+
+    def run(self, function: Callable[[Lane], Ready], after: Ready, then: Then) -> None:
+        if self.waiting_count == 2:
+            raise ClosedError("the executor takes two")
+        super().run(function, after, then)
 
 
 @pytest.fixture
@@ -43,6 +53,22 @@ def test_parts_of_a_large_input_are_copied_each_by_itself(
             np.testing.assert_array_equal(request.results["y"], -(LARGE + number))
         fills = [span for span in network.trace() if span.stage == "fill"]
         assert len(fills) == 12
+
+
+def test_a_part_that_is_refused_ends_the_run_once_those_before_it_are_copied(
+    fake_core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_slot, "_PART_BYTES", LARGE.nbytes // 4)
+    with fake_core.load_network(negating(LARGE), "FAKE") as network:
+        request, copies = network.create_infer_request(), TakesTwo("copies")
+        with monkeypatch.context() as patch:
+            patch.setattr(network, "copy_executor", copies)
+            request.start_async(LARGE)
+        for _ in range(2):  # they write the slot's memory
+            assert not request.wait(0.0)
+            copies.release()
+        with pytest.raises(ClosedError, match="takes two"):
+            request.wait(20.0)
 
 
 def test_an_input_that_the_caller_writes_in_place_is_not_copied_on_the_host(

@@ -20,6 +20,7 @@ from aioinfer.backends.cuda import cupy_driver
 from aioinfer.backends.cuda.cupy_driver import CupyDriver
 from aioinfer.backends.cuda.cupy_facts import refuse_without_driver
 from aioinfer.errors import DeviceError
+from aioinfer.executors import hop
 from unit.backends.cuda.fake_cupy import FakeCupy
 from unit.backends.cuda.fake_gpu import SPOILT, FakeGpu
 from unit.backends.cuda.opened_gpu import BREAK, ONE, OpenedGpu
@@ -215,6 +216,24 @@ def test_a_program_is_unloaded_with_the_last_kernel_of_it(opened: OpenedGpu) -> 
     assert len(opened.cupy.modules) == 1
     with ThreadPoolExecutor(1) as other:  # which has no context yet
         other.submit(held.clear).result(20.0)
+    assert opened.cupy.modules == []
+
+
+def test_inside_a_stage_a_program_is_left_to_the_next_one(opened: OpenedGpu) -> None:
+    held: list[object] = [captured(opened)]
+    hop(held.clear)  # to unload it would wait for the device
+    (left,) = opened.cupy.modules
+    made = opened.context.program(program_text([BREAK]))
+    assert left not in opened.cupy.modules
+    assert len(opened.cupy.modules) == 1
+    del made
+    assert opened.cupy.modules == []
+
+
+def test_a_program_that_is_left_goes_with_the_context(opened: OpenedGpu) -> None:
+    held: list[object] = [captured(opened)]
+    hop(held.clear)
+    opened.context.close()
     assert opened.cupy.modules == []
 
 

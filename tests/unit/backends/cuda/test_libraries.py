@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,7 @@ from aioinfer.backends.accelerator.queues.driver import DriverError
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 from aioinfer.backends.cuda import cupy_driver, libraries
 from aioinfer.backends.cuda.libraries import OPERATIONS, find_libraries, plan_operation
+from aioinfer.backends.cuda.libraries.library_errors import warnings_are_no_errors
 
 NAMES = [f"{library}_{label}" for library, labels in OPERATIONS.items() for label in labels]
 
@@ -58,6 +61,35 @@ def test_a_library_that_warns_is_there_though_warnings_are_errors(
     assert "another numpy" in str(recwarn.pop(UserWarning).message)
     with pytest.raises(UserWarning, match="another numpy"):
         find_missing()
+
+
+def test_where_warnings_are_no_errors_their_filters_are_let_alone() -> None:
+    warnings.resetwarnings()
+    before = warnings.filters
+    with warnings_are_no_errors():
+        assert warnings.filters is before
+
+
+@pytest.mark.usefixtures("recwarn")
+def test_two_threads_that_look_for_libraries_leave_the_filters_as_they_were() -> None:
+    warnings.simplefilter("error")
+    before = list(warnings.filters)
+    entered = [warnings_are_no_errors() for _ in range(2)]
+    first_is_in, second_may_end = threading.Event(), threading.Event()
+
+    def second() -> None:
+        first_is_in.wait(20.0)
+        with entered[1]:
+            second_may_end.wait(20.0)
+
+    with ThreadPoolExecutor(1) as other:
+        ended = other.submit(second)
+        with entered[0]:
+            first_is_in.set()
+            wait([ended], 0.05)  # so that the second comes in meanwhile, if it can
+        second_may_end.set()
+        ended.result(20.0)
+    assert list(warnings.filters) == before
 
 
 def test_cupy_is_imported_though_it_warns_and_warnings_are_errors(
