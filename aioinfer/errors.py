@@ -140,7 +140,11 @@ def _way_out(device: str, node: str, op: str) -> str:
     if kind in _MADE_OF_DEVICES:
         return "change the list of its devices, in MULTI_DEVICE_PRIORITIES"
     domain, _, _ = op.rpartition("::")
-    given = "" if domain in _ONNX_DOMAINS else ", with the operator given by Core.add_extension"
+    given = (
+        ""
+        if domain in _ONNX_DOMAINS
+        else ", with the operator given to REFERENCE by Core.add_extension"
+    )
     return f"try device 'HETERO:{device},REFERENCE'{given}"
 
 

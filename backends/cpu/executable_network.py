@@ -64,6 +64,7 @@ class CpuNetwork(ExecutableNetwork):
             core=core,
         )
         self._model, self._compiler = model, compiler
+        self.runs_user_code = any(node.user_kernel is not None for node in model.graph.nodes)
         self.input_names = tuple(port.name for port in self.inputs)
         self.output_names = tuple(port.name for port in self.outputs)
         self.has_buffers = all(has_buffer(port.dtype) for port in (*self.inputs, *self.outputs))
@@ -219,14 +220,14 @@ class _CpuSlot(Slot):
         self.stages = (self._stage,)
         self.plan: Plan | None = None
         """The plan of its last run."""
-        self.may_run_inline = True
+        self.may_run_inline = not network.runs_user_code
         if network.only_plan is not None:
             self._take(network.only_plan)
 
     def _take(self, plan: Plan) -> None:
         """Prepare for runs of this plan, which come one after the other mostly."""
         self.plan, self._stage.part = plan, plan.id
-        self.may_run_inline = plan.thread_count == 1
+        self.may_run_inline = plan.thread_count == 1 and not self._network.runs_user_code
         self._empty = self._network.pool.empty if plan.has_large_outputs else np.empty
         self._outputs = [
             (name, *form)

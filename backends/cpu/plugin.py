@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ...errors import PropertyError
 from ...executors import allowed_cpus
+from ...runtime.devices.extension import bind_kernels
 from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
@@ -47,6 +48,7 @@ class CpuPlugin(Plugin):
 
     properties: ClassVar[tuple[Property[Any], ...]] = PROPERTIES
     takes_mapped_constants: ClassVar[bool] = True
+    takes_extensions: ClassVar[bool] = True
 
     def __init__(self, core: CoreHandle, name: str) -> None:
         super().__init__(core, name)
@@ -86,6 +88,7 @@ class CpuPlugin(Plugin):
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
         copied = model.to_rewrite()
+        bind_kernels(copied, self.extensions)
         passes = (*default_passes(), *shared_passes(config[CPU_DISABLED_PASSES.key]), DeadCode())
         return copied, run_passes(copied, passes, check=False)
 

@@ -292,6 +292,8 @@ class Core(Closing):
     def add_extension(self, extension: Extension, device: str = "REFERENCE") -> None:
         """Add a user's kernel to the devices of a kind; networks loaded from now on use it.
 
+        REFERENCE and CPU take numpy functions.
+
         Raises NotSupportedError if the device takes none, GraphError if it is no Extension.
         """
         if not isinstance(extension, Extension):

@@ -10,8 +10,12 @@ from typing import Any
 from ...errors import GraphError
 from ..graph import Model, Node, TensorType
 from ..graph.traversal import all_nodes
+from ..lowering.user_kernels import USER_KERNEL
+from ..type_inference import ShapeContent, find_rule
+from ..type_inference.inference import has_rank
+from ..type_inference.rules import STANDARD_DOMAINS, TypeRule
 
-__all__ = ["Extension", "find_extension", "tell_types"]
+__all__ = ["Extension", "bind_kernels", "find_extension", "tell_types"]
 
 InferTypes = Callable[[Sequence[TensorType | None], Mapping[str, Any]], Sequence[TensorType | None]]
 """Gives the types of the outputs for the types of the inputs and the attributes; None: unknown."""
@@ -22,10 +26,12 @@ class Extension:
     """An operator that a user brings along.
 
     ``kernel(*inputs, **attributes)`` gets numpy arrays (None for an optional input that is not
-    given), must not write into them, and returns an array or a tuple of arrays. It runs on a
-    device's thread, several at once. ``infer_types`` is the operator's dtype and shape rule; it
-    may be called several times, with more known each time. Raises GraphError for what is no
-    operator.
+    given), must not write into them, and returns an array or a tuple of arrays. The arrays are the
+    device's, and change once it has returned: it copies what it keeps. It runs on a device's
+    thread, several at once. ``infer_types`` is the operator's dtype and shape rule; it may be
+    called several times, with more known each time, and for lengths that no run has. Devices that
+    place memory ahead, such as CPU, need it, and with it every length of the outputs where all
+    lengths of the inputs are known. Raises GraphError for what is no operator.
 
     ```python
     def swirl(x, *, strength=1.0):
@@ -88,6 +94,33 @@ def tell_types(
         is_changed = True
     if is_changed:
         Model.infer_types(model, {})
+
+
+def bind_kernels(model: Model, extensions: Sequence[Extension]) -> None:
+    """Tie extensions to the nodes of the main graph that they compute, and to their types.
+
+    An operator of ONNX's own that one takes over is moved to a domain of its own, so that no pass
+    takes it for what ONNX says; its types stay those of ONNX's operator unless the extension tells.
+    """
+    tell_types(model, lambda node: find_extension(node, extensions))
+    for node in model.graph.nodes:
+        extension = find_extension(node, extensions)
+        if extension is None:
+            continue
+        node.user_kernel = extension.kernel
+        if node.domain not in STANDARD_DOMAINS:
+            continue
+        known = find_rule(node)
+        if node.type_rule is None and known is not None:
+            node.type_rule = partial(_apply_own, known)
+        node.domain = f"{USER_KERNEL[0]}.{node.domain}".rstrip(".")
+        model.opsets.setdefault(node.domain, 1)
+
+
+def _apply_own(rule: TypeRule, node: Node) -> Sequence[TensorType | None]:
+    if not all(has_rank(value.type) for value in node.inputs if value is not None):
+        return ()
+    return rule(node, ShapeContent()) or ()
 
 
 def _apply(rule: InferTypes, node: Node) -> Sequence[TensorType | None]:

@@ -19,6 +19,7 @@ from ..graph.node_failure import node_failure
 from ..plans.shape_tensors import ShapeTensors
 from ..type_inference.rules import STANDARD_DOMAINS
 from .node_operands import Lowering
+from .user_kernels import USER_KERNEL
 
 __all__ = ["Kernel", "KernelRegistry"]
 
@@ -86,7 +87,9 @@ class KernelRegistry(Generic[Builder]):
         return register
 
     def find_kernel(self, node: Node) -> Kernel[Builder] | None:
-        """Return the kernel of a node's operator, if there is one."""
+        """Return the kernel of a node's operator, or what calls a user's; None if there is none."""
+        if node.user_kernel is not None:
+            return self.kernels.get(USER_KERNEL)
         domain = "" if node.domain in _STANDARD_DOMAINS else node.domain
         return self.kernels.get((domain, node.op_type))
 
@@ -116,7 +119,7 @@ class KernelRegistry(Generic[Builder]):
         if found.dtypes is not None and dtype is not None and dtype not in found.dtypes:
             known = ", ".join(sorted(known.label for known in found.dtypes))
             return f"{device} has {node.op} for {known}, not for {dtype.label}"
-        if not found.constant_inputs and _leaves_open(node):
+        if not found.constant_inputs and node.user_kernel is None and _leaves_open(node):
             return f"its attributes leave open which shape {node.outputs[0].name!r} has"
         try:
             return found.refuses(node) if found.refuses is not None else None

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import Node, TensorType, shape_text
+from ..graph import Node, TensorType, ValueType, shape_text
 from .operator import Operator, as_operator
 
 __all__ = ["user_operator"]
 
 
-def user_operator(kernel: Callable[..., Any], node: Node) -> Operator:
+def user_operator(kernel: Callable[..., Any], node: Node, *, holds_shapes: bool = True) -> Operator:
     """Bind a user's kernel to a node; thread-safe if the kernel is.
 
-    It raises TypeError for an output of another element type than the node's, and ValueError for
-    one whose shape is not what the user's own type rule has told.
+    It raises TypeError for an output of another element type than the node's, and, where it
+    ``holds_shapes``, ValueError for one whose shape is not what the user's own type rule has told.
     """
     operator = as_operator(kernel, node.attributes)
-    types = [value.type if isinstance(value.type, TensorType) else None for value in node.outputs]
-    has_rule = node.type_rule is not None
+    has_rule = holds_shapes and node.type_rule is not None
+    types = [_known_type(value.type, has_rule) for value in node.outputs]
 
     def checked(*inputs: Any) -> tuple[Any, ...]:
         outputs = operator(*[_read_only(value) for value in inputs])
@@ -33,7 +33,7 @@ def user_operator(kernel: Callable[..., Any], node: Node) -> Operator:
                     f"output {index} is {output.dtype}, and the model, or the extension's own "
                     f"infer_types, says {known.dtype.label}"
                 )
-            if has_rule and not _fits(output.shape, known):
+            if not _fits(output.shape, known):
                 raise ValueError(
                     f"output {index} is {shape_text(output.shape)}, and the extension's own "
                     f"infer_types says {shape_text(known.shape)}"
@@ -41,6 +41,14 @@ def user_operator(kernel: Callable[..., Any], node: Node) -> Operator:
         return outputs
 
     return checked
+
+
+def _known_type(kind: ValueType | None, has_rule: bool) -> TensorType | None:
+    """Return what an output is held to: of lengths the numbers alone, and by a rule alone."""
+    if not isinstance(kind, TensorType) or kind.shape is None or not has_rule:
+        return TensorType(kind.dtype) if isinstance(kind, TensorType) else None
+    lengths = tuple([dim if isinstance(dim, int) else None for dim in kind.shape])
+    return TensorType(kind.dtype, lengths)
 
 
 def _fits(shape: tuple[int, ...], known: TensorType) -> bool:

@@ -37,21 +37,21 @@ BAD_VALUES: dict[str, Any] = {
 }
 
 
-def _bare(device: str) -> str:
+def bare(device: str) -> str:
     """Return the name to ask properties by: of a device made of others, without its list."""
     name = parse_device(device)
     return name.name if name.entries else device
 
 
 def _properties(core: Core, device: str) -> dict[str, str]:
-    supported = core.get_metric(_bare(device), "SUPPORTED_PROPERTIES")
+    supported = core.get_metric(bare(device), "SUPPORTED_PROPERTIES")
     expect(bool(supported), f"{device} lists its properties")
     return dict(supported)
 
 
 @behaviour
 def _every_listed_property_can_be_read(core: Core, device: str) -> None:
-    bare = _bare(device)
+    bare = bare(device)
     supported = _properties(core, device)
     for key, access in supported.items():
         expect(access in ("RO", "RW"), f"{key} is RO or RW, not {access!r}")
@@ -64,7 +64,7 @@ def _every_listed_property_can_be_read(core: Core, device: str) -> None:
 
 @behaviour
 def _every_default_can_be_written_back(core: Core, device: str) -> None:
-    bare = _bare(device)
+    bare = bare(device)
     for key, access in _properties(core, device).items():
         if access != "RW":
             continue
@@ -86,7 +86,7 @@ def _differs(device: str, key: str) -> bool:
 
 @behaviour
 def _unknown_keys_are_refused_by_name(core: Core, device: str) -> None:
-    bare, key = _bare(device), "NO_SUCH_KEY"
+    bare, key = bare(device), "NO_SUCH_KEY"
     with load(core, device, DOUBLED) as network:
         for what, call in {
             "set_config": lambda: core.set_config(bare, {key: 1}),
@@ -110,7 +110,7 @@ def _bad_values_are_refused_before_anything_is_compiled(core: Core, device: str)
             continue
         for call in (
             lambda key=key, value=value: core.load_network(DOUBLED.proto(), device, {key: value}),
-            lambda key=key, value=value: core.set_config(_bare(device), {key: value}),
+            lambda key=key, value=value: core.set_config(bare(device), {key: value}),
         ):
             error = expect_error(PropertyError, call, f"{key}={value!r}")
             expect(error.key == key, f"the error for {key} carries the key: {error}")
@@ -152,7 +152,7 @@ def _compiling_leaves_the_callers_model_alone(core: Core, device: str) -> None:
     expect_equal(str(model), before, "the model after load_network")
 
 
-def _partner(core: Core, device: str) -> str:
+def partner_of(core: Core, device: str) -> str:
     """Find a REFERENCE device for what is left of a cut model; SkipTest if there is none."""
     name = parse_device(device)
     if name.entries or not core.get_metric(name.name, "AVAILABLE_DEVICES"):
@@ -187,7 +187,7 @@ def _supported_nodes(core: Core, device: str, sample: SampleModel) -> list[str]:
 
 @behaviour
 def _a_node_with_a_yes_compiles_alone(core: Core, device: str) -> None:
-    partner = _partner(core, device)
+    partner = partner_of(core, device)
     for sample in SAMPLES:
         for name in _supported_nodes(core, device, sample):
             _check_cut(core, device, partner, sample, [name])
@@ -195,7 +195,7 @@ def _a_node_with_a_yes_compiles_alone(core: Core, device: str) -> None:
 
 @behaviour
 def _nodes_with_a_yes_compile_in_any_cut(core: Core, device: str) -> None:
-    partner, chance = _partner(core, device), random.Random(5)
+    partner, chance = partner_of(core, device), random.Random(5)
     for sample in SAMPLES:
         supported = _supported_nodes(core, device, sample)
         for _ in range(CUT_COUNT if len(supported) > 2 else 0):
@@ -203,7 +203,7 @@ def _nodes_with_a_yes_compile_in_any_cut(core: Core, device: str) -> None:
             _check_cut(core, device, partner, sample, chosen)
 
 
-def _core_like(core: Core) -> Core:
+def core_like(core: Core) -> Core:
     """Make another Core that knows the same plugins."""
     from ..devices.core import Core
 
@@ -216,7 +216,7 @@ def _core_like(core: Core) -> Core:
 @behaviour
 def _core_network_and_request_may_go_in_any_order(core: Core, device: str) -> None:
     for order in itertools.permutations(("core", "network", "request")):
-        held: dict[str, Any] = {"core": _core_like(core)}
+        held: dict[str, Any] = {"core": core_like(core)}
         executors = held["core"].executors
         held["network"] = load(held["core"], device, DOUBLED)
         held["request"] = held["network"].create_infer_request()
@@ -237,7 +237,7 @@ def _core_network_and_request_may_go_in_any_order(core: Core, device: str) -> No
 @behaviour
 def _closing_in_any_order_is_safe(core: Core, device: str) -> None:
     for order in itertools.permutations(("core", "network", "request")):
-        own = _core_like(core)
+        own = core_like(core)
         network = load(own, device, DOUBLED)
         request = network.create_infer_request()
         request.start_async({"x": X})

@@ -48,6 +48,7 @@ FAMILIES = (
     "resize",
     "shapes",
     "softmax",
+    "user_kernels",
     "views",
 )
 """The modules of this package that register kernels."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import DeviceError, GraphError, TensorError
+from ....errors import AioInferError, DeviceError, GraphError, TensorError
 from ....runtime.lowering.node_operands import NodeOrigin
 from ....runtime.runs.stage import Stop
 from ..native.step_runner import (
@@ -28,7 +28,6 @@ from ..native.step_runner import (
     STATUS_STOPPED,
     StepRunner,
     failure_text,
-    view_at,
 )
 from ..onednn.bindings import ExecArg, Memories
 from ..plans.operand_layout import Buffer, Operand
@@ -198,6 +197,8 @@ class Program:
         try:
             with np.errstate(all="ignore"):
                 part.function(*arrays)
+        except AioInferError:  # of a user's kernel, which names its node
+            raise
         except IndexError as error:
             raise _bad_index(origin, str(error)) from error
         except Exception as error:
@@ -209,10 +210,13 @@ class Program:
         base, place = self._reference(operand)
         layout = operand.layout
         assert layout.strides is not None
+        # A user's kernel may keep the array: it refers to what owns the memory.
         if base:
-            memory = buffers[base - 1].reshape(-1).view(np.uint8)[place:]
+            memory = _bytes_of(buffers[base - 1])[place:]
+        elif operand.buffer.array is not None:
+            memory = _bytes_of(operand.buffer.array)[operand.offset_bytes :]
         else:
-            memory = view_at(place, layout.size_bytes)
+            memory = self.arena[place - self._base :]
         dtype = layout.dtype.numpy
         strides = tuple(stride * dtype.itemsize for stride in layout.strides)
         if not layout.count:
@@ -306,6 +310,10 @@ class Program:
         if offset < 0 or offset + buffer.size_bytes > there:
             raise GraphError(f"{buffer} does not lie in memory of {there} bytes")
         return base, place
+
+
+def _bytes_of(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8)
 
 
 def _failed(origin: NodeOrigin, text: str) -> DeviceError:
