@@ -12,7 +12,7 @@ from ...errors import NotSupportedError, TensorError
 from ..devices.extension import Extension
 from ..graph import TensorType
 from .conformance_case import behaviour, expect_equal, expect_error
-from .conformance_networks import bare, core_like, partner_of
+from .conformance_networks import bare_name, core_like, partner_of
 
 if TYPE_CHECKING:
     import onnx
@@ -88,7 +88,7 @@ def _a_users_operator_runs_beside_the_device(core: Core, device: str) -> None:
 def _a_users_operator_runs_on_a_device_that_takes_it(core: Core, device: str) -> None:
     with core_like(core) as own:
         try:
-            own.add_extension(Extension("Scaled", _scaled, DOMAIN, _like_first), bare(device))
+            own.add_extension(Extension("Scaled", _scaled, DOMAIN, _like_first), bare_name(device))
         except NotSupportedError as error:
             raise SkipTest(str(error)) from error
         _check(own, device, {})

@@ -37,21 +37,21 @@ BAD_VALUES: dict[str, Any] = {
 }
 
 
-def bare(device: str) -> str:
+def bare_name(device: str) -> str:
     """Return the name to ask properties by: of a device made of others, without its list."""
     name = parse_device(device)
     return name.name if name.entries else device
 
 
 def _properties(core: Core, device: str) -> dict[str, str]:
-    supported = core.get_metric(bare(device), "SUPPORTED_PROPERTIES")
+    supported = core.get_metric(bare_name(device), "SUPPORTED_PROPERTIES")
     expect(bool(supported), f"{device} lists its properties")
     return dict(supported)
 
 
 @behaviour
 def _every_listed_property_can_be_read(core: Core, device: str) -> None:
-    bare = bare(device)
+    bare = bare_name(device)
     supported = _properties(core, device)
     for key, access in supported.items():
         expect(access in ("RO", "RW"), f"{key} is RO or RW, not {access!r}")
@@ -64,7 +64,7 @@ def _every_listed_property_can_be_read(core: Core, device: str) -> None:
 
 @behaviour
 def _every_default_can_be_written_back(core: Core, device: str) -> None:
-    bare = bare(device)
+    bare = bare_name(device)
     for key, access in _properties(core, device).items():
         if access != "RW":
             continue
@@ -86,7 +86,7 @@ def _differs(device: str, key: str) -> bool:
 
 @behaviour
 def _unknown_keys_are_refused_by_name(core: Core, device: str) -> None:
-    bare, key = bare(device), "NO_SUCH_KEY"
+    bare, key = bare_name(device), "NO_SUCH_KEY"
     with load(core, device, DOUBLED) as network:
         for what, call in {
             "set_config": lambda: core.set_config(bare, {key: 1}),
@@ -110,7 +110,7 @@ def _bad_values_are_refused_before_anything_is_compiled(core: Core, device: str)
             continue
         for call in (
             lambda key=key, value=value: core.load_network(DOUBLED.proto(), device, {key: value}),
-            lambda key=key, value=value: core.set_config(bare(device), {key: value}),
+            lambda key=key, value=value: core.set_config(bare_name(device), {key: value}),
         ):
             error = expect_error(PropertyError, call, f"{key}={value!r}")
             expect(error.key == key, f"the error for {key} carries the key: {error}")
