@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary, finalize, ref
 
-__all__ = ["let_loop_turn", "must_end", "on_trio", "until", "until_told"]
+__all__ = ["keep_task", "let_loop_turn", "must_end", "on_trio", "until", "until_told"]
 
 Register = Callable[[Callable[[], None]], None]
 
@@ -81,6 +81,18 @@ async def until_told(register: Register, forget: Register) -> None:
             forget(wake)
 
     await until(note, take_back)
+
+
+def keep_task(loop: Any, task: Any, lose: Callable[[], None]) -> None:
+    """Hold a task of asyncio as long as its loop is open, which itself does not; on its thread.
+
+    ``lose`` is called if the loop is closed before the task has ended.
+    """
+    waker = _finder_of(loop, _AsyncioWaker)()
+    if waker is not None:
+        tasks = waker.tasks
+        tasks[task] = lose
+        task.add_done_callback(lambda ended: tasks.pop(ended, None))
 
 
 async def let_loop_turn() -> None:
@@ -168,7 +180,14 @@ class LoopWaker:
     def __init__(self, loop: Any) -> None:
         self.loop = ref(loop)
         self._posted: deque[Callable[[], None]] = deque()
+        self.tasks: dict[Any, Callable[[], None]] = {}
+        """Those that it keeps, and what to call if it goes before they have ended."""
         self._is_awake = False
+
+    def __del__(self) -> None:
+        while self.tasks:
+            _task, lose = self.tasks.popitem()
+            lose()
 
     def post(self, call: Callable[[], None]) -> None:
         """Have the loop call this soon; dropped if the loop is closed."""

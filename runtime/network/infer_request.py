@@ -30,18 +30,21 @@ from ...executors.base import refuse_own_thread
 from ...executors.interrupt import held_interrupt
 from ..loops.completion import must_end, until, until_told
 from ..loops.inline_turn import InlineTurn, threads
+from ..loops.loop_call import is_running_here
 from ..runs.bindings import NodeProfile, Results
+from ..runs.callback import told_run
 from ..runs.deadline import Deadline
-from ..runs.run import Run, called_back
+from ..runs.run import Run
 from ..tensors.tensor import Port, Tensor, check_can_be_written, check_value
+from .callbacks import check_callback
 from .deadlines import check_timeout, deadline_from_now, ended_or_late
 from .request_state import MOVES, Event, State, move
 from .running_network import RunningNetwork
 
 __all__ = ["Callback", "InferRequest"]
 
-Callback = Callable[["InferRequest", BaseException | None], None]
-"""Called when a run of ``start_async`` has ended, with the error or None."""
+Callback = Callable[["InferRequest", BaseException | None], Any]
+"""Called when a run of ``start_async`` has a result or an error, with the error or None."""
 
 
 class InferRequest:
@@ -67,7 +70,9 @@ class InferRequest:
         self._lock = threading.Lock()
         self._state: State = "idle"
         self._run: Run | None = None
-        self._callback: Callback | None = None
+        self._parked: Run | None = None
+        """The last run, while it waits for the one before to end."""
+        self._callback: tuple[Callback, Any] | None = None
         self._ports = {port.name: port for port in (*network.inputs, *network.outputs)}
         self._input_names = {port.name for port in network.inputs}
         self._tensors: dict[str, Tensor] = {}
@@ -94,7 +99,7 @@ class InferRequest:
         while self._state == "cancelled":
             await self._wait_idle(deadline)
         if self._bound or inputs is None:
-            run = self._make_run(inputs, deadline, priority)
+            run = self.make_run(inputs, deadline, priority)
         else:
             run = network.make_run(inputs, deadline, priority, self)
         route = network.inline_route
@@ -120,7 +125,7 @@ class InferRequest:
         """
         refuse_own_thread("infer_sync")
         deadline = self._deadline(deadline_s)
-        run = self._make_run(inputs, deadline, priority)
+        run = self.make_run(inputs, deadline, priority)
         route = self._network.inline_route
         if route is not None and route.carry(run, InlineTurn(may_block=deadline is None)):
             return run.outcome()
@@ -151,10 +156,16 @@ class InferRequest:
         Raises TensorError and OverloadedError (the request stays as it was), RequestBusyError while
         a run is under way, and ClosedError after close.
         """
-        run = self._make_run(inputs, self._deadline(deadline_s), priority)
+        run = self.make_run(inputs, self._deadline(deadline_s), priority)
         run.userdata = userdata
         if self._callback is not None:
-            run.call_back(self._callback)
+            run.call_back(*self._callback)
+        self.launch(run)
+
+    def launch(self, run: Run) -> None:
+        """Start a run of this request, as ``start_async``."""
+        if self._state == "cancelled" and self._told_run is not None and run.park(self._park):
+            return
         run.launch()
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -173,6 +184,11 @@ class InferRequest:
             if timeout_s == 0:
                 return False
             refuse_own_thread("wait")
+            if run.callback_loop is not None and is_running_here(run.callback_loop):
+                raise self._state_error(
+                    f"wait would stop the event loop that {self!r} is to call back on; "
+                    f"`await request.wait_async()`"
+                )
             if not run.wait_until_ended(timeout_s):
                 return False
         run.outcome()
@@ -202,16 +218,32 @@ class InferRequest:
         if run is not None:
             run.cancel()
 
-    def set_callback(self, callback: Callback | None) -> None:
-        """Have this called as ``callback(request, error_or_None)`` when a started run has ended.
+    def set_callback(self, callback: Callback | None, loop: Any = None) -> None:
+        """Have this called as ``callback(request, error_or_None)`` when a started run is answered.
 
-        It belongs to the runs started from now on. It runs on the network's callback thread, in the
-        context that started the run, and may start the request again. There ``results``,
-        ``userdata``, ``latency_s`` and ``profiling()`` tell of the run that it is called for, even
-        if a later one is under way. Its exception becomes what ``wait`` raises.
+        It belongs to the runs started from now on. ``loop``: an asyncio event loop or a trio token
+        to call it on; it may be a coroutine function then. Without one it is called on the
+        network's callback thread, one at a time. A run that is cancelled, late or closed tells at
+        once, though its device may still be busy; any other when the request is idle. It runs in
+        the context that started the run, and may start the request again, which then waits for
+        the device. There ``results``, ``userdata``, ``latency_s`` and ``profiling()`` tell of the
+        run that it is called for, even if a later one is under way. Its exception is logged, and
+        becomes what ``wait`` raises. If the loop is closed that is logged, the run ends without it,
+        and ``close`` does not wait for it. Raises PropertyError for what cannot be called there.
+
+        ```python
+        async def show(request, error):
+            print(error or request.results["logits"].argmax())
+
+
+        request.set_callback(show, asyncio.get_running_loop())
+        request.start_async(np.zeros((1, 1, 8, 8), np.float32))
+        await request.wait_async()
+        ```
         """
+        check_callback(callback, loop, "a request and its error or None", self._where)
         self._access("access")
-        self._callback = callback
+        self._callback = None if callback is None else (callback, loop)
 
     @property
     def results(self) -> Results:
@@ -327,7 +359,7 @@ class InferRequest:
     @property
     def _told_run(self) -> Run | None:
         """The run whose callback this thread is in; None outside of this request's callbacks."""
-        run = called_back.run
+        run: Run | None = told_run()
         return run if run is not None and run.request is self else None
 
     def _port(self, name: str) -> Port:
@@ -381,7 +413,8 @@ class InferRequest:
                 **self._where,
             )
 
-    def _make_run(self, inputs: Any, deadline: Deadline | None, priority: int) -> Run:
+    def make_run(self, inputs: Any, deadline: Deadline | None, priority: int) -> Run:
+        """Make a run of this request that is not started yet; raises TensorError."""
         network = self._network
         if self._bound:
             run = network.make_run(self._with_bound(inputs), deadline, priority, self)
@@ -431,14 +464,38 @@ class InferRequest:
             if self._run is run and self._state == "busy":
                 self._state = move(self._state, "cancel")
 
-    def on_ended(self, run: Run) -> None:
-        """Become idle, with the results in the handles; called by the run, before it tells."""
+    def on_ended(self, run: Run) -> Run | None:
+        """Become idle, with the results in the handles; called by the run, before it tells.
+
+        If a callback has started another run meanwhile, become busy with that, and return it.
+        """
         if run.error is None:
             for name, handle in self._tensors.items() if self._tensors else ():
                 if name in run.bindings.results:
                     handle.data = run.bindings.results[name]
         with self._lock:
             self._state = MOVES.get((self._state, "finish")) or move(self._state, "finish")
+            parked = self._parked
+            if parked is not None:
+                self._parked, self._state = None, move(self._state, "start")
+        return parked
+
+    def _park(self, run: Run) -> bool:
+        """Keep a run that is started in a callback until the one it is told of has ended."""
+        told = self._told_run
+        with self._lock:
+            if self._state != "cancelled" or told is None or self._run is not told:
+                return False
+            self._run = self._parked = run
+        return True
+
+    def unpark(self, run: Run) -> bool:
+        """Forget a run that was stopped before the one before had ended; False: it is gone."""
+        with self._lock:
+            if self._parked is not run:
+                return False
+            self._parked = None
+        return True
 
     def __reduce__(self) -> NoReturn:
         raise NotSupportedError(

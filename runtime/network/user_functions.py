@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Any
 
 from ...errors import PropertyError, TensorError, nearest
 from ..runs.bindings import Results
 from ..tensors.device_array import AdoptArray
 from ..tensors.tensor import Port, check_inputs, check_symbols, inputs_by_name
+from .callbacks import is_asynchronous
 
 __all__ = ["Postprocess", "Preprocess", "UserFunctions"]
 
@@ -62,7 +62,7 @@ class UserFunctions:
             if what == "preprocess":
                 wanted += ", or a mapping input name -> function"
             problem = f"is {type(given).__name__}; {wanted}"
-        elif any(map(_is_asynchronous, (given, type(given).__call__))):
+        elif is_asynchronous(given):
             problem = (
                 "is a coroutine function; give a plain one, which runs on a thread beside the "
                 "event loops, and await what it needs before infer"
@@ -135,10 +135,6 @@ class UserFunctions:
         assert self.postprocess is not None
         with _named("postprocess", self.network):
             return self.postprocess(outputs)
-
-
-def _is_asynchronous(given: Any) -> bool:
-    return iscoroutinefunction(given) or isasyncgenfunction(given)
 
 
 @contextmanager

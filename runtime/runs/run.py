@@ -10,17 +10,20 @@ before the next of what they do.
 A run of a caller has an outcome, settled once by whatever comes first: the end of the last stage,
 or the Stop. One that is stopped is answered at once and ends later; any other is answered when it
 ends. The request's state changes before the answer is given, so a caller that was answered may
-start the request again. A run of an outer network has ``then`` instead, which is called exactly
-once, when none of its host code is left; device work may still be under way, and the token says
-until when.
+start the request again. A callback is how its caller is answered: it comes with the answer, and the
+run has ended when both the device and the callback are done. A run that a callback starts while the
+device is busy with the one before is parked until that has ended. A run of an outer network has
+``then`` instead, which is called exactly once, when none of its host code is left; device work may
+still be under way, and the token says until when.
 """
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import iscoroutine
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Protocol, cast
@@ -50,8 +53,10 @@ from ...executors.interrupt import (
     get_sigint_handler,
     held_interrupt,
 )
+from ..loops.loop_call import LoopCall
 from ..tracing.recorder import RunMark
 from .bindings import NO_ANSWER, NO_TENSORS, Bindings, Deferred, Results
+from .callback import PendingCallback, RunCallback
 from .deadline import Deadline
 from .error_frames import empty_own_frames
 from .graph_run import GraphRun
@@ -59,21 +64,9 @@ from .run_admission import RunAdmission
 from .slot import Slot
 from .stage import Again, Stage, Stop, new_stop_word, stop_if_interrupted
 
-__all__ = ["Run", "RunCallback", "RunOwner", "called_back"]
-
-RunCallback = Callable[[Any, BaseException | None], None]
-"""Called when a run has ended, with its request and the error or None."""
+__all__ = ["Run", "RunOwner"]
 
 _log = logging.getLogger("aioinfer")
-
-
-class _CalledBack(threading.local):
-    """The run whose callback this thread is in."""
-
-    run: Run | None = None
-
-
-called_back = _CalledBack()
 
 
 class RunOwner(Protocol):
@@ -94,8 +87,11 @@ class RunOwner(Protocol):
     def on_answered_early(self, run: Run) -> None:
         """Note that the caller was answered and the device is not done."""
 
-    def on_ended(self, run: Run) -> None:
-        """Become idle, with the results in the handles."""
+    def on_ended(self, run: Run) -> Run | None:
+        """Become idle, with the results in the handles; or busy with the parked run returned."""
+
+    def unpark(self, run: Run) -> bool:
+        """Take back a run that was parked; False: it was not, or is about to be launched."""
 
 
 class Run:
@@ -137,8 +133,16 @@ class Run:
     _queued_ns = 0
     _mark: RunMark = (0, 0, 0)
     _own_run: GraphRun | None = None
-    _callback: RunCallback | None = None
-    _context: contextvars.Context | None = None
+    callback_loop: Any = None
+    """The event loop or trio token that its callback is called on; None once it has ended."""
+    _callback: PendingCallback | None = None
+    _unended: list[bool] | None = None
+    """What is left of device and callback; who takes out the last of both says that it has ended.
+    None without a callback."""
+    _is_launched = False
+    """Its launch has not failed, and will not: its callback may be called."""
+    _is_parked = False
+    """It waits for the request's run before to end, and nothing works for it."""
     _timer: TimerHandle | None = None
     _traceback: TracebackType | None = None
     _after: Ready = NOW
@@ -167,9 +171,13 @@ class Run:
             self._after, self._then = after, then
         self.stop = stop
 
-    def call_back(self, callback: RunCallback) -> None:
-        """Have this called when it has ended, in the context of the calling thread."""
-        self._callback, self._context = callback, contextvars.copy_context()
+    def call_back(self, callback: RunCallback, loop: Any = None) -> None:
+        """Have this called once it is answered, in the context of the calling thread.
+
+        ``loop``: an event loop or trio token to call it on; None is the network's callback thread.
+        """
+        self._callback, self.callback_loop = PendingCallback(callback, loop), loop
+        self._unended = [True, False]
         self._is_retrieved = True
 
     def outcome(self) -> Results:
@@ -308,12 +316,14 @@ class Run:
                 request.on_answered_early(self)
             if wake is not None:
                 self._answered = [wake]
-            if self.deadline is not None:
+            if self.deadline is not None and self._timer is None:
                 self.start_timer()
             if self.admission.enter(self, may_refuse=True):
                 hop(self._begin)
             else:
                 self._leave_queue_if_stopped()
+            if self._callback is not None:
+                self._allow_callback()
         except BaseException as error:
             self.mark_retrieved()
             came_too_late = isinstance(error, ClosedError) and not self.has_arrived
@@ -332,6 +342,56 @@ class Run:
             with held_interrupt():
                 self.cancel()
             raise KeyboardInterrupt
+
+    def _allow_callback(self) -> None:
+        """Say that its launch has succeeded; what has stopped it since is told now."""
+        self._is_launched = True
+        if self.stop.error is not None and self.is_answered:
+            self._tell_early()
+
+    def park(self, keep: Callable[[Run], bool]) -> bool:
+        """Wait for the request's run before to end, if ``keep`` still finds it under way.
+
+        Its deadline counts meanwhile, and its caller is told at once if it is stopped. Raises
+        ClosedError.
+        """
+        self.admission.expect(self)
+        if self.deadline is not None:
+            self.start_timer()
+        self._is_parked = True
+        if not keep(self):
+            self._is_parked = False
+            self.admission.leave(self)
+            return False
+        if self._callback is not None:
+            self._allow_callback()
+        self.stop.when_set(self._leave_parking)
+        return True
+
+    def _leave_parking(self) -> None:
+        """End, as it is stopped and nothing works for it; a listener of its Stop."""
+        if self.request is not None and self.request.unpark(self):
+            hop(self._end_uncounted)
+
+    def _end_uncounted(self) -> None:
+        self.is_counted = True
+        self.finish(self.stop.error)
+
+    def launch_late(self) -> None:
+        """Enter the network when the request's run before has ended, and never raise."""
+        self.stop.forget(self._leave_parking)
+        self._is_parked = False
+        if self.stop.error is not None:
+            self._end_uncounted()
+            return
+        try:
+            if self.admission.enter(self, may_refuse=True):
+                hop(self._begin)
+            else:
+                self._leave_queue_if_stopped()
+        except AioInferError as refused:  # closed or overloaded; of which its caller is told
+            self.is_counted = isinstance(refused, ClosedError)
+            self.finish(refused)
 
     def start(self) -> None:
         """Enter the network inside a run of an outer one; raises ClosedError."""
@@ -474,6 +534,20 @@ class Run:
             self.request.on_answered_early(self)
         self.is_answered = True
         _call_all(self._answered)
+        if self._is_launched:
+            self._tell_early()
+
+    def _tell_early(self) -> None:
+        """Call back now, though the device may still be busy, unless the end has come to it."""
+        self.ended_ns = self.ended_ns or perf_counter_ns()
+        callback = self._take_callback()
+        if callback is not None:
+            self._send(callback)
+
+    def _take_callback(self) -> PendingCallback | None:
+        """Take the callback, which one thread gets."""
+        taken: PendingCallback | None = self.__dict__.pop("_callback", None)
+        return taken
 
     def _settle_stopped(self) -> None:
         """Make the error of the Stop the outcome; by the threads that stop and that end it."""
@@ -520,23 +594,25 @@ class Run:
             self._own_run = None
         if self.error is not None:
             empty_own_frames(self.error)
-        bindings, request = self.bindings, self.request
-        if request is not None:
-            request.on_ended(self)
+        bindings, request, parked = self.bindings, self.request, None
+        if request is not None and not self._is_parked:
+            parked = request.on_ended(self)
         bindings.inputs = bindings.bound = NO_TENSORS
         bindings.awaited = None
         if following is not None:
             hop(following._begin_late)
-        if self._callback is None or not was_launched:
+        if parked is not None:
+            hop(parked.launch_late)
+        if self._unended is None or not was_launched:
+            self._take_callback()
             self._tell(leaves=was_launched)
             return
-        assert request is not None
-        try:
-            request.callback_executor.run(self._call_back, NOW, self._called_back)
-        except RuntimeError:  # it has no thread yet, and Python 3.12 starts none at exit
-            run_here(self._call_back, NO_LANE, self._called_back)
-        except BaseException as refused:
-            self._called_back(NOW, refused)
+        callback = self._take_callback()
+        if callback is not None:
+            self._send(callback)
+        if self.callback_loop is not None:  # which a close may be holding up
+            admission.leave(self)
+        self._end_part()
 
     def take_back(self, before: Run | None) -> None:
         """Give the slot back of a run that could not be carried to its end, as if it never was.
@@ -551,29 +627,65 @@ class Run:
         if self.request is not None:
             self.request.restore(self, before)
 
-    def _call_back(self, _lane: Lane) -> Ready:
-        callback, context, request = self._callback, self._context, self.request
-        assert callback is not None
-        assert context is not None
+    def _send(self, callback: PendingCallback) -> None:
+        """Have the callback called where it belongs."""
+        if callback.loop is not None:
+            call, over = partial(self._say, callback), partial(self._called_on_loop, callback)
+            LoopCall(callback.loop, call, callback.context, over).send()
+            return
+        request, call_back = self.request, partial(self._call_back, callback)
         assert request is not None
+        try:
+            request.callback_executor.run(call_back, NOW, self._called_back)
+        except RuntimeError:  # it has no thread yet, and Python 3.12 starts none at exit
+            run_here(call_back, NO_LANE, self._called_back)
+        except BaseException as refused:
+            self._called_back(NOW, refused)
+
+    def _say(self, callback: PendingCallback) -> Any:
+        """Call the callback, inside of its context."""
         answer = self.bindings.answer
         if type(answer) is Deferred and self.error is None:  # it is told of an error there
             try:
                 self._call_deferred(answer)
             except BaseException as error:
                 self._set_error(error)
-        outer, called_back.run = called_back.run, self
+        return callback.call(self)
+
+    def _call_back(self, callback: PendingCallback, _lane: Lane) -> Ready:
         try:
-            context.run(callback, request, self.error)
+            result = callback.context.run(self._say, callback)
         finally:
-            called_back.run = outer
+            callback.told.run = None
+        if iscoroutine(result):
+            result.close()
+            raise RequestStateError(
+                f"the callback of {self._what} returned a coroutine, which no event loop was given "
+                f"for; call set_callback(callback, loop)",
+                request_id=self.bindings.run_id,
+                **self.admission.where,
+            )
         return NOW
 
     def _called_back(self, _ready: Ready, error: BaseException | None) -> None:
         if error is not None:
             _log.error("the callback of %s has failed", self._what, exc_info=error)
             self._set_error(error)
-        self._tell()
+        self._end_part()
+
+    def _called_on_loop(
+        self, callback: PendingCallback, error: BaseException | None, lost: str
+    ) -> None:
+        callback.told.run = None
+        if lost:
+            _log.error("the callback of %s %s", self._what, lost)
+        self._called_back(NOW, error)
+
+    def _end_part(self) -> None:
+        """Say that device or callback is done; if both are, it has ended."""
+        assert self._unended is not None
+        if self._unended.pop():
+            self._tell()
 
     def _tell(self, *, leaves: bool = True) -> None:
         """Call what waits for its answer or its end; then a close need not wait for it."""
@@ -584,6 +696,8 @@ class Run:
             _call_all(self._ended)
         if self.request is not None:
             self.request = None  # which holds this run
+        if self.callback_loop is not None:
+            self.callback_loop = None
         if leaves:
             admission = self.admission
             admission.runs.discard(self)

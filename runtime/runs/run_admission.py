@@ -156,6 +156,13 @@ class RunAdmission(Generic[R]):
                     self.recorder.fixed_count += 1
         return run.slot is not None
 
+    def expect(self, run: R) -> None:
+        """Have a close wait for, or stop, a run that will enter later; raises ClosedError."""
+        with self.lock:
+            if self.is_closed:
+                raise self._closed_error()
+            self.runs.add(run)
+
     def finish(self, run: R, error: BaseException | None, *, counts: bool = True) -> R | None:
         """Take back the slot of a run, if it has one, and return the run that has it now.
 
