@@ -6,14 +6,17 @@ Ordinary models are read without importing onnx, which takes longer to load than
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from ...executors import shortage_as_error
 from ..graph import Model
-from .plain_reader import read_plain_bytes, read_plain_file
+from .plain_reader import read_plain_bytes, read_plain_file, read_plain_proto
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from .source import ModelSource
 
 __all__ = ["read_model"]
@@ -40,8 +43,15 @@ def read_model(source: ModelSource, *, is_mapped: bool = False) -> Model:
             model = read_plain_file(Path(os.fsdecode(source)), is_mapped=is_mapped)
         elif isinstance(source, bytes):
             model = read_plain_bytes(source)
+        elif _is_proto(source):
+            model = read_plain_proto(source)
         if model is not None:
             return model
         from .onnx_models import read_any_model
 
         return read_any_model(source, is_mapped=is_mapped)
+
+
+def _is_proto(source: object) -> TypeGuard[ModelProto]:
+    """True for a proto, whose maker has imported onnx."""
+    return isinstance(source, getattr(sys.modules.get("onnx"), "ModelProto", ()))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,10 @@ from .limits import LimitError
 from .plain_graph import build_model, opset_versions
 from .plain_proto import NotPlainError, ReadRaw, decode_model
 
-__all__ = ["read_plain_bytes", "read_plain_file"]
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = ["read_plain_bytes", "read_plain_file", "read_plain_proto"]
 
 _log = logging.getLogger("aioinfer")
 
@@ -48,9 +51,10 @@ def read_plain_file(path: Path, *, is_mapped: bool = False) -> Model | None:
             if not size:
                 return None
             mapped = MappedFile.of(file) if is_mapped and may_map(file.fileno()) else None
-            with _labelled(path):
+            label = repr(str(path))
+            with _labelled(label, path):
                 structure = copy_structure(file, size)
-            model = _read(structure, _part_reader(file, structure, mapped), path)
+            model = _read(structure, _part_reader(file, structure, mapped), path, label)
             if model is not None:
                 model.is_mapped = mapped is not None
             return model
@@ -60,8 +64,11 @@ def read_plain_file(path: Path, *, is_mapped: bool = False) -> Model | None:
         return None
 
 
-def read_plain_bytes(data: bytes) -> Model | None:
-    """Read the bytes of a model file, none of which is kept; as ``read_plain_file``."""
+def read_plain_bytes(data: bytes, label: str = "a model given as bytes") -> Model | None:
+    """Read the bytes of a model file, none of which is kept; as ``read_plain_file``.
+
+    ``label`` is what errors call the model.
+    """
     slabs = Slabs()
 
     def read(start: int, end: int) -> Array:
@@ -69,7 +76,18 @@ def read_plain_bytes(data: bytes) -> Model | None:
         part[:] = np.frombuffer(data, np.uint8, end - start, start)
         return part
 
-    return _read(data, read, None)
+    return _read(data, read, None, label)
+
+
+def read_plain_proto(proto: ModelProto) -> Model | None:
+    """Read what onnx has parsed, from the bytes that it would write; as ``read_plain_bytes``."""
+    try:
+        data = proto.SerializeToString()
+    except Exception as error:  # more than protobuf writes; or text that is no UTF-8
+        if is_shortage(error):
+            raise
+        return None
+    return read_plain_bytes(data, "a model given as a ModelProto")
 
 
 def _part_reader(file: FileIO, structure: mmap.mmap, mapped: MappedFile | None) -> ReadRaw:
@@ -89,32 +107,28 @@ def _part_reader(file: FileIO, structure: mmap.mmap, mapped: MappedFile | None) 
     return read
 
 
-def _read(data: bytes | mmap.mmap, read: ReadRaw, path: Path | None) -> Model | None:
+def _read(data: bytes | mmap.mmap, read: ReadRaw, path: Path | None, label: str) -> Model | None:
     if sys.byteorder != "little":
         return None
     try:
-        with _labelled(path):
+        with _labelled(label, path):
             return build_model(decode_model(data, read, opset_versions), path)
     except (ContradictionError, LimitError):
         raise
     except NotPlainError as reason:
-        _log.debug("onnx reads %s, because %s", _label(path), reason)
+        _log.debug("onnx reads %s, because %s", label, reason)
     except MemoryError:
         raise
     # Of a file that has not been checked only onnx says what is wrong.
     except Exception:
-        _log.debug("onnx reads %s, which we fail at", _label(path), exc_info=True)
+        _log.debug("onnx reads %s, which we fail at", label, exc_info=True)
     return None
 
 
 @contextmanager
-def _labelled(path: Path | None) -> Iterator[None]:
+def _labelled(label: str, path: Path | None) -> Iterator[None]:
     """Put the model's name before errors that are not for onnx to find again."""
     try:
         yield
     except (ContradictionError, LimitError) as error:
-        raise error.of_model(_label(path), "" if path is None else str(path)) from error
-
-
-def _label(path: Path | None) -> str:
-    return "a model given as bytes" if path is None else repr(str(path))
+        raise error.of_model(label, "" if path is None else str(path)) from error

@@ -20,7 +20,7 @@ from aioinfer.runtime.onnx_native import calls as native
 from aioinfer.runtime.onnx_native import helper_process
 from aioinfer.runtime.onnx_native.helper_pool import HelperPool
 from aioinfer.runtime.onnx_native.helper_process import Helper
-from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
 from unit.runtime.onnx_native.helper_programs import ECHO, write_program
 
 NEWEST = onnx.defs.onnx_opset_version()
@@ -167,7 +167,7 @@ def test_an_answer_that_is_no_model_is_an_error(
 def test_a_forked_child_reads_with_a_helper_of_its_own_and_both_end_quietly() -> None:
     script = """
         import os, sys
-        from aioinfer.runtime.onnx_reader import read_model
+        from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
         from aioinfer.runtime.onnx_native import calls as native
         import onnx.parser
         proto = onnx.parser.parse_model(

@@ -15,7 +15,7 @@ from aioinfer.runtime.graph import (
     ValueType,
 )
 from aioinfer.runtime.onnx_native import infer_types
-from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
 from aioinfer.runtime.onnx_writer.types import merge_types
 from unit.runtime.graph.graphs import chain, nodes_by_name, with_branches
 

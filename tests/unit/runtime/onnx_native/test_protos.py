@@ -16,7 +16,7 @@ from aioinfer.runtime.graph import (
     TensorType,
     Value,
 )
-from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
 from aioinfer.runtime.onnx_writer import node_to_proto, write_model
 from unit.runtime.graph.graphs import chain, nodes_by_name, weight, with_branches
 from unit.runtime.onnx_native.same_models import first_difference, same_arrays

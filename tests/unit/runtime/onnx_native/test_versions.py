@@ -1,7 +1,7 @@
 import pytest
 from onnx import parser
 
-from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
 from aioinfer.runtime.onnx_writer import oldest_opsets
 
 

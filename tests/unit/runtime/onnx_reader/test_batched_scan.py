@@ -11,7 +11,7 @@ from onnx.backend.test.loader import load_model_tests
 import aioinfer
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import DType, TensorType
-from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
 
 DEVICES = ["REFERENCE", "ONNXRUNTIME"]
 SUMS = "(float[2] s, float[2] v) => (float[2] t, float[2] o) { t = Add (s, v) o = Identity (t) }"

@@ -7,7 +7,7 @@ import pytest
 
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import Model
-from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
 from aioinfer.runtime.onnx_writer import write_model
 
 NEWEST = onnx.defs.onnx_opset_version()

@@ -11,7 +11,7 @@ import pytest
 
 import aioinfer
 from aioinfer.runtime.graph import Graph
-from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
 from onnx_text import parse_proto
 
 NEWEST = onnx.defs.onnx_opset_version()

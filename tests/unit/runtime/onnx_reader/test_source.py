@@ -10,7 +10,7 @@ import pytest
 
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import Model, check_graph
-from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader import onnx_models, read_model
 
 TEXT = """
 <ir_version: 8, opset_import: ["" : 13], producer_name: "pen", producer_version: "2">
@@ -55,6 +55,22 @@ def test_a_proto_is_read_and_not_changed() -> None:
     before = proto.SerializeToString(deterministic=True)
     assert_is_small(read_model(proto))
     assert proto.SerializeToString(deterministic=True) == before
+
+
+def test_an_ordinary_proto_needs_nothing_more_of_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        onnx_models, "read_any_model", lambda *_, **__: pytest.fail("onnx is asked")
+    )
+    assert_is_small(read_model(small_proto()))
+
+
+def test_a_contradiction_in_a_proto_names_it() -> None:
+    proto = small_proto()
+    del proto.graph.input[0].type.tensor_type.shape.dim[:]
+    proto.graph.node.add(op_type="Transpose", input=["x"], output=["t"])
+    proto.graph.node[-1].attribute.append(onnx.helper.make_attribute("perm", [0, 1, 2]))
+    with pytest.raises(ModelError, match=r"^a model given as a ModelProto: "):
+        read_model(proto)
 
 
 def test_what_the_file_says_about_itself_is_kept() -> None:

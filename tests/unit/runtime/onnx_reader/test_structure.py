@@ -5,7 +5,7 @@ import pytest
 
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import Model
-from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
 from onnx_text import parse_proto
 
 

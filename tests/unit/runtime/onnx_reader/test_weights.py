@@ -7,7 +7,7 @@ import pytest
 
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import DType, Graph, Model
-from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
 from unit.runtime.onnx_native.same_models import same_arrays
 
 BIG = np.arange(600, dtype=np.float32)

@@ -20,6 +20,7 @@ from aioinfer.runtime.graph import Graph, Model, Node, TensorType, Value, is_sta
 from aioinfer.runtime.lowering.kernel_registry import KernelRegistry
 from aioinfer.runtime.onnx_native import infer_types
 from aioinfer.runtime.onnx_reader import read_model
+from aioinfer.runtime.onnx_reader.onnx_models import read_any_model
 from aioinfer.runtime.passes import specialize
 from aioinfer.runtime.type_inference import find_rule, infer_graph_types
 from exhaustive import all_but
@@ -123,7 +124,7 @@ def test_what_has_a_kernel_that_believes_types_has_a_rule(kernels: KernelRegistr
 
 def static_network(name: str) -> Model:
     sequence = {"sequence": TOKENS} if "sequence" in MODELS[name].dynamic else {}
-    return read_model(SMALL[name](batch=BATCH, **sequence))
+    return read_any_model(SMALL[name](batch=BATCH, **sequence))
 
 
 def symbolic_network(name: str) -> Model:
@@ -131,7 +132,7 @@ def symbolic_network(name: str) -> Model:
     proto = SMALL[name](**{dim: dim for dim in MODELS[name].dynamic})
     for info in proto.graph.output:
         info.type.tensor_type.ClearField("shape")
-    return read_model(proto)
+    return read_any_model(proto)
 
 
 @pytest.mark.parametrize("name", all_but(FEW, SMALL))
