@@ -30,6 +30,7 @@ from .runtime.network.async_infer_queue import AsyncInferQueue, QueueCallback
 from .runtime.network.executable_network import ExecutableNetwork
 from .runtime.network.infer_request import Callback, InferRequest
 from .runtime.network.result_stream import Source
+from .runtime.network.states.variable_state import VariableState
 from .runtime.network.user_functions import Postprocess, Preprocess
 from .runtime.passes import Support, SupportMap
 from .runtime.runs.bindings import NodeProfile, Results
@@ -100,6 +101,7 @@ __all__ = [
     "TracedRun",
     "Value",
     "ValueType",
+    "VariableState",
     "__version__",
     "errors",
     "plugins",

@@ -33,6 +33,7 @@ NAVIGATION = {
     "Use": (
         "service.md",
         "preprocessing.md",
+        "state.md",
         "choosing-a-device.md",
         "reload.md",
         "containers.md",

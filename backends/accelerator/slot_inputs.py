@@ -23,7 +23,7 @@ __all__ = ["InputNetwork", "SlotInputs"]
 class InputNetwork(Protocol):
     """What the inputs of a slot ask of its network."""
 
-    inputs: tuple[Port, ...]
+    model_inputs: tuple[Port, ...]
     lent: LentMemory
     buckets: BatchBuckets | None
 
@@ -50,7 +50,7 @@ class SlotInputs:
         ``reads_in_place``: whether memory that was lent is read itself. Raises TensorError.
         """
         copies = list[Copy]()
-        for port, place in zip(self._network.inputs, places, strict=True):
+        for port, place in zip(self._network.model_inputs, places, strict=True):
             array = given[port.name]
             in_place = reads_in_place and self._is_read_in_place(array, place)
             if not (isinstance(array, AdoptedArray) or in_place):
@@ -62,7 +62,7 @@ class SlotInputs:
         self, stream: QueueStream, places: Sequence[BoundInput], given: Mapping[str, Any]
     ) -> None:
         """Enqueue the uploads of what the host has."""
-        for port, place in zip(self._network.inputs, places, strict=True):
+        for port, place in zip(self._network.model_inputs, places, strict=True):
             array, data = given[port.name], place.staged.data
             if not isinstance(array, AdoptedArray) and data.size:
                 in_place = self._is_read_in_place(array, place)
@@ -72,7 +72,7 @@ class SlotInputs:
         self, stream: QueueStream, places: Sequence[BoundInput], given: Mapping[str, Any]
     ) -> None:
         """Enqueue copies of the device's arrays, each repeated until its rows fill the input."""
-        for port, place in zip(self._network.inputs, places, strict=True):
+        for port, place in zip(self._network.model_inputs, places, strict=True):
             array = given[port.name]
             if not isinstance(array, AdoptedArray):
                 continue

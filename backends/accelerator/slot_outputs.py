@@ -30,7 +30,7 @@ Array = np.ndarray[Any, Any]
 class OutputNetwork(Protocol):
     """What the outputs of a slot ask of its network."""
 
-    outputs: tuple[Port, ...]
+    model_outputs: tuple[Port, ...]
     copy_executor: StreamsExecutor
     buckets: BatchBuckets | None
     pool: OutputPool
@@ -56,7 +56,7 @@ class SlotOutputs:
 
         Raises TensorError for memory of the device that does not fit.
         """
-        for port, place in zip(self._network.outputs, places, strict=True):
+        for port, place in zip(self._network.model_outputs, places, strict=True):
             assert place.staged is not None
             if port.name in bindings.bound and self._keep_on_device(
                 stream, port.name, place, bindings, padding
@@ -76,7 +76,7 @@ class SlotOutputs:
 
         Raises TensorError for memory that does not fit.
         """
-        for port, place in zip(self._network.outputs, places, strict=True):
+        for port, place in zip(self._network.model_outputs, places, strict=True):
             if port.name in bindings.results:
                 continue
             assert place.staged is not None
@@ -101,7 +101,7 @@ class SlotOutputs:
         does not fit.
         """
         late: list[tuple[str, Array]] = []
-        for port, place in zip(self._network.outputs, places, strict=True):
+        for port, place in zip(self._network.model_outputs, places, strict=True):
             if self._keep_on_device(stream, port.name, place, bindings, padding):
                 continue
             operand, given = place.operand, bindings.bound.get(port.name)

@@ -259,7 +259,7 @@ class _HeteroSlot(Slot):
         try:
             made = dict(bindings.results)
             bindings.results.clear()
-            for port, place in zip(network.outputs, network._cut.outputs, strict=True):
+            for port, place in zip(network.model_outputs, network._cut.outputs, strict=True):
                 source = made if place is None else run.made_by(place.subgraph)
                 bindings.results[port.name] = source[port.name]
             if bindings.profile is not None:
@@ -274,7 +274,7 @@ class _HeteroSlot(Slot):
 
     def _copy_passed(self, _lane: Lane) -> Ready:
         network, bindings = self._network, self.bindings
-        for index, port in enumerate(network.outputs):
+        for index, port in enumerate(network.model_outputs):
             if network._cut.outputs[index] is not None:
                 continue
             name = network._cut.passed_inputs.get(index)

@@ -25,6 +25,7 @@ from ...runtime.passes import (
 from ...runtime.properties.properties import (
     INPUT_SHAPES,
     REQUEST_PROPERTIES,
+    STATE,
     Configuration,
     Property,
     parse_text,
@@ -211,6 +212,8 @@ class HeteroPlugin(VirtualPlugin):
         values.pop(INPUT_SHAPES.key, None)  # the shapes of the whole model are not those of a part
         for declared in REQUEST_PROPERTIES:  # an admitted run is not refused half-way
             values.pop(declared.key, None)
+        if self.core.device_configuration(device).knows(STATE.key):
+            values[STATE.key] = {}  # whatever the model's metadata says: requests keep it
         return values
 
     def _place(

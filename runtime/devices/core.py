@@ -32,6 +32,7 @@ from ..graph import Model
 from ..graph.mapped_file import constants_held, read_constants
 from ..loops.closing import Closing
 from ..network.deadlines import check_timeout
+from ..network.states.state_pairs import find_pairs
 from ..network.user_functions import Postprocess, Preprocess, UserFunctions
 from ..passes import SupportMap
 from ..properties.properties import (
@@ -155,12 +156,15 @@ class Core(Closing):
                 wanted.name = name
             if wanted.is_mapped and (has_static_types(wanted.inputs) or not may_map):
                 wanted = _in_memory(wanted)  # once is enough
+            pairs = find_pairs(wanted, configuration)
             functions = None
             if preprocess is not None or postprocess is not None:
-                ports = ports_of(wanted.inputs)
+                ports = [port for port in ports_of(wanted.inputs) if port.name not in pairs]
                 functions = UserFunctions(ports, wanted.name, device, preprocess, postprocess)
             with constants_held(wanted.graph), placed(network=wanted.name):
                 network = plugin.load_network(wanted, configuration)
+        if pairs and network.states is None:  # AUTO returns what it had this Core load
+            network.keep_states(pairs)
         if functions is not None:
             network = self._staged(network, functions)
         self._keep(network)

@@ -13,7 +13,7 @@ import itertools
 import logging
 import threading
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from sys import modules
 from time import monotonic, perf_counter_ns
@@ -66,8 +66,15 @@ from .deadlines import check_timeout, deadline_from_now
 from .infer_request import InferRequest
 from .network_facts import config_value, known_metrics, metric_value
 from .network_statistics import network_statistics
-from .result_stream import ResultStream, Source, StreamOptions, default_look_ahead
+from .result_stream import (
+    ResultStream,
+    Source,
+    StreamOptions,
+    check_sequence,
+    default_look_ahead,
+)
 from .shutdown import close_at_exit
+from .states.kept_states import KeptStates, NetworkStates
 from .user_functions import Postprocess
 from .warm_up import made_up_inputs, warm_up_network
 
@@ -121,6 +128,10 @@ class ExecutableNetwork(Closing):
         """True if another network is made of it, whose numbers include its own."""
         self.inputs: tuple[Port, ...] = tuple(inputs)
         self.outputs: tuple[Port, ...] = tuple(outputs)
+        self.model_inputs, self.model_outputs = self.inputs, self.outputs
+        """All that the device takes and makes, the states of requests included."""
+        self.states: NetworkStates | None = None
+        """Which of them requests keep to themselves; None: none."""
         self.config = config
         self.clock: Clock = process_timer()
         """What deadlines are counted by; a test may put a VirtualTimer here."""
@@ -130,7 +141,9 @@ class ExecutableNetwork(Closing):
         """Nodes of the file for which ``runtime_graph`` has none: passes made them needless."""
         self.adopt_array = adopt_array
         """Takes arrays in the device's memory; None: this network reads and writes the host's."""
-        self.check_inputs = InputChecker(self.inputs, name, adopt_array).check
+        self.check_inputs: Callable[[Any], dict[str, Any]] = InputChecker(
+            self.inputs, name, adopt_array
+        ).check
         """Turns what a caller gave into name -> array, or raises TensorError."""
         self.inline_route: InlineRoute | None = None
         """The way of short runs that stay on their callers' threads; None: all runs go to slots."""
@@ -162,6 +175,13 @@ class ExecutableNetwork(Closing):
         self._number = next(_numbers)
         self._callback_executor: StreamsExecutor | None = None
         close_at_exit(self)
+
+    def keep_states(self, pairs: Mapping[str, str]) -> None:
+        """Have each request feed outputs to inputs, {input: output}; before the first run."""
+        states = NetworkStates(pairs, self.model_inputs, self.model_outputs, self.name)
+        self.states, self.inputs, self.outputs = states, states.given, states.returned
+        checker = InputChecker(self.inputs, self.name, self.adopt_array)
+        self.check_inputs = states.checker(checker.check)
 
     @abstractmethod
     def runtime_graph(self) -> Graph:
@@ -215,7 +235,7 @@ class ExecutableNetwork(Closing):
         """Run made up inputs everywhere of all shapes that have a plan; for an outer network."""
         for shapes, contents in () if self._plans is None else self._plans.kept():
             stop.raise_if_set()
-            self.run_everywhere(made_up_inputs(self.inputs, shapes, contents), stop)
+            self.run_everywhere(made_up_inputs(self.model_inputs, shapes, contents), stop)
 
     @property
     def execution_devices(self) -> tuple[str, ...]:
@@ -294,6 +314,7 @@ class ExecutableNetwork(Closing):
         look_ahead: int | None = None,
         deadline_s: float | None = None,
         priority: int = 0,
+        request: InferRequest | None = None,
     ) -> AsyncGenerator[Any, None]:
         """Run what the source gives, and yield the results in its order; use with ``async for``.
 
@@ -307,15 +328,24 @@ class ExecutableNetwork(Closing):
         A plain ``break`` leaves that to the loop; ``contextlib.aclosing`` does it at once, even
         before the first result was asked for. A full network (MAX_QUEUED_REQUESTS) is waited for
         while runs of the stream are under way.
+
+        With a ``request`` of this network all items are runs of it, one behind the other: in order,
+        and without a look-ahead. A stream over a network with state is of one request by nature,
+        a new one if none is given: each item starts from what the one before has left.
         """
         self.refuse_if_closed()
-        if look_ahead is None:
+        if request is None and self.states is not None:
+            request = self.create_infer_request()
+        if request is not None:
+            check_sequence(self, request, ordered, look_ahead)
+            look_ahead = 1
+        elif look_ahead is None:
             most_waiting = self.config.value_or_default(MAX_QUEUED_REQUESTS)
             look_ahead = default_look_ahead(self.optimal_request_count, most_waiting)
         if deadline_s is None:
             deadline_s = self.default_deadline_s
         with placed(**self.admission.where):
-            stream = ResultStream(self, source, ordered, look_ahead, deadline_s, priority)
+            stream = ResultStream(self, source, ordered, look_ahead, deadline_s, priority, request)
         return stream.results()
 
     def make_run(
@@ -341,6 +371,10 @@ class ExecutableNetwork(Closing):
                 [] if self.has_perf_count else None,
                 perf_counter_ns(),
             )
+            if self.states is not None:
+                kept = None if request is None else request.kept_states
+                bindings.states = (kept or KeptStates(self.states)).begin()
+                self._bind_states(bindings)
         except AioInferError as error:
             error.within(**self.admission.where)
             raise
@@ -352,6 +386,11 @@ class ExecutableNetwork(Closing):
         if deadline is not None:
             run.deadline = deadline
         return run
+
+    def _bind_states(self, bindings: Bindings) -> None:
+        """(optional) Put the states of a run beside the inputs that its caller has given."""
+        if bindings.states is not None:
+            bindings.inputs = bindings.states.bind(bindings.inputs)
 
     def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
         """Send a run to the device as soon as a slot is free; like ``TaskExecutor.run``.

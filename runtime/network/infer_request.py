@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from sys import modules
 from typing import Any, NoReturn
 
@@ -40,6 +41,8 @@ from .callbacks import check_callback
 from .deadlines import check_timeout, deadline_from_now, ended_or_late
 from .request_state import MOVES, Event, State, move
 from .running_network import RunningNetwork
+from .states.kept_states import KeptStates
+from .states.variable_state import VariableState
 
 __all__ = ["Callback", "InferRequest"]
 
@@ -77,6 +80,9 @@ class InferRequest:
         self._input_names = {port.name for port in network.inputs}
         self._tensors: dict[str, Tensor] = {}
         self._bound: dict[str, Any] = {}
+        states = network.states
+        self.kept_states = None if states is None else KeptStates(states)
+        """What its runs leave for the next; None on a network without state. For the network."""
 
     async def infer(
         self, inputs: Any = None, *, deadline_s: float | None = None, priority: int = 0
@@ -339,6 +345,30 @@ class InferRequest:
                 )
         return handle
 
+    def query_state(self) -> list[VariableState]:
+        """List the states that its runs hand on, in the order of the model's inputs (STATE).
+
+        Empty on a network without state.
+        """
+        kept = self.kept_states
+        if kept is None:
+            return []
+        access = partial(self._access, "access")
+        return [
+            VariableState(pair.input, kept.values, access, self._network.name)
+            for pair in kept.states.pairs
+        ]
+
+    def reset_state(self) -> None:
+        """Have the next run start from the initial states; raises RequestBusyError."""
+        self._access("access")
+        if self.kept_states is not None:
+            self.kept_states.reset()
+
+    def is_of(self, network: object) -> bool:
+        """Return whether it runs on this network."""
+        return self._network is network
+
     @property
     def _where(self) -> Place:
         return {"network": self._network.name, "device": self._network.device}
@@ -446,7 +476,10 @@ class InferRequest:
 
     def become_busy(self, run: Run) -> Run | None:
         """Make this the last run, and return the one before; raises RequestBusyError."""
+        states = run.bindings.states
         with self._lock:
+            if states is not None:
+                states.check_is_current()
             state = MOVES.get((self._state, "start"))
             self._state = state or self._move("start")
             before, self._run = self._run, run

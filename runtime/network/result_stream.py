@@ -36,6 +36,7 @@ from ..runs.bindings import Results
 from ..runs.deadline import Deadline
 from ..runs.run import Run
 from .deadlines import deadline_from_now
+from .infer_request import InferRequest
 from .running_network import RunningNetwork
 
 _log = logging.getLogger("aioinfer")
@@ -51,6 +52,7 @@ class StreamOptions(TypedDict, total=False):
     look_ahead: int | None
     deadline_s: float | None
     priority: int
+    request: InferRequest | None
 
 
 def default_look_ahead(optimal_request_count: int, most_waiting: int) -> int:
@@ -63,6 +65,22 @@ def default_look_ahead(optimal_request_count: int, most_waiting: int) -> int:
     has_bound = most_waiting != UNBOUNDED
     waiting = min(optimal_request_count, most_waiting) if has_bound else optimal_request_count
     return optimal_request_count + waiting
+
+
+def check_sequence(
+    network: RunningNetwork, request: InferRequest, is_ordered: bool, look_ahead: int | None
+) -> None:
+    """Raise PropertyError for what runs of one request, one behind the other, cannot be. Pure."""
+    where = f"a stream of one request of network {network.name!r}"
+    why = "is one run behind the other" if network.states is None else "hands on its state"
+    if not request.is_of(network):
+        raise PropertyError(f"{where} is given {request!r}; give one of this network", "request")
+    if not is_ordered:
+        raise PropertyError(
+            f"{where} {why}, so results come in order; leave out ordered", "ordered"
+        )
+    if look_ahead not in (None, 1):
+        raise PropertyError(f"{where} {why}; leave out look_ahead", "look_ahead", value=look_ahead)
 
 
 class _Item:
@@ -106,10 +124,11 @@ class ResultStream:
         look_ahead: int,
         deadline_s: float | None,
         priority: int,
+        request: InferRequest | None = None,
     ) -> None:
         self._network, self._is_ordered = network, is_ordered
         self._look_ahead = _checked_look_ahead(look_ahead)
-        self._deadline_s, self._priority = deadline_s, priority
+        self._deadline_s, self._priority, self._request = deadline_s, priority, request
         self._source, self._async_source = _iterators_of(source)
         # A stream is closed itself, and not its iterator, which would not tell it of that.
         self._closable = source if isinstance(source, AsyncGenerator) else self._async_source
@@ -329,7 +348,7 @@ class ResultStream:
         network = self._network
         route = network.inline_route
         turn = None if route is None or must_end() else threads.turn
-        run = network.make_run(item.inputs, item.deadline, self._priority)
+        run = network.make_run(item.inputs, item.deadline, self._priority, self._request)
         if turn is None or route is None or not route.carry(run, turn):
             run.launch()
         item.run = run

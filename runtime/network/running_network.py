@@ -14,6 +14,7 @@ from ..runs.inline_route import InlineRoute
 from ..runs.run import Run, RunOwner
 from ..tensors.device_array import AdoptArray
 from ..tensors.tensor import Port
+from .states.kept_states import NetworkStates
 from .user_functions import Postprocess
 
 __all__ = ["RunningNetwork"]
@@ -26,6 +27,7 @@ class RunningNetwork(Protocol):
     device: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    states: NetworkStates | None
     config: Configuration
     clock: Clock
     default_deadline_s: float | None

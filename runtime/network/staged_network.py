@@ -90,6 +90,8 @@ class StagedNetwork(ExecutableNetwork):
         self.compiled, self.functions = compiled, functions
         compiled.is_part = True
         self.removed_nodes = compiled.removed_nodes
+        self.states = compiled.states
+        self.model_inputs, self.model_outputs = compiled.model_inputs, compiled.model_outputs
         self.has_perf_count = compiled.has_perf_count
         if functions.preprocess is not None:
             self.check_inputs = functions.take
@@ -126,6 +128,10 @@ class StagedNetwork(ExecutableNetwork):
     def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
         """Send a run of tensors to the network inside, without the user's functions."""
         self.compiled.start_run(bindings, stop, after, then)
+
+    def _bind_states(self, bindings: Bindings) -> None:
+        if self.functions.preprocess is None:
+            super()._bind_states(bindings)
 
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         self.compiled.run_everywhere(inputs, stop)
@@ -210,9 +216,16 @@ class _StagedSlot(Slot):
         return run
 
     def _prepare(self, _lane: Lane) -> Ready:
-        self.bindings.inputs = self._network.functions.prepare(self.bindings.inputs)
+        bindings = self.bindings
+        bindings.inputs = self._network.functions.prepare(bindings.inputs)
+        if bindings.states is not None:
+            bindings.inputs = bindings.states.bind(bindings.inputs)
         return NOW
 
     def _handle_outputs(self, _lane: Lane) -> Ready:
-        self.bindings.answer = self._network.functions.handle(self.bindings.results)
+        bindings = self.bindings
+        wrong = None if bindings.states is None else bindings.states.take(bindings.results)
+        if wrong is not None:
+            raise wrong
+        bindings.answer = self._network.functions.handle(bindings.results)
         return NOW

@@ -36,7 +36,7 @@ class WarmedNetwork(Protocol):
 
     name: str
     device: str
-    inputs: tuple[Port, ...]
+    model_inputs: tuple[Port, ...]
 
     def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
         """Send a run to the device as soon as a slot is free."""
@@ -93,7 +93,7 @@ def warm_up_network(network: WarmedNetwork, wanted: Sequence[Shapes], stop: Stop
 
     Raises TensorError for shapes that contradict the model, ClosedError.
     """
-    signatures = shapes_to_warm_up(network.inputs, wanted)
+    signatures = shapes_to_warm_up(network.model_inputs, wanted)
     network.begin_ahead(len(signatures))
     try:
         failures = _run_signatures(network, signatures, stop)
@@ -154,7 +154,7 @@ def _run_signature(
     network: WarmedNetwork, shapes: Mapping[str, tuple[int, ...]], integer: int, stop: Stop
 ) -> Exception | None:
     try:
-        inputs = made_up_inputs(network.inputs, shapes, integer=integer)
+        inputs = made_up_inputs(network.model_inputs, shapes, integer=integer)
         run_in_slots(network, inputs, 1, stop)
         stop.raise_if_set()
         network.run_everywhere(inputs, stop)

@@ -20,6 +20,7 @@ from .property_parsers import (
     parse_integer,
     parse_mapping,
     parse_seconds,
+    parse_state,
     parse_text,
 )
 
@@ -45,6 +46,7 @@ __all__ = [
     "PLAN_CACHE_COUNT",
     "REQUEST_PROPERTIES",
     "STANDARD_PROPERTIES",
+    "STATE",
     "UNBOUNDED",
     "Configuration",
     "Metric",
@@ -359,11 +361,22 @@ POSTPROCESS_STREAMS = Property(
     "takes the results does.",
 )
 
+STATE: Property[Mapping[str, str] | None] = Property(
+    "STATE",
+    parse_state,
+    None,
+    "Inputs that the same request's last run feeds: {input: output}. Callers neither give nor get "
+    "them; request.query_state() does. None: what the model's metadata says under "
+    "'aioinfer.state'; {}: no input.",
+    only_at_load=True,
+)
+
 REQUEST_PROPERTIES: tuple[Property[Any], ...] = (
     MAX_QUEUED_REQUESTS,
     DEFAULT_DEADLINE_S,
     PREPROCESS_STREAMS,
     POSTPROCESS_STREAMS,
+    STATE,
 )
 """What only means something to the network that users ask; a network inside another ignores it."""
 

@@ -24,6 +24,7 @@ __all__ = [
     "parse_mapping",
     "parse_pass_names",
     "parse_seconds",
+    "parse_state",
     "parse_text",
 ]
 
@@ -115,6 +116,19 @@ def parse_mapping(given: Any) -> Mapping[str, Any]:
     """Take a mapping with string keys; the result is a read-only copy."""
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise ValueError("a mapping with string keys is wanted")
+    return MappingProxyType(dict(given))
+
+
+def parse_state(given: Any) -> Mapping[str, str] | None:
+    """Take a mapping input -> output, or None; the result is a read-only copy."""
+    if given is None:
+        return None
+    wanted = "a mapping from inputs to outputs is wanted, such as {'past': 'present'}"
+    if not isinstance(given, Mapping):
+        raise ValueError(wanted)
+    for name, output in given.items():
+        if not isinstance(name, str) or not isinstance(output, str):
+            raise ValueError(f"{wanted}; the entry {name!r}: {output!r} is none")
     return MappingProxyType(dict(given))
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,6 +24,7 @@ __all__ = [
     "Deferred",
     "NodeProfile",
     "Results",
+    "StatesOfRun",
 ]
 
 NO_TENSORS: Mapping[str, Any] = MappingProxyType({})
@@ -69,6 +70,22 @@ class Deferred:
     """Of the thread that calls it now, which would wait for itself if it took the results."""
 
 
+class StatesOfRun(Protocol):
+    """What a run of a request reads of the last one and leaves for the next."""
+
+    def check_is_current(self) -> None:
+        """Raise RequestBusyError if another run of the request has ended since it was bound."""
+
+    def bind(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Add the states to a run's inputs; raises TensorError."""
+
+    def take(self, results: dict[str, Any]) -> TensorError | None:
+        """Take the new states out of a run's results; return what is wrong with them."""
+
+    def settle(self, *, has_succeeded: bool) -> None:
+        """Keep what was made, or forget it; once, when nothing works for the run any more."""
+
+
 @dataclass(slots=True)
 class Bindings:
     """The tensors of one run, by name: inputs to read, memory to write, results as they come.
@@ -95,6 +112,8 @@ class Bindings:
 
     A ``Deferred`` is still to be called.
     """
+    states: StatesOfRun | None = None
+    """Of a caller's run on a network with state."""
 
     def mark(self) -> RunMark:
         """Make what the run's spans have in common."""

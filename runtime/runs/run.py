@@ -73,6 +73,8 @@ class RunOwner(Protocol):
     """The request whose run it is, as far as the run is concerned."""
 
     id: int
+    kept_states: Any
+    """What its runs leave for the next; None on a network without state."""
 
     @property
     def callback_executor(self) -> TaskExecutor:
@@ -567,6 +569,9 @@ class Run:
         admission, following = self.admission, None
         if not was_launched and not admission.disown(self):
             return
+        states = self.bindings.states
+        if states is not None and error is None:
+            error = states.take(self.bindings.results)
         try:
             self.stop.listeners.remove(self._answer)
         except ValueError:  # a thread that stops it has come first
@@ -575,6 +580,8 @@ class Run:
             self._is_settled = True
             if error is not None:
                 self._set_error(error)
+        if states is not None and was_launched:
+            states.settle(has_succeeded=self.error is None)
         self.ended_ns = perf_counter_ns()
         if was_launched:
             if error is None and not is_late and not self.is_inline and admission.gate is not None:

@@ -19,6 +19,7 @@ from . import (  # noqa: F401  (each room registers its cases)
     conformance_networks,
     conformance_requests,
     conformance_shapes,
+    conformance_states,
     conformance_tensors,
 )
 from .conformance_case import ConformanceCase, registered_cases

@@ -48,6 +48,7 @@ PROMISED = {
     "TracedRun",
     "Value",
     "ValueType",
+    "VariableState",
     "__version__",
     "errors",
     "plugins",

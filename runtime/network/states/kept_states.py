@@ -1,0 +1,190 @@
+"""What a request keeps from run to run, and what one run reads and leaves of it.
+
+Theory of operation. A run reads the tensors that the last successful one has left, and leaves new
+ones. They become the request's when the run's outcome is settled as a success, by the thread that
+settles it and before the request is idle; of any other run nothing stays. The tensors are those
+that the device has made, wherever they lie: nothing here looks into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....errors import RequestBusyError, TensorError
+from ...graph import shape_text
+from ...tensors.tensor import Port
+
+__all__ = ["KeptStates", "NetworkStates", "RunStates", "zeros"]
+
+
+@dataclass(frozen=True)
+class StatePair:
+    """An input and the output that the next run reads there; ``input.name`` names the state."""
+
+    input: Port
+    output: Port
+
+
+class NetworkStates:
+    """Which inputs and outputs of a network its requests keep to themselves. Immutable."""
+
+    def __init__(
+        self,
+        named: Mapping[str, str],
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        network: str,
+    ) -> None:
+        ends = {port.name: port for port in outputs}
+        self.pairs = tuple(
+            StatePair(port, ends[named[port.name]]) for port in inputs if port.name in named
+        )
+        self.network = network
+        self.by_name = {pair.input.name: pair for pair in self.pairs}
+        made = {pair.output.name for pair in self.pairs}
+        self.given = tuple(port for port in inputs if port.name not in self.by_name)
+        """The inputs that callers give."""
+        self.returned = tuple(port for port in outputs if port.name not in made)
+        """The outputs that callers get."""
+        states = [pair.input for pair in self.pairs]
+        self._open = [port for port in states if _symbols(port)]
+        self._shapes = [port for port in self.given if _symbols(port)] if self._open else []
+
+    def checker(self, check: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str, Any]]:
+        """Make the check of what callers give, of one that knows ``given`` alone."""
+
+        def check_given(given: Any) -> dict[str, Any]:
+            for name in self.by_name if isinstance(given, Mapping) else ():
+                if name in given:
+                    raise TensorError(
+                        f"input {name!r} of network {self.network!r} is state, which each request "
+                        f"keeps by itself, and is not given to a run; set the state of "
+                        f"{name!r} in request.query_state(), or load with {{'STATE': {{}}}}",
+                        tensor=name,
+                    )
+            return check(given)
+
+        return check_given
+
+    def bind(self, kept: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Put what is kept beside a run's other inputs; raises TensorError where they disagree."""
+        lengths: dict[str, tuple[int, str]] = {}
+        for port in self._shapes:
+            self._agree(port, inputs[port.name], lengths)
+        for port in self._open:
+            if port.name in kept:
+                self._agree(port, kept[port.name], lengths)
+        known = {name: length for name, (length, _) in lengths.items()}
+        bound = {**inputs, **kept}
+        for name, pair in self.by_name.items():
+            if name not in kept:
+                bound[name] = zeros(pair.input, known)
+        return bound
+
+    def _agree(self, port: Port, array: Any, lengths: dict[str, tuple[int, str]]) -> None:
+        shape = getattr(array, "shape", None)
+        for dim, length in zip(port.shape or (), shape or (), strict=False):
+            if isinstance(dim, str):
+                bound, owner = lengths.setdefault(dim, (length, port.name))
+                if bound != length:
+                    raise TensorError(
+                        f"dimension {dim!r} is {length} in the state {port.name!r} that the "
+                        f"request keeps, and {bound} in {owner!r}; give what fits, or begin anew "
+                        f"with request.reset_state()",
+                        tensor=port.name,
+                        shape=shape,
+                        wanted_shape=port.shape,
+                    )
+
+
+class KeptStates:
+    """The states of one request, by name; those that are not here are as at the start.
+
+    Read and changed by the request while it is idle, and by the thread that settles its run.
+    """
+
+    def __init__(self, states: NetworkStates) -> None:
+        self.states = states
+        self.values: dict[str, Any] = {}
+        self.run_count = 0
+        """Runs that have left their states here."""
+
+    def begin(self) -> RunStates:
+        """Make what one run reads and leaves."""
+        return RunStates(self)
+
+    def reset(self) -> None:
+        """Have all states as at the start."""
+        self.values.clear()
+
+
+class RunStates:
+    """The states of one run: ``bind`` it, ``take`` what its stages have made, then ``settle``."""
+
+    def __init__(self, kept: KeptStates) -> None:
+        self._kept, self._states = kept, kept.states
+        self._made: dict[str, Any] | None = None
+        self._bound_at = -1
+
+    def bind(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Add the states to a run's inputs, which are checked; raises TensorError."""
+        self._bound_at = self._kept.run_count
+        return self._states.bind(self._kept.values, inputs)
+
+    def check_is_current(self) -> None:
+        """Raise RequestBusyError if another run of the request has ended since ``bind``."""
+        if self._bound_at not in (-1, self._kept.run_count):
+            raise RequestBusyError(
+                f"another thread has run this request of {self._states.network!r} meanwhile, and "
+                f"its state has changed; wait for that run, or use another request"
+            )
+
+    def take(self, results: dict[str, Any]) -> TensorError | None:
+        """Take the new states out of a run's results; return why they cannot be the next inputs."""
+        if self._made is not None:
+            return None
+        made = {pair.input.name: results.pop(pair.output.name) for pair in self._states.pairs}
+        for pair in self._states.pairs:
+            port, value = pair.input, made[pair.input.name]
+            if not _fits(value.shape, port.shape):
+                return TensorError(
+                    f"output {pair.output.name!r} is {shape_text(value.shape)} in this run of "
+                    f"{self._states.network!r}, and cannot be the state {port.name!r}, which is "
+                    f"{shape_text(port.shape or ())}",
+                    tensor=port.name,
+                    shape=value.shape,
+                    wanted_shape=port.shape,
+                )
+        self._made = made
+        return None
+
+    def settle(self, *, has_succeeded: bool) -> None:
+        """Have the request keep what was made, or forget it; when nothing works for the run."""
+        made, self._made = self._made, {}
+        if has_succeeded and made:
+            self._kept.values.update(made)
+            self._kept.run_count += 1
+
+
+def zeros(port: Port, lengths: Mapping[str, int]) -> np.ndarray[Any, Any]:
+    """Make what a state starts as; what is open has the length that its name stands for, or 0."""
+    dims = [dim if isinstance(dim, int) else lengths.get(dim or "", 0) for dim in port.shape or ()]
+    return np.zeros(dims, port.dtype)
+
+
+def _symbols(port: Port) -> bool:
+    return any(isinstance(dim, str) for dim in port.shape or ())
+
+
+def _fits(shape: Sequence[int], wanted: Sequence[int | str | None] | None) -> bool:
+    return wanted is None or (
+        len(shape) == len(wanted)
+        and all(
+            not isinstance(dim, int) or dim == length
+            for dim, length in zip(wanted, shape, strict=True)
+        )
+    )
