@@ -32,6 +32,7 @@ from unit.backends.cuda.planning import GPU, cuda_core  # noqa: E402
 NAVIGATION = {
     "Use": (
         "service.md",
+        "examples.md",
         "preprocessing.md",
         "state.md",
         "choosing-a-device.md",

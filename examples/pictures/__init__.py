@@ -1,0 +1,1 @@
+"""What the examples with pictures share: a network, and pictures to give it."""
