@@ -97,8 +97,22 @@ def optional_get_element(x: Any) -> Any:
 # onnx.reference gives shape (0,) for no indices, and fails on indices that are not contiguous.
 @own("Gather", since=1)
 def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
-    """Take slices along an axis; negative indices count from its end."""
-    return np.take(x, indices.astype(np.intp, copy=False), axis=axis)
+    """Take slices along an axis; negative indices count from its end. A run of them is a view."""
+    places = indices.astype(np.intp, copy=False)
+    first = int(places.flat[0]) if places.size else 0
+    if 0 <= first <= x.shape[axis] - places.size and _is_run(places, first):
+        axis %= x.ndim
+        part = x[(slice(None),) * axis + (slice(first, first + places.size),)]
+        return part.reshape(x.shape[:axis] + places.shape + x.shape[axis + 1 :])
+    return np.take(x, places, axis=axis)
+
+
+def _is_run(places: Array, first: int) -> bool:
+    """True if they count up from the first one."""
+    flat = places.reshape(-1)
+    if flat.size and flat[-1] != first + flat.size - 1:
+        return False
+    return bool((flat == np.arange(first, first + flat.size)).all())
 
 
 # onnx.reference compares wrong shapes for a negative axis, and takes at most 64 elements.

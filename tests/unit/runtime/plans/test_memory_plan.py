@@ -9,7 +9,7 @@ import pytest
 
 from aioinfer.errors import GraphError
 from aioinfer.runtime.plans import memory_plan
-from aioinfer.runtime.plans.memory_plan import ArenaPlan, Lifetime, plan_arena
+from aioinfer.runtime.plans.memory_plan import ArenaPlan, Lifetime, Spans, plan_arena
 
 
 def test_nothing_needs_nothing() -> None:
@@ -48,6 +48,17 @@ def test_offsets_are_aligned(align_bytes: int) -> None:
 def test_an_empty_buffer_takes_no_memory() -> None:
     plan = plan_arena([Lifetime(0, 0, 9), Lifetime(64, 0, 9), Lifetime(0, 0, 9)])
     assert plan == ArenaPlan(offsets=(0, 0, 0), size_bytes=64, peak_bytes=64)
+
+
+def test_spans_place_buffers_of_other_sizes_as_if_they_were_new() -> None:
+    chance = random.Random(2)
+    firsts = [chance.randrange(20) for _ in range(50)]
+    kept = [(first, first + chance.randrange(9)) for first in firsts]
+    spans = Spans(kept)
+    for _ in range(5):
+        sizes = [chance.choice((0, chance.randrange(1, 999))) for _ in kept]
+        lifetimes = [Lifetime(size, *span) for size, span in zip(sizes, kept, strict=True)]
+        assert spans.place(sizes) == plan_arena(lifetimes)
 
 
 # Size, first step and last step of buffers that fit the peak in one of the orders only.
@@ -120,7 +131,7 @@ def no_overlap(lifetimes: list[Lifetime], plan: ArenaPlan) -> bool:
 def test_many_buffers_at_a_time_are_placed_as_an_allocator_meets_them(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_plan, "_place_in_order", None)  # each of its walks is O(n)
+    monkeypatch.setattr(Spans, "_place_in_order", None)  # each of its walks is O(n)
     draw = random.Random(seed)
     starts = [draw.randrange(1500) for _ in range(3000)]
     lifetimes = [Lifetime(draw.randrange(1, 999), at, at + draw.randrange(500)) for at in starts]
