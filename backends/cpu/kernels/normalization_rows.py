@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from ctypes import c_float, c_int, c_uint
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,16 +11,12 @@ import numpy as np
 from ....runtime.graph import DType, Node, TensorType, Value
 from ....runtime.lowering.normalization import find_other_precision
 from ..native.step_runner import double_bits
-from ..onednn.bindings import ARG, ELTWISE, FORWARD_INFERENCE, Attributes
-from ..onednn.post_ops import CPU_DOMAIN, PostOp
+from ..onednn.post_ops import CPU_DOMAIN
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .attention import ELEMENT_CODES
 from .epilogue import repeated
 from .registry import kernel
-
-_FORWARD_TRAINING = 64
-_USE_SCALE, _USE_SHIFT = 2, 4
 
 
 def _refuses_rows(node: Node) -> str | None:
@@ -66,12 +61,13 @@ class _Rows:
 @kernel("LayerNormalization", refuses=_refuses_rows)
 @kernel("LayerNormalization", domain=CPU_DOMAIN, refuses=_refuses_rows)
 def lower_layer_normalization(node: Node, builder: PlanBuilder) -> None:
-    """Lower with oneDNN, in place where it may; statistics are float32 whatever the data is."""
+    """Lower to a native kernel, in place where it may; statistics are float32 whatever the data is.
+
+    oneDNN has a primitive, which is no faster and is compiled for each count of rows.
+    """
     rows = _Rows.of(node, builder)
     result, *statistics = node.outputs
-    engine, held = builder.engine, builder.held_dtype(result)
-    source = builder.plain(rows.source, held)
-    made = builder.result(result, Layout.plain(source.shape, held), over=source)
+    dtype, source, made = _source_and_result(rows, result, builder)
     is_asked = any(value.uses or value.is_graph_output for value in statistics)
     outer = (*rows.outer, *(1 for _ in rows.shape))
     for value in statistics if is_asked else ():
@@ -81,51 +77,23 @@ def lower_layer_normalization(node: Node, builder: PlanBuilder) -> None:
             builder.define_constant(value, np.full(outer, np.nan, np.float32))
         return
     kept = [builder.result(value, Layout.plain(outer, DType.FLOAT32)) for value in statistics]
-    flat = Layout.plain((rows.count, rows.length), held)
-    flags = _USE_SCALE
-    reads = {ARG.SRC: source.viewed(flat), ARG.SCALE: _factors(node, 1, rows, builder)}
-    if node.input_at(2) is not None:
-        flags |= _USE_SHIFT
-        reads[ARG.SHIFT] = _factors(node, 2, rows, builder)
-    pd = engine.primitive_desc(
-        "layer_normalization_forward",
-        engine,
-        c_int(_FORWARD_TRAINING if is_asked else FORWARD_INFERENCE),
-        flat.desc(engine),
-        flat.desc(engine),
-        engine.desc((rows.count,), DType.FLOAT32) if is_asked else None,
-        c_float(node.attributes.get("epsilon", 1e-5)),
-        c_uint(flags),
-        Attributes(engine),
+    has_shift = node.input_at(2) is not None
+    factors = [_factors(node, 1 + index, rows, builder) for index in range(1 + has_shift)]
+    parameters = (
+        *(ELEMENT_CODES[dtype], rows.count, rows.length),
+        *(double_bits(float(node.attributes.get("epsilon", 1e-5))), int(has_shift), len(kept)),
     )
-    writes = {ARG.DST: made.viewed(flat)}
-    if is_asked:
-        row = Layout.plain((rows.count,), DType.FLOAT32)
-        places = [item.viewed(row) for item in kept]
-        places += [builder.temporary(row) for _ in range(2 - len(places))]
-        writes |= {ARG.MEAN: places[0], ARG.VARIANCE: places[1]}
-        builder.primitive(pd, reads, writes)
-        _invert(builder, places[1], float(node.attributes.get("epsilon", 1e-5)))
-    else:
-        builder.primitive(pd, reads, writes)
+    builder.native("layer_norm", (source, *factors, made, *kept), parameters)
 
 
-def _invert(builder: PlanBuilder, variance: Operand, epsilon: float) -> None:
-    """Turn variances into one over the deviation, in place."""
-    engine = builder.engine
-    desc = variance.layout.desc(engine)
-    pd = engine.primitive_desc(
-        "eltwise_forward",
-        engine,
-        c_int(FORWARD_INFERENCE),
-        c_int(ELTWISE["linear"]),
-        desc,
-        desc,
-        c_float(1.0),
-        c_float(epsilon),
-        Attributes(engine, [(PostOp.unary("pow", 1.0, -0.5), None)]),
-    )
-    builder.primitive(pd, {ARG.SRC: variance}, {ARG.DST: variance})
+def _source_and_result(
+    rows: _Rows, result: Value, builder: PlanBuilder
+) -> tuple[DType, Operand, Operand]:
+    """Return what both are held in, the rows, and where they are written: over them if possible."""
+    dtype = builder.held_dtype(result)
+    dtype = dtype if dtype in ELEMENT_CODES else DType.FLOAT32
+    source = builder.plain(rows.source, dtype)
+    return dtype, source, builder.result(result, Layout.plain(source.shape, dtype), over=source)
 
 
 @kernel("RMSNormalization", refuses=_refuses_rows)
@@ -134,10 +102,7 @@ def lower_rms_normalization(node: Node, builder: PlanBuilder) -> None:
     """Lower to a native kernel, in place where it may; oneDNN has none."""
     rows = _Rows.of(node, builder)
     (result,) = node.outputs
-    dtype = builder.operand(rows.source).dtype
-    dtype = dtype if dtype in ELEMENT_CODES else DType.FLOAT32
-    source = builder.plain(rows.source, dtype)
-    made = builder.result(result, Layout.plain(source.shape, dtype), over=source)
+    dtype, source, made = _source_and_result(rows, result, builder)
     if not made.layout.count:
         return
     bits = double_bits(float(node.attributes.get("epsilon", 1e-5)))

@@ -14,6 +14,7 @@
 
 #define MAX_GROUP_OPERANDS 32
 #define MAX_GROUP_RANK 24
+#define WHERE_BLOCK 8192 /* elements between two looks at the stop word */
 #define BLOCK 512 /* numbers: three blocks of 64-bit integers fit into half of a 32 KB cache */
 
 /* A group's parameters: operand count, rank (2 or more), step count; the result's lengths; for each
@@ -215,7 +216,8 @@ static int run_block(const struct group *group, const struct block *block)
     return status == STATUS_OK && !is_direct ? store(group, block, from) : status;
 }
 
-static int run_group(int is_float, char *const *data, const int64_t *parameters)
+static int run_group(int is_float, char *const *data, const int64_t *parameters,
+                     const char *stop)
 {
     struct group group;
     int status = read_group(&group, is_float, parameters);
@@ -230,6 +232,8 @@ static int run_group(int is_float, char *const *data, const int64_t *parameters)
     for (int64_t number = 0; number < group.block_count; number++) {
         struct block block;
         int found;
+        if (is_stopped(stop))
+            continue;
         find_block(&block, &group, data, number);
         found = run_block(&group, &block);
         status = found > status ? found : status;
@@ -239,15 +243,15 @@ static int run_group(int is_float, char *const *data, const int64_t *parameters)
 
 /* data: operands, result. parameters: struct group. Numbers are float32: for all types but 64-bit
  * integers exactly what the operands hold. */
-static int float_elementwise(char *const *data, const int64_t *parameters)
+static int float_elementwise(char *const *data, const int64_t *parameters, const char *stop)
 {
-    return run_group(1, data, parameters);
+    return run_group(1, data, parameters, stop);
 }
 
 /* The same for integers and truth values; a result may be of any type. */
-static int integer_elementwise(char *const *data, const int64_t *parameters)
+static int integer_elementwise(char *const *data, const int64_t *parameters, const char *stop)
 {
-    return run_group(0, data, parameters);
+    return run_group(0, data, parameters, stop);
 }
 
 /* Strides in elements; where they are constants the compiler makes vectors of the loop. */
@@ -317,7 +321,7 @@ static choose_function choose_of(int64_t item)
 /* data: condition (bytes), then what is taken where it is true, where it is false, and the result.
  * parameters: item bytes, rank (1 or more), the result's lengths, then for each axis four strides
  * in bytes. */
-static int where(char *const *data, const int64_t *parameters)
+static int where(char *const *data, const int64_t *parameters, const char *stop)
 {
     int64_t item = parameters[0], rank = parameters[1], rows = 1;
     const int64_t *lengths = parameters + 2, *strides = lengths + rank;
@@ -327,7 +331,8 @@ static int where(char *const *data, const int64_t *parameters)
         return STATUS_TABLE;
     for (int64_t axis = 0; axis < rank - 1; axis++)
         rows *= lengths[axis];
-#pragma omp parallel for schedule(static) if (rows * lengths[rank - 1] >= PARALLEL_ELEMENTS)
+    const int64_t length = lengths[rank - 1], *last = strides + 4 * (rank - 1);
+#pragma omp parallel for schedule(static) if (rows * length >= PARALLEL_ELEMENTS)
     for (int64_t row = 0; row < rows; row++) {
         char *place[4] = {data[0], data[1], data[2], data[3]};
         int64_t rest = row;
@@ -336,8 +341,11 @@ static int where(char *const *data, const int64_t *parameters)
                 place[operand] += rest % lengths[axis] * strides[4 * axis + operand];
             rest /= lengths[axis];
         }
-        choose(place[3], place[0], place[1], place[2], strides + 4 * (rank - 1),
-               lengths[rank - 1]);
+        for (int64_t start = 0; start < length && !is_stopped(stop); start += WHERE_BLOCK) {
+            int64_t count = length - start < WHERE_BLOCK ? length - start : WHERE_BLOCK;
+            choose(place[3] + start * last[3], place[0] + start * last[0],
+                   place[1] + start * last[1], place[2] + start * last[2], last, count);
+        }
     }
     return STATUS_OK;
 }

@@ -5,6 +5,7 @@
 
 #define TILE 16
 #define MIN_PARTS 16
+#define FILL_BLOCK 8192 /* elements between two looks at the stop word */
 
 /* Copy one row of `count` elements of `item` bytes; strides in bytes. */
 static void copy_row(char *target, int64_t target_stride, const char *source,
@@ -33,17 +34,17 @@ static void copy_row(char *target, int64_t target_stride, const char *source,
 
 /* Copy a plane of two axes: by tiles, so that both sides use what they have fetched. */
 static void copy_plane(char *target, const char *source, const int64_t *outer,
-                       const int64_t *inner, int64_t item)
+                       const int64_t *inner, int64_t item, const char *stop)
 {
     int64_t rows = outer[0], columns = inner[0];
 
     if (inner[1] == item || (outer[1] != item && outer[2] != item)) {
-        for (int64_t row = 0; row < rows; row++)
+        for (int64_t row = 0; row < rows && !is_stopped(stop); row++)
             copy_row(target + row * outer[2], inner[2], source + row * outer[1], inner[1], columns,
                      item);
         return;
     }
-    for (int64_t column = 0; column < columns; column += TILE) {
+    for (int64_t column = 0; column < columns && !is_stopped(stop); column += TILE) {
         int64_t wide = columns - column < TILE ? columns - column : TILE;
         for (int64_t row = 0; row < rows; row++)
             copy_row(target + row * outer[2] + column * inner[2], inner[2],
@@ -53,7 +54,7 @@ static void copy_plane(char *target, const char *source, const int64_t *outer,
 
 /* data: source, target. parameters: item bytes, rank, then for each axis: length, stride in the
  * source, stride in the target, in bytes. A stride of 0 in the source repeats it. */
-static int copy(char *const *data, const int64_t *parameters)
+static int copy(char *const *data, const int64_t *parameters, const char *stop)
 {
     static const int64_t one[3] = {1, 0, 0};
     int64_t item = parameters[0], rank = parameters[1];
@@ -71,6 +72,8 @@ static int copy(char *const *data, const int64_t *parameters)
 #pragma omp parallel for schedule(static)                                                         \
     if (planes * parts > 1 && planes * before[0] * last[0] >= PARALLEL_ELEMENTS)
     for (int64_t work = 0; work < planes * parts; work++) {
+        if (is_stopped(stop))
+            continue;
         int64_t rest = work / parts, first = work % parts * step, from = 0, to = 0;
         int64_t left = before[0] - first;
         int64_t rows[3] = {left < step ? left : step, before[1], before[2]};
@@ -81,14 +84,14 @@ static int copy(char *const *data, const int64_t *parameters)
             to += place * axes[3 * axis + 2];
         }
         copy_plane(data[1] + to + first * before[2], data[0] + from + first * before[1], rows, last,
-                   item);
+                   item, stop);
     }
     return STATUS_OK;
 }
 
 /* data: source, indices, target. parameters: outer count, length of the axis, index count, bytes of
  * one taken part, bytes of one index (4 or 8). A negative index counts from the end. */
-static int gather(char *const *data, const int64_t *parameters)
+static int gather(char *const *data, const int64_t *parameters, const char *stop)
 {
     int64_t outer = parameters[0], length = parameters[1], count = parameters[2];
     int64_t part = parameters[3], wide = parameters[4] == 8;
@@ -96,6 +99,8 @@ static int gather(char *const *data, const int64_t *parameters)
 
 #pragma omp parallel for schedule(static) reduction(|: failed) if (outer * count * part >= 1 << 18)
     for (int64_t item = 0; item < outer * count; item++) {
+        if (is_stopped(stop))
+            continue;
         int64_t block = item / count, place = item % count;
         int64_t index = wide ? ((const int64_t *)data[1])[place]
                              : ((const int32_t *)data[1])[place];
@@ -114,7 +119,7 @@ static int gather(char *const *data, const int64_t *parameters)
 }
 
 /* data: target. parameters: item bytes, count, the item's bytes in the low end of a word. */
-static int fill(char *const *data, const int64_t *parameters)
+static int fill(char *const *data, const int64_t *parameters, const char *stop)
 {
     int64_t item = parameters[0], count = parameters[1];
     const char *value = (const char *)&parameters[2];
@@ -124,8 +129,13 @@ static int fill(char *const *data, const int64_t *parameters)
         type *target = (type *)(void *)data[0], one;                                              \
         memcpy(&one, value, sizeof one);                                                          \
         _Pragma("omp parallel for schedule(static) if (count >= PARALLEL_ELEMENTS)")              \
-        for (int64_t index = 0; index < count; index++)                                           \
-            target[index] = one;                                                                  \
+        for (int64_t start = 0; start < count; start += FILL_BLOCK) {                             \
+            int64_t end = count - start < FILL_BLOCK ? count : start + FILL_BLOCK;                \
+            if (is_stopped(stop))                                                                 \
+                continue;                                                                         \
+            for (int64_t index = start; index < end; index++)                                     \
+                target[index] = one;                                                              \
+        }                                                                                         \
         return STATUS_OK;                                                                         \
     } while (0)
     switch (item) {
@@ -178,7 +188,7 @@ static inline void pick_row(char *target, const char *source, const int32_t *ind
 /* data: source, row indices, column indices (both 32 bits), target. parameters: outer count, rows
  * and columns of the source, rows and columns of the target, bytes of one taken part. A row that is
  * the same as the one before is copied as a whole. */
-static int sample_grid(char *const *data, const int64_t *parameters)
+static int sample_grid(char *const *data, const int64_t *parameters, const char *stop)
 {
     int64_t outer = parameters[0], in_rows = parameters[1], in_columns = parameters[2];
     int64_t rows = parameters[3], columns = parameters[4], part = parameters[5];
@@ -192,6 +202,8 @@ static int sample_grid(char *const *data, const int64_t *parameters)
     for (int64_t block = 0; block < outer; block++)
         for (int64_t half = 0; half < 2; half++)
             for (int64_t row = half * rows / 2; row < (half + 1) * rows / 2; row++) {
+                if (is_stopped(stop))
+                    break;
                 char *target = data[3] + (block * rows + row) * width;
                 if (row > half * rows / 2 && row_indices[row] == row_indices[row - 1])
                     memcpy(target, target - width, (size_t)width);
@@ -246,7 +258,7 @@ static void weigh_elements(float *restrict target, const float *restrict source,
 
 /* data: source, indices (32 bits), weights, offsets, target; floats. parameters: outer count,
  * length of the axis in the source and in the target, elements of one part, taps of one element. */
-static int resample(char *const *data, const int64_t *parameters)
+static int resample(char *const *data, const int64_t *parameters, const char *stop)
 {
     int64_t outer = parameters[0], length = parameters[1], count = parameters[2];
     int64_t inner = parameters[3], taps = parameters[4];
@@ -260,12 +272,16 @@ static int resample(char *const *data, const int64_t *parameters)
     if (inner == 1) {
 #pragma omp parallel for schedule(static) if (is_parallel)
         for (int64_t row = 0; row < outer; row++)
-            weigh_elements((float *)data[4] + row * count, (const float *)data[0] + row * length,
-                           indices, weights, offsets, taps, count);
+            if (!is_stopped(stop))
+                weigh_elements((float *)data[4] + row * count,
+                               (const float *)data[0] + row * length, indices, weights, offsets,
+                               taps, count);
         return STATUS_OK;
     }
 #pragma omp parallel for schedule(static) if (is_parallel)
     for (int64_t item = 0; item < outer * count; item++) {
+        if (is_stopped(stop))
+            continue;
         int64_t block = item / count, place = item % count;
         weigh_rows((float *)data[4] + item * inner,
                    (const float *)data[0] + block * length * inner, indices + place * taps,

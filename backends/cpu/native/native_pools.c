@@ -273,7 +273,7 @@ static int is_pool(const struct pool_plan *plan)
 /* data: source, counts (floats; for an average), result; source and result are row-major (outer,
  * three axes, inner). parameters: kind, element type, its bytes, outer, inner, then for each axis
  * the members of struct axis. */
-static int pool(char *const *data, const int64_t *parameters)
+static int pool(char *const *data, const int64_t *parameters, const char *stop)
 {
     struct pool_plan plan = {.kind = parameters[0], .element = parameters[1],
                              .item = parameters[2], .outer = parameters[3],
@@ -295,6 +295,8 @@ static int pool(char *const *data, const int64_t *parameters)
 
 #pragma omp parallel for schedule(static) reduction(max : status) if (work >= PARALLEL_ELEMENTS)
     for (int64_t first = 0; first < rows; first += ROWS) {
+        if (is_stopped(stop))
+            continue;
         int64_t last = first + ROWS < rows ? first + ROWS : rows;
         int64_t found = pool_rows(&plan, data, first, last);
         status = found > status ? found : status;

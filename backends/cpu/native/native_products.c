@@ -29,10 +29,11 @@ static void multiply(const float *restrict left, const float *restrict right,
 /* data: left (rows, inner), right (inner, columns), a bias of columns where there is one, target
  * (rows, columns), all float32 and row-major; the target overlaps nothing. parameters: rows, inner,
  * columns, whether there is a bias, whether results below zero become zero. */
-static int small_product(char *const *data, const int64_t *parameters)
+static int small_product(char *const *data, const int64_t *parameters, const char *stop)
 {
     int64_t has_bias = parameters[3];
 
+    (void)stop; /* it is small */
     multiply((const float *)data[0], (const float *)data[1],
              has_bias ? (const float *)data[2] : NULL, (float *)data[has_bias ? 3 : 2],
              parameters[0], parameters[1], parameters[2], parameters[4]);

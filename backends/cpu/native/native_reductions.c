@@ -25,10 +25,12 @@ struct reduction_plan {
     int64_t length, source_stride, result_stride;
     const int64_t *kept, *reduced;
     int64_t kept_total, reduced_total;
+    const char *stop; /* the run's stop word, which every reduced row looks at */
 };
 
-static int read_plan(struct reduction_plan *plan, const int64_t *parameters)
+static int read_plan(struct reduction_plan *plan, const int64_t *parameters, const char *stop)
 {
+    plan->stop = stop;
     plan->kind = parameters[0];
     plan->source_element = parameters[1];
     plan->result_element = parameters[2];
@@ -166,7 +168,7 @@ static int reduce_columns(const struct reduction_plan *plan, int64_t kind, const
     float buffer[BLOCK];
     for (int64_t index = 0; index < count; index++)
         totals[index] = start_of(kind);
-    for (int64_t number = 0; number < plan->reduced_total; number++) {
+    for (int64_t number = 0; number < plan->reduced_total && !is_stopped(plan->stop); number++) {
         const float *numbers =
             loaded(plan, source + reduced_offset(plan, number), count, buffer);
         if (numbers == NULL)
@@ -208,7 +210,7 @@ INLINE int reduce_lanes(const struct reduction_plan *plan, int64_t kind, const c
         lanes[lane] = start_of(kind);
         shifts[lane] = shift;
     }
-    for (int64_t number = 0; number < plan->reduced_total; number++) {
+    for (int64_t number = 0; number < plan->reduced_total && !is_stopped(plan->stop); number++) {
         const char *row = source + reduced_offset(plan, number);
         for (int64_t start = 0; start < plan->length; start += BLOCK) {
             int64_t count = plan->length - start < BLOCK ? plan->length - start : BLOCK;
@@ -268,10 +270,10 @@ static int row(const struct reduction_plan *plan, const char *source, char *resu
 }
 
 /* data: source, result. parameters: struct reduction_plan. */
-static int reduce(char *const *data, const int64_t *parameters)
+static int reduce(char *const *data, const int64_t *parameters, const char *stop)
 {
     struct reduction_plan plan;
-    int status = read_plan(&plan, parameters), keeps_inner = parameters[7] != 0;
+    int status = read_plan(&plan, parameters, stop), keeps_inner = parameters[7] != 0;
     int64_t blocks = keeps_inner ? (plan.length + BLOCK - 1) / BLOCK : 1;
     int64_t tasks = plan.kept_total * blocks;
     int64_t work = plan.kept_total * plan.reduced_total * plan.length;
@@ -284,6 +286,8 @@ static int reduce(char *const *data, const int64_t *parameters)
         const char *from = data[0] + start * plan.source_stride;
         char *to = data[1] + start * plan.result_stride;
         int found;
+        if (is_stopped(stop))
+            continue;
         for (int64_t axis = plan.kept_count - 1; axis >= 0; axis--) {
             const int64_t *words = plan.kept + 3 * axis;
             from += rest % words[0] * words[1];

@@ -1,4 +1,4 @@
-/* Work on rows: softmax, attention's probabilities, RMS normalisation.
+/* Work on rows: softmax, attention's probabilities, layer and RMS normalisation.
  *
  * A row is read twice or three times and stays in the cache meanwhile. Sums are taken in the order
  * that the vector width gives, so they are the same in every run on one machine.
@@ -132,7 +132,7 @@ SOFTMAX_COLUMNS(softmax_columns_bfloat, uint16_t, load_bfloat, store_bfloat)
 
 /* data: source, target; may be the same. parameters: element type, outer count, length of the axis,
  * inner count, 1 for the logarithm of the softmax. */
-static int softmax(char *const *data, const int64_t *parameters)
+static int softmax(char *const *data, const int64_t *parameters, const char *stop)
 {
     int64_t type = parameters[0], outer = parameters[1], length = parameters[2];
     int64_t inner = parameters[3], blocks = (inner + COLUMNS - 1) / COLUMNS;
@@ -141,6 +141,8 @@ static int softmax(char *const *data, const int64_t *parameters)
 
 #pragma omp parallel for schedule(static) if (outer * length * inner >= PARALLEL_ELEMENTS)
     for (int64_t task = 0; task < outer * blocks; task++) {
+        if (is_stopped(stop))
+            continue;
         int64_t first = task % blocks * COLUMNS;
         int64_t width = inner - first < COLUMNS ? inner - first : COLUMNS;
         size_t place = (size_t)(task / blocks * length * inner + first) * item;
@@ -209,7 +211,8 @@ VECTOR_CLONES static void scale_bfloat(const float *source, uint16_t *target, in
  * probabilities, batch, heads, rows, length of a row, the bits of the scale as a double, 1 if there
  * is a mask, its strides for batch, heads and rows in elements, 1 to give zeros where a row would
  * be NaN, as one that is masked whole. */
-static int attention_probabilities(char *const *data, const int64_t *parameters)
+static int attention_probabilities(char *const *data, const int64_t *parameters,
+                                   const char *stop)
 {
     int64_t type = parameters[0], heads = parameters[2], rows = parameters[3];
     int64_t count = parameters[1] * heads * rows, length = parameters[4];
@@ -222,6 +225,8 @@ static int attention_probabilities(char *const *data, const int64_t *parameters)
     for (int64_t row = 0; row < count; row++) {
         float *scores = (float *)data[0] + row * length;
         const float *mask = NULL;
+        if (is_stopped(stop))
+            continue;
         if (parameters[6])
             mask = (const float *)data[2] + row / (heads * rows) * strides[0]
                    + row / rows % heads * strides[1] + row % rows * strides[2];
@@ -232,6 +237,70 @@ static int attention_probabilities(char *const *data, const int64_t *parameters)
             scale_bfloat(scores, (uint16_t *)data[1] + row * length, length, factor);
         else
             scale_float(scores, (float *)data[1] + row * length, length, factor);
+    }
+    return STATUS_OK;
+}
+
+#define LAYER_ROW(name, type, load, store)                                                         \
+    VECTOR_CLONES static void name(const type *source, const float *factors, const float *shifts,  \
+                                   type *target, int64_t length, float epsilon, float *statistics) \
+    {                                                                                              \
+        float sum = 0.0f, square = 0.0f;                                                           \
+        _Pragma("omp simd reduction(+ : sum)")                                                     \
+        for (int64_t index = 0; index < length; index++)                                           \
+            sum += load(source + index);                                                           \
+        const float mean = sum / (float)length;                                                    \
+        _Pragma("omp simd reduction(+ : square)")                                                  \
+        for (int64_t index = 0; index < length; index++) {                                         \
+            float value = load(source + index) - mean;                                             \
+            square += value * value;                                                               \
+        }                                                                                          \
+        const float inverse = 1.0f / sqrtf(square / (float)length + epsilon);                      \
+        statistics[0] = mean;                                                                      \
+        statistics[1] = inverse;                                                                   \
+        if (shifts == NULL) {                                                                      \
+            _Pragma("omp simd")                                                                    \
+            for (int64_t index = 0; index < length; index++)                                       \
+                store(target + index, (load(source + index) - mean) * inverse * factors[index]);   \
+        } else {                                                                                   \
+            _Pragma("omp simd")                                                                    \
+            for (int64_t index = 0; index < length; index++)                                       \
+                store(target + index,                                                              \
+                      (load(source + index) - mean) * inverse * factors[index] + shifts[index]);   \
+        }                                                                                          \
+    }
+
+LAYER_ROW(layer_row_float, float, load_float, store_float)
+LAYER_ROW(layer_row_bfloat, uint16_t, load_bfloat, store_bfloat)
+
+/* data: source, factors (float32, one row), shifts (the same) where there are some, target; then,
+ * where they are asked for, the mean and one over the deviation of each row, float32. Source and
+ * target may be the same. parameters: element type, rows, length of a row, the bits of epsilon as a
+ * double, whether there are shifts, how many statistics there are. */
+static int layer_norm(char *const *data, const int64_t *parameters, const char *stop)
+{
+    int64_t type = parameters[0], rows = parameters[1], length = parameters[2];
+    int64_t has_shifts = parameters[4], kept = parameters[5];
+    char *const *results = data + 2 + has_shifts;
+    const float *factors = (const float *)data[1];
+    const float *shifts = has_shifts ? (const float *)data[2] : NULL;
+    double epsilon;
+
+    memcpy(&epsilon, parameters + 3, sizeof epsilon);
+#pragma omp parallel for schedule(static) if (rows * length >= PARALLEL_ELEMENTS)
+    for (int64_t row = 0; row < rows; row++) {
+        size_t place = (size_t)(row * length);
+        float statistics[2];
+        if (is_stopped(stop))
+            continue;
+        if (type == BFLOAT16)
+            layer_row_bfloat((const uint16_t *)data[0] + place, factors, shifts,
+                             (uint16_t *)results[0] + place, length, (float)epsilon, statistics);
+        else
+            layer_row_float((const float *)data[0] + place, factors, shifts,
+                            (float *)results[0] + place, length, (float)epsilon, statistics);
+        for (int64_t index = 0; index < kept; index++)
+            ((float *)results[1 + index])[row] = statistics[index];
     }
     return STATUS_OK;
 }
@@ -257,7 +326,7 @@ RMS_ROW(rms_row_bfloat, uint16_t, load_bfloat, store_bfloat)
 
 /* data: source, factors (float32, one row), target; source and target may be the same. parameters:
  * element type, rows, length of a row, the bits of epsilon as a double. */
-static int rms_norm(char *const *data, const int64_t *parameters)
+static int rms_norm(char *const *data, const int64_t *parameters, const char *stop)
 {
     int64_t type = parameters[0], rows = parameters[1], length = parameters[2];
     const float *factors = (const float *)data[1];
@@ -267,6 +336,8 @@ static int rms_norm(char *const *data, const int64_t *parameters)
 #pragma omp parallel for schedule(static) if (rows * length >= PARALLEL_ELEMENTS)
     for (int64_t row = 0; row < rows; row++) {
         size_t place = (size_t)(row * length);
+        if (is_stopped(stop))
+            continue;
         if (type == BFLOAT16)
             rms_row_bfloat((const uint16_t *)data[0] + place, factors, (uint16_t *)data[2] + place,
                            length, (float)epsilon);
@@ -279,6 +350,7 @@ static int rms_norm(char *const *data, const int64_t *parameters)
 
 const struct named_kernel row_kernels[] = {
     {"attention_probabilities", attention_probabilities},
+    {"layer_norm", layer_norm},
     {"rms_norm", rms_norm},
     {"softmax", softmax},
     {NULL, NULL},

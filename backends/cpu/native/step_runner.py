@@ -6,7 +6,8 @@ import ctypes
 import functools
 import importlib
 import struct
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,16 @@ from ....errors import DeviceError
 from ....executors import shortage_as_error
 from ..onednn.bindings import Engine
 
-__all__ = ["KIND_KERNEL", "KIND_PRIMITIVE", "STATUS_STOPPED", "StepRunner", "step_runner"]
+__all__ = [
+    "KIND_KERNEL",
+    "KIND_PRIMITIVE",
+    "STATUS_STOPPED",
+    "Memories",
+    "StepRunner",
+    "step_runner",
+]
 
-INTERFACE = 1
+INTERFACE = 2
 """The number of steps.c that this package calls; the same there."""
 
 KIND_END = 0
@@ -38,6 +46,7 @@ STATUS_TEXTS = {
     STATUS_STOPPED: "the run was stopped",
 }
 
+Array = np.ndarray[Any, Any]
 Failure = tuple[int, int]
 Run = Callable[..., Failure | None]
 
@@ -48,15 +57,34 @@ class StepRunner:
     ``run(table, buffers, threads, stop, times, spent)`` is as steps.c documents it.
     """
 
-    def __init__(self, run: Run, kernel_names: Sequence[str]) -> None:
-        self.run = run
-        self.kinds = {name: KIND_KERNEL + index for index, name in enumerate(kernel_names)}
+    def __init__(self, steps: Any) -> None:
+        self.run: Run = steps.run
+        self._steps = steps
+        self.kinds = {name: KIND_KERNEL + index for index, name in enumerate(steps.kernels)}
+
+    def memories(self, engine: Engine, descs: Array, addresses: Array) -> Memories:
+        """Make oneDNN's memory objects, which do not keep the memory alive.
+
+        ``descs`` are handles of descriptors. Raises OneDnnError or MemoryError.
+        """
+        return Memories(self._steps, engine, descs, addresses)
 
     def kind(self, kernel: str) -> int:
         """Return the number of a kernel in step tables; DeviceError if there is none."""
         if kernel not in self.kinds:
             raise DeviceError(f"CPU has no native kernel {kernel!r}: {mismatch_text()}")
         return self.kinds[kernel]
+
+
+class Memories:
+    """Memory objects of one owner, destroyed with it: see ``StepRunner.memories``."""
+
+    def __init__(self, steps: Any, engine: Engine, descs: Array, addresses: Array) -> None:
+        self.handles: Array = np.zeros(len(descs), np.int64)
+        address = engine._as_parameter_.value
+        status = steps.make_memories(address, descs, addresses, self.handles)
+        engine.check_status("dnnl_memory_create", status or 0)
+        weakref.finalize(self, steps.free_memories, self.handles).atexit = False
 
 
 @functools.cache
@@ -83,12 +111,14 @@ def step_runner(engine: Engine) -> StepRunner:
         _address(openmp.omp_get_max_threads),
         _address(openmp.omp_set_num_threads),
         engine.stream,
+        _address(library.dnnl_memory_create),
+        _address(library.dnnl_memory_destroy),
     )
     try:
         steps.configure(*addresses)
     except TypeError as error:
         raise DeviceError(f"CPU cannot be used ({error}): {mismatch_text()}") from error
-    return StepRunner(steps.run, steps.kernels)
+    return StepRunner(steps)
 
 
 def failure_text(status: int) -> str:

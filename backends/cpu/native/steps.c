@@ -7,8 +7,8 @@
  *   steps:   kind, word count of the step, payload
  *
  * A call may come with a stop word: one byte that any thread may set to end the run. It is looked at
- * before every step, and a call that finds it set leaves the steps from there on undone. No single
- * step looks at it: none takes much longer than a primitive, which cannot be interrupted.
+ * before every step, and by native kernels between their rows; a call that finds it set leaves the
+ * rest undone. A primitive cannot be interrupted.
  *
  * Offsets and lengths in steps are right for buffers of these bytes, so a call with others is refused
  * before anything runs. All but inputs are written to.
@@ -17,15 +17,11 @@
  * Kinds: 0 ends the table; 1 executes a primitive (primitive, argument count, arguments); from 2 on,
  * native kernels (reference count, references, parameters), numbered as `kernels` says.
  */
-#include <pyconfig.h> /* tells whether the interpreter is free-threaded: that has no stable ABI */
-#ifndef Py_GIL_DISABLED
-#define Py_LIMITED_API 0x030B0000
-#endif
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python_api.h"
 
 #include <time.h>
 
+#include "memories.h"
 #include "steps.h"
 
 #define KIND_END 0
@@ -36,7 +32,7 @@
 #define MAX_BUFFERS 1024
 
 /* Counted up, here and in step_runner.py, with each change of what functions or tables take. */
-#define INTERFACE 1
+#define INTERFACE 2
 
 typedef int (*execute_function)(const void *primitive, void *stream, int count, const void *args);
 typedef int (*set_handle_function)(void *memory, void *address);
@@ -100,11 +96,6 @@ static inline void read_clock(struct call *call)
     }
 }
 
-static inline int is_stopped(const struct call *call)
-{
-    return call->stop != NULL && __atomic_load_n(call->stop, __ATOMIC_RELAXED) != 0;
-}
-
 static int bind(const int64_t *word, int64_t count, const struct call *call)
 {
     for (; count > 0; count--, word += 3) {
@@ -129,7 +120,8 @@ static int run_kernel(int64_t kind, const int64_t *payload, int64_t length, cons
     for (int64_t index = 0; index < count; index++)
         if (resolve(payload + 1 + 2 * index, call, &data[index]))
             return STATUS_TABLE;
-    return kernels[kind]->function(data, payload + 1 + 2 * count);
+    int status = kernels[kind]->function(data, payload + 1 + 2 * count, call->stop);
+    return status == STATUS_OK && is_stopped(call->stop) ? STATUS_STOPPED : status;
 }
 
 /* How many words a table begins with before its bindings; 0 if they are not there. */
@@ -157,7 +149,7 @@ static int run_table(const int64_t *word, int64_t length, struct call *call, int
             return STATUS_TABLE;
         if (word[0] == KIND_END)
             return STATUS_OK;
-        if (is_stopped(call))
+        if (is_stopped(call->stop))
             return STATUS_STOPPED;
         if (word[1] < 2 || word[1] > end - word || (word[0] == KIND_PRIMITIVE && word[1] != 5))
             return STATUS_TABLE;
@@ -175,15 +167,18 @@ static int run_table(const int64_t *word, int64_t length, struct call *call, int
 static PyObject *configure(PyObject *module, PyObject *args)
 {
     unsigned long long execute, set_handle, get_threads, set_threads, stream_address;
+    unsigned long long create, destroy;
     (void)module;
-    if (!PyArg_ParseTuple(args, "KKKKK", &execute, &set_handle, &get_threads, &set_threads,
-                          &stream_address))
+    if (!PyArg_ParseTuple(args, "KKKKKKK", &execute, &set_handle, &get_threads, &set_threads,
+                          &stream_address, &create, &destroy))
         return NULL;
     execute_primitive = (execute_function)(uintptr_t)execute;
     set_data_handle = (set_handle_function)(uintptr_t)set_handle;
     get_max_threads = (get_threads_function)(uintptr_t)get_threads;
     set_num_threads = (set_threads_function)(uintptr_t)set_threads;
     stream = (void *)(uintptr_t)stream_address;
+    configure_memories((create_memory_function)(uintptr_t)create,
+                       (destroy_memory_function)(uintptr_t)destroy);
     Py_RETURN_NONE;
 }
 
@@ -309,14 +304,21 @@ release:
 
 static PyMethodDef methods[] = {
     {"configure", configure, METH_VARARGS,
-     "configure(execute, set_data_handle, get_max_threads, set_num_threads, stream)\n\n"
+     "configure(execute, set_data_handle, get_max_threads, set_num_threads, stream,\n"
+     "          create_memory, destroy_memory)\n\n"
      "Set the addresses of oneDNN's and OpenMP's functions; once, before the first run."},
     {"run", run, METH_VARARGS,
      "run(table, buffers, threads, stop=None, times=None, spent=None)\n\n"
      "Run a table without the GIL; None, or (status, index of the step) of what failed. Once the\n"
-     "byte of stop, a bytearray, is set, (1005, index of the first step that was not run). Of buffers\n"
-     "that are not as the table says, (1004, index of the first). To the two numbers of spent it adds\n"
+     "byte of stop, a bytearray, is set, (1005, index of the step that it was seen before or in). Of\n"
+     "buffers that are not as the table says, (1004, index of the first). To the two numbers of spent it adds\n"
      "nanoseconds: of the run, and of them those that this thread had a CPU."},
+    {"make_memories", make_memories, METH_VARARGS,
+     "make_memories(engine, descs, addresses, handles)\n\n"
+     "Make oneDNN's memory objects and write their handles; the arguments but the first are arrays of\n"
+     "64-bit integers. None, or the status of the first that is refused: then none is left."},
+    {"free_memories", free_memories, METH_VARARGS,
+     "free_memories(handles)\n\nFree what make_memories made."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -4,6 +4,9 @@
  * parameters as 64-bit integers (a double is passed as its bits). It runs without the GIL, on the
  * stream's own thread, and may open OpenMP regions: the team has the stream's size. It returns 0,
  * or one of the statuses below.
+ *
+ * It is also given the run's stop word, and asks between rows or blocks whether it is set: what is
+ * left is then left as it is, and whatever it returns the run ends there.
  */
 #ifndef AIOINFER_CPU_STEPS_H
 #define AIOINFER_CPU_STEPS_H
@@ -20,7 +23,7 @@ enum status {
     STATUS_STOPPED = 1005, /* the run's stop word was set */
 };
 
-typedef int (*native_kernel)(char *const *data, const int64_t *parameters);
+typedef int (*native_kernel)(char *const *data, const int64_t *parameters, const char *stop);
 
 struct named_kernel {
     const char *name;
@@ -34,6 +37,12 @@ extern const struct named_kernel reduction_kernels[];
 extern const struct named_kernel row_kernels[];
 extern const struct named_kernel product_kernels[];
 extern const struct named_kernel pool_kernels[];
+
+/* True once another thread has set a run's stop word; NULL for a run that has none. */
+static inline int is_stopped(const char *stop)
+{
+    return stop != NULL && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0;
+}
 
 /* Work below this many elements is not worth waking a team for. */
 #define PARALLEL_ELEMENTS 16384

@@ -16,7 +16,6 @@ import functools
 import math
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from typing import Any
@@ -68,7 +67,6 @@ __all__ = [
     "Desc",
     "Descs",
     "Engine",
-    "Memories",
     "Memory",
     "Numbers",
     "OneDnnError",
@@ -254,30 +252,6 @@ class Memory(_Handle):
         super().__init__(made.value, engine.library.dnnl_memory_destroy)
 
 
-class Memories:
-    """Memory objects of one owner, destroyed with it. Not thread-safe."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine, self._create = engine, engine.library.dnnl_memory_create
-        self._handles: list[int] = []
-        destroy = engine.library.dnnl_memory_destroy
-        weakref.finalize(self, _destroy_all, destroy, self._handles).atexit = False
-
-    def add(self, desc: Desc, address: int) -> int:
-        """Make a memory object and return its handle."""
-        made = c_void_p()
-        if self._create(byref(made), desc, self._engine, address):
-            self._engine.check("dnnl_memory_create", byref(made), desc, self._engine, address)
-        assert made.value is not None
-        self._handles.append(made.value)
-        return made.value
-
-
-def _destroy_all(destroy: Any, handles: list[int]) -> None:
-    for handle in handles:
-        destroy(c_void_p(handle))
-
-
 class Primitive(_Handle):
     """A primitive that is ready to run; may be executed on several streams at once."""
 
@@ -405,7 +379,10 @@ class Engine:
 
         MemoryError where memory does not suffice: there another way of computing is no way out.
         """
-        status = getattr(self.library, call)(*arguments)
+        self.check_status(call, getattr(self.library, call)(*arguments))
+
+    def check_status(self, call: str, status: int) -> None:
+        """Raise what ``check`` does for what a function of the library has returned."""
         if status == OUT_OF_MEMORY:
             raise MemoryError(f"oneDNN's {call}")
         if status:

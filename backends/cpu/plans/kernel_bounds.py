@@ -259,6 +259,17 @@ def _rms_norm(parameters: Sequence[int]) -> list[Reach]:
     return [(0, size, dtypes), (0, _product(length, 4), _FLOAT32), (0, size, dtypes)]
 
 
+def _layer_norm(parameters: Sequence[int]) -> list[Reach]:
+    element, rows, length, _, has_shifts, kept = _take(parameters, 6)
+    if has_shifts not in (0, 1) or kept not in (0, 1, 2):
+        raise ValueError(f"rows with {has_shifts} shifts and {kept} statistics")
+    item, dtypes = _row_type(element)
+    size = _product(rows, length, item)
+    factors: list[Reach] = [(0, _product(length, 4), _FLOAT32)] * (1 + has_shifts)
+    statistics: list[Reach] = [(0, _product(rows, 4), _FLOAT32)] * kept
+    return [(0, size, dtypes), *factors, (0, size, dtypes), *statistics]
+
+
 def _small_product(parameters: Sequence[int]) -> list[Reach]:
     rows, inner, columns, has_bias, _ = _take(parameters, 5)
     sizes = [_product(rows, inner, 4), _product(inner, columns, 4)]
@@ -301,6 +312,7 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "float_elementwise": lambda parameters: _elementwise("float_elementwise", parameters),
     "gather": _gather,
     "integer_elementwise": lambda parameters: _elementwise("integer_elementwise", parameters),
+    "layer_norm": _layer_norm,
     "pool": _pool,
     "reduce": _reduce,
     "resample": _resample,

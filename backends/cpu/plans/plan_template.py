@@ -19,10 +19,11 @@ from ....errors import AioInferError
 from ....runtime.graph import Graph, TensorType, Value, copy_graph
 from ....runtime.graph.sym_array import SymArray
 from ....runtime.graph.sym_int import SymInt, Trace, has_sym_ints, identity_of, is_sym_int
-from ....runtime.lowering.node_operands import place_spans, spans_of
+from ....runtime.lowering.node_operands import spans_of
 from ....runtime.passes.input_binding import symbol_bindings
+from ....runtime.plans.memory_plan import Spans
 from ..onednn.bindings import Engine
-from ..onednn.traced import OneDnnReplay
+from ..onednn.traced import OneDnnReplay, TracedDesc
 from .operand_layout import Buffer, Layout, Operand
 from .plan import Description, Plan
 from .step_table import ReplayedSteps, StepTable
@@ -93,8 +94,11 @@ class PlanTemplate:
     ) -> None:
         shared = _Sharing()
         steps = tuple(map(shared.step, plan.steps))
-        self._table = StepTable.of(steps, plan.inputs, plan.outputs, plan.engine)
-        self._spans = spans_of(step_buffers(steps))
+        self._table = _OpenTable(
+            StepTable.of(steps, plan.inputs, plan.outputs, plan.engine), constants
+        )
+        spans = spans_of(step_buffers(steps))
+        self._temporaries, self._spans = tuple(spans), Spans(spans.values())
         self._trace, self._plan, self._engine = trace.close(), replace(plan, steps=steps), engine
         self._constants = constants
 
@@ -125,19 +129,19 @@ class PlanTemplate:
             )
             if replay is None:
                 return None
-            table = replay.table(self._table)
+            table = self._table.replayed(replay)
         except (AioInferError, ArithmeticError, ValueError, IndexError):
             return None
-        spans = {replay.buffer(buffer): span for buffer, span in self._spans.items()}
-        offsets, arena_bytes = place_spans(spans)
+        temporaries = [replay.buffer(buffer) for buffer in self._temporaries]
+        arena = self._spans.place([buffer.size_bytes for buffer in temporaries])
         return replace(
             plan,
             engine=self._engine,
             steps=ReplayedSteps(table, plan.steps, replay.step),
             inputs=tuple(map(replay.operand, plan.inputs)),
             outputs=tuple(map(replay.operand, plan.outputs)),
-            offsets=offsets,
-            arena_bytes=arena_bytes,
+            offsets=dict(zip(temporaries, arena.offsets, strict=True)),
+            arena_bytes=arena.size_bytes,
             description=Description(
                 partial(_graph_for, replay, plan), plan.description.float_dtype, plan_id
             ),
@@ -175,6 +179,39 @@ class _Sharing:
         return known
 
 
+class _OpenTable:
+    """A template's table, and which of its parts are others for other lengths."""
+
+    def __init__(self, table: StepTable, constants: dict[Buffer, SymArray]) -> None:
+        self._table = table
+        self._buffers = [
+            place
+            for place, buffer in enumerate(table.buffers)
+            if buffer in constants or is_sym_int(buffer.size_bytes)
+        ]
+        self._descs = [
+            place for place, desc in enumerate(table.descs) if isinstance(desc, TracedDesc)
+        ]
+
+    def replayed(self, replay: _PlanReplay) -> StepTable:
+        """Make the parts again."""
+        table = self._table
+        buffers, descs = list(table.buffers), list(table.descs)
+        for place in self._buffers:
+            buffers[place] = replay.buffer(buffers[place])
+        for place in self._descs:
+            descs[place] = replay.desc(descs[place])
+        pairs = zip(table.primitive_descs, table.primitives, strict=True)
+        return StepTable(
+            table.form,
+            replay.numbers(table.numbers),
+            tuple(buffers),
+            tuple(descs),
+            table.primitive_descs,
+            tuple([replay.primitive(desc, made) for desc, made in pairs]),
+        )
+
+
 class _PlanReplay(OneDnnReplay):
     """Makes steps again. Objects of the template that depend on no length are shared."""
 
@@ -195,18 +232,6 @@ class _PlanReplay(OneDnnReplay):
         if made is None:
             made = self._arrays[id(array)] = array.recipe(self)
         return made
-
-    def table(self, table: StepTable) -> StepTable:
-        """Make the parts of a table again."""
-        pairs = zip(table.primitive_descs, table.primitives, strict=True)
-        return StepTable(
-            table.form,
-            self.numbers(table.numbers),
-            tuple(map(self.buffer, table.buffers)),
-            tuple(map(self.desc, table.descs)),
-            table.primitive_descs,
-            tuple([self.primitive(desc, made) for desc, made in pairs]),
-        )
 
     def step(self, step: Step) -> Step:
         if isinstance(step, PrimitiveStep):
@@ -255,7 +280,7 @@ class _PlanReplay(OneDnnReplay):
             if constant is not None:
                 array = np.require(self.array(constant), requirements=["C", "A"])
                 made = Buffer("constant", array.nbytes, array=array, is_of_plan=True)
-            elif buffer.kind != "constant":
+            elif is_sym_int(buffer.size_bytes):
                 made = Buffer(buffer.kind, self.number(buffer.size_bytes), index=buffer.index)
             self._parts[id(buffer)] = made
         found: Buffer = made

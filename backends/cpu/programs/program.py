@@ -26,10 +26,11 @@ from ..native.step_runner import (
     STATUS_BUFFER,
     STATUS_INDEX,
     STATUS_STOPPED,
+    Memories,
     StepRunner,
     failure_text,
 )
-from ..onednn.bindings import ExecArg, Memories
+from ..onednn.bindings import ExecArg
 from ..plans.operand_layout import Buffer, Operand
 from ..plans.plan import Plan
 from ..plans.step_table import Segment
@@ -77,7 +78,6 @@ class Program:
         self._spent = None if team is None else np.zeros(2, np.int64)
         self._runner = runner
         self._base = arena.ctypes.data
-        self._memories = Memories(plan.engine)
         ports = [*plan.inputs, *plan.outputs]
         self._head = [len(ports), len(plan.inputs), *(port.buffer.size_bytes for port in ports)]
         self._parts = self._bind()
@@ -236,7 +236,8 @@ class Program:
             first = int(is_out.argmax())
             raise GraphError(f"byte {offsets[first]} is not in {table.buffers[buffers[first]]}")
         places = starts[buffers] + offsets
-        memories = np.array(self._make_memories(numbers, sizes, places), np.int64)
+        self._memories = self._make_memories(numbers, sizes, places)
+        memories = self._memories.handles
         # The arguments lie in one array, which the words point into.
         self._arguments = np.zeros(len(form.roles), _ARGUMENT)
         self._arguments["role"], self._arguments["memory"] = form.roles, memories[form.arguments]
@@ -269,7 +270,7 @@ class Program:
                 )
         return _Call(step.function, step.operands, item)
 
-    def _make_memories(self, numbers: Array, sizes: Array, places: Array) -> list[int]:
+    def _make_memories(self, numbers: Array, sizes: Array, places: Array) -> Memories:
         """Make oneDNN's memory objects; those on the run's own arrays are bound anew in each."""
         table = self.plan.table
         form = table.form
@@ -282,12 +283,9 @@ class Program:
             raise GraphError(
                 f"{descs[rows[first, 1]]} does not fit into {table.buffers[buffers[first]]}"
             )
-        addresses = np.where(form.bases[buffers], 0, places[rows[:, 0]]).tolist()
-        add = self._memories.add
-        return [
-            add(descs[desc], address)
-            for desc, address in zip(rows[:, 1].tolist(), addresses, strict=True)
-        ]
+        addresses = np.where(form.bases[buffers], 0, places[rows[:, 0]])
+        handles = np.array([desc.handle for desc in descs], np.int64)
+        return self._runner.memories(self.plan.engine, handles[rows[:, 1]], addresses)
 
     def _reference(self, operand: Operand) -> Reference:
         """Give an operand's place: (0, address), or (k, offset) in the run's k-th buffer."""

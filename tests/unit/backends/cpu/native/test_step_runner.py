@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import threading
@@ -30,7 +31,7 @@ from aioinfer.backends.cpu.native.step_runner import (
     step_runner,
     view_at,
 )
-from aioinfer.backends.cpu.onednn.bindings import Memory, open_engine
+from aioinfer.backends.cpu.onednn.bindings import ARG, ExecArg, Memory, OneDnnError, open_engine
 from aioinfer.errors import DeviceError
 from aioinfer.runtime.graph import DType
 
@@ -157,7 +158,7 @@ def test_no_step_begins_once_the_stop_word_is_set(by: StepRunner, at: int) -> No
         words += copy_step(by, 1, 2 + index, 1)
     buffers = (source, *made)
     whole = table(0, *words, *END, buffers=buffers)
-    assert by.run(whole, buffers, 1, word) == (STATUS_STOPPED, at + 1)
+    assert by.run(whole, buffers, 1, word) == (STATUS_STOPPED, at)
     assert [bool(item.all()) for item in made] == [index < at for index in range(4)]
     word[0] = 0
     spared = table(0, *copy_step(by, 1, 5, 1), *END, buffers=buffers)
@@ -327,8 +328,33 @@ def test_memory_objects_are_bound_to_the_buffers_of_each_run(by: StepRunner) -> 
         assert run_table(by, [1, memory.handle, 1, 4, *END], (buffer,)) is None
 
 
+def test_memory_objects_are_made_many_at_a_time(by: StepRunner) -> None:
+    engine = open_engine()
+    desc = engine.desc((4,), DType.FLOAT32)
+    buffers = (np.zeros(4, np.float32), np.ones(4, np.float32))
+    addresses = np.array([buffer.ctypes.data for buffer in buffers])
+    memories = by.memories(engine, np.array([desc.handle] * 2), addresses)
+    reorder = engine.primitive_desc("reorder", desc, engine, desc, engine, None).create()
+    arguments = (ExecArg * 2)(
+        ExecArg(ARG.SRC, int(memories.handles[1])), ExecArg(ARG.DST, int(memories.handles[0]))
+    )
+    words = [KIND_PRIMITIVE, 5, reorder.handle, 2, ctypes.addressof(arguments)]
+    assert by.run(table(0, *words, *END), (), 1) is None
+    assert buffers[0].tolist() == [1, 1, 1, 1]
+
+
+def test_of_memory_objects_that_onednn_refuses_none_is_left(by: StepRunner) -> None:
+    engine = open_engine()
+    desc = engine.desc((4,), DType.FLOAT32)
+    unplaced = engine.any_desc((4,), DType.FLOAT32)
+    with pytest.raises(OneDnnError, match="dnnl_memory_create failed: invalid arguments"):
+        by.memories(engine, np.array([desc.handle, unplaced.handle]), np.zeros(2, np.int64))
+    with pytest.raises(ValueError, match="differ in length"):
+        by.memories(engine, np.array([desc.handle]), np.zeros(2, np.int64))
+
+
 def test_a_kernel_that_an_old_extension_lacks_is_named() -> None:
-    old = StepRunner(lambda *arguments: None, ["copy"])
+    old = StepRunner(SimpleNamespace(run=lambda *arguments: None, kernels=["copy"]))
     assert old.kind("copy") == native.KIND_KERNEL
     with pytest.raises(DeviceError, match="no native kernel 'fill': the native extension"):
         old.kind("fill")

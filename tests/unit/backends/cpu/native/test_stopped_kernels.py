@@ -1,0 +1,96 @@
+"""Native kernels look at the stop word between their rows: what is left when it is set stays."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from aioinfer import Core
+from aioinfer.backends.cpu.native.step_runner import (
+    KIND_END,
+    STATUS_STOPPED,
+    double_bits,
+    step_runner,
+)
+from aioinfer.backends.cpu.onednn.bindings import open_engine
+from aioinfer.backends.cpu.programs.run_arrays import as_buffer
+from aioinfer.errors import RequestCancelledError
+from aioinfer.runtime.runs.stage import Stop
+from unit.backends.cpu.comparing import model_of
+from unit.backends.cpu.compiled_plans import BoundPlan, plan_of
+
+X = np.linspace(1.01, 9.7, 64 * 40, dtype=np.float32).reshape(64, 40)
+LONG = np.linspace(1.01, 9.7, 1 << 16, dtype=np.float32)
+IMAGE = X.reshape(1, 4, 16, 40)
+SIZES, WIDER = np.array([1, 4, 32, 40]), np.array([1, 4, 32, 80])
+
+CASES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any], int]] = {
+    "float_elementwise": ("Erf", {"x": LONG}, {}, 512),
+    "integer_elementwise": ("BitwiseNot", {"x": np.arange(1 << 16)}, {}, 512),
+    "where": ("Where", {"c": np.ones(1 << 16, np.bool_), "x": LONG, "y": LONG}, {}, 8192),
+    "copy": ("Transpose", {"x": X.reshape(2, 32, 40)}, {"perm": [1, 0, 2]}, 40),
+    "gather": ("Gather", {"x": X, "i": np.arange(63, -1, -1)}, {}, 40),
+    "resample": ("Resize", {"x": IMAGE}, {"to": [None, None, SIZES], "mode": "linear"}, 40),
+    "sample_grid": ("Resize", {"x": IMAGE}, {"to": [None, None, WIDER], "mode": "nearest"}, 80),
+    "reduce": ("ReduceSum", {"x": X}, {"to": [np.array([1])], "keepdims": 0}, 1),
+    "softmax": ("Softmax", {"x": X}, {}, 40),
+    "rms_norm": ("RMSNormalization", {"x": X}, {"to": [X[0]]}, 40),
+    "layer_norm": ("LayerNormalization", {"x": X}, {"to": [X[0], X[1]]}, 40),
+    "pool": ("MaxPool", {"x": IMAGE}, {"kernel_shape": [2, 2], "dilations": [2, 2]}, 8 * 38),
+}
+"""The kernel: an operator that runs by it, its inputs, its constants (``to``) and attributes, and
+how many elements of the result are written between two looks."""
+
+
+def model(op: str, inputs: dict[str, np.ndarray], attributes: dict[str, Any]) -> Any:
+    constants = {f"to{index}": array for index, array in enumerate(attributes.get("to", ()))}
+    names = [*inputs, *("" if array is None else name for name, array in constants.items())]
+    given = {name: value for name, value in attributes.items() if name != "to"}
+    known = {name: array for name, array in constants.items() if array is not None}
+    node = helper.make_node(op, names, ["result"], "node", **given)
+    return model_of([node], inputs, ("result",), known, opset=23)
+
+
+@pytest.mark.parametrize("kernel", CASES)
+def test_a_kernel_leaves_what_is_behind_the_rows_that_set_the_word(kernel: str, core: Core) -> None:
+    """Its result lies in the stop word's own memory, so the first row that is written sets it."""
+    op, inputs, attributes, count = CASES[kernel]
+    plan = plan_of(core, model(op, inputs, attributes), inputs)
+    assert [getattr(step, "kernel", "") for step in plan.steps] == [kernel]
+    bound = BoundPlan(plan)
+    (whole,) = bound.run(inputs)
+    word = bytearray(whole.nbytes)
+    result = np.frombuffer(word, whole.dtype)
+    stop = cast(Stop, SimpleNamespace(word=word, error=RequestCancelledError("stopped")))
+    program = bound.programs.program(plan, bound.lane)
+    with pytest.raises(RequestCancelledError, match="stopped"):
+        program.run(tuple(map(as_buffer, (*inputs.values(), result))), stop)
+    is_done = result == whole.reshape(-1)
+    assert np.count_nonzero(is_done) == count
+    assert not result[~is_done].any()
+
+
+ALONE: dict[str, tuple[list[int], int, int]] = {
+    "fill": ([4, 1 << 16, 0x3F8CCCCD], 1 << 16, 8192),
+    "attention_probabilities": ([0, 1, 2, 32, 40, double_bits(1.0), 0, 0, 0, 0, 0], 64 * 40, 40),
+}
+"""Kernels that no operator alone runs by: parameters, elements, and those between two looks."""
+
+
+@pytest.mark.parametrize("kernel", ALONE)
+def test_a_kernel_of_many_operators_stops_like_the_others(kernel: str) -> None:
+    parameters, count, between = ALONE[kernel]
+    word = bytearray(4 * count)
+    result = np.frombuffer(word, np.float32)
+    scores = np.ones((64, 40), np.float32)
+    operands = {"fill": [result]}.get(kernel, [scores, result])
+    payload = [len(operands), *(part for item in operands for part in (0, item.ctypes.data))]
+    by = step_runner(open_engine())
+    words = [by.kind(kernel), 2 + len(payload) + len(parameters), *payload, *parameters]
+    table = np.array([0, 0, 0, *words, KIND_END, 2], np.int64)
+    assert by.run(table, (), 1, word) == (STATUS_STOPPED, 0)
+    assert np.count_nonzero(result) == between
