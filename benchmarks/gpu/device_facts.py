@@ -65,6 +65,7 @@ def measure_product(report: Report, settings: Settings) -> None:
     a, b = (cupy.random.standard_normal((SIDE, SIDE), "f").astype("e") for _ in range(2))
     out = cupy.empty_like(a)
     stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.get_current_stream().synchronize()  # which the other one does not wait for
     with stream:
         taken_us = device_us(stream, lambda: cupy.matmul(a, b, out=out), 10, settings.rounds)
     rate = 2 * SIDE**3 / taken_us / 1e6

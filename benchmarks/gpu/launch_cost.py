@@ -28,6 +28,7 @@ def measure(report: Report, settings: Settings) -> None:
 
     stream = cupy.cuda.Stream(non_blocking=True)
     x = cupy.zeros(LENGTH, cupy.float32)
+    cupy.cuda.get_current_stream().synchronize()  # which the other one does not wait for
     raw = add_one()
     launch = partial(raw, (LENGTH // 256,), (256,), (x, np.int32(LENGTH)), stream=stream)
     elementwise = cupy.ElementwiseKernel(

@@ -18,6 +18,7 @@ from network_runs import draw_sets, in_flight, requests_of, with_batch
 from opencl_overlap import STAGES, shares
 from predictions import transfer_us
 from reporting import Report
+from trace_lanes import stage_of
 
 import aioinfer
 from aioinfer.errors import AioInferError
@@ -59,13 +60,12 @@ def add_shares(
     report: Report, title: str, trace: Sequence[Any], device: str, size_bytes: int
 ) -> None:
     """Note how long stages take, and how much of the time they share."""
-    lanes = {f"{device} {stage}": stage for stage in STAGES}
-    spans = [span for span in trace if span.lane in lanes]
+    spans = [span for span in trace if stage_of(span.lane, device) == span.stage]
     if not spans:
         report.refuse(title, "the trace has no times of the device")
         return
-    for lane, stage in lanes.items():
-        taken_us = [(s.ended_ns - s.started_ns) / 1e3 for s in spans if s.lane == lane]
+    for stage in STAGES:
+        taken_us = [(s.ended_ns - s.started_ns) / 1e3 for s in spans if s.stage == stage]
         predicted = transfer_us(size_bytes) if stage == "upload" else None
         report.add(f"{title}, {stage}", median(taken_us), "us", predicted)
     found = shares(spans)

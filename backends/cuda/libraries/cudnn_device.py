@@ -75,7 +75,7 @@ def _plans_of(device_id: int) -> CudnnPlans:
 
 def _open(device_id: int, workers: PlanWorkers) -> CudnnPlans:
     frontend = find_frontend()
-    device = str(frontend.create_device_properties(device_id).serialize())
+    device = str(frontend.create_device_properties(device_id).serialize()).rstrip("\0")
     facts = json.loads(device)
     environment = {
         name: str(facts.get(name)) for name in ("deviceName", "deviceVer", "multiProcessorCount")

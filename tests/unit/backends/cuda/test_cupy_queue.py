@@ -17,7 +17,7 @@ from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind, 
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 from aioinfer.backends.accelerator.queues.submission import StageWork
 from aioinfer.executors import DeviceClock
-from unit.backends.cuda.fake_gpu import TOOK_NS, FakeGpu
+from unit.backends.cuda.fake_gpu import TOOK_NS, FakeGpu, ManualEvent
 from unit.backends.cuda.opened_gpu import BREAK, ONE, OpenedGpu
 
 COUNT = 64
@@ -92,6 +92,15 @@ def test_waiting_for_an_event_has_everything_before_it_done(opened: OpenedGpu) -
     for event in events:
         event.wait()
     assert opened.bytes_of(memory).tolist() == list(range(COUNT))
+
+
+def test_nobody_sleeps_for_what_has_passed(
+    opened: OpenedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = opened.context.queue("compute").marker([], is_last=True)
+    monkeypatch.setattr(ManualEvent, "synchronize", lambda self: pytest.fail("it has passed"))
+    opened.gpu.run_all()
+    event.wait()
 
 
 def test_a_command_with_nothing_captured_behind_it_is_not_over_too_early(
