@@ -8,31 +8,25 @@ network bound what waits in between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from ...errors import NotSupportedError
 from ...executors import NOW, Lane, Ready, StreamsConfig, StreamsExecutor, Then
 from ...executors.cpu_allowance import allowed_cpus
-from ..graph import Graph
 from ..properties.properties import (
     AUTO,
     POSTPROCESS_STREAMS,
     PREPROCESS_STREAMS,
-    Metric,
     Property,
 )
 from ..runs.bindings import Bindings
 from ..runs.graph_run import GraphRun, StageGraph
 from ..runs.slot import Slot
 from ..runs.stage import Stage, Stop
-from ..tracing.recorder import SpanRecorder, StageTally
-from ..tracing.statistics import NetworkStatistics, PlanStatistics
-from ..tracing.timeline import Trace
+from ..tracing.recorder import SpanRecorder
 from .executable_network import ExecutableNetwork, ExecutorOwner
+from .outer_network import OuterNetwork
 from .sub_request import SubRequestExecutor
 from .user_functions import UserFunctions
 
@@ -69,7 +63,7 @@ def _stream_count(network: ExecutableNetwork, streams: Property[int]) -> int:
     return allowed_cpus().count if wanted == AUTO else wanted
 
 
-class StagedNetwork(ExecutableNetwork):
+class StagedNetwork(OuterNetwork):
     """A network whose callers give what ``preprocess`` takes, and get what ``postprocess`` returns.
 
     It owns ``compiled``, the network inside, and closes it. Facts, plans and graphs are that one's.
@@ -78,21 +72,8 @@ class StagedNetwork(ExecutableNetwork):
     def __init__(
         self, compiled: ExecutableNetwork, functions: UserFunctions, core: ExecutorOwner
     ) -> None:
-        super().__init__(
-            name=compiled.name,
-            device=compiled.device,
-            inputs=compiled.inputs,
-            outputs=compiled.outputs,
-            config=compiled.config,
-            core=core,
-            adopt_array=compiled.adopt_array,
-        )
-        self.compiled, self.functions = compiled, functions
-        compiled.is_part = True
-        self.removed_nodes = compiled.removed_nodes
-        self.states = compiled.states
-        self.model_inputs, self.model_outputs = compiled.model_inputs, compiled.model_outputs
-        self.has_perf_count = compiled.has_perf_count
+        super().__init__(compiled, core)
+        self.functions = functions
         if functions.preprocess is not None:
             self.check_inputs = functions.take
         self.admission.recorder.has_open_batch = False  # what callers give need not be arrays
@@ -133,46 +114,8 @@ class StagedNetwork(ExecutableNetwork):
         if self.functions.preprocess is None:
             super()._bind_states(bindings)
 
-    def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
-        self.compiled.run_everywhere(inputs, stop)
-
-    def begin_ahead(self, count: int) -> None:
-        self.compiled.begin_ahead(count)
-
-    def end_ahead(self) -> list[str]:
-        return self.compiled.end_ahead()
-
-    @property
-    def execution_devices(self) -> tuple[str, ...]:
-        return self.compiled.execution_devices
-
-    def runtime_graph(self) -> Graph:
-        return self.compiled.runtime_graph()
-
-    def explain(self) -> str:
-        return self.compiled.explain()
-
-    def input_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        return self.compiled.input_memory(shape, dtype)
-
     def get_config(self, key: str) -> Any:
         return self.compiled.get_config(key)
-
-    def _metrics(self) -> Sequence[Metric]:
-        return self.compiled._metrics()
-
-    def trace(self) -> Trace:
-        traces = [super().trace(), self.compiled.trace()]
-        return Trace.merged(self.name, self.device, traces)
-
-    def _stage_tallies(self) -> list[StageTally]:
-        return super()._stage_tallies() + self.compiled._stage_tallies()
-
-    def _plan_statistics(self) -> PlanStatistics:
-        return self.compiled._plan_statistics()
-
-    def _part_statistics(self) -> tuple[NetworkStatistics, ...]:
-        return (self.compiled.statistics(),)
 
     def export(self, target: Any = None) -> bytes:
         raise NotSupportedError(
@@ -183,7 +126,7 @@ class StagedNetwork(ExecutableNetwork):
 
     def _release_device(self) -> None:
         try:
-            self.compiled.close()
+            super()._release_device()
         finally:
             for executor in self._leases:
                 self._core.executors.release(executor)

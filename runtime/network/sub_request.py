@@ -9,7 +9,7 @@ from ...executors import NO_LANE, NOW, Lane, Ready, TaskExecutor, Then
 from ..runs.bindings import Bindings
 from ..runs.stage import Stop
 
-__all__ = ["SubRequestExecutor"]
+__all__ = ["InnerNetwork", "SubRequestExecutor"]
 
 
 class InnerNetwork(Protocol):

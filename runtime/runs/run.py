@@ -59,9 +59,8 @@ from .bindings import NO_ANSWER, NO_TENSORS, Bindings, Deferred, Results
 from .callback import PendingCallback, RunCallback
 from .deadline import Deadline
 from .error_frames import empty_own_frames
-from .graph_run import GraphRun
 from .run_admission import RunAdmission
-from .slot import Slot
+from .slot import OwnRun, Slot
 from .stage import Again, Stage, Stop, new_stop_word, stop_if_interrupted
 
 __all__ = ["Run", "RunOwner"]
@@ -134,7 +133,7 @@ class Run:
     _index = 0
     _queued_ns = 0
     _mark: RunMark = (0, 0, 0)
-    _own_run: GraphRun | None = None
+    _own_run: OwnRun | None = None
     callback_loop: Any = None
     """The event loop or trio token that its callback is called on; None once it has ended."""
     _callback: PendingCallback | None = None

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from ...executors import Ready, Then
 from ..tracing.recorder import SpanRecorder
 from .bindings import NO_BINDINGS, Bindings
-from .graph_run import GraphRun
 from .stage import NO_STOP, Stage, Stop
 
-__all__ = ["Slot"]
+__all__ = ["OwnRun", "Slot"]
+
+
+class OwnRun(Protocol):
+    """What a slot starts that goes through its stages in a way of its own, as a GraphRun does."""
+
+    @property
+    def place(self) -> str:
+        """How far it is, for messages."""
+
+    @property
+    def stage(self) -> str:
+        """The names of the stages that it is in, for messages."""
 
 
 class Slot:
@@ -28,9 +40,7 @@ class Slot:
     their executors lend lanes; and that a run whose stages have not come to their end may start
     again from the first. Where that depends on the run's plan, a stage writes it."""
 
-    def start(
-        self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder
-    ) -> GraphRun | None:
+    def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> OwnRun | None:
         """(optional) Start and return what goes through the stages; None: the run does, in line.
 
         ``then`` comes exactly once.

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
 from aioinfer.backends.auto.plugin import AutoPlugin
+from aioinfer.backends.batch.plugin import BatchPlugin
 from aioinfer.backends.hetero.plugin import HeteroPlugin
 from aioinfer.backends.reference.plugin import ReferencePlugin
 from aioinfer.runtime.graph import Model
@@ -27,7 +28,12 @@ _NODE = re.compile(r"(\w+)@(\d) = (\w+)\((.*)\)")
 def new_core() -> aioinfer.Core:
     """Make a Core that knows the plugins, installed or not."""
     core = aioinfer.Core()
-    plugins = {"REFERENCE": ReferencePlugin, "HETERO": HeteroPlugin, "AUTO": AutoPlugin}
+    plugins = {
+        "AUTO": AutoPlugin,
+        "BATCH": BatchPlugin,
+        "HETERO": HeteroPlugin,
+        "REFERENCE": ReferencePlugin,
+    }
     for name, plugin in plugins.items():
         if name not in core.plugin_names:
             core.register_plugin(name, plugin)

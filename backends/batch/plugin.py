@@ -1,0 +1,81 @@
+"""The BATCH plugin: one device, whose requests share runs while it is busy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ...errors import DeviceError, NotSupportedError
+from ...runtime.devices.device_name import DeviceEntry
+from ...runtime.devices.virtual_plugin import VirtualPlugin
+from ...runtime.graph import Model
+from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.passes import SupportMap
+from ...runtime.properties.properties import Configuration, Property
+from .executable_network import BatchNetwork
+from .open_batch import with_open_batch
+from .properties import AUTO_BATCH_TIMEOUT
+
+__all__ = ["DEFAULT_ROWS", "BatchPlugin"]
+
+DEFAULT_ROWS = 32
+"""What ``BATCH:CPU`` means without a number in parentheses."""
+
+
+class BatchPlugin(VirtualPlugin):
+    """Joins requests for one device; ``BATCH:CPU(16)`` runs up to 16 rows at a time.
+
+    Streams and threads are properties of the device; give them through DEVICE_PROPERTIES.
+    """
+
+    standard_properties: ClassVar[Sequence[Property[Any]]] = tuple(
+        declared
+        for declared in VirtualPlugin.standard_properties
+        if declared.key not in ("NUM_STREAMS", "INFERENCE_NUM_THREADS", "INLINE_THRESHOLD_US")
+    )
+    properties: ClassVar[Sequence[Property[Any]]] = (
+        *VirtualPlugin.properties,
+        AUTO_BATCH_TIMEOUT,
+    )
+    takes_mapped_constants: ClassVar[bool] = True
+
+    def query_network(self, model: Model, config: Configuration) -> SupportMap:
+        device = self._entry(config).device
+        return self.core.query_network(model, device, self.device_config(device, config))
+
+    def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        entry = self._entry(config)
+        most_rows = entry.count or DEFAULT_ROWS
+        values = self.device_config(entry.device, config)
+        found = with_open_batch(model)
+        if isinstance(found, str):
+            raise NotSupportedError(
+                f"{self.name} cannot join requests for model {model.name!r}: {found}. Load it on "
+                f"{entry.device} itself, where requests run one by one"
+            )
+        opened, axis = found
+        if opened is not model:
+            opened.is_disposable = True
+        compiled = self.core.load_network(opened, entry.device, values)
+        try:
+            network = BatchNetwork(compiled, axis, most_rows, config, self.core)
+        except BaseException:
+            compiled.close()
+            raise
+        logging.getLogger(f"aioinfer.{config.device}").info(
+            "model %r: up to %d rows share a run of %s", model.name, most_rows, compiled.device
+        )
+        return network
+
+    def _entry(self, config: Configuration) -> DeviceEntry:
+        """Return the device and its number of rows; raises DeviceError unless there is one."""
+        entries = self.priorities(config)
+        if len(entries) != 1:
+            named = ", ".join(entry.device for entry in entries) or "none"
+            raise DeviceError(
+                f"{self.name} joins requests for one device, and {named} is given; name one, with "
+                f"the most rows of a run in parentheses: {self.name}:CPU(16)"
+            )
+        self.check_device_properties(config, [entries[0].device])
+        return entries[0]

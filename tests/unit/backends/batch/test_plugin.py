@@ -1,0 +1,69 @@
+"""Which models BATCH takes, and what it says of the others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import parser
+
+import aioinfer
+from aioinfer.errors import DeviceError, NotSupportedError, PropertyError
+
+HEADER = '<ir_version: 9, opset_import: ["": 20]> g'
+
+
+def load(core: aioinfer.Core, text: str, device: str) -> aioinfer.ExecutableNetwork:
+    return core.load_network(parser.parse_model(f"{HEADER} {text}"), device)
+
+
+def test_a_batch_of_one_is_opened_where_rows_are_proved_apart(core: aioinfer.Core) -> None:
+    text = (
+        "(float[1, 2] x) => (float[1, 3] y) "
+        "<float[2, 3] w = {1, 2, 3, 4, 5, 6}> { z = MatMul (x, w) y = Relu (z) }"
+    )
+    network = load(core, text, "BATCH:REFERENCE(4)")
+    assert network.inputs[0].shape == ("batch", 2)
+    assert network.outputs[0].shape == ("batch", 3)
+    x = np.array([[1, -1], [2, 3]], np.float32)
+    (y,) = network.create_infer_request().infer_sync(x).values()
+    np.testing.assert_array_equal(y, np.maximum(x @ np.arange(1, 7).reshape(2, 3), 0))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("(float[b, 2] x) => (float[c, d] y) { y = Transpose (x) }", "rows along axis 1"),
+        ("(float[b, 2] x) => (float[1, 2] y) { y = ReduceSum (x) }", r"ReduceSum \(node"),
+        ("(float[4, 2] x) => (float[4, 2] y) { y = Relu (x) }", "no input has an open"),
+        (
+            "(float[b, 2] x, float[2] k) => (float[b, 2] y) { y = Add (x, k) }",
+            "input 'k' has no batch",
+        ),
+        (
+            "(float[1, 2] x) => (float[2] y) <int64[1] s = {2}> { y = Reshape (x, s) }",
+            "Reshape",
+        ),
+    ],
+)
+def test_a_model_whose_answers_would_change_is_refused_with_the_reason(
+    core: aioinfer.Core, text: str, reason: str
+) -> None:
+    with pytest.raises(NotSupportedError, match=reason) as raised:
+        load(core, text, "BATCH:REFERENCE(4)")
+    assert "Load it on REFERENCE itself" in str(raised.value)
+
+
+def test_a_bare_name_takes_the_default_number_of_rows(core: aioinfer.Core) -> None:
+    network = load(core, "(float[b, 2] x) => (float[b, 2] y) { y = Relu (x) }", "BATCH:REFERENCE")
+    assert network.get_metric("MAX_BATCH_SIZE") == 32
+
+
+@pytest.mark.parametrize("device", ["BATCH", "BATCH:REFERENCE.0,REFERENCE.1"])
+def test_one_device_is_wanted(core: aioinfer.Core, device: str) -> None:
+    with pytest.raises(DeviceError, match=r"name one, with the most rows"):
+        load(core, "(float[b, 2] x) => (float[b, 2] y) { y = Relu (x) }", device)
+
+
+def test_streams_are_the_device_s(core: aioinfer.Core) -> None:
+    with pytest.raises(PropertyError, match="DEVICE_PROPERTIES"):
+        core.set_config("BATCH", {"NUM_STREAMS": 2})
