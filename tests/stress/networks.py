@@ -23,7 +23,11 @@ from stress.faults import AbruptError, PlantedDeviceError, RandomFault, StageErr
 from unit.runtime.inline_plugin import InlineNetwork, InlinePlugin
 from unit.runtime.models import expected, tiny_model
 
-COMMON = ("MOCK.0", "STREAMED.0", "HETERO:MOCK.0,MOCK.1", "HETERO:STREAMED.0,STREAMED.1", "INLINE")
+COMMON = (
+    *("MOCK.0", "STREAMED.0", "INLINE"),
+    *("HETERO:MOCK.0,MOCK.1", "HETERO:STREAMED.0,STREAMED.1"),
+    *("BATCH:MOCK.0(4)", "BATCH:STREAMED.1(4)"),
+)
 SMALL = "SMALL"
 SMALL_DEVICES = ("CPU", "ONNXRUNTIME")
 SMALL_SHAPE = (2, 3)
