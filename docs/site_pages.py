@@ -36,6 +36,7 @@ NAVIGATION = {
         "preprocessing.md",
         "state.md",
         "choosing-a-device.md",
+        "batching.md",
         "reload.md",
         "containers.md",
         "python-versions.md",

@@ -32,7 +32,7 @@ from ...runtime.tracing.recorder import SpanRecorder
 from .collector import Collector, Pace
 from .joined_run import JoinedRun
 from .properties import AUTO_BATCH_TIMEOUT
-from .rows import row_count_of, rows_key
+from .rows import rows_of
 
 __all__ = ["BatchNetwork"]
 
@@ -63,7 +63,10 @@ class BatchNetwork(OuterNetwork):
         self.most_rows = most_rows
         most_count = compiled.optimal_request_count
         # One run of two or more computes while the next follows it, which is for full ones.
-        pace = Pace((most_count + 1) // 2, most_count, config[AUTO_BATCH_TIMEOUT] / 1000)
+        timeout_s = config[AUTO_BATCH_TIMEOUT] / 1000
+        pace = Pace((most_count + 1) // 2, most_count, timeout_s)
+        self.is_timed = timeout_s > 0
+        """A run that is not full waits for more, so that arrivals are to be noted."""
         self._collector: Collector[_BatchSlot] = Collector(most_rows, pace)
         self._run_count = 0
         self._collecting = threading.Lock()
@@ -186,9 +189,9 @@ class _BatchSlot(Slot):
         network, bindings = self._network, self.bindings
         self._after, self._then = after, then
         self.ticket, self.group_count = bindings.ticket, 0
-        self.key = rows_key(bindings.inputs, network.batched_inputs)
-        self.row_count = max(1, row_count_of(bindings.inputs, network.batched_inputs))
-        self.arrived_s = network.clock.now_s()
+        self.row_count, self.key = rows_of(bindings.inputs, network.batched_inputs)
+        if network.is_timed:
+            self.arrived_s = network.clock.now_s()
         if after is NOW:
             network.offer(self)
         else:

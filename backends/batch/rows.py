@@ -10,28 +10,27 @@ import numpy as np
 from ...errors import GraphError
 from ...runtime.graph import shape_text
 
-__all__ = ["join_rows", "row_count_of", "rows_key", "split_rows"]
+__all__ = ["join_rows", "rows_of", "split_rows"]
 
 Array = np.ndarray[Any, Any]
 
 
-def row_count_of(inputs: Mapping[str, Any], batched: Sequence[str]) -> int:
-    """Return how many rows a request has; 0: none, or none that can be told from its inputs."""
-    counts = {
-        array.shape[0] if type(array := inputs[name]) is np.ndarray and array.ndim else 0
-        for name in batched
-    }
-    return counts.pop() if len(counts) == 1 else 0
+def rows_of(inputs: Mapping[str, Any], batched: Sequence[str]) -> tuple[int, Hashable]:
+    """Return how many rows a request has, and its key: only those of equal keys can be joined.
 
-
-def rows_key(inputs: Mapping[str, Any], batched: Sequence[str]) -> Hashable:
-    """Return what requests have in common whose rows can be joined: types, and all other lengths.
-
-    None for a request that has to go alone: its rows lie elsewhere, or disagree, or there are none.
+    The key holds types and all other lengths. It is None for a request that has to go alone: its
+    arrays lie elsewhere, or disagree, or there are no rows; it counts as one row then.
     """
-    if not row_count_of(inputs, batched):
-        return None
-    return tuple([(inputs[name].dtype, inputs[name].shape[1:]) for name in batched])
+    counted, key = -1, []
+    for name in batched:
+        array = inputs[name]
+        shape = array.shape if type(array) is np.ndarray else ()
+        count = shape[0] if shape else 0
+        if not count or counted not in (-1, count):
+            return 1, None
+        counted = count
+        key += [array.dtype, shape[1:]]
+    return counted, tuple(key)
 
 
 def join_rows(
@@ -41,7 +40,7 @@ def join_rows(
 ) -> dict[str, Array]:
     """Write the rows of all members one after the other, each once, to arrays made by ``empty``.
 
-    Their ``rows_key`` is the same.
+    Their keys are equal.
     """
     joined = {}
     for name in batched:

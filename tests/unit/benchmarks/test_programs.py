@@ -86,6 +86,14 @@ def test_decoding_beside_computing(measure: Measure) -> None:
 
 @needs_cpu
 @needs_peers
+def test_requests_that_share_runs(measure: Measure) -> None:
+    rows = measure("batching", "--models perceptron --rows 4 --tasks 5 --rounds 1 --seconds 0.02")
+    assert {"batch", "fixed", "onnxruntime with a timer"} <= {row["way"] for row in rows}
+    assert all(row["rows_per_s"] > 0 for row in rows)
+
+
+@needs_cpu
+@needs_peers
 def test_lags_of_event_loops(measure: Measure) -> None:
     tiny = importlib.import_module("loop_lag").TINY
     rows = measure(

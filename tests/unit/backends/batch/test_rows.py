@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 import pytest
 
-from aioinfer.backends.batch.rows import join_rows, row_count_of, rows_key, split_rows
+from aioinfer.backends.batch.rows import join_rows, rows_of, split_rows
 from aioinfer.errors import GraphError
 
 
@@ -13,19 +15,24 @@ def rows(count: int, length: int = 3, dtype: type = np.float32) -> np.ndarray:
     return np.arange(count * length, dtype=dtype).reshape(count, length)
 
 
+ALONE = (1, None)
+
+
 def test_rows_are_counted_where_all_inputs_agree() -> None:
-    assert row_count_of({"a": rows(2), "b": rows(2, 1)}, ["a", "b"]) == 2
-    assert row_count_of({"a": rows(2), "b": rows(1, 1)}, ["a", "b"]) == 0
-    assert row_count_of({"a": np.float32(1)}, ["a"]) == 0
-    assert row_count_of({"a": object()}, ["a"]) == 0
+    assert rows_of({"a": rows(2), "b": rows(2, 1)}, ["a", "b"])[0] == 2
+    assert rows_of({"a": rows(2), "b": rows(1, 1)}, ["a", "b"]) == ALONE
+    assert rows_of({"a": np.array(1)}, ["a"]) == ALONE
+    assert rows_of({"a": object()}, ["a"]) == ALONE
+    assert rows_of({"a": rows(0)}, ["a"]) == ALONE
 
 
 def test_only_equal_types_and_other_lengths_have_the_same_key() -> None:
-    key = rows_key({"a": rows(2)}, ["a"])
-    assert key == rows_key({"a": rows(5)}, ["a"])
-    assert key != rows_key({"a": rows(2, 4)}, ["a"])
-    assert key != rows_key({"a": rows(2, dtype=np.float64)}, ["a"])
-    assert rows_key({"a": rows(0)}, ["a"]) is None
+    def key(array: np.ndarray) -> Hashable:
+        return rows_of({"a": array}, ["a"])[1]
+
+    assert key(rows(2)) == key(rows(5))
+    assert key(rows(2)) != key(rows(2, 4))
+    assert key(rows(2)) != key(rows(2, dtype=np.float64))
 
 
 def test_joined_rows_come_back_as_views_of_each_one_s_own() -> None:
