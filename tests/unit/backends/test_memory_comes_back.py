@@ -32,6 +32,7 @@ DEVICES: dict[str, tuple[str, dict[str, Any]]] = {
     "ONNXRUNTIME": ("ONNXRUNTIME", {}),
     "HETERO": ("HETERO:CPU,REFERENCE", HETERO),
     "AUTO": ("AUTO", {}),
+    "BATCH": ("BATCH:CPU", {}),
     "OPENCL": ("OPENCL", {}),
 }
 Loaded = tuple[Core, str, dict[str, Any], str]
