@@ -11,6 +11,7 @@ from ...runtime.devices.device_name import DeviceEntry
 from ...runtime.devices.virtual_plugin import VirtualPlugin
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import SupportMap
 from ...runtime.properties.properties import Configuration, Property
 from .executable_network import BatchNetwork
@@ -47,7 +48,12 @@ class BatchPlugin(VirtualPlugin):
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         entry = self._entry(config)
         most_rows = entry.count or DEFAULT_ROWS
-        values = self.device_config(entry.device, config)
+        values = self.inner_config(entry.device, config)
+        if find_pairs(model, config):
+            raise NotSupportedError(
+                f"{self.name} cannot join requests for model {model.name!r}, which keep a state "
+                f"each (STATE); load it on {entry.device} itself"
+            )
         found = with_open_batch(model)
         if isinstance(found, str):
             raise NotSupportedError(

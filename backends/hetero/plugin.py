@@ -25,7 +25,6 @@ from ...runtime.passes import (
 from ...runtime.properties.properties import (
     INPUT_SHAPES,
     REQUEST_PROPERTIES,
-    STATE,
     Configuration,
     Property,
     parse_text,
@@ -121,7 +120,7 @@ class HeteroPlugin(VirtualPlugin):
         devices = self._devices(config)
         for device in devices:
             self.core.resolve_device(device)
-        configs = {device: self._device_values(device, config) for device in devices}
+        configs = {device: self.inner_config(device, config) for device in devices}
         division = self._divide(model, devices, config)
         shapes = subgraph_signatures(division.model, division.cut, config[INPUT_SHAPES])
         if model.is_disposable:  # then the pieces alone hold the weights, each until it is compiled
@@ -175,7 +174,7 @@ class HeteroPlugin(VirtualPlugin):
         self, model: Model, devices: Sequence[str], config: Configuration
     ) -> dict[str, SupportMap]:
         return {
-            device: self.core.query_network(model, device, self._device_values(device, config))
+            device: self.core.query_network(model, device, self.inner_config(device, config))
             for device in devices
         }
 
@@ -206,15 +205,6 @@ class HeteroPlugin(VirtualPlugin):
         self.check_device_properties(config, devices)
         _refuse_request_properties(config)
         return devices
-
-    def _device_values(self, device: str, config: Configuration) -> dict[str, Any]:
-        values = self.device_config(device, config)
-        values.pop(INPUT_SHAPES.key, None)  # the shapes of the whole model are not those of a part
-        for declared in REQUEST_PROPERTIES:  # an admitted run is not refused half-way
-            values.pop(declared.key, None)
-        if self.core.device_configuration(device).knows(STATE.key):
-            values[STATE.key] = {}  # whatever the model's metadata says: requests keep it
-        return values
 
     def _place(
         self, model: Model, devices: Sequence[str], config: Configuration

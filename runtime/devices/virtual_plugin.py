@@ -18,7 +18,10 @@ from ..network.executable_network import ExecutableNetwork
 from ..passes import SupportMap
 from ..properties.properties import (
     DEVICE_ID,
+    INPUT_SHAPES,
+    REQUEST_PROPERTIES,
     STANDARD_PROPERTIES,
+    STATE,
     Configuration,
     Metric,
     Property,
@@ -177,6 +180,18 @@ class VirtualPlugin(Plugin):
         for name in dict.fromkeys((parse_device(device).name, device)):
             values.update(properties.get(name, {}))
         own.with_values(values)
+        return values
+
+    def inner_config(self, device: str, config: Configuration) -> dict[str, Any]:
+        """Collect what is given to a device for a network inside the one that users ask.
+
+        What means something to requests alone stays outside, and so do shapes to run once.
+        """
+        values = self.device_config(device, config)
+        for declared in (*REQUEST_PROPERTIES, INPUT_SHAPES):
+            values.pop(declared.key, None)
+        if self.core.device_configuration(device).knows(STATE.key):
+            values[STATE.key] = {}  # whatever the model's metadata says: requests keep it
         return values
 
     def check_device_properties(self, config: Configuration, devices: Sequence[str]) -> None:

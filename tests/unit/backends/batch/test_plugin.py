@@ -64,6 +64,13 @@ def test_one_device_is_wanted(core: aioinfer.Core, device: str) -> None:
         load(core, "(float[b, 2] x) => (float[b, 2] y) { y = Relu (x) }", device)
 
 
+def test_requests_that_keep_a_state_do_not_share_runs(core: aioinfer.Core) -> None:
+    text = "(float[b, 2] x, float[b, 2] past) => (float[b, 2] now) { now = Add (x, past) }"
+    model = parser.parse_model(f"{HEADER} {text}")
+    with pytest.raises(NotSupportedError, match="keep a state"):
+        core.load_network(model, "BATCH:REFERENCE(4)", {"STATE": {"past": "now"}})
+
+
 def test_streams_are_the_device_s(core: aioinfer.Core) -> None:
     with pytest.raises(PropertyError, match="DEVICE_PROPERTIES"):
         core.set_config("BATCH", {"NUM_STREAMS": 2})
