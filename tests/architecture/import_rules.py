@@ -6,6 +6,7 @@ functions count for the order of the parts, but not for what loading a module co
 """
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -98,9 +99,10 @@ def refusal(importer: str, imported: str) -> str | None:
     return f"{own} may import only what stands before it in the order of the parts"
 
 
-def imports_of(source: Source, known: frozenset[str]) -> list[Import]:
+@functools.cache
+def imports_of(source: Source, known: frozenset[str]) -> tuple[Import, ...]:
     """List what a module imports. known: all modules of the package, to tell them from names."""
-    return list(_walk(ast.parse(source.text), source, known, True))
+    return tuple(_walk(ast.parse(source.text), source, known, True))
 
 
 def _walk(node: ast.AST, source: Source, known: frozenset[str], eager: bool) -> Iterator[Import]:
@@ -137,7 +139,8 @@ def _absolute(module: str, level: int, source: Source) -> str:
 
 
 def _imported_by_call(call: ast.Call) -> str | None:
-    name = ast.unparse(call.func).rsplit(".", 1)[-1]
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     if name not in ("import_module", "__import__") or not call.args:
         return None
     first = call.args[0]

@@ -15,7 +15,7 @@ FORK = pytest.mark.skipif(not HAS_FORK, reason="this system has no fork")
 SIGNALS = pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no SIGINT to a thread")
 
 COMMON = """
-    import asyncio, os, signal, sys, threading
+    import asyncio, os, queue, random, signal, sys, threading, time
     from functools import partial
     import numpy as np
     import onnx
@@ -379,19 +379,23 @@ def test_interrupts_amid_the_start_of_runs_lose_no_slot(tmp_path: Path, threshol
         """
         core = aioinfer.Core()
         network = core.load_network(model(), "REFERENCE", {"INLINE_THRESHOLD_US": LIMIT})
-        main, is_over, interrupts = threading.main_thread().ident, threading.Event(), 0
-        is_ready = threading.Event()
+        main, chance = threading.main_thread().ident, random.Random(1)
+        begun, is_over, interrupts = queue.SimpleQueue(), threading.Event(), 0
 
         def interrupt():
-            is_ready.wait()
-            while not is_over.wait(0.0005):
+            while not is_over.is_set():
+                try:
+                    begun.get(timeout=0.2)
+                except queue.Empty:  # a finalizer swallowed the last one
+                    pass
+                time.sleep(chance.uniform(0, 0.001))  # anywhere in the runs
                 signal.pthread_kill(main, signal.SIGINT)
 
         def run():
             global interrupts
-            is_ready.set()
             while interrupts < 200:
                 try:
+                    begun.put(None)
                     while True:
                         network.create_infer_request().infer_sync(X)
                 except KeyboardInterrupt:
