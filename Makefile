@@ -37,7 +37,7 @@ help: ## Show this list.
 demo: $(DEMO) ## Run the examples from end to end on the devices that are there.
 	$(BIN)/python examples/01_digits_hetero.py
 	$(BIN)/python examples/02_semantic_search.py
-	$(BIN)/python examples/05_image_service/demo.py
+	$(BIN)/python examples/05_image_service/picture_demo.py
 	$(BIN)/python examples/06_video.py
 	$(BIN)/python examples/07_throughput.py --trace build/throughput.html
 

@@ -26,7 +26,7 @@ Answer = tuple[int, Any]
 
 @pytest.fixture(scope="module")
 def module() -> ModuleType:
-    return example("05_image_service/image_service.py")
+    return example("05_image_service/picture_service.py")
 
 
 @pytest.fixture
@@ -241,6 +241,6 @@ async def test_a_model_that_cannot_be_loaded_is_told_to_the_server(module: Modul
 
 
 def test_the_demonstration_ends_well() -> None:
-    printed = run_example("05_image_service/demo.py")
+    printed = run_example("05_image_service/picture_demo.py")
     assert '"version": 2' in printed
     assert "stopped: gracefully" in printed

@@ -55,6 +55,19 @@ def test_requests_in_flight(measure: Measure) -> None:
 
 @needs_cpu
 @needs_peers
+@pytest.mark.skipif(importlib.util.find_spec("uvicorn") is None, reason="uvicorn is not installed")
+def test_the_image_service(measure: Measure) -> None:
+    options = "--engines aioinfer onnxruntime --clients 1 3 --rounds 1 --seconds 0.5"
+    rows = measure("image_service", options)
+    assert [(row["clients"], row["engine"]) for row in rows] == [
+        (clients, engine) for clients in (1, 3) for engine in ("aioinfer", "onnxruntime")
+    ]
+    assert all(row["pictures_per_s"] > 0 and row["processor_ms"] > 0 for row in rows)
+    assert all(row["ratio"] > 0 for row in rows if row["engine"] == "aioinfer")
+
+
+@needs_cpu
+@needs_peers
 def test_loading(measure: Measure) -> None:
     rows = measure("loading", "--rounds 1 --size 8")
     assert [row["part_count"] for row in rows] == [8, 4] * (len(rows) // 2)

@@ -1,6 +1,6 @@
 """Load for the image service: clients that post pictures one after the other, and what they got.
 
-    python examples/05_image_service/image_load.py --port 8000 --clients 32 --seconds 5
+    python examples/05_image_service/picture_load.py --port 8000 --clients 32 --seconds 5
 
 Each client keeps one connection. With ``--leaving 0.1`` every tenth request is given up by its
 client before the answer is there.

@@ -1,6 +1,6 @@
 """A service that says what is in a picture: bytes of a JPEG in, the five likeliest classes out.
 
-    python examples/05_image_service/image_service.py --port 8000
+    python examples/05_image_service/picture_service.py --port 8000
     curl --data-binary @cat.jpg http://127.0.0.1:8000/classify
 
 ``POST /classify`` answers 200; 400 for what is no picture, 413 for too large a body, 503 when too

@@ -1,6 +1,6 @@
 """Start the image service, load it, exchange its model meanwhile, and stop it.
 
-python examples/05_image_service/demo.py
+python examples/05_image_service/picture_demo.py
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 import uvloop
-from image_load import Client, Outcome, load
+from picture_load import Client, Outcome, load
 from rich.console import Console
 
-SERVICE = Path(__file__).with_name("image_service.py")
+SERVICE = Path(__file__).with_name("picture_service.py")
 SECONDS = 3.0
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
@@ -29,7 +29,7 @@ async def port_of(service: asyncio.subprocess.Process) -> int:
             found = re.search(rb"running on http://[^:]+:(\d+)", line)
             if found is not None:
                 return int(found[1])
-    raise RuntimeError("the service has not started; run image_service.py by itself to see why")
+    raise RuntimeError("the service has not started; run picture_service.py by itself to see why")
 
 
 async def exchange(port: int) -> bytes:
