@@ -9,6 +9,7 @@ launched again, command by command, with the arguments that the kernels had.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,6 +39,11 @@ from unit.backends.cuda.library_stand_ins import STAND_INS, StandIn
 __all__ = ["LIBRARIES", "StandInDriver"]
 
 LIBRARIES = frozenset({"cudnn", "cublaslt"})
+os.environ["POCL_WORK_GROUP_METHOD"] = "loops"
+"""PoCL 3 reads it with each kernel. Its default vectorises over work-items, and gets pools of
+bfloat16 in words wrong on processors of Intel's with AMX: LLVM 14 does, and the kernels are right.
+"""
+
 _SPOILT = 0xFF  # NaN in all float types
 _SPOILT_BYTES = 4096
 
