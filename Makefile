@@ -40,6 +40,7 @@ demo: $(DEMO) ## Run the examples from end to end on the devices that are there.
 	$(BIN)/python examples/05_image_service/picture_demo.py
 	$(BIN)/python examples/06_video.py
 	$(BIN)/python examples/07_throughput.py --trace build/throughput.html
+	$(BIN)/python examples/08_stateful_stream.py
 
 test: $(TEST) ## Run unit, property, architecture and short stress tests, but for exhaustive ones.
 	@$(BIN)/pytest $(WORKERS) -m 'not wheel and not exhaustive' $(ARGS)
