@@ -72,6 +72,7 @@ class NetworkCollector(Collector):
             raise PropertyError(
                 f"buckets_s is {tuple(buckets_s)}; give rising finite numbers of seconds above 0",
                 "buckets_s",
+                value=tuple(buckets_s),
             )
 
     def describe(self) -> list[Metric]:

@@ -12,7 +12,6 @@ the second, and replays the trace from then on.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ from exported import ARCHITECTURES, export_all
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from row_file import write_rows
 
 import aioinfer
 
@@ -189,9 +189,7 @@ def main() -> None:
             f"median of {len(rows)} models: {ours_ms:.1f} ms, onnxruntime {theirs_ms:.1f}; "
             f"wanted: {WANTED_MS:.0f}"
         )
-    if arguments.json is not None:
-        result = {"benchmark": "new_shapes", "rows": [asdict(row) for row in rows]}
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_rows(arguments.json, "new_shapes", [asdict(row) for row in rows])
 
 
 if __name__ == "__main__":

@@ -65,12 +65,14 @@ class StreamsConfig:
             raise PropertyError(
                 f"executor {self.name!r}: stream_count is {self.stream_count}; give 1 or more",
                 key="NUM_STREAMS",
+                value=self.stream_count,
             )
         if self.thread_count < 0:
             raise PropertyError(
                 f"executor {self.name!r}: thread_count is {self.thread_count}; give the threads of "
                 f"one stream, or 0 to divide the allowed CPUs",
                 key="INFERENCE_NUM_THREADS",
+                value=self.thread_count,
             )
 
 

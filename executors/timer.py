@@ -71,7 +71,11 @@ class _Alarms:
     def add(self, when_s: float, call: Callable[[], None]) -> TimerHandle:
         """Keep the function until its time; wakes the waiting thread if this is the next one."""
         if math.isnan(when_s):
-            raise PropertyError("a timer cannot be set for time NaN; give seconds of its clock")
+            raise PropertyError(
+                "a timer cannot be set for time NaN; give seconds of its clock",
+                "when_s",
+                value=when_s,
+            )
         handle = TimerHandle(when_s, call, self)
         with self.changed:
             heapq.heappush(self._heap, (when_s, next(self._ages), handle))
@@ -252,7 +256,11 @@ class VirtualTimer(Clock):
         the same stretch fires too. A function's error is raised here, with the time at that point.
         """
         if not seconds >= 0:
-            raise PropertyError(f"virtual time cannot be advanced by {seconds} s; give 0 or more")
+            raise PropertyError(
+                f"virtual time cannot be advanced by {seconds} s; give 0 or more",
+                "seconds",
+                value=seconds,
+            )
         end_s = self._now_s + seconds
         while True:
             with self._alarms.changed:

@@ -158,6 +158,7 @@ class AcceleratorPlugin(Plugin):
                 f"(given: {streams})",
                 NUM_STREAMS.key,
                 self.name,
+                value=streams,
             )
         if config["INFERENCE_NUM_THREADS"]:
             raise PropertyError(
@@ -165,6 +166,7 @@ class AcceleratorPlugin(Plugin):
                 f"(given: {config['INFERENCE_NUM_THREADS']})",
                 "INFERENCE_NUM_THREADS",
                 self.name,
+                value=config["INFERENCE_NUM_THREADS"],
             )
         if self._missing is None:
             hint = config[INFERENCE_PRECISION_HINT]
@@ -225,6 +227,7 @@ class AcceleratorPlugin(Plugin):
             f"{', '.join(known)}",
             INFERENCE_PRECISION_HINT.key,
             self.name,
+            value=hint,
         )
 
     def _open(self, device_id: str) -> OpenedDevice:

@@ -76,6 +76,7 @@ class CpuPlugin(Plugin):
                 f"or to 1 or more (given: {config['NUM_STREAMS']})",
                 "NUM_STREAMS",
                 self.name,
+                value=config["NUM_STREAMS"],
             )
         hint = config[INFERENCE_PRECISION_HINT.key]
         reason = find_unsupported_precision(hint, self._engine.instruction_set)
@@ -84,6 +85,7 @@ class CpuPlugin(Plugin):
                 f"{self.name} cannot honour INFERENCE_PRECISION_HINT={hint!r}: {reason}",
                 INFERENCE_PRECISION_HINT.key,
                 self.name,
+                value=hint,
             )
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:

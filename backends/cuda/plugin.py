@@ -88,6 +88,7 @@ class CudaPlugin(AcceleratorPlugin):
                 "default, or update its driver",
                 CUDA_GRAPHS.key,
                 self.name,
+                value=config[CUDA_GRAPHS],
             )
 
     def metrics(self) -> Sequence[Metric]:

@@ -71,6 +71,7 @@ def wishes_of(
                 f"different devices: {asked}; give them one device",
                 "AFFINITY",
                 "HETERO",
+                value=asked,
             )
         if asked:
             wish = Wish(next(iter(asked.values())), "asked for by AFFINITY")
@@ -145,7 +146,9 @@ def _check_names(
         hint = nearest(name, known) or "; only compute nodes have one, constants follow their users"
         if name in inner_nodes:
             hint = "; it is in the body of a node, so give the affinity to the node around it"
-        raise PropertyError(f"HETERO: AFFINITY names no node {name!r}{hint}", "AFFINITY", "HETERO")
+        raise PropertyError(
+            f"HETERO: AFFINITY names no node {name!r}{hint}", "AFFINITY", "HETERO", value=name
+        )
 
 
 def _answer(node: NodeOrigin, answers: SupportMap) -> Support:

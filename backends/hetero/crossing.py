@@ -53,7 +53,8 @@ class Crossing:
             raise TensorError(
                 f"value {self.name!r} comes from {self.maker} as {_text(value)}, and {self.taker} "
                 f"was compiled for {self.promised}; correct what the model declares, or the type "
-                f"rule of a custom operator, or run both parts on one device"
+                f"rule of a custom operator, or run both parts on one device",
+                tensor=self.name,
             )
 
 

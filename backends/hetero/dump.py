@@ -36,5 +36,6 @@ def dump_diagrams(partition: Partition, folder: str) -> list[Path]:
             f"can be written to, or ''",
             "DUMP_GRAPH",
             "HETERO",
+            value=folder,
         ) from error
     return [place / file for file in texts]

@@ -292,6 +292,7 @@ def _refuse_request_properties(config: Configuration) -> None:
                     f"requests come to the whole network; give it beside DEVICE_PROPERTIES",
                     declared.key,
                     config.device,
+                    value=values[declared.key],
                 )
 
 

@@ -114,6 +114,7 @@ class OpenClPlugin(AcceleratorPlugin):
                 f"{wanted!r}, whose devices are {', '.join(f'{self.name}.{i}' for i in ids)}",
                 OPENCL_PLATFORM.key,
                 self.name,
+                value=wanted,
             )
 
     def _no_platform(self, wanted: str) -> PropertyError:
@@ -123,4 +124,5 @@ class OpenClPlugin(AcceleratorPlugin):
             f"are {there}",
             OPENCL_PLATFORM.key,
             self.name,
+            value=wanted,
         )

@@ -97,6 +97,7 @@ class OrtPlugin(Plugin):
                 f"'f32' (given: {config['INFERENCE_PRECISION_HINT']!r}), or convert the model",
                 "INFERENCE_PRECISION_HINT",
                 self.name,
+                value=config["INFERENCE_PRECISION_HINT"],
             )
         if config["PERF_COUNT"]:
             raise PropertyError(
@@ -104,6 +105,7 @@ class OrtPlugin(Plugin):
                 f"{ORT_PROFILE_PREFIX.key} for onnxruntime's own profile, or measure on REFERENCE",
                 "PERF_COUNT",
                 self.name,
+                value=config["PERF_COUNT"],
             )
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:

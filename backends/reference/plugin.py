@@ -65,6 +65,7 @@ class ReferencePlugin(Plugin):
                 f"NUM_STREAMS to AUTO, or to 1 or more (given: {config['NUM_STREAMS']})",
                 "NUM_STREAMS",
                 self.name,
+                value=config["NUM_STREAMS"],
             )
         if config["INFERENCE_PRECISION_HINT"] != "f32":
             raise PropertyError(
@@ -72,6 +73,7 @@ class ReferencePlugin(Plugin):
                 f"'f32' (given: {config['INFERENCE_PRECISION_HINT']!r})",
                 "INFERENCE_PRECISION_HINT",
                 self.name,
+                value=config["INFERENCE_PRECISION_HINT"],
             )
         if config["INFERENCE_NUM_THREADS"]:
             raise PropertyError(
@@ -80,6 +82,7 @@ class ReferencePlugin(Plugin):
                 f"{config['INFERENCE_NUM_THREADS']})",
                 "INFERENCE_NUM_THREADS",
                 self.name,
+                value=config["INFERENCE_NUM_THREADS"],
             )
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:

@@ -290,6 +290,7 @@ class Core(Closing):
                 f"device {device!r} and DEVICE_ID={options['DEVICE_ID']!r} disagree; give one",
                 "DEVICE_ID",
                 device,
+                value=options["DEVICE_ID"],
             )
         return self._started(name.name).get_metric(_key(key), options)
 
@@ -445,7 +446,10 @@ class Core(Closing):
             if key not in common:
                 hint = nearest(key, common) or "; a property of one device needs its name"
                 raise PropertyError(
-                    f"no property {key!r} can be set for all devices{hint}", key, "Core"
+                    f"no property {key!r} can be set for all devices{hint}",
+                    key,
+                    "Core",
+                    value=given,
                 )
             parsed[key] = common[key].value_of(given, "Core")
         with self._lock:

@@ -335,6 +335,7 @@ class Plugin(ABC):
                     f"{declared.key} belongs to one network; give it to load_network",
                     declared.key,
                     self.name,
+                    value=keys[declared.key],
                 )
         config = self.configuration(device_id, keys)  # refuses bad values before any is kept
         with self._settings_lock:

@@ -204,6 +204,7 @@ class VirtualPlugin(Plugin):
                     f"devices {list(devices)}{nearest(device, known)}",
                     DEVICE_PROPERTIES.key,
                     self.name,
+                    value=config[DEVICE_PROPERTIES],
                 )
 
     def _own_keys(self, given: Mapping[Any, Any] | None) -> dict[str, Any]:
@@ -218,6 +219,7 @@ class VirtualPlugin(Plugin):
                 f"the second, give one",
                 TARGET_FALLBACK,
                 self.name,
+                value=old,
             )
         return values
 

@@ -77,7 +77,9 @@ def check_sequence(
         raise PropertyError(f"{where} is given {request!r}; give one of this network", "request")
     if not is_ordered:
         raise PropertyError(
-            f"{where} {why}, so results come in order; leave out ordered", "ordered"
+            f"{where} {why}, so results come in order; leave out ordered",
+            "ordered",
+            value=is_ordered,
         )
     if look_ahead not in (None, 1):
         raise PropertyError(f"{where} {why}; leave out look_ahead", "look_ahead", value=look_ahead)

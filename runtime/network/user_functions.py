@@ -48,6 +48,7 @@ class UserFunctions:
                         f"no such input{nearest(str(name), known)}; it has {known}",
                         "preprocess",
                         self.device,
+                        value=name,
                         network=self.network,
                     )
                 self._check_function(function, f"preprocess[{name!r}]")

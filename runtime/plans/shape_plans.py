@@ -104,6 +104,7 @@ class ShapePlans(Generic[P]):
                 f"{self._device}: bad value for {INPUT_SHAPES.key}: {error}",
                 INPUT_SHAPES.key,
                 self._device,
+                value=tuple(shapes),
             ) from error
 
     def begin_ahead(self, count: int) -> None:
@@ -179,7 +180,7 @@ class ShapePlans(Generic[P]):
 
     def _bad_shapes(self, shapes: Mapping[str, Sequence[int]], why: str) -> PropertyError:
         text = f"{self._device}: bad value {dict(shapes)} for {INPUT_SHAPES.key}: {why}"
-        return PropertyError(text, INPUT_SHAPES.key, self._device)
+        return PropertyError(text, INPUT_SHAPES.key, self._device, value=dict(shapes))
 
 
 def _given_text(

@@ -125,7 +125,9 @@ class Metric:
             if option not in taken:
                 hint = f"the options {', '.join(taken)}" if taken else "no options"
                 raise PropertyError(
-                    f"{where}: {self.key} takes {hint}, and {option!r} was given", self.key
+                    f"{where}: {self.key} takes {hint}, and {option!r} was given",
+                    self.key,
+                    value=option,
                 )
         return self.read(options)
 
@@ -228,7 +230,9 @@ def property_keys(values: Mapping[Any, Any] | None, device: str) -> dict[str, An
     for key, item in values.items():
         name = key.key if isinstance(key, Property) else str(key)
         if name in plain:
-            raise PropertyError(f"{device}: {name} is given twice; give it once", name, device)
+            raise PropertyError(
+                f"{device}: {name} is given twice; give it once", name, device, value=item
+            )
         plain[name] = item
     return plain
 

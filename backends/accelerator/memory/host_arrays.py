@@ -35,13 +35,19 @@ def staging_copies(name: str, given: Any, staged: Array, rows: int | None = None
     if not isinstance(given, np.ndarray):
         raise TensorError(
             f"input {name!r} is a {type(given).__name__}, and this device takes arrays "
-            "only; give a numpy array"
+            "only; give a numpy array",
+            tensor=name,
         )
     target = staged if rows is None else staged[:rows]
     if given.shape != target.shape or given.dtype != target.dtype:
         raise TensorError(
             f"input {name!r} is {given.dtype}{shape_text(given.shape)}, and its plan is "
-            f"for {target.dtype}{shape_text(target.shape)}"
+            f"for {target.dtype}{shape_text(target.shape)}",
+            tensor=name,
+            shape=given.shape,
+            wanted_shape=target.shape,
+            dtype=str(given.dtype),
+            wanted_dtype=str(target.dtype),
         )
     if rows is None or rows == len(staged):
         return [(target, given)]

@@ -180,7 +180,12 @@ class Program:
         return TensorError(
             f"CPU was given {given.nbytes} bytes ({given.dtype}{list(given.shape)}) for {kind} "
             f"{names[index]!r}, which is {port.dtype.label}{list(port.shape)}, "
-            f"{port.buffer.size_bytes} bytes; give an array of that type and shape"
+            f"{port.buffer.size_bytes} bytes; give an array of that type and shape",
+            tensor=names[index],
+            shape=given.shape,
+            wanted_shape=port.shape,
+            dtype=str(given.dtype),
+            wanted_dtype=port.dtype.label,
         )
 
     def _unreadable(self, error: Exception) -> TensorError:

@@ -24,7 +24,8 @@ def input_array(name: str, array: Any) -> Array:
     if not isinstance(array, np.ndarray):
         raise TensorError(
             f"input {name!r} is a {type(array).__name__}, and CPU takes arrays only; "
-            "give a numpy array"
+            "give a numpy array",
+            tensor=name,
         )
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")

@@ -17,10 +17,11 @@ import numpy as np
 import onnx
 import pytest
 from models import MODELS
+from onnx import helper
 
 import aioinfer
 from presence import skip_if_missing
-from unit.backends.cpu.comparing import missing_reason
+from unit.backends.cpu.comparing import missing_reason, model_of
 from unit.benchmarks.small_networks import IMAGES, SIZE, SMALL
 
 pytestmark = pytest.mark.exhaustive
@@ -73,6 +74,30 @@ def test_loading(measure: Measure) -> None:
     assert [row["part_count"] for row in rows] == [8, 4] * (len(rows) // 2)
     assert {row["device"] for row in rows} == {"CPU", "REFERENCE", "ONNXRUNTIME"}
     assert all(row["ratio"] > 0 for row in rows)
+
+
+@needs_cpu
+@needs_peers
+def test_new_shapes(measure: Measure, tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    x = np.zeros((2, 3), np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
+    constants = {"w": np.ones((3, 4), np.float32)}
+    proto = model_of(nodes, {"x": x}, constants=constants, dynamic=True)
+    proto.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 3
+    onnx.save(proto, folder / "product.onnx")
+    (row,) = measure("new_shapes", f"{folder} --shapes 4")
+    assert row["model"] == "product"
+    assert 0 < row["run_ms"] < row["first_ms"]
+
+
+@needs_cpu
+@needs_peers
+def test_open_lengths(measure: Measure) -> None:
+    rows = measure("open_lengths", "--requests 2 --passes 2")
+    assert [row["model"] for row in rows] == ["minilm_l6", "resnet50"]
+    assert all(row["first_ms"] > 0 and row["peer_later_ms"] > 0 for row in rows)
 
 
 @needs_cpu

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -23,6 +24,7 @@ from aioinfer.backends.cpu.compiler import Compiler
 from aioinfer.backends.cpu.executable_network import CpuNetwork
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.plans.plan import Plan
+from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
 from aioinfer.backends.cpu.precision import precisions_of
 from aioinfer.backends.cpu.programs.program import Program
 from aioinfer.errors import (
@@ -189,6 +191,39 @@ def test_a_failed_plan_fails_its_runs_and_is_tried_again(
         with pytest.raises(DeviceError, match="no plan today"):
             request.infer_sync({"x": X})
         np.testing.assert_allclose(request.infer_sync({"x": X})["y"], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["CPU", "AUTO:CPU,REFERENCE"])
+@pytest.mark.parametrize("given", ["a file", "a Model"])
+def test_a_model_whose_first_plan_fails_is_whole_for_the_next_try(
+    core: Core,
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: np.ndarray,
+    tmp_path: Path,
+    given: str,
+    device: str,
+) -> None:
+    """Passes rewrite a model in place, but none that a caller, or a device's next turn, gets."""
+    real, failures = PlanBuilder.build, [DeviceError("no plan today")]
+
+    def fail(self: PlanBuilder, lower: Any) -> Plan:
+        if failures:
+            raise failures.pop()
+        return real(self, lower)
+
+    monkeypatch.setattr(PlanBuilder, "build", fail)
+    file = tmp_path / "model.onnx"
+    file.write_bytes(model().SerializeToString())
+    read = core.read_model(file)
+    source = read if given == "a Model" else file
+    if device == "CPU":
+        with pytest.raises(DeviceError, match="no plan today"):
+            core.load_network(source, device)
+    with core.load_network(source, device) as network:
+        results = network.create_infer_request().infer_sync(X)
+    np.testing.assert_allclose(results["y"], wanted, atol=1e-5)
+    assert not failures
+    assert [item.op_type for item in read.graph.nodes] == ["MatMul", "Relu", "Softmax"]
 
 
 @pytest.mark.parametrize("kind", ["columns", "strided", "backwards", "unaligned", "repeated"])
