@@ -4,7 +4,8 @@ Theory of operation. Upload, the plan's launches, and download are enqueued one 
 each on a queue of its own and each behind the event of the one before. The host waits for none of
 them. What the device does for several slots overlaps. Where a plan was captured with its copies,
 all three are one command on the queue for launches, and one stage: but for runs with arrays of the
-device, and those whose launches are profiled.
+device, and those whose launches are profiled. Where all inputs are outputs that the device has
+kept, nothing is uploaded, and where all outputs are kept, nothing is downloaded.
 
 The first stage copies the inputs into memory that the device reads at full speed. Where its plan is
 not built, memory has to be taken or much has to be copied, it is called again once that is done: on
@@ -45,11 +46,14 @@ from ...runtime.runs.run_admission import RunAdmission
 from ...runtime.runs.stage import Again, Stage, Stop, stop_if_interrupted
 from ...runtime.tracing.recorder import SpanRecorder
 from .launching.launch_times import LaunchTimes
+from .memory.bound_plan import BoundPlan
 from .memory.host_arrays import Copy, parts_of, refuse_on_device
-from .memory.slot_memory import BoundPlan, SlotMemory, stages_outputs
+from .memory.kept_blocks import KeptBlock
+from .memory.slot_memory import SlotMemory, stages_outputs
+from .operand import Buffer
 from .plan import Plan
 from .queues.chosen_executor import ChosenExecutor
-from .queues.driver import AdoptedArray, Event
+from .queues.driver import AdoptedArray, Event, Memory
 from .queues.opened_device import ComputeStream, OpenedDevice
 from .queues.queue_stream import QueueStream
 from .slot_inputs import InputNetwork, SlotInputs
@@ -115,6 +119,8 @@ class AcceleratorSlot(Slot):
         self._is_filled = False
         self._times: LaunchTimes | None = None
         self._padding: Padding | None = None
+        self._blocks: dict[str, KeptBlock] = {}
+        self._missing_blocks: dict[str, int] = {}
         device, copies = network.opened, network.copy_executor
         self._are_times_free = device.facts.are_times_free
         self._fill_stage = Stage("fill", copies, partial(self._fill, [], 0))
@@ -125,9 +131,16 @@ class AcceleratorSlot(Slot):
         is_staged = stages_outputs(device.facts)
         read = self._download_staged if is_staged else self._download
         download = Stage("download", streams.download, read)
-        self._separate: Sequence[Stage] = (upload, compute, download, deliver)[: 3 + is_staged]
+        back = (download, deliver)[: 1 + is_staged]
+        self._separate: dict[tuple[bool, bool], Sequence[Stage]] = {
+            (True, True): (upload, compute, *back),
+            (True, False): (upload, compute),
+            (False, True): (compute, *back),
+            (False, False): (compute,),
+        }
+        """By whether anything is uploaded, and downloaded."""
         self._together: Sequence[Stage] = Stage("replay", streams.replay, self._replay), deliver
-        self.stages = self._separate
+        self.stages = self._separate[True, True]
 
     @_host_errors_named
     def start(
@@ -144,10 +157,23 @@ class AcceleratorSlot(Slot):
             bound is not None
             and bound.round_trip is not None
             and bindings.profile is None
+            and not network.kept_outputs
             and not _has_device_arrays(bindings)
         )
-        self.stages = self._together if is_round_trip else self._separate
+        if is_round_trip:
+            self.stages = self._together
+        else:
+            stays = len(network.kept_outputs) == len(network.model_outputs) and not bindings.bound
+            self.stages = self._separate[not self._is_prepared(), not stays]
         return None
+
+    def _is_prepared(self) -> bool:
+        """True if all inputs are on the device, and nothing has to be waited for on the host."""
+        bound, inputs = self._bound, self.bindings.inputs.values()
+        if bound is None or not inputs or not all(isinstance(a, AdoptedArray) for a in inputs):
+            return False
+        self._network.opened.health.refuse_if_lost()
+        return not bound.may_capture_launches and not self._find_blocks(bound)
 
     def _replay(self, lane: Lane) -> Ready:
         """Have all done by one command."""
@@ -192,9 +218,11 @@ class AcceleratorSlot(Slot):
             bound = self._bound = self._memory.find(self._plan)
             if bound is None:
                 return self._handed_to(network.binding_executor, self._bind)
-        is_apart = self.stages is self._separate
+        is_apart = self.stages is not self._together
         if is_apart and bound.may_capture_launches and _has_device_arrays(self.bindings):
             return self._handed_to(network.binding_executor, self._capture_launches)
+        if self._find_blocks(bound):
+            return self._handed_to(network.binding_executor, self._make_blocks)
         if self._is_filled:
             return None
         given, padding = self.bindings.inputs, self._padding
@@ -248,6 +276,27 @@ class AcceleratorSlot(Slot):
         self._memory.capture_launches(self._bound)
         return NOW
 
+    def _find_blocks(self, bound: BoundPlan) -> bool:
+        """Take free blocks for the outputs that stay; True: others have to be made."""
+        network = self._network
+        if not network.kept_outputs:
+            return False
+        blocks = self._blocks
+        self._missing_blocks = {}
+        for name, size_bytes in self._outputs.block_sizes(bound, self.bindings).items():
+            if name not in blocks:
+                block = network.kept_blocks.take(size_bytes)
+                if block is None:
+                    self._missing_blocks[name] = size_bytes
+                else:
+                    blocks[name] = block
+        return bool(self._missing_blocks)
+
+    def _make_blocks(self, _lane: Lane) -> Ready:
+        for name, size_bytes in self._missing_blocks.items():
+            self._blocks[name] = self._network.kept_blocks.make(size_bytes)
+        return NOW
+
     def _staged_by_others(self, copies: list[Copy]) -> Ready:
         """Have the executor of copies do them, a part on each of its threads."""
         queued_ns, executor = perf_counter_ns(), self._network.copy_executor
@@ -278,13 +327,26 @@ class AcceleratorSlot(Slot):
         return failure
 
     def _compute(self, lane: Lane) -> Ready:
-        stream, bound = self._begin(lane), self._bound
+        bound, bindings, blocks = self._bound, self.bindings, self._blocks
         assert bound is not None
+        stream = self._begin(lane, is_last=self.stages[-1].name == "compute")
+        graph = bound.launch_graph if bindings.profile is None else None
+        there: dict[Buffer, Memory] = {}
+        if graph is None:
+            there = self._inputs.read_there(bound, bindings.inputs)
+            there.update(self._outputs.written_there(bound, blocks))
+            bound.exchange(there)
         # Here, on the run's own stream: the arrays' owners may write them for a while yet.
-        self._inputs.copy_on_device(stream, bound.inputs, self.bindings.inputs)
-        if bound.launch_graph is not None and self.bindings.profile is None:
-            stream.replay(bound.launch_graph)
-            return NOW
+        self._inputs.copy_on_device(stream, bound, bindings.inputs, there)
+        if graph is None:
+            self._launch(stream, bound)
+        else:
+            stream.replay(graph)
+        self._outputs.keep(stream, bound, bindings, self._padding, blocks, there)
+        return NOW
+
+    def _launch(self, stream: QueueStream, bound: BoundPlan) -> None:
+        """Enqueue the launches one by one."""
         events: list[Event] = []
         stop = self.stop
         for item in bound.launches:
@@ -294,7 +356,6 @@ class AcceleratorSlot(Slot):
             events.append(stream.launch(item.kernel, launch.global_size, launch.local_size))
         if self.bindings.profile is not None:
             self._times = LaunchTimes(bound.plan, events, stream.stage_work)
-        return NOW
 
     def _download_staged(self, lane: Lane) -> Ready:
         assert self._bound is not None
@@ -324,6 +385,7 @@ class AcceleratorSlot(Slot):
         if self._times is not None and self.bindings.profile is not None:
             self.bindings.profile.extend(self._times.profiles())
         self._plan = self._bound = self._times = self._padding = None
+        self._blocks, self._missing_blocks = {}, {}
         self._is_filled, self.bindings.awaited = False, None
 
     def _begin(self, lane: Lane, *, is_last: bool = False) -> QueueStream:

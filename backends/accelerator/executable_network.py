@@ -25,6 +25,7 @@ from ...runtime.tensors.tensor import ports_of
 from .compiler import Compiler, CompileRules
 from .device_slot import AcceleratorSlot
 from .launching.launch_capture import LaunchCapture
+from .memory.kept_blocks import KeptBlocks
 from .memory.lent_memory import LentMemory
 from .memory.slot_memory import SlotMemory
 from .plan import Plan
@@ -73,7 +74,7 @@ class AcceleratorNetwork(ExecutableNetwork):
             outputs=ports_of(model.outputs),
             config=config,
             core=core,
-            adopt_array=device.adopt if device.facts.can_adopt else None,
+            adopt_array=device.adopt,
         )
         self._model, self.opened = model, device
         self._compiler = Compiler(model, device, precision, rules)
@@ -105,10 +106,18 @@ class AcceleratorNetwork(ExecutableNetwork):
         is_capturing = captures and device.facts.can_capture
         self._capture = LaunchCapture(device, model.name) if is_capturing else None
         self._memories = [
-            SlotMemory(device, self._compiler.weights, model.name, self._capture)
+            SlotMemory(
+                device,
+                self._compiler.weights,
+                model.name,
+                self._capture,
+                captures_copies=not self.kept_outputs,
+            )
             for _ in range(count)
         ]
         self.pool = OutputPool(most_free=count * max(1, len(self.outputs)))
+        what = f"an output of {model.name!r} that stays on {device.name}"
+        self.kept_blocks = KeptBlocks(device.memory, what, (count + 1) * max(1, len(self.outputs)))
         try:
             self.only_plan = self._compile_ahead()
             self._streams = device.take_streams(stream_count)
@@ -168,6 +177,7 @@ class AcceleratorNetwork(ExecutableNetwork):
         self.opened.give_back(self._streams)
         for memory in self._memories:
             memory.release()
+        self.kept_blocks.close()
         self.shape_plans.clear()
         self.only_plan = None
         self._compiler.release()

@@ -1,20 +1,22 @@
 """A run's inputs on their way to the device: from the host's arrays, and from arrays there.
 
-A run of fewer rows than its plan has is padded on the host.
+A run of fewer rows than its plan has is padded on the host. An output that a network of the device
+has kept is read where it is, unless the run replays a launch graph or is padded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from ...runtime.plans.batch_buckets import BatchBuckets, Padding
 from ...runtime.tensors.tensor import Port
+from .memory.bound_plan import BoundInput, BoundPlan
 from .memory.host_arrays import Copy, staging_copies
 from .memory.lent_memory import LentMemory
-from .memory.slot_memory import BoundInput
 from .memory.weight_store import bytes_of
-from .queues.driver import AdoptedArray
+from .operand import Buffer
+from .queues.driver import AdoptedArray, Memory
 from .queues.queue_stream import QueueStream
 
 __all__ = ["InputNetwork", "SlotInputs"]
@@ -68,13 +70,37 @@ class SlotInputs:
                 in_place = self._is_read_in_place(array, place)
                 stream.write(place.memory, bytes_of(array) if in_place else data)
 
+    def read_there(self, bound: BoundPlan, given: Mapping[str, Any]) -> dict[Buffer, Memory]:
+        """List the memory that kernels can read themselves, for the buffers of these inputs."""
+        found: dict[Buffer, Memory] = {}
+        for port, place in zip(self._network.model_inputs, bound.inputs, strict=True):
+            array, operand = given[port.name], place.operand
+            if (
+                isinstance(array, AdoptedArray)
+                and array.is_argument
+                and array.size_bytes == operand.size_bytes
+                and operand.buffer in bound.exchangeable
+            ):
+                found[operand.buffer] = array.memory
+        return found
+
     def copy_on_device(
-        self, stream: QueueStream, places: Sequence[BoundInput], given: Mapping[str, Any]
+        self,
+        stream: QueueStream,
+        bound: BoundPlan,
+        given: Mapping[str, Any],
+        there: Collection[Buffer],
     ) -> None:
-        """Enqueue copies of the device's arrays, each repeated until its rows fill the input."""
-        for port, place in zip(self._network.model_inputs, places, strict=True):
+        """Enqueue copies of the device's arrays, each repeated until its rows fill the input.
+
+        What the kernels read ``there`` is kept until they have.
+        """
+        for port, place in zip(self._network.model_inputs, bound.inputs, strict=True):
             array = given[port.name]
             if not isinstance(array, AdoptedArray):
+                continue
+            if place.operand.buffer in there:
+                stream.keep(array)
                 continue
             size_bytes, whole_bytes = array.size_bytes, place.operand.size_bytes
             for offset_bytes in range(0, whole_bytes if size_bytes else 0, size_bytes or 1):

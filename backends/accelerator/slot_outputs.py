@@ -1,12 +1,14 @@
 """A run's outputs on their way from the device: to memory that the caller has bound, or new arrays.
 
+Those that OUTPUT_LOCATION keeps on the device are written to blocks of their own: by the kernels
+themselves, or by a copy where a launch graph is replayed, or the memory is another tensor's, too.
 Where a driver may wait in a copy to memory that it has not allocated itself, they come to staging
 memory first, and ``deliver`` copies them on. Of a padded run only its own rows are taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,10 +18,14 @@ from ...runtime.plans.batch_buckets import BatchBuckets, Padding
 from ...runtime.runs.bindings import Bindings
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import Port
+from .memory.bound_plan import BoundOutput, BoundPlan
 from .memory.host_arrays import check_bound_shape, output_array
-from .memory.slot_memory import BoundOutput
+from .memory.kept_blocks import KeptBlock, KeptBlocks
+from .memory.kept_output import KeptOutput
 from .memory.weight_store import bytes_of
-from .queues.driver import AdoptedArray
+from .operand import Buffer
+from .queues.driver import AdoptedArray, Memory
+from .queues.opened_device import OpenedDevice
 from .queues.queue_stream import QueueStream
 
 __all__ = ["OutputNetwork", "SlotOutputs"]
@@ -34,6 +40,9 @@ class OutputNetwork(Protocol):
     copy_executor: StreamsExecutor
     buckets: BatchBuckets | None
     pool: OutputPool
+    opened: OpenedDevice
+    kept_outputs: frozenset[str]
+    kept_blocks: KeptBlocks
 
 
 class SlotOutputs:
@@ -44,6 +53,47 @@ class SlotOutputs:
 
     def __init__(self, network: OutputNetwork) -> None:
         self._network = network
+
+    def block_sizes(self, bound: BoundPlan, bindings: Bindings) -> dict[str, int]:
+        """Say how much memory is needed for each output that stays, by name."""
+        kept = self._network.kept_outputs
+        return {
+            port.name: place.operand.size_bytes
+            for port, place in zip(self._network.model_outputs, bound.outputs, strict=True)
+            if port.name in kept and port.name not in bindings.bound
+        }
+
+    def written_there(
+        self, bound: BoundPlan, blocks: Mapping[str, KeptBlock]
+    ) -> dict[Buffer, Memory]:
+        """List the blocks that kernels can write themselves, for the buffers of these outputs."""
+        return {
+            place.operand.buffer: blocks[port.name].memory
+            for port, place in zip(self._network.model_outputs, bound.outputs, strict=True)
+            if port.name in blocks and place.operand.buffer in bound.exchangeable
+        }
+
+    def keep(
+        self,
+        stream: QueueStream,
+        bound: BoundPlan,
+        bindings: Bindings,
+        padding: Padding | None,
+        blocks: Mapping[str, KeptBlock],
+        there: Collection[Buffer],
+    ) -> None:
+        """Hand over the outputs that stay, and enqueue copies of those not written ``there``."""
+        for port, place in zip(self._network.model_outputs, bound.outputs, strict=True):
+            block = blocks.get(port.name)
+            if block is None:
+                continue
+            operand = place.operand
+            shape = self._own_shape(port.name, operand.shape, padding)
+            made = KeptOutput(self._network.opened, block, shape, operand.dtype.numpy)
+            stream.keep(block)
+            if operand.buffer not in there and made.size_bytes:
+                stream.copy_to(made.adopted(), place.memory)
+            bindings.results[port.name] = made
 
     def read_to_staging(
         self,
@@ -58,6 +108,8 @@ class SlotOutputs:
         """
         for port, place in zip(self._network.model_outputs, places, strict=True):
             assert place.staged is not None
+            if port.name in bindings.results:
+                continue
             if port.name in bindings.bound and self._keep_on_device(
                 stream, port.name, place, bindings, padding
             ):
@@ -102,7 +154,9 @@ class SlotOutputs:
         """
         late: list[tuple[str, Array]] = []
         for port, place in zip(self._network.model_outputs, places, strict=True):
-            if self._keep_on_device(stream, port.name, place, bindings, padding):
+            if port.name in bindings.results or self._keep_on_device(
+                stream, port.name, place, bindings, padding
+            ):
                 continue
             operand, given = place.operand, bindings.bound.get(port.name)
             form = self._own_shape(port.name, operand.shape, padding), operand.dtype.numpy

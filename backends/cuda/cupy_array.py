@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from time import perf_counter_ns
 from typing import Any
 
 from ..accelerator.queues.driver import AdoptedArray, DriverError, ErrorKind
 from .cupy_device import NOT_READY, CupyDevice
 from .cupy_event import CupyEvent, EventPool, RecordedEvent, Submission
-from .cupy_memory import CupyMemory
+from .cupy_memory import CupyMemory, address_of
 
-__all__ = ["Arrivals"]
+__all__ = ["Arrivals", "exported"]
 
 _CUDA = 2  # of DLPack's kinds of devices
 _MOST_STREAMS = 16
@@ -92,6 +93,23 @@ def _adopted(
         owner=array,
     )
     return adopted, written
+
+
+def exported(device: CupyDevice, array: AdoptedArray, options: Mapping[str, Any]) -> Any:
+    """Make a DLPack capsule of an array that is complete; its device is the current one.
+
+    CuPy has the stream of ``options`` wait for the calling thread's current one, which has nothing
+    to do with the array. Raises DriverError for a type that CuPy does not have.
+    """
+    owned = device.cuda.UnownedMemory(
+        address_of(array.memory), array.memory.size_bytes, array.owner, device.index
+    )
+    pointer = device.cuda.MemoryPointer(owned, 0)
+    try:
+        made = device.cupy.ndarray(array.shape, array.dtype, pointer)
+        return made.__dlpack__(**options)
+    except (TypeError, ValueError) as error:
+        raise DriverError(ErrorKind.OTHER, str(error)) from error
 
 
 class _Exported:

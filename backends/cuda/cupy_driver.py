@@ -18,7 +18,7 @@ import contextlib
 import gc
 import importlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...errors import DeviceError
@@ -37,7 +37,7 @@ from ..accelerator.queues.driver import (
     Queue,
 )
 from ..accelerator.queues.library_operation import LibraryOperation
-from .cupy_array import Arrivals
+from .cupy_array import Arrivals, exported
 from .cupy_device import CupyDevice
 from .cupy_event import EventPool
 from .cupy_facts import count_devices, facts_of, refuse_without_driver
@@ -137,6 +137,9 @@ class _Context:
 
     def adopt(self, given: Any) -> AdoptedArray | None:
         return self._arrivals.adopt(given)
+
+    def export(self, array: AdoptedArray, options: Mapping[str, Any]) -> Any:
+        return self._device.on_device(exported, self._device, array, options)
 
     def program(self, source: str) -> Program:
         return self._programs.program(source)

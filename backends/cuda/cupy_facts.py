@@ -12,6 +12,7 @@ from ..accelerator.queues.driver import DeviceFacts
 
 __all__ = ["count_devices", "facts_of", "refuse_without_driver"]
 
+_DLPACK_CUDA = 2
 _ALIGN_BYTES = 256
 """What cudaMalloc aligns to; libraries want 16 at most, and 128 is a line of the cache."""
 _NO_DEVICE, _NO_DRIVER_FOR_IT = 100, (35, 36)
@@ -89,6 +90,7 @@ def facts_of(cupy: Any, index: int, libraries: frozenset[str]) -> DeviceFacts:
         libraries=libraries,
         can_capture=True,
         can_adopt=True,
+        dlpack_kind=_DLPACK_CUDA,
         can_lend_host_memory=True,
         are_times_free=False,
     )

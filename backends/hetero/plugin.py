@@ -10,7 +10,11 @@ from typing import Any, ClassVar
 
 from ...errors import DeviceError, NotSupportedError, PropertyError, UnsupportedOpError
 from ...runtime.devices.extension import Extension, find_extension, tell_types
-from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
+from ...runtime.devices.virtual_plugin import (
+    DEVICE_PROPERTIES,
+    MULTI_DEVICE_PRIORITIES,
+    VirtualPlugin,
+)
 from ...runtime.graph import Model, Node
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.graph.traversal import all_nodes
@@ -24,6 +28,7 @@ from ...runtime.passes import (
 )
 from ...runtime.properties.properties import (
     INPUT_SHAPES,
+    OUTPUT_LOCATION,
     REQUEST_PROPERTIES,
     Configuration,
     Property,
@@ -36,6 +41,7 @@ from .cutting import cut_model, node_edges
 from .division import Division
 from .dump import dump_diagrams
 from .executable_network import HeteroNetwork
+from .locations import output_locations
 from .partition import make_partition
 from .schedule import execution_order
 from .selection import select_subgraphs
@@ -123,6 +129,9 @@ class HeteroPlugin(VirtualPlugin):
         configs = {device: self.inner_config(device, config) for device in devices}
         division = self._divide(model, devices, config)
         shapes = subgraph_signatures(division.model, division.cut, config[INPUT_SHAPES])
+        # A virtual device may load each part on another one.
+        sharing = [device for device in devices if not self._is_virtual(device)]
+        locations = output_locations(division.cut, config[OUTPUT_LOCATION], sharing)
         if model.is_disposable:  # then the pieces alone hold the weights, each until it is compiled
             for graph in (model.graph, division.model.graph):
                 release_constants(graph)
@@ -134,6 +143,8 @@ class HeteroPlugin(VirtualPlugin):
                 values = {**configs[piece.device]}
                 if signatures:
                     values[INPUT_SHAPES.key] = signatures
+                if locations[len(networks)]:
+                    values[OUTPUT_LOCATION.key] = locations[len(networks)]
                 networks.append(self.core.load_network(piece.model, piece.device, values))
             network = HeteroNetwork(
                 model,
@@ -194,6 +205,9 @@ class HeteroPlugin(VirtualPlugin):
         """List the operators that a device does not want folded; few devices have any."""
         is_known = "UNFOLDED_OPS" in self.core.get_metric(device, "SUPPORTED_METRICS")
         return self.core.get_metric(device, "UNFOLDED_OPS") if is_known else ()
+
+    def _is_virtual(self, device: str) -> bool:
+        return self.core.device_configuration(device).knows(MULTI_DEVICE_PRIORITIES.key)
 
     def _devices(self, config: Configuration) -> list[str]:
         devices = self.devices_without_counts(config)

@@ -18,6 +18,7 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.sub_request import SubRequestExecutor
 from ...runtime.runs.bindings import Bindings
 from ...runtime.runs.stage import Stage, Stop
+from ...runtime.tensors.kept_array import KeptArray
 from .crossing import Crossing
 
 __all__ = ["LinkedRun", "SubNetwork"]
@@ -91,8 +92,12 @@ class LinkedRun:
         subnetwork, outer = self._subnetworks[index], self._outer
         inputs = {name: outer.inputs[name] for name in subnetwork.outer_inputs}
         for crossing in subnetwork.crossings:
-            value = inputs[crossing.name] = self.made_by(crossing.source)[crossing.name]
+            value = self.made_by(crossing.source)[crossing.name]
             crossing.check(value)
+            adopt = subnetwork.network.adopt_array
+            if isinstance(value, KeptArray) and adopt is not None:
+                value = adopt(value, f"value {crossing.name!r}")
+            inputs[crossing.name] = value
         bindings = self._bindings[index] = Bindings(
             inputs,
             outer.ticket,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -47,6 +47,7 @@ _NEWER = (
     "install a newer driver, such as the system's PoCL (Debian: pocl-opencl-icd) or Intel's for "
     "CPUs (pip: intel-opencl-rt)"
 )
+_DLPACK_OPENCL = 4
 _first_use: ProcessMark | None = None
 
 
@@ -151,6 +152,7 @@ def _facts(cl: Any, index: int, device: Any) -> DeviceFacts:
         work_group_size=int(device.max_work_group_size),
         has_float16="cl_khr_fp16" in device.extensions.split(),
         moves_words=not is_processor,
+        dlpack_kind=_DLPACK_OPENCL,
     )
 
 
@@ -239,7 +241,10 @@ class _Queue:
     def copy(
         self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
     ) -> Event:
-        raise _nothing_adopted()
+        offsets = {"src_offset": 0, "dst_offset": target_offset_bytes}
+        raw = _raw_memory(target), _raw_memory(source)
+        copied = _checked(self._cl.enqueue_copy, self._raw, *raw, byte_count=size_bytes, **offsets)
+        return PyOpenClEvent(self._cl, copied)
 
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
@@ -301,6 +306,9 @@ class _Context:
 
     def adopt(self, given: Any) -> AdoptedArray | None:
         raise _nothing_adopted()
+
+    def export(self, array: AdoptedArray, options: Mapping[str, Any]) -> Any:
+        return None
 
     def program(self, source: str) -> Program:
         program = self._cl.Program(self._raw, _HEADER + source)

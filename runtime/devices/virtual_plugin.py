@@ -19,6 +19,7 @@ from ..passes import SupportMap
 from ..properties.properties import (
     DEVICE_ID,
     INPUT_SHAPES,
+    OUTPUT_LOCATION,
     REQUEST_PROPERTIES,
     STANDARD_PROPERTIES,
     STATE,
@@ -185,10 +186,11 @@ class VirtualPlugin(Plugin):
     def inner_config(self, device: str, config: Configuration) -> dict[str, Any]:
         """Collect what is given to a device for a network inside the one that users ask.
 
-        What means something to requests alone stays outside, and so do shapes to run once.
+        What means something to requests alone stays outside, and so do shapes to run once, and
+        where results are.
         """
         values = self.device_config(device, config)
-        for declared in (*REQUEST_PROPERTIES, INPUT_SHAPES):
+        for declared in (*REQUEST_PROPERTIES, INPUT_SHAPES, OUTPUT_LOCATION):
             values.pop(declared.key, None)
         if self.core.device_configuration(device).knows(STATE.key):
             values[STATE.key] = {}  # whatever the model's metadata says: requests keep it

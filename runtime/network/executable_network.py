@@ -21,7 +21,15 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Unpack, 
 
 import numpy as np
 
-from ...errors import AioInferError, ClosedError, NotSupportedError, TensorError, placed
+from ...errors import (
+    AioInferError,
+    ClosedError,
+    NotSupportedError,
+    PropertyError,
+    TensorError,
+    nearest,
+    placed,
+)
 from ...executors import (
     Clock,
     ExecutorManager,
@@ -43,6 +51,7 @@ from ..properties.properties import (
     INLINE_THRESHOLD_US,
     INPUT_SHAPES,
     MAX_QUEUED_REQUESTS,
+    OUTPUT_LOCATION,
     Configuration,
     Metric,
 )
@@ -153,6 +162,8 @@ class ExecutableNetwork(Closing):
         """Inputs for which callers give anything, as functions of theirs make the tensors."""
         self.inline_postprocess: Postprocess | None = None
         """What the thread that takes a run's results calls with them."""
+        self.kept_outputs = _kept_outputs(config, self.outputs, name)
+        """The outputs that stay on the device."""
         self._core = core
         self._process = ProcessMark()
         self._closed_error = partial(_closed_error, name, device, self._process)
@@ -166,6 +177,7 @@ class ExecutableNetwork(Closing):
             config.value_or_default(MAX_QUEUED_REQUESTS),
         )
         """The slots and the runs; for requests."""
+        self.admission.kept_outputs = self.kept_outputs
         self.admission.recorder.count_batches_of(self.inputs)
         self._closer = threading.RLock()
         self._warm_up_stop = Stop()
@@ -584,6 +596,22 @@ class ExecutableNetwork(Closing):
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"{self.admission.run_count} runs"
         return f"<{type(self).__name__} {self.name!r} on {self.device}: {state}>"
+
+
+def _kept_outputs(config: Configuration, outputs: Sequence[Port], network: str) -> frozenset[str]:
+    locations = config.value_or_default(OUTPUT_LOCATION)
+    known = [port.name for port in outputs]
+    for name in locations:
+        if name not in known:
+            raise PropertyError(
+                f"{config.device}: {OUTPUT_LOCATION.key} names {name!r}, and network {network!r} "
+                f"has no such output{nearest(name, known)}; it has {known}",
+                OUTPUT_LOCATION.key,
+                config.device,
+                value=dict(locations),
+                network=network,
+            )
+    return frozenset(name for name in known if locations.get(name) == "DEVICE")
 
 
 def _closed_error(name: str, device: str, process: ProcessMark) -> ClosedError:

@@ -309,7 +309,9 @@ class InferRequest:
             self._bound.pop(name, None)
             self._tensors.pop(name, None)
             return
-        data = tensor.data if isinstance(tensor, Tensor) else tensor
+        data = tensor
+        if isinstance(tensor, Tensor):
+            data = tensor.content if tensor.device else tensor.data
         if data is None:
             raise TensorError(
                 f"the tensor for {name!r} has no memory; give it an array",
@@ -337,7 +339,7 @@ class InferRequest:
         self._refuse_free(name)
         self._access("access")
         handle = self._handle(name)
-        if name in self._input_names and handle.data is None and port.dtype is not None:
+        if name in self._input_names and handle.content is None and port.dtype is not None:
             shape = port.shape
             if shape is not None and all(isinstance(dim, int) for dim in shape):
                 handle.data = self._bound[name] = self._network.input_memory(

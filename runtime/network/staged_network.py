@@ -170,5 +170,6 @@ class _StagedSlot(Slot):
         wrong = None if bindings.states is None else bindings.states.take(bindings.results)
         if wrong is not None:
             raise wrong
+        bindings.hand_out(self._network.kept_outputs)
         bindings.answer = self._network.functions.handle(bindings.results)
         return NOW

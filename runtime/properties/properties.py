@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from ...errors import PropertyError, nearest
@@ -18,6 +19,7 @@ from .property_parsers import (
     parse_choice,
     parse_input_shapes,
     parse_integer,
+    parse_locations,
     parse_mapping,
     parse_seconds,
     parse_state,
@@ -39,6 +41,7 @@ __all__ = [
     "NUMA",
     "NUM_STREAMS",
     "OLD_NAMES",
+    "OUTPUT_LOCATION",
     "PERFORMANCE_HINT",
     "PERFORMANCE_HINT_NUM_REQUESTS",
     "PERF_COUNT",
@@ -305,6 +308,15 @@ INPUT_SHAPES: Property[tuple[Mapping[str, tuple[int, ...]], ...]] = Property(
     "sequence of such mappings.",
     only_at_load=True,
 )
+OUTPUT_LOCATION: Property[Mapping[str, str]] = Property(
+    "OUTPUT_LOCATION",
+    parse_locations,
+    MappingProxyType({}),
+    "Where results are, by output: {name: 'DEVICE'} gives a Tensor whose content stays in the "
+    "device's memory until it is read; a device that computes in the host's memory gives one that "
+    "is there. 'HOST', as for all that are not named: a numpy array.",
+    only_at_load=True,
+)
 ENABLE_MMAP = Property(
     "ENABLE_MMAP",
     parse_boolean,
@@ -394,6 +406,7 @@ STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
     PERF_COUNT,
     DEVICE_ID,
     INPUT_SHAPES,
+    OUTPUT_LOCATION,
     PLAN_CACHE_COUNT,
     PLAN_CACHE_BYTES,
     INLINE_THRESHOLD_US,

@@ -21,6 +21,7 @@ __all__ = [
     "parse_choice",
     "parse_input_shapes",
     "parse_integer",
+    "parse_locations",
     "parse_mapping",
     "parse_pass_names",
     "parse_seconds",
@@ -130,6 +131,12 @@ def parse_state(given: Any) -> Mapping[str, str] | None:
         if not isinstance(name, str) or not isinstance(output, str):
             raise ValueError(f"{wanted}; the entry {name!r}: {output!r} is none")
     return MappingProxyType(dict(given))
+
+
+def parse_locations(given: Any) -> Mapping[str, str]:
+    """Take a mapping name -> DEVICE or HOST, in any case; the result is a read-only copy."""
+    word = parse_choice("DEVICE", "HOST")
+    return MappingProxyType({name: word(item) for name, item in parse_mapping(given).items()})
 
 
 def parse_pass_names(known: Callable[[], Collection[str]]) -> Parser[tuple[str, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -12,6 +12,8 @@ import numpy as np
 
 from ...errors import TensorError
 from ..graph import shape_text
+from ..tensors.kept_array import KeptArray
+from ..tensors.tensor import Tensor
 from ..tracing.recorder import RunMark
 from .admission import Ticket
 
@@ -142,6 +144,13 @@ class Bindings:
             )
         np.copyto(memory, value, casting="no" if memory.dtype != object else "unsafe")
         self.results[name] = memory
+
+    def hand_out(self, names: Collection[str]) -> None:
+        """Have a Tensor for each of these outputs that is not the caller's own memory."""
+        for name in names:
+            value = self.results.get(name)
+            if isinstance(value, np.ndarray | list | KeptArray) and name not in self.bound:
+                self.results[name] = Tensor(value)
 
 
 NO_BINDINGS = Bindings(NO_TENSORS, (0, 0))

@@ -593,6 +593,10 @@ class Run:
                     hop(following._begin_late)
                 admission.leave(self)
                 return
+        if self.error is not None:
+            self.bindings.results = {}  # nobody gets it
+        elif admission.kept_outputs:
+            self.bindings.hand_out(admission.kept_outputs)
         # What belongs to the caller is dropped now, and not when the garbage collector comes.
         if self._timer is not None:
             self._timer.cancel()

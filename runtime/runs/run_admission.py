@@ -82,6 +82,8 @@ class RunAdmission(Generic[R]):
         self.is_closed = False
         self.gate: InlineGate | None = None
         """Which runs may stay on their caller's thread; None: none may."""
+        self.kept_outputs: frozenset[str] = frozenset()
+        """What callers get as Tensors, wherever it is."""
         self.runs: set[R] = set()
         """Those that are not over, callbacks included; each takes itself out."""
         self._closed_error = closed_error

@@ -37,11 +37,12 @@ class DeviceArray(Protocol):
         """True if a device may write it from the first byte to the last."""
 
 
-AdoptArray = Callable[[Any, str], DeviceArray]
+AdoptArray = Callable[[Any, str], DeviceArray | np.ndarray[Any, Any]]
 """Takes an array in a device's memory, and a text that says what it is given for.
 
 Called on the caller's thread, so that what the device does with the array comes behind what its
-owner has enqueued. Raises TensorError for one that is elsewhere.
+owner has enqueued. A KeptArray of another device comes back as its content on the host. Raises
+TensorError for any other array that is elsewhere.
 """
 
 

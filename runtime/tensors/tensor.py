@@ -13,6 +13,7 @@ from ...executors import find_shortage
 from ..graph import DType, OptionalType, SequenceType, TensorType, Value, ValueType, shape_text
 from .array_like import as_array
 from .device_array import AdoptArray, memory_place
+from .kept_array import KeptArray
 
 __all__ = [
     "Port",
@@ -54,11 +55,16 @@ def ports_of(values: Iterable[Value]) -> tuple[Port, ...]:
 
 
 class Tensor:
-    """A handle on a tensor: ``data`` is its array, or None before there is one.
+    """A handle on a tensor: ``data`` is its array on the host, or None before there is one.
 
     A request's own handle stays the same object while its content changes with each run. One made
     by the user wraps memory that stays the user's; a list of arrays is a sequence. Works where
     numpy wants an array, and by DLPack.
+
+    One of results, as OUTPUT_LOCATION asks for, may stay in the memory of its device. A network
+    there reads it in place; ``data``, ``numpy()``, numpy, and networks elsewhere download it, once,
+    and block meanwhile. Its memory goes back when it is dropped, whoever has been closed before;
+    a closed Core has none left, and reading raises ClosedError. Thread-safe.
 
     ```python
     with aioinfer.Core() as core, core.load_network("model.onnx", "CPU") as network:
@@ -72,48 +78,81 @@ class Tensor:
 
     def __init__(self, data: Any = None, *, port: Port | None = None) -> None:
         self._port = port
-        self.data: Any = data if data is None or _is_sequence(data) else np.asarray(data)
+        is_taken = data is None or isinstance(data, KeptArray) or _is_sequence(data)
+        self._held: Any = data if is_taken else np.asarray(data)
+
+    @property
+    def data(self) -> Any:
+        """Its array on the host, read-only if it was downloaded; a list; or None.
+
+        May be set to what a Tensor can be made of, or to a Tensor, whose content it then has, too.
+        """
+        held = self._held
+        return held.host() if isinstance(held, KeptArray) else held
+
+    @data.setter
+    def data(self, given: Any) -> None:
+        self._held = given._held if isinstance(given, Tensor) else given
+
+    def numpy(self) -> np.ndarray:
+        """Return the content on the host, as ``np.asarray`` does: what is on a device, read-only.
+
+        The first call downloads that, and blocks. Raises DeviceError and ClosedError.
+        """
+        return np.asarray(self)
+
+    @property
+    def device(self) -> str | None:
+        """The device that keeps the content in memory of its own; None: the host has it."""
+        return self._held.device if isinstance(self._held, KeptArray) else None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape now; lengths that are not known before the first run are 0."""
-        if isinstance(self.data, np.ndarray):
-            return tuple(self.data.shape)
+        if isinstance(self._held, np.ndarray | KeptArray):
+            return tuple(self._held.shape)
         declared = self._port.shape if self._port is not None else None
         return tuple(dim if isinstance(dim, int) else 0 for dim in declared or (0,))
 
     @property
     def dtype(self) -> np.dtype:
         """The element type."""
-        if isinstance(self.data, np.ndarray):
-            return np.dtype(self.data.dtype)
+        if isinstance(self._held, np.ndarray | KeptArray):
+            return np.dtype(self._held.dtype)
         declared = self._port.dtype if self._port is not None else None
         return np.dtype(np.float32) if declared is None else declared
 
     @property
     def size(self) -> int:
         """How many elements it holds; 0 before the first run of a dynamic output."""
-        return self.data.size if isinstance(self.data, np.ndarray) else 0
+        return self._held.size if isinstance(self._held, np.ndarray | KeptArray) else 0
 
     @property
     def content(self) -> Any:
-        """What it stands for as an input: its data, or no rows if it is open and has none yet."""
-        if self.data is None and self._port is not None and 0 in self.shape:
+        """What it stands for as an input: an array, on the host or a KeptArray, or a list.
+
+        No rows if it is open and has none yet; None if it is neither.
+        """
+        if self._held is None and self._port is not None and 0 in self.shape:
             return np.zeros(self.shape, self.dtype)
-        return self.data
+        return self._held
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        array = self.data if self.data is not None else np.zeros(self.shape, self.dtype)
+        data = self.data
+        array = data if data is not None else np.zeros(self.shape, self.dtype)
         return np.array(array, dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return np.asarray(self).__dlpack__(**options)
+        held = self._held
+        return (held if isinstance(held, KeptArray) else np.asarray(self)).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return np.asarray(self).__dlpack_device__()
+        held = self._held
+        return (held if isinstance(held, KeptArray) else np.asarray(self)).__dlpack_device__()
 
     def __repr__(self) -> str:
-        return f"<Tensor {self.dtype} {shape_text(self.shape)}>"
+        place = "" if self.device is None else f" on {self.device}"
+        return f"<Tensor {self.dtype} {shape_text(self.shape)}{place}>"
 
 
 def check_inputs(
@@ -174,6 +213,11 @@ def check_value(given: Any, port: Port, place: str, adopt: AdoptArray | None = N
     """
     if isinstance(given, Tensor):
         given = given.content
+    if isinstance(given, KeptArray):
+        _checked(given, port, place)
+        if adopt is not None and (port.type is None or isinstance(port.type, TensorType)):
+            return adopt(given, f"{place}: {port.name!r}")
+        given = given.host()
     if port.type is None and (given is None or isinstance(given, list)):
         return given
     if port.type is not None and not isinstance(port.type, TensorType):
@@ -200,8 +244,13 @@ def check_value(given: Any, port: Port, place: str, adopt: AdoptArray | None = N
                 tensor=port.name,
             )
         array = adopt(given, f"{place}: {port.name!r}")
-    if dtype is not None:
-        _check_dtype(array, dtype, port, place)
+    return _checked(array, port, place)
+
+
+def _checked(array: Any, port: Port, place: str) -> Any:
+    """Return an array, on the host or a device, once it is known to fit the port."""
+    if isinstance(port.type, TensorType):
+        _check_dtype(array, port.type.dtype, port, place)
         _check_shape(array.shape, port, place)
     return array
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import weakref
+from typing import Protocol
 
 from ....errors import DeviceError
 from ..queues.device_health import DeviceHealth
@@ -11,14 +13,23 @@ from ..queues.driver import Context, DriverError, Memory
 __all__ = ["DeviceMemory"]
 
 
+class LentBlock(Protocol):
+    """Memory that callers hold."""
+
+    def take_back(self) -> Memory | None:
+        """Take it from whoever still holds it, if it can be taken; the caller frees it."""
+
+
 class DeviceMemory:
     """Buffers of one device, counted. Thread-safe."""
 
     def __init__(self, device: str, context: Context, health: DeviceHealth) -> None:
         self._device, self._context, self._health = device, context, health
-        self._lock = threading.Lock()
+        # A finaliser that gives memory back may run on the thread that has the lock.
+        self._lock = threading.RLock()
         self.taken_bytes = 0
         """The buffers that are alive, together."""
+        self._lent: dict[int, weakref.ref[LentBlock]] = {}
 
     def check_room(self, what: str, sizes: list[int]) -> None:
         """Raise DeviceError if buffers of these sizes cannot be made; makes none."""
@@ -61,6 +72,23 @@ class DeviceMemory:
         with self._lock:
             self.taken_bytes -= memory.size_bytes
         memory.release()
+
+    def lend(self, block: LentBlock) -> None:
+        """Note a block that callers hold, to be taken back when the device is closed."""
+        key = id(block)
+
+        def forget(_dead: object) -> None:
+            self._lent.pop(key, None)
+
+        self._lent[key] = weakref.ref(block, forget)
+
+    def take_back_lent(self) -> None:
+        """Free all that callers still hold and that can be taken from them."""
+        for reference in list(self._lent.values()):
+            block = reference()
+            memory = None if block is None else block.take_back()
+            if memory is not None:
+                self.release(memory)
 
 
 def _mib(size_bytes: int) -> int:

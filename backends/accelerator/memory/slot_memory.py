@@ -19,37 +19,16 @@ not. So on other devices than the host's processor results come to staging memor
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from ..launching.launch_capture import LaunchCapture
 from ..operand import Operand
-from ..plan import Launch, LaunchArgument, Plan
-from ..queues.driver import (
-    Argument,
-    Bytes,
-    DeviceFacts,
-    DriverError,
-    HostMemory,
-    Kernel,
-    LaunchGraph,
-    Memory,
-    Queue,
-)
+from ..plan import LaunchArgument, Plan
+from ..queues.driver import Argument, DeviceFacts, DriverError, HostMemory, Memory
 from ..queues.opened_device import OpenedDevice
+from .bound_plan import BoundInput, BoundLaunch, BoundOutput, BoundPlan, Staged
 from .weight_store import WeightStore
 
-__all__ = [
-    "BoundInput",
-    "BoundLaunch",
-    "BoundOutput",
-    "BoundPlan",
-    "SlotMemory",
-    "Staged",
-    "stages_outputs",
-]
+__all__ = ["SlotMemory", "stages_outputs"]
 
 _ROUND_TRIP_BYTES = 1 << 20
 """Up to so many bytes of inputs and outputs, copies go with the launches: beside the computing of
@@ -61,82 +40,11 @@ def stages_outputs(facts: DeviceFacts) -> bool:
     return facts.kind != "cpu"
 
 
-@dataclass(frozen=True)
-class Staged:
-    """Host memory that the device copies from or to: ``array`` and ``data`` are the same bytes."""
-
-    array: np.ndarray[Any, Any]
-    data: Bytes
-
-
-@dataclass(frozen=True)
-class BoundInput:
-    """An input's place, on the host and on the device."""
-
-    operand: Operand
-    memory: Memory
-    staged: Staged
-
-
-@dataclass(frozen=True)
-class BoundOutput:
-    """An output's place on the device; ``staged`` is None where it is not staged."""
-
-    operand: Operand
-    memory: Memory
-    staged: Staged | None
-
-
-@dataclass(frozen=True)
-class BoundLaunch:
-    """A kernel object with its arguments set."""
-
-    launch: Launch
-    kernel: Kernel
-
-
-@dataclass(eq=False)
-class BoundPlan:
-    """A plan with addresses in one slot."""
-
-    plan: Plan
-    inputs: Sequence[BoundInput]
-    outputs: Sequence[BoundOutput]
-    launches: Sequence[BoundLaunch]
-    output_bytes: int
-    """How much all outputs take together."""
-    launch_graph: LaunchGraph | None = None
-    """Replays all launches at once; without one, they are enqueued one by one."""
-    round_trip: LaunchGraph | None = None
-    """Copies from and to staging memory, too."""
-    may_capture_launches: bool = False
-    """True if its launches may be captured yet, which were with its copies."""
-
-    @property
-    def is_captured(self) -> bool:
-        """True if a run of it replays anything."""
-        return self.launch_graph is not None or self.round_trip is not None
-
-    def enqueue_launches(self, queue: Queue) -> None:
-        """Enqueue what computes its outputs."""
-        for item in self.launches:
-            queue.launch(item.kernel, item.launch.global_size, item.launch.local_size)
-
-    def enqueue_round_trip(self, queue: Queue) -> None:
-        """Enqueue its uploads, launches and downloads."""
-        for place in self.inputs:
-            if place.staged.data.size:
-                queue.write(place.memory, place.staged.data)
-        self.enqueue_launches(queue)
-        for result in self.outputs:
-            if result.staged is not None and result.staged.data.size:
-                queue.read(result.staged.data, result.memory)
-
-
 class SlotMemory:
     """The memory of one slot; used by one run at a time. ``keep_only`` is for any thread.
 
-    With a ``capture``, launches are captured when a plan is bound.
+    With a ``capture``, launches are captured when a plan is bound; without ``captures_copies``,
+    they are always captured alone.
     """
 
     def __init__(
@@ -145,8 +53,11 @@ class SlotMemory:
         weights: WeightStore,
         network: str,
         capture: LaunchCapture | None = None,
+        *,
+        captures_copies: bool = True,
     ) -> None:
         self._device, self._weights, self._capture = device, weights, capture
+        self._captures_copies = captures_copies
         self._what = f"a slot of {network!r}"
         self._arena: Memory | None = None
         self._staging: HostMemory | None = None
@@ -193,6 +104,7 @@ class SlotMemory:
         """Capture the launches of a bound plan without its copies. Blocks a little."""
         bound.may_capture_launches = False
         if self._capture is not None:
+            bound.exchange({})
             bound.launch_graph = self._capture.capture(bound.enqueue_launches)
 
     def keep_only(self, plans: Container[Plan]) -> None:
@@ -238,8 +150,9 @@ class SlotMemory:
         launches = []
         for launch in plan.launches:
             kernel = self._device.programs.kernel(launch.source)
-            kernel.set_arguments([argument_of(given) for given in launch.arguments])
-            launches.append(BoundLaunch(launch, kernel))
+            arguments = [argument_of(given) for given in launch.arguments]
+            kernel.set_arguments(arguments)
+            launches.append(BoundLaunch(launch, kernel, arguments))
         staged = self._places(self._staged_operands(plan))
         inputs = [BoundInput(item, memory_of(item), next(staged)) for item in plan.inputs]
         outputs = [BoundOutput(item, memory_of(item), next(staged, None)) for item in plan.outputs]
@@ -247,7 +160,8 @@ class SlotMemory:
         bound = BoundPlan(plan, inputs, outputs, launches, output_bytes)
         if self._capture is not None and launches:
             copied_bytes = output_bytes + sum(operand.size_bytes for operand in plan.inputs)
-            if self._stages_outputs and copied_bytes <= _ROUND_TRIP_BYTES:
+            is_small = copied_bytes <= _ROUND_TRIP_BYTES
+            if is_small and self._stages_outputs and self._captures_copies:
                 bound.round_trip = self._capture.capture(bound.enqueue_round_trip)
                 bound.may_capture_launches = bound.round_trip is not None
             else:

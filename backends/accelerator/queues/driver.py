@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -91,6 +91,8 @@ class DeviceFacts:
     """True if launches can be captured, to be replayed as one command."""
     can_adopt: bool = False
     """True if arrays of other libraries in its memory can be read and written as they are."""
+    dlpack_kind: int = 12
+    """DLPack's number of the kind of its memory; 12 is one that DLPack does not know."""
     can_lend_host_memory: bool = False
     """True if its memory for copies lives as long as any array that sees it."""
     are_times_free: bool = True
@@ -162,10 +164,12 @@ class AdoptedArray:
     dtype: np.dtype[Any]
     is_writable: bool
     """False for one that its owner protects, and for a dense copy of one that is not dense."""
-    written: Event
-    """Passed when what its owner had enqueued before is done."""
+    written: Event | None
+    """Passed when what its owner had enqueued before is done; None: the run's first token says."""
     owner: object = None
     """What else has to live as long as the memory is used."""
+    is_argument: bool = False
+    """True if kernels may have the memory as an argument: a buffer of its own, or all of one."""
 
     @property
     def size_bytes(self) -> int:
@@ -229,7 +233,7 @@ class Queue(Protocol):
     def copy(
         self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
     ) -> Event:
-        """Copy within the device's memory, from the source's start; only where ``can_adopt``."""
+        """Copy within the device's memory, from the source's start."""
 
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
@@ -271,6 +275,13 @@ class Context(Protocol):
 
         Called on the thread of its owner, whose current stream says what it waits for. Only where
         ``can_adopt``; does not block.
+        """
+
+    def export(self, array: AdoptedArray, options: Mapping[str, Any]) -> Any:
+        """Make a DLPack capsule of memory that is complete; it keeps the array's owner.
+
+        ``options`` are those of ``__dlpack__``. None if no library takes this device's memory.
+        Raises BufferError, and DriverError of kind OTHER for a type that the library does not have.
         """
 
     def program(self, source: str) -> Program:

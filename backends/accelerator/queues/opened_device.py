@@ -12,9 +12,11 @@ through wait lists.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ....errors import TensorError
 from ....executors import (
@@ -25,8 +27,11 @@ from ....executors import (
     TaskExecutor,
 )
 from ....runtime.tensors.device_array import memory_place
+from ....runtime.tensors.kept_array import KeptArray
 from ..launching.kernel_programs import KernelPrograms
 from ..memory.device_memory import DeviceMemory
+from ..memory.kept_blocks import KeptBlock
+from ..memory.kept_output import KeptOutput
 from .device_health import DeviceHealth
 from .driver import (
     AdoptedArray,
@@ -84,6 +89,8 @@ class OpenedDevice:
         self._setup_queue = context.queue(f"{name} setup")
         self._setup_lock = threading.Lock()
         self._capture_lock = threading.Lock()
+        self._reads: Queue | None = None
+        self._reads_lock = threading.Lock()
 
     @property
     def facts(self) -> DeviceFacts:
@@ -117,8 +124,18 @@ class OpenedDevice:
         except DriverError as error:
             raise self.health.translate(error, "taking host memory for copies") from error
 
-    def adopt(self, given: Any, what: str) -> AdoptedArray:
+    def adopt(self, given: Any, what: str) -> AdoptedArray | np.ndarray[Any, Any]:
         """Take a caller's array in the device's memory as it is; see AdoptArray."""
+        if isinstance(given, KeptOutput) and given.opened is self:
+            return given.adopted()
+        if isinstance(given, KeptArray):
+            return given.host()
+        if not self.facts.can_adopt:
+            raise TensorError(
+                f"{what} lies in the memory of {memory_place(given)}, and {self.name} takes arrays "
+                f"of the host, and what its own networks have kept; give a copy there, as .get() "
+                f"or .cpu() make"
+            )
         try:
             adopted = self._context.adopt(given)
         except DriverError as error:
@@ -129,6 +146,33 @@ class OpenedDevice:
                 f"copy it there, or to the host"
             )
         return adopted
+
+    def read_kept(self, target: Bytes, block: KeptBlock) -> None:
+        """Copy what a block begins with to the host, and wait. One at a time; blocks.
+
+        Raises DeviceError, and ClosedError once the device is closed.
+        """
+        doing = "downloading a tensor"
+        with self._reads_lock:  # so that nothing is taken back meanwhile
+            memory = block.memory
+            try:
+                if self._reads is None:
+                    self._reads = self._context.queue(f"{self.name} reads")
+                failures = _failures(self._reads.read(target, memory))
+            except DriverError as error:
+                raise self.health.translate(error, doing) from error
+        if failures:
+            raise self.health.translate(failures[0], doing) from failures[0]
+
+    def export(self, array: AdoptedArray, options: Mapping[str, Any]) -> Any:
+        """Make a DLPack capsule of memory that is complete; None where no library takes it.
+
+        Raises BufferError.
+        """
+        try:
+            return self._context.export(array, options)
+        except DriverError as error:
+            raise BufferError(f"{self.name} cannot export {array.dtype}: {error.text}") from error
 
     def capture(self, enqueue: Callable[[Queue], None]) -> LaunchGraph:
         """Capture launches, one such call at a time; see ``Context.capture``. Blocks a little."""
@@ -156,6 +200,9 @@ class OpenedDevice:
             executor.close()
         for completion in self._completions:
             completion.close()
+        with self._reads_lock:
+            self.memory.take_back_lent()
+            self._reads = None
         self._context.close()
 
     def __repr__(self) -> str:

@@ -143,6 +143,10 @@ class QueueStream(DeviceStream):
         """Enqueue a copy to a caller's array, behind what its owner has enqueued; keeps it."""
         return self._copy(target, target.memory, source, target.size_bytes)
 
+    def keep(self, used: object) -> None:
+        """Keep what commands use that are enqueued by the stage that has begun."""
+        self._open.kept.append(used)
+
     @property
     def stage_work(self) -> StageWork | None:
         """What the function that is enqueueing has enqueued; None before its first command."""
@@ -222,7 +226,8 @@ class QueueStream(DeviceStream):
         self._open.kept.append(array)
 
         def copy() -> Event:
-            self._queue.wait_for([array.written])
+            if array.written is not None:
+                self._queue.wait_for([array.written])
             return self._queue.copy(*copied)
 
         return self._enqueue("copying an array of the device", copy)

@@ -10,7 +10,7 @@ launched again, command by command, with the arguments that the kernels had.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -228,6 +228,9 @@ class _Context:
 
     def adopt(self, given: Any) -> AdoptedArray | None:
         return self._inner.adopt(given)
+
+    def export(self, array: AdoptedArray, options: Mapping[str, Any]) -> Any:
+        return self._inner.export(array, options)
 
     def program(self, source: str) -> Program:
         return self._inner.program(source)
