@@ -150,7 +150,9 @@ def _metric_rows(metrics: Iterable[Metric], options: Mapping[str, Any]) -> list[
 
 
 def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping):
+        return value
+    return {key: _plain(item) for key, item in value.items()}
 
 
 def _words(value: Any) -> str:

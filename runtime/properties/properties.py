@@ -377,12 +377,12 @@ POSTPROCESS_STREAMS = Property(
     "takes the results does.",
 )
 
-STATE: Property[Mapping[str, str] | None] = Property(
+STATE: Property[Mapping[str, str] | str] = Property(
     "STATE",
     parse_state,
-    None,
+    "AUTO",
     "Inputs that the same request's last run feeds: {input: output}. Callers neither give nor get "
-    "them; request.query_state() does. None: what the model's metadata says under "
+    "them; request.query_state() does. AUTO: what the model's metadata says under "
     "'aioinfer.state'; {}: no input.",
     only_at_load=True,
 )

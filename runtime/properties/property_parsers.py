@@ -120,11 +120,11 @@ def parse_mapping(given: Any) -> Mapping[str, Any]:
     return MappingProxyType(dict(given))
 
 
-def parse_state(given: Any) -> Mapping[str, str] | None:
-    """Take a mapping input -> output, or None; the result is a read-only copy."""
-    if given is None:
-        return None
-    wanted = "a mapping from inputs to outputs is wanted, such as {'past': 'present'}"
+def parse_state(given: Any) -> Mapping[str, str] | str:
+    """Take a mapping input -> output, of which the result is a read-only copy, or AUTO."""
+    if isinstance(given, str) and given.upper() == "AUTO":
+        return "AUTO"
+    wanted = "a mapping from inputs to outputs is wanted, such as {'past': 'present'}, or 'AUTO'"
     if not isinstance(given, Mapping):
         raise ValueError(wanted)
     for name, output in given.items():

@@ -22,7 +22,7 @@ def find_pairs(model: Model, config: Configuration) -> Mapping[str, str]:
     ModelError for names that it has not, and for ends that cannot hold the same tensor.
     """
     given = config.value_or_default(STATE)
-    named = _pairs_of_metadata(model) if given is None else given
+    named = _pairs_of_metadata(model) if isinstance(given, str) else given
     if not named:
         return {}
     inputs = {value.name: value for value in model.inputs}
@@ -31,7 +31,7 @@ def find_pairs(model: Model, config: Configuration) -> Mapping[str, str]:
         filter(None, (_problem_of_types(inputs[a], outputs[b]) for a, b in named.items())), ""
     )
     if problem:
-        raise _error(model, config, problem, is_property=given is not None)
+        raise _error(model, config, problem, is_property=given is named)
     return named
 
 
@@ -98,7 +98,7 @@ def _error(
             f"STATE does not fit model {model.name!r}: {problem}",
             STATE.key,
             config.device,
-            value=dict(config[STATE] or {}),
+            value=config[STATE],
             network=model.name,
         )
     return ModelError(

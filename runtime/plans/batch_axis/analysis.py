@@ -66,12 +66,17 @@ def find_batch_axis(model: Model, shape_tensors: Collection[str] = ()) -> BatchA
         for name in inputs:
             if name in shape_tensors:
                 raise NotApartError(f"plans depend on the content of input {name!r}")
-        copied = model.copy()
+    except NotApartError as refused:
+        return str(refused)
+    copied = model.copy()
+    try:
         if not infer_graph_types(copied.graph):
             _forget_types(copied)
         return BatchAxis(inputs, _Walk(copied, symbol).outputs())
     except NotApartError as refused:
         return str(refused)
+    finally:
+        copied.dispose()
 
 
 def _batch_of(inputs: Sequence[Value]) -> tuple[str, tuple[str, ...]]:
