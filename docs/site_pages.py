@@ -40,6 +40,7 @@ NAVIGATION = {
         "reload.md",
         "containers.md",
         "python-versions.md",
+        "callbacks.md",
         "observing.md",
         "errors.md",
     ),

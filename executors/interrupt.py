@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import threading
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
 from typing import Any, Self
@@ -19,17 +20,19 @@ default_int_handler = _signal.default_int_handler
 class Interrupt:
     """Notes SIGINT; an impatient one raises KeyboardInterrupt at the second. A ``with`` block."""
 
-    __slots__ = ("_before", "_is_impatient", "has_come")
+    __slots__ = ("_before", "_is_impatient", "_tell", "has_come")
 
-    def __init__(self, is_impatient: bool) -> None:
+    def __init__(self, is_impatient: bool, tell: Callable[[], None] | None) -> None:
         self.has_come = False
-        self._is_impatient = is_impatient
+        self._is_impatient, self._tell = is_impatient, tell
         self._before: Any = None
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
         if self.has_come and self._is_impatient:
             raise KeyboardInterrupt
         self.has_come = True
+        if self._tell is not None:
+            self._tell()
 
     def __enter__(self) -> Self:
         if can_interrupt():
@@ -52,9 +55,12 @@ def can_interrupt() -> bool:
     )
 
 
-def held_interrupt(*, is_impatient: bool = False) -> Interrupt:
+def held_interrupt(
+    *, is_impatient: bool = False, tell: Callable[[], None] | None = None
+) -> Interrupt:
     """Hold SIGINT back while the block runs, where it would raise; the caller raises it after.
 
-    ``is_impatient`` is for long blocks: there a second SIGINT raises at once.
+    ``is_impatient`` is for long blocks: there a second SIGINT raises at once. ``tell`` is called
+    when it comes, amid whatever the thread does: it wakes the thread where that waits.
     """
-    return Interrupt(is_impatient)
+    return Interrupt(is_impatient, tell)

@@ -1,83 +1,118 @@
 """AsyncInferQueue: some requests of one network, handed out as they become idle.
 
-Theory of operation. A request is idle, or has an item: from its start until the queue's callback
-for it is over. The callback runs on the network's callback thread, where waiting would hold up what
-is waited for; so an item that it starts gets the request that the callback is of, which nobody else
-can have until then.
+Theory of operation. A request is idle, or has an item, whose hold gives it back once the item's run
+has ended, callback included; so what is handed out is idle, whatever the item's callback was told
+and when. The callback may run where waiting would hold up what is waited for; so an item that it
+starts gets the request that the callback is of: the hold is passed on. A request holds nothing of
+the queue, which goes when its last item has ended and nobody holds it.
+
+Ctrl-C is held back wherever it would leave something half made; where a thread waits, it wakes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
 from functools import partial
+from inspect import isawaitable
 from operator import index as as_index
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
-from ...errors import PropertyError, RequestStateError
+from ...errors import DeadlineExceededError, Place, PropertyError, RequestStateError
 from ...executors.base import must_not_block, refuse_own_thread
-from ..loops.completion import on_trio, until, until_told
+from ...executors.interrupt import held_interrupt
+from ..loops.completion import on_trio, until_told
+from ..runs.deadline import Deadline
+from ..runs.run import Run
+from .callbacks import check_callback
+from .deadlines import deadline_of
 from .executable_network import ExecutableNetwork
+from .idle_requests import IdleRequests
 from .infer_request import InferRequest
 
 __all__ = ["AsyncInferQueue", "QueueCallback"]
 
-QueueCallback = Callable[[InferRequest, Any], None]
-"""Called with the request and the userdata of an item that has a result."""
+QueueCallback = Callable[[InferRequest, Any], Any]
+"""Called with the request and the userdata of an item that has a result or an error."""
 
 
-class _Inside(threading.local):
-    """The request whose callback this thread is in, until an item is started on it."""
+class _Item(NamedTuple):
+    """What is started on a request."""
 
-    queue: AsyncInferQueue | None = None
-    number: int | None = None
-
-
-_inside = _Inside()
-
-
-class _Place:
-    """A place in line: gets the number of an idle request, or hands it on if it was left."""
-
-    number = -1
-
-    def __init__(self, give: Callable[[int], None], wake: Callable[[], None]) -> None:
-        self._give, self._wake = give, wake
-        self._lock = threading.Lock()
-        self._is_left = False
-
-    def take(self, number: int) -> None:
-        with self._lock:
-            is_left = self._is_left
-            self.number = number
-        if is_left:
-            self._give(number)
-        else:
-            self._wake()
-
-    def leave(self) -> None:
-        with self._lock:
-            self._is_left = True
-            number = self.number
-        if number >= 0:
-            self._give(number)
+    inputs: Any
+    userdata: Any
+    deadline: Deadline | None
+    priority: int
 
 
-class _Item:
-    """What one run of a request is for; the run's userdata."""
+class _Hold:
+    """The hold of one item on a request: given back, or passed on to the next item, once.
 
-    def __init__(self, userdata: Any) -> None:
-        self.userdata = userdata
+    ``before``: the hold that it was passed on by. That gets it back if its own item is not over
+    yet, as when this one was stopped while the device was busy with that one.
+    """
+
+    error: BaseException | None = None
+    """Of the item itself, as its callback is told."""
+    is_let_out = False
+    """The callback has let out that error."""
+    is_over = False
+    """The item has ended, and so has its callback."""
+
+    def __init__(self, queue: AsyncInferQueue, number: int, before: _Hold | None = None) -> None:
+        self.queue: AsyncInferQueue | None = queue
+        self.number = number
+        self._before = before
+        self._held = [True]
+
+    @property
+    def is_held(self) -> bool:
+        """True until it is given back or passed on."""
+        return bool(self._held)
+
+    def pass_on(self) -> bool:
+        """Let another item have the request; False: it is gone."""
+        try:
+            return self._held.pop()
+        except IndexError:
+            return False
+
+    def take_back(self) -> None:
+        """Have again what was passed on."""
+        self._held.append(True)
+        if self.is_over:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Give it back, if it was not passed on; of an item that is over."""
+        before = self._before
+        while before is not None and before.is_over:
+            before = before._before
+        self._before = before
+        self.is_over = True
+        if not self.pass_on():
+            return
+        queue, self.queue, self._before = self.queue, None, None
+        if before is not None:
+            before.take_back()
+        elif queue is not None:
+            queue._idle.give(self.number)
+
+
+_inside: ContextVar[_Hold | None] = ContextVar("aioinfer_inside", default=None)
+"""The hold of the item whose callback this code is in."""
 
 
 class AsyncInferQueue:
     """A fixed number of requests over a network; items wait for an idle one. Thread-safe.
 
     ``jobs``: how many; 0 takes what keeps the device busy. Methods that block are for plain
-    threads; on an event loop await ``start`` and ``wait_all_async``. Errors of items are kept until
-    the next ``wait_all``, which raises them together.
+    threads; on an event loop await ``start`` and ``wait_all_async``. Errors of items and callbacks
+    are kept until the next ``wait_all``, which raises them together, but for those that the
+    callback has dealt with: it has asked for ``request.results``, and let out no exception.
 
     ```python
     with aioinfer.Core() as core, core.load_network("model.onnx", "CPU") as network:
@@ -106,33 +141,23 @@ class AsyncInferQueue:
         self._requests = [
             network.create_infer_request() for _ in range(count or network.optimal_request_count)
         ]
-        for number, request in enumerate(self._requests):
-            request.set_callback(partial(self._on_end, number))
+        self._idle = IdleRequests(len(self._requests))
         self._lock = threading.Lock()
-        self._idle = deque(range(len(self._requests)))
-        self._waiting: deque[_Place] = deque()
-        self._drained: list[Callable[[], None]] = []
-        self._items: list[_Item | None] = [None] * len(self._requests)
         self._userdata: list[Any] = [None] * len(self._requests)
         self._errors: list[BaseException] = []
-        self._callback: QueueCallback | None = None
+        self._callback: tuple[QueueCallback, Any] | None = None
 
-    def set_callback(self, callback: QueueCallback | None) -> None:
-        """Have this called with request and userdata of each item that ends well from now on.
+    def set_callback(self, callback: QueueCallback | None, loop: Any = None) -> None:
+        """Have this called as ``callback(request, userdata)`` for each item started from now on.
 
-        On the network's callback thread, one at a time. It may start an item, which gets the
-        request that it was called with. What it raises is raised by ``wait_all``.
+        Whatever becomes of the item: ``request.results`` gives its results or raises its error. On
+        the network's callback thread, one at a time, or on ``loop``, an asyncio event loop or a
+        trio token, where it may be a coroutine function. It may start an item, which gets the
+        request that it was called with. What it raises is raised by ``wait_all``. When it comes,
+        and what becomes of it, is as for ``InferRequest.set_callback``.
         """
-        if callback is not None and not callable(callback):
-            raise PropertyError(
-                f"the callback is {type(callback).__name__}; give a function of a request and its "
-                f"userdata, or None",
-                "callback",
-                self._network.device,
-                value=callback,
-                network=self._network.name,
-            )
-        self._callback = callback
+        check_callback(callback, loop, "a request and its userdata", self._where)
+        self._callback = None if callback is None else (callback, loop)
 
     def start_async(
         self,
@@ -144,21 +169,26 @@ class AsyncInferQueue:
     ) -> None:
         """Start an item on an idle request, which is waited for. Blocks where none is idle.
 
-        Raises what ``InferRequest.start_async`` does, and RequestStateError on an event loop, and
-        in a callback that has started an item already where no other request is idle.
+        ``deadline_s`` counts from this call. Raises what ``InferRequest.start_async`` does,
+        DeadlineExceededError if no request is idle in time, and RequestStateError on an event
+        loop, but in a callback that has started no item yet, and in a callback that has started
+        one already where no other request is idle. What it has raised for was not started, but for
+        a KeyboardInterrupt that comes too late.
         """
-        self._refuse_on_loop("start_async", "await queue.start(...)")
-        own = self._own_number()
-        if own is not None:
-            ended = self._items[own]
-            try:
-                self._begin(own, inputs, userdata, deadline_s, priority)
-            except BaseException:  # the request is still the callback's
-                self._items[own], _inside.number = ended, own
-                raise
+        item = _Item(inputs, userdata, deadline_of(self._network, deadline_s), priority)
+        if self._begin_own(item):
             return
-        number = self._wait_for_idle(takes=True)
-        self._begin_or_give(number, inputs, userdata, deadline_s, priority)
+        self._refuse_on_loop("start_async", "await queue.start(...)")
+        self._refuse_waiting_here()
+        woken: SimpleQueue[None] = SimpleQueue()
+        with held_interrupt(tell=partial(woken.put, None)) as interrupt:
+            number = self._idle.take(woken, interrupt, item.deadline)
+            if number is not None:
+                self._begin(_Hold(self, number), item)
+        if interrupt.has_come:
+            raise KeyboardInterrupt
+        if number is None:
+            raise self._late(item)
 
     async def start(
         self,
@@ -169,15 +199,17 @@ class AsyncInferQueue:
         priority: int = 0,
     ) -> None:
         """Start an item on an idle request, as ``start_async``; suspends where none is idle."""
-        places: list[_Place] = []
-
-        def register(wake: Callable[[], None]) -> None:
-            places.append(_Place(self._give, wake))
-            self._when_idle(places[0])
-
         self._network.refuse_after_fork()
-        await until(register, lambda: self._leave(places))
-        self._begin_or_give(places[0].number, inputs, userdata, deadline_s, priority)
+        item = _Item(inputs, userdata, deadline_of(self._network, deadline_s), priority)
+        if self._begin_own(item):
+            return
+        number = await self._idle.take_async(item.deadline)
+        if number is None:
+            raise self._late(item)
+        with held_interrupt() as interrupt:
+            self._begin(_Hold(self, number), item)
+        if interrupt.has_come:
+            raise KeyboardInterrupt
 
     def is_ready(self) -> bool:
         """Say whether an item could start at once."""
@@ -185,10 +217,19 @@ class AsyncInferQueue:
 
     def get_idle_request_id(self) -> int:
         """Return the number of the request that the next item gets; blocks where none is idle."""
+        hold = _inside.get()
+        if hold is not None and hold.queue is self and hold.is_held:
+            return hold.number
         self._refuse_on_loop("get_idle_request_id", "await queue.start(...)")
-        if _inside.queue is self and _inside.number is not None:
-            return _inside.number
-        return self._wait_for_idle(takes=False)
+        self._refuse_waiting_here()
+        woken: SimpleQueue[None] = SimpleQueue()
+        with held_interrupt(tell=partial(woken.put, None)) as interrupt:
+            number = self._idle.take(woken, interrupt, None)
+            if number is not None:
+                self._idle.give(number, is_first=True)
+        if number is None or interrupt.has_come:
+            raise KeyboardInterrupt
+        return number
 
     def wait_all(self) -> None:
         """Block until all items have ended, callbacks included.
@@ -198,20 +239,20 @@ class AsyncInferQueue:
         """
         self._refuse_on_loop("wait_all", "await queue.wait_all_async()")
         refuse_own_thread("wait_all")
-        drained = threading.Lock()
-        drained.acquire()
-        tell = drained.release
-        self._when_drained(tell)
-        try:
-            drained.acquire()
-        finally:
-            self._forget_drained(tell)
+        woken: SimpleQueue[None] = SimpleQueue()
+        tell = partial(woken.put, None)
+        with held_interrupt(tell=tell) as interrupt:
+            self._idle.when_all(tell)
+            woken.get()
+            self._idle.forget(tell)
+        if interrupt.has_come:
+            raise KeyboardInterrupt
         self._raise_errors()
 
     async def wait_all_async(self) -> None:
         """Suspend until all items have ended, callbacks included; as ``wait_all``."""
         self._network.refuse_after_fork()
-        await until_told(self._when_drained, self._forget_drained)
+        await until_told(self._idle.when_all, self._idle.forget)
         self._raise_errors()
 
     @property
@@ -234,121 +275,111 @@ class AsyncInferQueue:
             f"{len(self._idle)} of {len(self)} requests idle>"
         )
 
-    def _begin(
-        self, number: int, inputs: Any, userdata: Any, deadline_s: float | None, priority: int
-    ) -> None:
-        item = self._items[number] = _Item(userdata)
-        self._userdata[number] = userdata
-        request = self._requests[number]
-        request.start_async(inputs, item, deadline_s=deadline_s, priority=priority)
+    @property
+    def _where(self) -> Place:
+        return self._network.admission.where
 
-    def _begin_or_give(
-        self, number: int, inputs: Any, userdata: Any, deadline_s: float | None, priority: int
-    ) -> None:
+    def _begin_own(self, item: _Item) -> bool:
+        """Start an item in a callback, on its request; False: not in one, or that has done so."""
+        own = _inside.get()
+        if own is None or own.queue is not self:
+            return False
+        is_begun = False
+        with held_interrupt() as interrupt:
+            if own.pass_on():
+                is_begun = True
+                self._begin(_Hold(self, own.number, own), item)
+        if interrupt.has_come:
+            raise KeyboardInterrupt
+        return is_begun
+
+    def _begin(self, hold: _Hold, item: _Item) -> None:
+        """Start an item on the request of its hold, which goes back if that raises."""
+        number = hold.number
+        request, before = self._requests[number], self._userdata[number]
         try:
-            self._begin(number, inputs, userdata, deadline_s, priority)
+            run = request.make_run(item.inputs, item.deadline, item.priority)
+            run.userdata = self._userdata[number] = item.userdata
+            if self._callback is not None:
+                callback, loop = self._callback
+                run.call_back(partial(self._tell, hold, callback), loop)
+            else:
+                run.mark_retrieved()  # it is kept for wait_all
+            request.launch(run)
         except BaseException:
-            self._items[number] = None
-            self._give(number)
+            self._userdata[number] = before
+            hold.give_back()
             raise
+        run.when_ended(partial(self._on_ended, hold, run))
 
-    def _on_end(self, number: int, request: InferRequest, error: BaseException | None) -> None:
-        item = self._items[number]
-        if item is None or request.userdata is not item:  # its holder has started it
-            return
-        callback = self._callback
-        if error is not None:
-            self._errors.append(error)
-        elif callback is not None:
-            _inside.queue, _inside.number = self, number
-            try:
-                callback(request, item.userdata)
-            except BaseException as raised:
-                self._errors.append(raised)
-            finally:
-                is_taken = _inside.number is None
-                _inside.queue = _inside.number = None
-            if is_taken:
-                return
-        self._items[number] = None
-        self._give(number)
-
-    def _own_number(self) -> int | None:
-        """Take the request of the callback that this thread is in; None if it has none left."""
-        if _inside.queue is not self:
+    def _tell(
+        self,
+        hold: _Hold,
+        callback: QueueCallback,
+        request: InferRequest,
+        error: BaseException | None,
+    ) -> Any:
+        """Call the callback of an item; the error of the item itself is not the callback's."""
+        _inside.set(hold)
+        hold.error = error
+        try:
+            result = callback(request, request.userdata)
+        except BaseException as raised:
+            if raised is not error:
+                raise
+            hold.is_let_out = True
             return None
-        number, _inside.number = _inside.number, None
-        return number
+        return self._await(hold, result) if isawaitable(result) else None
 
-    def _wait_for_idle(self, *, takes: bool) -> int:
+    async def _await(self, hold: _Hold, result: Awaitable[Any]) -> None:
+        try:
+            await result
+        except BaseException as raised:
+            if raised is not hold.error:
+                raise
+            hold.is_let_out = True
+
+    def _on_ended(self, hold: _Hold, run: Run) -> None:
+        """Keep what nobody has dealt with, and give the request back unless it was passed on."""
+        told, raised = hold.error, run.error
+        if told is not None and (hold.is_let_out or not run.is_asked_for):
+            self._errors.append(told)
+        if raised is not None and raised is not told:
+            self._errors.append(raised)
+        run.mark_retrieved()
+        hold.give_back()
+
+    def _refuse_waiting_here(self) -> None:
+        """Raise RequestStateError where none is idle and this thread must not wait."""
         if must_not_block() and not self._idle:
             raise RequestStateError(
                 f"the queue over network {self._network.name!r} is full, and one of aioinfer's own "
                 f"threads cannot wait for a request; start one item in each callback, or make the "
                 f"queue with more jobs",
-                network=self._network.name,
-                device=self._network.device,
+                **self._where,
             )
-        is_given = threading.Lock()
-        is_given.acquire()
-        place = _Place(self._give, is_given.release)
-        self._when_idle(place)
-        try:
-            is_given.acquire()
-        except BaseException:  # an interrupt of the waiting thread
-            self._leave([place])
-            raise
-        if not takes:
-            self._give(place.number, is_first=True)
-        return place.number
 
-    def _when_idle(self, place: _Place) -> None:
-        with self._lock:
-            if not self._idle:
-                self._waiting.append(place)
-                return
-            number = self._idle.popleft()
-        place.take(number)
-
-    def _leave(self, places: list[_Place]) -> None:
-        for place in places:
-            with self._lock:
-                if place in self._waiting:
-                    self._waiting.remove(place)
-            place.leave()
-
-    def _give(self, number: int, *, is_first: bool = False) -> None:
-        """Hand an idle request to the next waiter, or keep it."""
-        drained: list[Callable[[], None]] = []
-        with self._lock:
-            place = self._waiting.popleft() if self._waiting else None
-            if place is None:
-                (self._idle.appendleft if is_first else self._idle.append)(number)
-                if len(self._idle) == len(self._requests):
-                    drained, self._drained = self._drained, []
-        if place is not None:
-            place.take(number)
-        for tell in drained:
-            tell()
-
-    def _when_drained(self, tell: Callable[[], None]) -> None:
-        with self._lock:
-            if len(self._idle) < len(self._requests):
-                self._drained.append(tell)
-                return
-        tell()
-
-    def _forget_drained(self, tell: Callable[[], None]) -> None:
-        with self._lock:
-            if tell in self._drained:
-                self._drained.remove(tell)
+    def _late(self, item: _Item) -> DeadlineExceededError:
+        assert item.deadline is not None
+        return item.deadline.error(
+            f"an item of the queue over network {self._network.name!r}",
+            "waiting for an idle request",
+            stage="",
+            request_id=None,
+            **self._where,
+        )
 
     def _raise_errors(self) -> None:
-        with self._lock:
-            errors, self._errors = self._errors, []
-        if errors:
-            text = f"{len(errors)} of a queue over network {self._network.name!r} failed"
-            raise BaseExceptionGroup(text, errors)
+        interrupt = held_interrupt()
+        try:
+            with interrupt, self._lock:
+                errors, self._errors = self._errors, []
+                if errors:
+                    text = f"{len(errors)} of a queue over network {self._network.name!r} failed"
+                    raise BaseExceptionGroup(text, errors)
+        finally:
+            if interrupt.has_come:  # with the errors as its context
+                raise KeyboardInterrupt
 
     def _refuse_on_loop(self, what: str, way_out: str) -> None:
         self._network.refuse_after_fork()
@@ -361,7 +392,5 @@ class AsyncInferQueue:
             is_on_loop = True
         if is_on_loop:
             raise RequestStateError(
-                f"{what} may wait, and would stop this event loop; {way_out}",
-                network=self._network.name,
-                device=self._network.device,
+                f"{what} may wait, and would stop this event loop; {way_out}", **self._where
             )

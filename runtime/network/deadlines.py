@@ -13,8 +13,9 @@ from ..runs.deadline import Deadline
 
 if TYPE_CHECKING:
     from ..runs.run import Run
+    from .running_network import RunningNetwork
 
-__all__ = ["check_timeout", "deadline_from_now", "ended_or_late"]
+__all__ = ["check_timeout", "deadline_from_now", "deadline_of", "ended_or_late"]
 
 
 def check_timeout(timeout_s: float | None, where: Place) -> None:
@@ -50,6 +51,19 @@ def deadline_from_now(clock: Clock, deadline_s: float, where: Place) -> Deadline
                 value=deadline_s,
             )
     return Deadline(clock, at_s, float(deadline_s))
+
+
+def deadline_of(network: RunningNetwork, deadline_s: float | None) -> Deadline | None:
+    """Return the deadline of what is started on a network now; None: what DEFAULT_DEADLINE_S says.
+
+    Raises PropertyError for what is no time.
+    """
+    if deadline_s is None:
+        deadline_s = network.default_deadline_s
+    if deadline_s is None:
+        return None
+    where: Place = {"network": network.name, "device": network.device}
+    return deadline_from_now(network.clock, deadline_s, where)
 
 
 async def ended_or_late(run: Run, deadline: Deadline | None) -> None:

@@ -38,7 +38,7 @@ from ..runs.deadline import Deadline
 from ..runs.run import Run
 from ..tensors.tensor import Port, Tensor, check_can_be_written, check_value
 from .callbacks import check_callback
-from .deadlines import check_timeout, deadline_from_now, ended_or_late
+from .deadlines import check_timeout, deadline_from_now, deadline_of, ended_or_late
 from .request_state import MOVES, Event, State, move
 from .running_network import RunningNetwork
 from .states.kept_states import KeptStates
@@ -130,7 +130,7 @@ class InferRequest:
         Raises as ``infer`` does, and RequestStateError on one of aioinfer's own threads.
         """
         refuse_own_thread("infer_sync")
-        deadline = self._deadline(deadline_s)
+        deadline = deadline_of(self._network, deadline_s)
         run = self.make_run(inputs, deadline, priority)
         route = self._network.inline_route
         if route is not None and route.carry(run, InlineTurn(may_block=deadline is None)):
@@ -162,7 +162,7 @@ class InferRequest:
         Raises TensorError and OverloadedError (the request stays as it was), RequestBusyError while
         a run is under way, and ClosedError after close.
         """
-        run = self.make_run(inputs, self._deadline(deadline_s), priority)
+        run = self.make_run(inputs, deadline_of(self._network, deadline_s), priority)
         run.userdata = userdata
         if self._callback is not None:
             run.call_back(*self._callback)
@@ -423,13 +423,6 @@ class InferRequest:
         self._network.refuse_after_fork()
         with self._lock:
             self._move(event)
-
-    def _deadline(self, deadline_s: float | None) -> Deadline | None:
-        if deadline_s is None:
-            deadline_s = self._network.default_deadline_s
-        if deadline_s is None:
-            return None
-        return deadline_from_now(self._network.clock, deadline_s, self._where)
 
     async def _wait_idle(self, deadline: Deadline | None) -> None:
         run = self._run

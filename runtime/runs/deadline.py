@@ -23,7 +23,7 @@ class Deadline(NamedTuple):
         return self.clock.now_s() >= self.at_s
 
     def error(
-        self, what: str, while_: str, *, stage: str, request_id: int, **place: Unpack[Place]
+        self, what: str, while_: str, *, stage: str, request_id: int | None, **place: Unpack[Place]
     ) -> DeadlineExceededError:
         """Make the error for a run, ``what``, that the deadline finds where ``while_`` says."""
         elapsed_s = self.clock.now_s() - self.at_s + self.given_s

@@ -152,6 +152,8 @@ class Run:
     _ended: Sequence[Callable[[], None]] = ()
     _has_begun_late = False
     _is_settled = False
+    is_asked_for = False
+    """Its error has been raised to somebody who asked for the results."""
     _is_retrieved = False
     _unretrieved: _Unretrieved | None = None
 
@@ -185,6 +187,7 @@ class Run:
         """Return the results or raise the error."""
         if self.error is not None:
             self.mark_retrieved()
+            self.is_asked_for = True
             # Each raise adds to the traceback, so it starts from what it was at first.
             raise self.error.with_traceback(self._traceback)
         bindings = self.bindings

@@ -85,7 +85,7 @@ def test_errors_of_items_come_together_and_once(
     held: MockDevices, slow: aioinfer.ExecutableNetwork
 ) -> None:
     queue, seen = AsyncInferQueue(slow, 2), list[str]()
-    queue.set_callback(lambda _request, name: seen.append(name))
+    queue.set_callback(lambda request, name: request.results and seen.append(name))
     queue.start_async(X, "fails")
     queue.start_async(X, "ends well")
     held[0].held.fail(PlantedError("on the device"))
@@ -322,7 +322,7 @@ def test_waiters_that_are_cancelled_leave_nothing_behind(
                 group.cancel_scope.cancel()
 
     run(main)
-    assert queue._drained == []
+    assert queue._idle._drained == []
     assert request._run is not None
     assert request._run._ended == []
     held[0].held.release(2)
