@@ -170,10 +170,11 @@ def _add_benchmark(parser: CommandParser) -> None:
         "-api",
         "--api",
         metavar="API",
-        type=choice("sync", "async"),
+        type=choice("sync", "async", "callback"),
         default="async",
         help="sync: one request, one inference after another; async: many requests, awaited "
-        "(default)",
+        "(default); callback: many requests, each started again by its callback, without an event "
+        "loop",
     )
     _add_affinity(what)
     _add_limits(parser.add_argument_group("how long (default: 10 seconds)"))

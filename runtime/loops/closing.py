@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Self
 
+from ...executors.base import refuse_own_thread
+
 __all__ = ["Closing"]
 
 
@@ -16,7 +18,12 @@ class Closing(ABC):
         """Give back what it holds; False if that was still in use after ``timeout_s``. Blocks."""
 
     async def aclose(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
-        """Close without blocking the event loop; otherwise as ``close``."""
+        """Close without blocking the event loop; otherwise as ``close``.
+
+        On a loop that a function of the user's runs on one of aioinfer's own threads, it raises
+        RequestStateError, as that thread is waited for.
+        """
+        refuse_own_thread("aclose")
         from anyio import CancelScope, to_thread
 
         with CancelScope(shield=True):

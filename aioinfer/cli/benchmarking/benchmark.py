@@ -28,6 +28,7 @@ from .measure import (
     Limits,
     Measurement,
     measure_async,
+    measure_callback,
     measure_sync,
     run_on_event_loop,
     whole_rounds,
@@ -259,7 +260,10 @@ class Benchmark:
                 run_on_event_loop(measure)
             else:
                 self._step("Measuring")
-                measure_sync(requests[0], inputs, measurement)
+                if self._options.api == "callback":
+                    measure_callback(requests, inputs, measurement)
+                else:
+                    measure_sync(requests[0], inputs, measurement)
 
 
 def _signatures(inputs: InputSets) -> list[dict[str, tuple[int, ...]]]:

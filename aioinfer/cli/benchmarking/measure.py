@@ -1,4 +1,4 @@
-"""Measuring: inferences one after another, or many at once on an event loop, until a limit.
+"""Measuring: inferences one after another, or many at once by await or callback, until a limit.
 
 What is measured goes into a :class:`Measurement` that the caller owns, so that an interrupt or an
 error leaves what was measured so far.
@@ -7,8 +7,11 @@ error leaves what was measured so far.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -19,6 +22,7 @@ __all__ = [
     "Limits",
     "Measurement",
     "measure_async",
+    "measure_callback",
     "measure_sync",
     "run_on_event_loop",
     "whole_rounds",
@@ -37,6 +41,21 @@ class AsyncRequest(Protocol):
     """What ``measure_async`` needs of a request."""
 
     async def infer(self, inputs: Any) -> Any: ...
+
+
+class CallbackRequest(Protocol):
+    """What ``measure_callback`` needs of a request."""
+
+    @property
+    def userdata(self) -> Any: ...
+
+    def set_callback(self, callback: Callable[[Any, BaseException | None], Any] | None) -> None: ...
+
+    def start_async(self, inputs: Any, userdata: Any) -> None: ...
+
+    def cancel(self) -> None: ...
+
+    def wait(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -151,6 +170,60 @@ async def measure_async(
                 tasks.create_task(work(request))
     except BaseExceptionGroup as group:
         raise _first_error(group) from None
+
+
+def measure_callback(
+    requests: Sequence[CallbackRequest], inputs: InputSets, measurement: Measurement
+) -> None:
+    """Keep all requests in flight, each started again by its callback; blocks this thread.
+
+    The first error ends the others and is raised as it is, after the callbacks are over. Ctrl-C
+    does the same, and a second one raises at once.
+    """
+    told: SimpleQueue[BaseException | None] = SimpleQueue()
+    is_over = threading.Event()
+
+    def on_end(request: CallbackRequest, error: BaseException | None) -> None:
+        try:
+            if error is None:
+                measurement.finish(request.userdata, request)
+                if not is_over.is_set() and (number := measurement.take()) is not None:
+                    request.start_async(inputs.at(number), measurement.clock())
+                    return
+        except BaseException as raised:
+            error = raised
+        told.put(error)
+
+    def cancel_all() -> None:
+        is_over.set()
+        for request in requests:
+            request.cancel()
+
+    for request in requests:
+        request.set_callback(on_end)
+    first_error: BaseException | None = None
+    with held_interrupt(is_impatient=True, tell=cancel_all) as interrupt:
+        measurement.start()
+        # Callbacks count as well, so all first numbers are taken before the first of them can come.
+        numbers = [number for _ in requests if (number := measurement.take()) is not None]
+        for request, number in zip(requests, numbers, strict=False):
+            try:
+                request.start_async(inputs.at(number), measurement.clock())
+            except BaseException as refused:
+                told.put(refused)
+        for _ in numbers:
+            error = told.get()
+            if error is not None and not is_over.is_set():
+                first_error = error
+                cancel_all()
+        for request in requests:
+            with suppress(Exception):  # told already
+                request.wait()
+            request.set_callback(None)
+    if interrupt.has_come:
+        raise KeyboardInterrupt
+    if first_error is not None:
+        raise first_error
 
 
 def run_on_event_loop(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -62,7 +62,7 @@ def test_the_program_runs_on_its_own(digits: str) -> None:
     assert "Throughput:" in done.stdout
 
 
-@pytest.mark.parametrize("api", ["sync", "async"])
+@pytest.mark.parametrize("api", ["sync", "async", "callback"])
 def test_ctrl_c_ends_the_program_with_130(digits: str, api: str) -> None:
     arguments = ["benchmark", "-m", digits, "-d", "REFERENCE", "-t", "3600", "-api", api]
     with subprocess.Popen(

@@ -1,5 +1,7 @@
 import asyncio
 import signal
+import threading
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from aioinfer.cli.benchmarking.measure import (
     Limits,
     Measurement,
     measure_async,
+    measure_callback,
     measure_sync,
     run_on_event_loop,
     whole_rounds,
@@ -78,6 +81,66 @@ def test_a_time_limit_stops_before_the_next_inference() -> None:
     measure_sync(request, NOTHING, measurement)
     # It starts at 1 s; a round looks three times at the clock: at 2, 5 and 8 s.
     assert measurement.count == 2
+
+
+class CalledRequest(Request):
+    """Calls back on a thread as soon as it is started, and so again and again."""
+
+    def __init__(self, error: BaseException | None = None, after: int = 0) -> None:
+        super().__init__(error, after)
+        self.callback: Any = None
+        self.userdata: Any = None
+        self._started: SimpleQueue[Any] = SimpleQueue()
+        self._thread = threading.Thread(target=self._answer)
+        self._thread.start()
+
+    def set_callback(self, callback: Any) -> None:
+        self.callback = callback
+        if callback is None:
+            self._started.put(None)
+            self._thread.join()
+
+    def start_async(self, inputs: Any, userdata: Any) -> None:
+        self.userdata = userdata
+        self._started.put((inputs,))
+
+    def _answer(self) -> None:
+        while (started := self._started.get()) is not None:
+            error: BaseException | None = None
+            try:
+                self.infer_sync(*started)
+            except ValueError as raised:
+                error = raised
+            self.callback(self, error)
+
+    def cancel(self) -> None:
+        """Nothing of it lasts."""
+
+    def wait(self) -> bool:
+        return True
+
+
+def test_callbacks_keep_every_request_in_flight() -> None:
+    requests, measurement = [CalledRequest() for _ in range(3)], Measurement(Limits(50, None))
+    measure_callback(requests, InputSets({"x": [1]}), measurement)
+    assert measurement.count >= 50
+    assert sum(len(request.given) for request in requests) == measurement.count
+    assert all(request.given for request in requests)
+    assert all(latency_ns > 0 for latency_ns in measurement.latencies_ns)
+
+
+def test_callbacks_of_fewer_inferences_than_requests_leave_some_idle() -> None:
+    requests, measurement = [CalledRequest() for _ in range(5)], Measurement(Limits(2, None))
+    measure_callback(requests, NOTHING, measurement)
+    assert sum(len(request.given) for request in requests) == measurement.count == 2
+
+
+def test_the_first_error_that_a_callback_is_told_is_raised_as_it_is() -> None:
+    measurement = Measurement(Limits(None, None))
+    requests = [CalledRequest(), CalledRequest(ValueError("broken"), after=3)]
+    with pytest.raises(ValueError, match="broken"):
+        measure_callback(requests, NOTHING, measurement)
+    assert measurement.count >= 3
 
 
 @pytest.mark.parametrize(("limits", "count"), [(Limits(1, 5.0), 1), (Limits(99, 5.0), 2)])

@@ -21,7 +21,7 @@ from aioinfer.errors import (
     TensorError,
 )
 from aioinfer.testing import MockDevices, VirtualTimer
-from unit.runtime.event_loops import settle
+from unit.runtime.event_loops import EVERY_LOOP, Run, settle
 from unit.runtime.models import expected, tiny_model, two_input_model
 
 WAIT_S = 20.0
@@ -353,3 +353,132 @@ def test_a_postprocess_that_asks_for_its_own_results_is_refused(
     request.start_async(X)
     with pytest.raises(RequestStateError, match="asks for the results that it is to make"):
         request.wait(WAIT_S)
+
+
+@pytest.mark.parametrize("where", ["preprocess", "postprocess"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda network, _request: network.close(),
+        lambda network, _request: asyncio.run(network.aclose()),
+        lambda network, _request: network.create_infer_request().infer_sync(X),
+        lambda _network, request: request.wait(),
+    ],
+    ids=["close", "aclose", "infer_sync", "wait"],
+)
+def test_a_function_that_would_wait_for_itself_is_refused(
+    core: aioinfer.Core, where: str, call: Callable[[Any, aioinfer.InferRequest], object]
+) -> None:
+    refused: list[str] = []
+
+    def function(given: Any) -> Any:
+        with pytest.raises(RequestStateError, match="and could wait for itself"):
+            call(network, request)
+        refused.append(where)
+        return given
+
+    functions: dict[str, Any] = {where: {"x": function} if where == "preprocess" else function}
+    network = core.load_network(tiny_model(), "REFERENCE", **functions)
+    request = network.create_infer_request()
+    request.start_async(X)
+    assert request.wait(WAIT_S)
+    assert refused == [where]
+    assert not network.is_closed
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("where", ["preprocess", "postprocess"])
+@pytest.mark.parametrize("stop", ["cancel", "abort"])
+def test_a_function_may_stop_its_own_run(
+    core: aioinfer.Core, where: str, stop: str, config: dict[str, Any]
+) -> None:
+    def function(given: Any) -> Any:
+        request.cancel() if stop == "cancel" else network.abort()
+        return given
+
+    functions: dict[str, Any] = {where: {"x": function} if where == "preprocess" else function}
+    network = core.load_network(tiny_model(), "REFERENCE", config, **functions)
+    request = network.create_infer_request()
+    error: type[BaseException] | None = None
+    try:
+        request.start_async(X)
+        request.wait(WAIT_S)
+    except (RequestCancelledError, ClosedError) as raised:
+        error = type(raised)
+    wanted = RequestCancelledError if stop == "cancel" else ClosedError
+    if not config:
+        assert error is wanted
+    else:  # its run has not begun, or has ended
+        assert error is (ClosedError if (where, stop) == ("preprocess", "abort") else None)
+    assert network.close(timeout_s=WAIT_S)
+    assert network.admission.runs == set()
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("where", ["preprocess", "postprocess"])
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+def test_any_exception_of_a_function_is_the_callers_and_the_network_goes_on(
+    core: aioinfer.Core, where: str, kind: type[BaseException], config: dict[str, Any]
+) -> None:
+    is_broken = True
+
+    def function(given: Any) -> Any:
+        if is_broken:
+            raise kind
+        return given
+
+    functions: dict[str, Any] = {where: {"x": function} if where == "preprocess" else function}
+    network = core.load_network(tiny_model(), "REFERENCE", config, **functions)
+    request = network.create_infer_request()
+    with pytest.raises(kind):
+        request.infer_sync(X)
+    with pytest.raises(kind):
+        asyncio.run(network.infer(X))  # type: ignore[arg-type]
+    is_broken = False
+    np.testing.assert_array_equal(request.infer_sync(X)["y"], expected(X))
+    assert network.close(timeout_s=WAIT_S)
+
+
+@EVERY_LOOP
+@EVERY_WAY
+def test_callers_of_every_loop_are_served_beside_those_of_another(
+    run: Run, core: aioinfer.Core, config: dict[str, Any]
+) -> None:
+    network = core.load_network(
+        tiny_model(), "REFERENCE", config, preprocess={"x": parse}, postprocess=total
+    )
+    sums: list[float] = []
+
+    async def main() -> None:
+        sums.extend([await network.infer(TEXT) for _ in range(10)])
+        sums.extend([each async for each in network.stream([TEXT] * 10)])
+
+    threads = [threading.Thread(target=run, args=(main,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert sums == [float(expected(X).sum())] * 40
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("device", ["REFERENCE", "HETERO:REFERENCE.0,REFERENCE.1"])
+def test_a_preprocess_may_return_arrays_of_others_and_of_any_order(
+    core: aioinfer.Core, device: str, config: dict[str, Any]
+) -> None:
+    class Lent:
+        """What a library with arrays of its own returns."""
+
+        def __init__(self, array: np.ndarray) -> None:
+            self._array = array
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self._array.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> Any:
+            return self._array.__dlpack_device__()
+
+    for function in (Lent, lambda x: np.asfortranarray(x)[:, ::-1][:, ::-1]):
+        network = core.load_network(tiny_model(), device, config, preprocess={"x": function})
+        result = network.create_infer_request().infer_sync(X)
+        np.testing.assert_array_equal(result["y"], expected(X))
