@@ -68,7 +68,9 @@ class Compiler:
         float_dtype: DType,
         passes: Sequence[Pass],
         keep_nan: bool = False,
+        states: Mapping[str, str] | None = None,
     ) -> None:
+        self._states = states or {}
         self._model, self.engine = model, engine
         self._device, self._thread_count = device, thread_count
         self._float_dtype, self._passes = float_dtype, tuple(passes)
@@ -197,6 +199,7 @@ class Compiler:
             float_dtype=self._float_dtype,
             keep_nan=self._keep_nan,
             plan_id="" if isinstance(engine, TracedEngine) else self._ids.of(shapes, contents),
+            states=self._states,
         )
 
     def _specialize(

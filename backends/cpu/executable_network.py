@@ -28,6 +28,7 @@ from .onednn.bindings import version_text
 from .onednn.library import is_waiting_ours
 from .plans.node_facts import described_graph
 from .plans.plan import Plan
+from .programs.growing_memory import behind, outermost
 from .programs.lane_programs import LanePrograms
 from .programs.node_times import node_times
 from .programs.resized_plan import resized_plan
@@ -254,6 +255,8 @@ class _CpuSlot(Slot):
             if self.stop.error is not None:  # to pack weights takes long
                 raise self.stop.error
             buffers: list[Array] = []
+            if plan.growing:
+                given = self._outermost(plan, given)
             for name in network.input_names:
                 array = given[name]
                 if type(array) is not np.ndarray or array.flags.num & PLAIN_FLAGS != PLAIN_FLAGS:
@@ -270,6 +273,8 @@ class _CpuSlot(Slot):
                 for name, shape, dtype in self._outputs:
                     array = results[name] = empty(shape, dtype)
                     buffers.append(array)
+            if plan.growing:
+                self._place_behind(plan, buffers, results)
             if not network.has_buffers:
                 buffers = [as_buffer(array) for array in buffers]
             if bindings.profile is None:
@@ -291,3 +296,22 @@ class _CpuSlot(Slot):
             else:
                 bindings.deliver(name, output)
         return NOW
+
+    def _outermost(self, plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Order states that grow as the plan reads them."""
+        names = [(self._network.input_names[state.input], state.axis) for state in plan.growing]
+        return {**given, **{name: outermost(given[name], axis) for name, axis in names}}
+
+    def _place_behind(self, plan: Plan, buffers: list[Array], results: dict[str, Array]) -> None:
+        """Let states that grow be written behind what is there, if the run is of their request."""
+        is_own = self.bindings.states is not None
+        for state in plan.growing:
+            name, shape = self._network.output_names[state.output], plan.outputs[state.output].shape
+            made = behind(
+                buffers[state.input],
+                shape,
+                state.axis,
+                is_own=is_own and state in plan.in_place,
+            )
+            buffers[len(plan.inputs) + state.output] = made
+            results[name] = np.moveaxis(made, 0, state.axis)

@@ -12,6 +12,7 @@ from ...runtime.devices.extension import bind_kernels
 from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
 from ...runtime.properties.properties import (
     INFERENCE_PRECISION_HINT,
@@ -118,6 +119,7 @@ class CpuPlugin(Plugin):
             float_dtype=PRECISIONS[precision],
             passes=plan_passes(config[CPU_DISABLED_PASSES.key], keep_nan=config[CPU_KEEP_NAN.key]),
             keep_nan=config[CPU_KEEP_NAN.key],
+            states=find_pairs(model, config),
         )
         return CpuNetwork(model, compiler, streams, config, self.core)
 

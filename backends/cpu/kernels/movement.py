@@ -24,8 +24,12 @@ def lower_concat(node: Node, builder: PlanBuilder) -> None:
     axis = builder.axis(int(node.attributes["axis"]), len(shape))
     _check_parts(node, shape, axis, builder)
     parts = [value for value in node.inputs if value is not None and 0 not in builder.shape(value)]
-    if parts and not _concat_blocked(parts, result, axis, builder):
-        _concat_plain(parts, result, axis, builder)
+    held = builder.held_dtype(result)
+    growing = builder.growing(result) if held is builder.dtype(result) else None
+    if growing is not None:
+        _concat_strided(parts, result, axis, growing, builder)
+    elif parts and not _concat_blocked(parts, result, axis, builder):
+        _concat_strided(parts, result, axis, Layout.plain(shape, held), builder)
     elif not parts:
         builder.result(result, Layout.plain(shape, builder.held_dtype(result)))
 
@@ -71,15 +75,17 @@ def _concat_blocked(parts: Sequence[Value], result: Value, axis: int, builder: P
     return True
 
 
-def _concat_plain(parts: Sequence[Value], result: Value, axis: int, builder: PlanBuilder) -> None:
-    held = builder.held_dtype(result)
-    made = builder.result(result, Layout.plain(builder.shape(result), held))
+def _concat_strided(
+    parts: Sequence[Value], result: Value, axis: int, layout: Layout, builder: PlanBuilder
+) -> None:
+    made = builder.result(result, layout)
     assert made.layout.strides is not None
     start = 0
     for value in parts:
         shape = builder.shape(value)
         place = made.viewed(
-            Layout.plain(shape, held, made.layout.strides), start * made.layout.strides[axis]
+            Layout.plain(shape, layout.dtype, made.layout.strides),
+            start * made.layout.strides[axis],
         )
         start += shape[axis]
         builder.move(builder.operand(value), place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from ....runtime.graph.mapped_file import Reading
 from ....runtime.graph.stand_ins import release_constants
 from ....runtime.tensors.output_pool import POOLED_BYTES
 from ..onednn.bindings import Engine
+from .growing_states import GrowingState
 from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
 from .step_table import ReplayedSteps, StepTable
@@ -96,6 +97,10 @@ class Plan:
     arena_bytes: int
     thread_count: int
     weights: Sequence[PackedWeight] = ()
+    growing: Sequence[GrowingState] = ()
+    """States whose arrays have the growing axis outermost in memory."""
+    in_place: Collection[GrowingState] = ()
+    """Those of them whose output may begin with the memory of the input: no step writes there."""
     made_of: Plan | None = None
     """The plan for the network's own team, of one that was made for a smaller team."""
     resized: dict[int, Plan | None] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from ..onednn.bindings import Attributes as Attributes
 from ..onednn.traced import TracedDesc, TracedEngine
 from .copy_parameters import copy_parameters
 from .elementwise_parameters import elementwise_axes, elementwise_parameters
+from .growing_states import GrowingState, growing_layout, growing_states
 from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
 from .plan import Description, Plan
@@ -62,9 +64,12 @@ class PlanBuilder(Lowering):
         float_dtype: DType = DType.FLOAT32,
         keep_nan: bool = False,
         plan_id: str = "",
+        states: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(model, device, float_dtype)
         self._plan_id = plan_id
+        self._growing = growing_states(model.graph, states)
+        self._in_place: list[GrowingState] = []
         self.keep_nan = keep_nan
         self.engine, self.thread_count = engine, thread_count
         self.elementwise_parameters: dict[Hashable, tuple[int, ...]] = {}
@@ -207,6 +212,18 @@ class PlanBuilder(Lowering):
             made = self.temporary(layout)
         self._remember(value, made)
         return made
+
+    def growing(self, value: Value) -> Layout | None:
+        """Return the order of an output that begins with an input, both in memory of the run.
+
+        For the lowering of that join, which fills it part by part, that of the input first.
+        """
+        output = self._outputs.get(value)
+        for state in self._growing:
+            if output is not None and output.buffer.index == state.output:
+                self._in_place.append(state)
+                return output.layout
+        return None
 
     def define_constant(self, value: Value, array: Array) -> None:
         self.define(value, self.constant_operand(array))
@@ -391,6 +408,9 @@ class PlanBuilder(Lowering):
 
     def _add_input(self, index: int, value: Value) -> Operand:
         layout = Layout.plain(self.shape(value), self.dtype(value))
+        for state in self._growing:
+            if state.input == index:
+                layout = growing_layout(layout, state.axis)
         operand = Operand(Buffer("input", layout.size_bytes, index=index), layout)
         self._remember(value, operand)
         return operand
@@ -399,6 +419,9 @@ class PlanBuilder(Lowering):
         if value in self._outputs:
             return
         layout = Layout.plain(self.shape(value), self.dtype(value))
+        for state in self._growing:
+            if state.output == index:
+                layout = growing_layout(layout, state.axis)
         self._outputs[value] = Operand(Buffer("output", layout.size_bytes, index=index), layout)
 
     def _deliver(self, index: int, value: Value) -> Operand:
@@ -428,6 +451,8 @@ class PlanBuilder(Lowering):
             arena_bytes=arena_bytes,
             thread_count=self.thread_count,
             weights=tuple(self._packed),
+            growing=tuple(self._growing),
+            in_place=frozenset(self._in_place),
         )
 
     def _expect_written(self, graph: Graph, outputs: Sequence[Operand]) -> None:
