@@ -183,3 +183,5 @@ def run_benchmark(
     finally:
         report.save()
         Console(width=120).print(table_of(report), *left_out(report), sep="\n", markup=False)
+    if all(row.measured is None for row in report.rows):
+        sys.exit(f"{benchmark}: nothing could be measured; the rows above say why")

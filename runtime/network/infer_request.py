@@ -74,6 +74,8 @@ class InferRequest:
         self._state: State = "idle"
         self._run: Run | None = None
         self._parked: Run | None = None
+        self._has_unparked = False
+        """The last run has ended before it was on the device, where the one before still is."""
         """The last run, while it waits for the one before to end."""
         self._callback: tuple[Callback, Any] | None = None
         self._ports = {port.name: port for port in (*network.inputs, *network.outputs)}
@@ -170,7 +172,8 @@ class InferRequest:
 
     def launch(self, run: Run) -> None:
         """Start a run of this request, as ``start_async``."""
-        if self._state == "cancelled" and self._told_run is not None and run.park(self._park):
+        may_park = self._told_run is not None or self._has_unparked
+        if may_park and self._state == "cancelled" and run.park(self._park):
             return
         run.launch()
 
@@ -503,7 +506,7 @@ class InferRequest:
                     handle.data = run.bindings.results[name]
         with self._lock:
             self._state = MOVES.get((self._state, "finish")) or move(self._state, "finish")
-            parked = self._parked
+            parked, self._has_unparked = self._parked, False
             if parked is not None:
                 self._parked, self._state = None, move(self._state, "start")
         return parked
@@ -512,7 +515,8 @@ class InferRequest:
         """Keep a run that is started in a callback until the one it is told of has ended."""
         told = self._told_run
         with self._lock:
-            if self._state != "cancelled" or told is None or self._run is not told:
+            is_told = told is not None and self._run is told
+            if self._state != "cancelled" or not (is_told or self._has_unparked):
                 return False
             self._run = self._parked = run
         return True
@@ -522,7 +526,7 @@ class InferRequest:
         with self._lock:
             if self._parked is not run:
                 return False
-            self._parked = None
+            self._parked, self._has_unparked = None, True
         return True
 
     def __reduce__(self) -> NoReturn:

@@ -84,6 +84,9 @@ class StatesOfRun(Protocol):
     def take(self, results: dict[str, Any]) -> TensorError | None:
         """Take the new states out of a run's results; return what is wrong with them."""
 
+    def part(self) -> None:
+        """Have later runs share no memory with this one, which goes on unnoticed on its device."""
+
     def settle(self, *, has_succeeded: bool) -> None:
         """Keep what was made, or forget it; once, when nothing works for the run any more."""
 

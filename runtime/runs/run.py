@@ -360,9 +360,9 @@ class Run:
         ClosedError.
         """
         self.admission.expect(self)
+        self._is_parked = True
         if self.deadline is not None:
             self.start_timer()
-        self._is_parked = True
         if not keep(self):
             self._is_parked = False
             self.admission.leave(self)
@@ -532,7 +532,7 @@ class Run:
         """Answer the caller now; the device may still be busy. The listener of its Stop."""
         self._settle_stopped()
         assert self.error is not None
-        if self.has_arrived:
+        if self.has_arrived or (self._is_parked and not isinstance(self.error, ClosedError)):
             self.admission.count_outcome(self, self.error)
         if self.request is not None:
             self.request.on_answered_early(self)
@@ -584,6 +584,8 @@ class Run:
                 self._set_error(error)
         if states is not None and was_launched:
             states.settle(has_succeeded=self.error is None)
+        elif states is not None and self.has_arrived:
+            states.part()
         self.ended_ns = perf_counter_ns()
         if was_launched:
             if error is None and not is_late and not self.is_inline and admission.gate is not None:
@@ -617,7 +619,8 @@ class Run:
         if parked is not None:
             hop(parked.launch_late)
         if self._unended is None or not was_launched:
-            self._take_callback()
+            if self._callback is not None:
+                self._take_callback()
             self._tell(leaves=was_launched)
             return
         callback = self._take_callback()

@@ -37,6 +37,7 @@ ELSEWHERE = {
         *("LSTM", "OneHot", "QuantizeLinear", "RNN", "ReverseSequence", "ScatterElements"),
         *("ScatterND", "TopK", "aioinfer.cpu.Attention", "aioinfer.cpu.Eltwise"),
         *("aioinfer.cpu.LayerNormalization", "aioinfer.cpu.RMSNormalization"),
+        "aioinfer.user.Kernel",
     },
     "CUDA": {
         *("aioinfer.cuda.AveragePool", "aioinfer.cuda.Conv"),

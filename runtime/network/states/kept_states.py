@@ -162,6 +162,11 @@ class RunStates:
         self._made = made
         return None
 
+    def part(self) -> None:
+        """Have later runs share no memory with this one, which goes on unnoticed on its device."""
+        kept = self._kept.values
+        kept.update({name: it.copy() for name, it in kept.items() if isinstance(it, np.ndarray)})
+
     def settle(self, *, has_succeeded: bool) -> None:
         """Have the request keep what was made, or forget it; when nothing works for the run."""
         made, self._made = self._made, {}

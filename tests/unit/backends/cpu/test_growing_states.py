@@ -179,3 +179,19 @@ def test_the_growing_axis_is_the_outermost_in_memory() -> None:
     layout = growing_layout(Layout.plain((2, 3, 5, 7), DType.FLOAT32), 2)
     assert layout.strides == (21, 7, 42, 1)
     assert layout.size_bytes == 2 * 3 * 5 * 7 * 4
+
+
+def test_a_run_that_goes_on_unnoticed_shares_no_memory_with_the_next(core: aioinfer.Core) -> None:
+    with core.load_network(parse_proto(DECODER), "CPU", {"STATE": PAIRS}) as network:
+        request, other = network.create_infer_request(), network.create_infer_request()
+        first, last = inputs(2)
+        for each in (request, other):
+            each.infer_sync({"x": first})
+        kept, before = request.kept_states, memory_of(request)
+        assert kept is not None
+        kept.begin().part()
+        for name, array in memory_of(request).items():
+            np.testing.assert_array_equal(array, before[name])
+            assert not np.shares_memory(array, before[name])
+        expected = other.infer_sync({"x": last})["y"]
+        np.testing.assert_array_equal(request.infer_sync({"x": last})["y"], expected)

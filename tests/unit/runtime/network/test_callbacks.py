@@ -7,6 +7,7 @@ import contextvars
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 from weakref import ref
 
@@ -481,3 +482,32 @@ def test_a_plain_thread_waits_for_a_callback_on_a_loop(quick: aioinfer.InferRequ
         assert told == [threading.current_thread().name]
 
     asyncio.run(main())
+
+
+def test_a_run_that_expires_before_the_device_is_free_leaves_its_request_to_be_started() -> None:
+    devices = MockDevices(1)
+    with aioinfer.Core() as core:
+        core.register_plugin("MOCK", devices.make_plugin)
+        network = core.load_network(tiny_model(), "MOCK")
+        request = network.create_infer_request()
+        told: SimpleQueue[BaseException | None] = SimpleQueue()
+        starts = iter([{"deadline_s": 0.0}])
+
+        def callback(request: aioinfer.InferRequest, error: BaseException | None) -> None:
+            for limits in starts:  # in the first call, while the device has the cancelled run
+                request.start_async(X, **limits)
+            told.put(error)
+
+        request.set_callback(callback)
+        request.start_async(X)
+        request.cancel()
+        errors = [told.get(timeout=WAIT_S) for _ in range(2)]
+        assert {type(error) for error in errors} == {RequestCancelledError, DeadlineExceededError}
+        request.start_async(X)
+        devices[0].held.release()
+        devices[0].held.release()
+        assert told.get(timeout=WAIT_S) is None
+        assert request.wait(WAIT_S)
+        statistics = network.statistics()
+    assert statistics.expired_request_count == statistics.cancelled_request_count == 1
+    assert statistics.finished_request_count == 1
