@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,14 @@ from typing import Literal
 
 from ..errors import AioInferError, DeviceError
 
-__all__ = ["check_files", "find_shortage", "is_shortage", "shortage_as_error", "start_thread"]
+__all__ = [
+    "check_files",
+    "check_memory",
+    "find_shortage",
+    "is_shortage",
+    "shortage_as_error",
+    "start_thread",
+]
 
 Resource = Literal["memory", "files", "threads"]
 
@@ -29,6 +37,9 @@ _BY_TEXT: dict[str, Resource] = {
 }
 _LOADING = (OSError, ImportError, RuntimeError)
 """What the loader of libraries, and Python, raise with nothing but a text."""
+
+_STACK_BYTES = 8 << 20  # where no limit says how large a thread's stack is
+_THREAD_BYTES = 1 << 20  # what a thread takes beside its stack until its function runs
 
 
 def find_shortage(error: BaseException | None, doing: str) -> DeviceError | None:
@@ -96,13 +107,36 @@ def check_files(doing: str) -> None:
         os.close(os.open(os.devnull, os.O_RDONLY))
 
 
+def check_memory(size_bytes: int) -> None:
+    """Raise MemoryError if that much address space cannot be had; none is kept."""
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        return  # Windows has no limit of it
+    try:
+        mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except OSError as error:
+        raise MemoryError(f"{size_bytes >> 20} MiB cannot be had: {error}") from error
+
+
 def start_thread(thread: threading.Thread) -> None:
     """Start a thread; DeviceError where the system has none left, and then it can be tried again.
 
     A thread that was not started cannot be tried twice: make a new one.
     """
     with shortage_as_error(f"starting thread {thread.name!r}"):
+        # Python waits for ever for a thread that has a stack, and no memory to say that it runs.
+        check_memory(_stack_bytes() + _THREAD_BYTES)
         thread.start()
+
+
+def _stack_bytes() -> int:
+    if threading.stack_size():
+        return threading.stack_size()
+    try:
+        import resource
+    except ImportError:  # not there on Windows
+        return _STACK_BYTES
+    limit = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    return limit if 0 <= limit != resource.RLIM_INFINITY else _STACK_BYTES
 
 
 def _lacking(error: BaseException | None) -> Resource | None:

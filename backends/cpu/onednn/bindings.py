@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from ....errors import DeviceError, NotSupportedError
+from ....executors.shortage import check_memory
 from ....runtime.graph import DType
 from ....runtime.graph.slabs import Slabs
 from ....runtime.graph.sym_int import plain_int
 from ....runtime.lowering.strides import row_major
-from .headroom import check_memory
+from .headroom import COMPILE_BYTES
 from .library import Version, find_library, open_library, open_openmp
 from .numbers import (
     ARG,
@@ -317,7 +318,7 @@ class PrimitiveDesc(_Handle):
 
     def create(self) -> Primitive:
         """Compile it; raises OneDnnError, or MemoryError."""
-        check_memory()
+        check_memory(COMPILE_BYTES)
         return Primitive(self.engine, self)
 
 
@@ -442,7 +443,7 @@ class Engine:
 
         Arguments are this module's objects, numbers as ctypes, or None.
         """
-        check_memory()
+        check_memory(COMPILE_BYTES)
         made = c_void_p()
         self.check(f"dnnl_{call}_primitive_desc_create", byref(made), *arguments)
         assert made.value is not None

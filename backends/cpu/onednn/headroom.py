@@ -9,23 +9,14 @@ all that it may have can only be made unlikely to end.
 
 from __future__ import annotations
 
-import mmap
 import threading
 
-from ....executors.shortage import start_thread
+from ....executors.shortage import check_memory, start_thread
 
-__all__ = ["check_memory", "check_threads", "forget_threads"]
+__all__ = ["COMPILE_BYTES", "check_threads", "forget_threads"]
 
 COMPILE_BYTES = 16 << 20  # what making a primitive takes at most, for those that were measured
 THREAD_BYTES = 1 << 20  # of what a team of threads is described by, beside their stacks
-
-
-def check_memory(size_bytes: int = COMPILE_BYTES) -> None:
-    """Raise MemoryError if that much address space cannot be had."""
-    try:
-        mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
-    except OSError as error:
-        raise MemoryError(f"{size_bytes >> 20} MiB cannot be had: {error}") from error
 
 
 class _Thread(threading.local):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +27,8 @@ from aioinfer.executors import (
     mark_own_thread,
     shortage_as_error,
 )
+from aioinfer.executors.shortage import check_memory
+from child_process import run_script
 
 WAIT_S = 20.0
 
@@ -156,6 +160,47 @@ def test_an_event_fires_where_its_device_can_start_no_thread(
     assert waited == [event]
     assert event.is_ready
     thread.close()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS is Linux's")
+def test_a_thread_whose_stack_takes_the_last_memory_is_refused_and_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    run_script(
+        """
+        import resource
+        import threading
+        from aioinfer.errors import DeviceError
+        from aioinfer.executors.shortage import start_thread
+
+        STACK_BYTES = 1 << 20
+        threading.stack_size(STACK_BYTES)
+        outcomes = []
+        for more_kib in (*range(0, 64, 4), 32 << 10):
+            thread = threading.Thread(target=int)
+            with open("/proc/self/statm") as file:
+                now = int(file.read().split()[0]) * resource.getpagesize()
+            limit = now + STACK_BYTES + more_kib * 1024
+            resource.setrlimit(resource.RLIMIT_AS, (limit, -1))
+            try:
+                start_thread(thread)
+            except DeviceError as error:
+                outcomes.append(error.resource)
+            else:
+                outcomes.append("started")
+            finally:
+                resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+        assert set(outcomes[:-1]) <= {"memory", "threads"}, outcomes
+        assert outcomes[-1] == "started", outcomes
+        """,
+        tmp_path,
+    )
+
+
+def test_memory_that_is_not_to_be_had_is_an_error() -> None:
+    check_memory(1 << 20)
+    with pytest.raises(MemoryError, match="MiB cannot be had"):
+        check_memory(1 << 60)
 
 
 @pytest.mark.parametrize(

@@ -127,12 +127,6 @@ def test_a_team_that_cannot_be_had_is_an_error_and_is_tried_again(
         assert request.infer_sync(inputs)["y"].shape == (64, WIDTH)
 
 
-def test_memory_that_is_not_to_be_had_is_an_error() -> None:
-    headroom.check_memory()
-    with pytest.raises(MemoryError, match="MiB cannot be had"):
-        headroom.check_memory(1 << 60)
-
-
 def test_threads_are_tried_all_at_once_and_only_before_a_larger_team(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
