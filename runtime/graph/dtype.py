@@ -47,7 +47,7 @@ class DType(enum.Enum):
 
     __hash__ = object.__hash__  # there is one object of each; Enum's own is Python's
 
-    @property
+    @functools.cached_property
     def label(self) -> str:
         """The name as users write it: ``float32``, ``int64``, ``string``."""
         return self.name.lower()

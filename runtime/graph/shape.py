@@ -74,7 +74,7 @@ def shape_text(shape: Sequence[Dim] | None) -> str:
     """Write a shape as users read it: ``[batch,3,?]``; ``[...]`` where the rank is unknown."""
     if shape is None:
         return "[...]"
-    return "[" + ",".join("?" if dim is None else str(dim) for dim in shape) + "]"
+    return "[" + ",".join(["?" if dim is None else str(dim) for dim in shape]) + "]"
 
 
 def size_bytes(value_type: ValueType | None) -> int | None:

@@ -20,16 +20,15 @@ def graph_text(graph: Graph, indent: str = "") -> str:
     ]
     for node in graph.nodes:
         lines += _node_lines(node, indent + "  ")
-    outputs = ", ".join(_name(value) for value in graph.outputs)
+    outputs = ", ".join(f"%{value.name}" for value in graph.outputs)
     lines += [f"{indent}  return {outputs}", f"{indent}}}"]
     return "\n".join(lines)
 
 
 def _node_lines(node: Node, indent: str) -> list[str]:
-    outputs = ", ".join(_typed(value) for value in node.outputs)
-    inputs = ", ".join("_" if value is None else _name(value) for value in node.inputs)
-    plain = {key: item for key, item in node.attributes.items() if not _has_graph(item)}
-    attributes = ", ".join(f"{key}={_attribute(item)}" for key, item in sorted(plain.items()))
+    outputs = ", ".join([_typed(value) for value in node.outputs])
+    inputs = ", ".join(["_" if value is None else f"%{value.name}" for value in node.inputs])
+    attributes = _attributes(node) if node.attributes else ""
     origin = "" if node.fused_from == (node.name,) else f" from {', '.join(node.fused_from) or '-'}"
     affinity = f" @{node.affinity}" if node.affinity else ""
     text = f"{indent}{outputs} = {node.op}({inputs})"
@@ -41,17 +40,18 @@ def _node_lines(node: Node, indent: str) -> list[str]:
     return lines
 
 
+def _attributes(node: Node) -> str:
+    plain = {key: item for key, item in node.attributes.items() if not _has_graph(item)}
+    return ", ".join(f"{key}={_attribute(item)}" for key, item in sorted(plain.items()))
+
+
 def _has_graph(attribute: Attribute) -> bool:
     items = attribute if isinstance(attribute, list) else [attribute]
     return any(isinstance(item, Graph) for item in items)
 
 
-def _name(value: Value) -> str:
-    return f"%{value.name}"
-
-
 def _typed(value: Value) -> str:
-    return f"{_name(value)}: {value.type or '?'}"
+    return f"%{value.name}: {value.type or '?'}"
 
 
 def _content(value: Value) -> str:

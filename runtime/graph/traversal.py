@@ -13,8 +13,9 @@ def all_nodes(graph: Graph) -> Iterator[Node]:
     """Walk the nodes of a graph and of all bodies inside, a node before its bodies."""
     for node in graph.nodes:
         yield node
-        for body in node.bodies():
-            yield from all_nodes(body)
+        if node.attributes:
+            for body in node.bodies():
+                yield from all_nodes(body)
 
 
 def all_values(graph: Graph) -> Iterator[Value]:

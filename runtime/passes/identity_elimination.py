@@ -29,7 +29,7 @@ class IdentityElimination(Pass):
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in graph.nodes:
-            if node.op not in self._keep_ops and is_no_op(node) and _may_go(node, graph):
+            if is_no_op(node) and node.op not in self._keep_ops and _may_go(node, graph):
                 value = node.inputs[0]
                 assert value is not None  # is_no_op has looked at it
                 yield (

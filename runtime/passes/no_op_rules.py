@@ -13,7 +13,7 @@ __all__ = ["is_no_op"]
 
 def is_no_op(node: Node) -> bool:
     """True if the first output surely equals the first input, and no other output is needed."""
-    rule = _RULES.get(node.op)
+    rule = None if node.domain else _RULES.get(node.op_type)
     if rule is None or not node.inputs or node.inputs[0] is None:
         return False
     return all(is_unused(value) for value in node.outputs[1:]) and rule(node)

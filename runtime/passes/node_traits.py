@@ -59,7 +59,9 @@ def is_pure(node: Node) -> bool:
 
     Operators of foreign domains are not known to be functions.
     """
-    return node.domain in STANDARD_DOMAINS and not is_random(node) and not node.bodies()
+    if node.domain not in STANDARD_DOMAINS or is_random(node):
+        return False
+    return not node.attributes or not node.bodies()
 
 
 def has_only_tensors(node: Node) -> bool:

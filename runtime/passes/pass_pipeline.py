@@ -76,7 +76,7 @@ class _Run:
         self._stop_after = stop_after
         self._check = check
         self._clock = clock
-        self._has_bodies = any(node.bodies() for node in model.graph.nodes)
+        self._has_bodies = any(node.attributes and node.bodies() for node in model.graph.nodes)
         self._results: list[PassResult] = []
         self._count = 0
         self._patches: list[str] = []

@@ -173,9 +173,9 @@ def _broadcast(node: Node) -> Types:
     first = operand(node, 0)
     if first is None:
         return None
-    known = node.inputs[0] and node.inputs[0].type
+    known = TensorType(first.dtype, first.shape)
     if all(value is not None and value.type == known for value in node.inputs):
-        return (TensorType(first.dtype, first.shape),)
+        return (known,)
     shapes = []
     for index in range(len(node.inputs)):
         x = operand(node, index)

@@ -7,7 +7,6 @@ and those that broadcast are read as they lie.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from ....runtime.graph import DType, Value
@@ -50,15 +49,21 @@ def lower_elementwise(
     made = builder.result(result, layout, over=over)
     for part in parts:
         used = [step.operand for step in part if step.operand is not None]
-        renumbered = [
-            step
-            if step.operand is None
-            else step.counted_from(1 + used.index(step.operand) - step.operand)
-            for step in part
-        ]
         given = [reads[0], *(reads[index] for index in used)]
-        emit_elementwise(builder, given, made, renumbered, kernel)
+        emit_elementwise(builder, given, made, _renumbered(part, used), kernel)
         reads[0] = made
+
+
+def _renumbered(steps: Sequence[PostOp], used: list[int]) -> Sequence[PostOp]:
+    """Count the operands of steps from 1 in the order of ``used``."""
+    if used == [*range(1, len(used) + 1)]:
+        return steps
+    return [
+        step
+        if step.operand is None
+        else step.counted_from(1 + used.index(step.operand) - step.operand)
+        for step in steps
+    ]
 
 
 def lower_where(
@@ -129,19 +134,21 @@ def result_layout(builder: PlanBuilder, inputs: Sequence[Value], result: Value) 
     shape, dtype = builder.shape(result), result_dtype(builder, result)
     if result.is_graph_output:
         return Layout.plain(shape, dtype)
-    orders: Counter[tuple[int, ...] | int] = Counter()
+    counts: dict[tuple[int, ...] | int, int] = {}
     found: dict[tuple[int, ...] | int, Layout] = {}
     for value in inputs:
+        if value.constant is not None:
+            continue
         operand = builder.operand(value)
-        if operand.shape != shape or value.constant is not None:
+        if operand.shape != shape:
             continue
         order, layout = _order(operand.layout), _with_dtype(operand.layout, dtype)
         if order is not None and layout is not None:
-            orders[order] += 1
+            counts[order] = counts.get(order, 0) + 1
             found.setdefault(order, layout)
-    if not orders:
+    if not counts:
         return Layout.plain(shape, dtype)
-    return found[orders.most_common(1)[0][0]]
+    return found[max(counts, key=counts.__getitem__)]
 
 
 def result_dtype(builder: PlanBuilder, result: Value) -> DType:

@@ -93,13 +93,17 @@ class PostOp(NamedTuple):
 
     def counted_from(self, shift: int) -> PostOp:
         """Return it with the index of its operand, if it has one, raised by ``shift``."""
-        if self.operand is None:
+        if self.operand is None or not shift:
             return self
         return PostOp(self.name, self.alpha, self.beta, self.operand + shift)
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, shift: int = 0) -> str:
+        """Write it as ``counted_from(shift)`` is written."""
         if self.operand is not None:
-            return f"{self.name}({self.operand})"
+            return f"{self.name}({self.operand + shift})"
         numbers = (self.alpha, self.beta)
         if numbers == UNARY[self.name][1:]:
             return self.name

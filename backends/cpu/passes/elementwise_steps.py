@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ MAX_POST_OPS = 8
 _SMALLEST = float(np.finfo(np.float32).smallest_normal)
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(NamedTuple):
     """Post-ops in order; ``operand`` of a binary one counts in ``operands``, from 0."""
 
     post_ops: tuple[PostOp, ...]
@@ -42,7 +41,7 @@ class Steps:
 
     def numbered(self, first: int) -> list[str]:
         """Write them as the attribute ``post_ops`` of a node whose input ``first`` is operand 0."""
-        return [str(post_op.counted_from(first)) for post_op in self.post_ops]
+        return [post_op.text(first) for post_op in self.post_ops]
 
 
 def joined(post_ops: Sequence[PostOp], inputs: Sequence[Value | None], first: int) -> Steps:
@@ -97,12 +96,8 @@ def _keeps_rank(number: Value, value: Value) -> bool:
 
 
 def _with_operand(op_type: str, other: Value, is_left: bool) -> Steps | None:
-    name = {"Sum": "add"}.get(op_type, op_type.lower())
-    if op_type == "Pow" or (op_type == "Div" and not is_left):
-        return None
-    if op_type == "Sub" and not is_left:
-        return Steps((PostOp.unary("linear", -1.0), PostOp.binary("add", 0)), (other,))
-    return Steps((PostOp.binary(name, 0),), (other,))
+    post_ops = (_WITH_OPERAND if is_left else _BEHIND_OPERAND).get(op_type)
+    return None if post_ops is None else Steps(post_ops, (other,))
 
 
 def _joined(earlier: tuple[PostOp, ...], later: tuple[PostOp, ...]) -> tuple[PostOp, ...]:
@@ -200,6 +195,23 @@ _BINARY: Mapping[str, Callable[[float, bool], PostOp | None]] = {
     "Sum": _add,
 }
 """With a number; whether the value is the left operand, and the number the right one."""
+
+_WITH_OPERAND: Mapping[str, tuple[PostOp, ...]] = {
+    "Add": (PostOp.binary("add", 0),),
+    "Div": (PostOp.binary("div", 0),),
+    "Max": (PostOp.binary("max", 0),),
+    "Min": (PostOp.binary("min", 0),),
+    "Mul": (PostOp.binary("mul", 0),),
+    "Sub": (PostOp.binary("sub", 0),),
+    "Sum": (PostOp.binary("add", 0),),
+}
+"""With a tensor as the right operand."""
+
+_BEHIND_OPERAND: Mapping[str, tuple[PostOp, ...]] = {
+    **{op_type: post_ops for op_type, post_ops in _WITH_OPERAND.items() if op_type != "Div"},
+    "Sub": (PostOp.unary("linear", -1.0), PostOp.binary("add", 0)),
+}
+"""With a tensor as the left operand."""
 
 _TWICE: Mapping[str, Steps] = {
     "Add": Steps((PostOp.unary("linear", 2.0),)),

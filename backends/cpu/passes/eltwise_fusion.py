@@ -25,7 +25,8 @@ class EltwiseFusion(Pass):
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in list(graph.nodes):
-            start = next(_starts(node), None) if node.graph is graph else None
+            user = _next(node) if node.graph is graph else None
+            start = None if user is None else next(_starts(node), None)
             if start is None:
                 continue
             value, steps = start
@@ -45,19 +46,31 @@ def _starts(node: Node) -> Iterator[tuple[Value, Steps]]:
 
 def _follow(node: Node, steps: Steps) -> tuple[list[Node], Steps]:
     nodes = [node]
-    while True:
+    while (user := _next(nodes[-1])) is not None:
         value = nodes[-1].outputs[0]
-        user = only_user(value)
-        if user is None or user.graph is not node.graph or user.affinity != node.affinity:
-            return nodes, steps
         found = steps_of(user, value)
         if found is None or not _fit(found, value):
-            return nodes, steps
+            break
         longer = steps.then(found)
         if len(longer.post_ops) > MAX_POST_OPS:
-            return nodes, steps
+            break
         nodes.append(user)
         steps = longer
+    return nodes, steps
+
+
+def _next(node: Node) -> Node | None:
+    """Return the node that alone uses the first result, if both may become one."""
+    user = only_user(node.outputs[0]) if node.outputs else None
+    if user is None or user.graph is not node.graph or user.affinity != node.affinity:
+        return None
+    # The last of one and the first of the other may become one step.
+    return user if _least_steps(node) + _least_steps(user) <= MAX_POST_OPS + 1 else None
+
+
+def _least_steps(node: Node) -> int:
+    fused = node.attributes.get("post_ops")
+    return 1 if fused is None else len(fused)
 
 
 def _fit(steps: Steps, value: Value) -> bool:
@@ -65,9 +78,12 @@ def _fit(steps: Steps, value: Value) -> bool:
     if not steps.operands:
         return True
     shape = static_shape(value)
-    return shape is not None and all(
-        _broadcasts(static_shape(item), shape) for item in steps.operands
-    )
+    if shape is None:
+        return False
+    for item in steps.operands:  # noqa: SIM110 (asked of every node, many times)
+        if not _broadcasts(static_shape(item), shape):
+            return False
+    return True
 
 
 def _broadcasts(given: tuple[int, ...] | None, shape: tuple[int, ...]) -> bool:

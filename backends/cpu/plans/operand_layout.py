@@ -141,7 +141,7 @@ class Layout:
             sum(step for step in steps if step > 0) + 1
         ) * item
 
-    @property
+    @functools.cached_property
     def has_desc(self) -> bool:
         """True if oneDNN can describe it."""
         if self._desc is not None:

@@ -15,7 +15,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from ....runtime.graph.sym_int import identity_of
+from ....runtime.graph.sym_int import has_sym_ints, identity_of
 from ..native.step_runner import KIND_END, KIND_PRIMITIVE
 from ..onednn.bindings import Desc, Engine, Primitive, PrimitiveDesc
 from .operand_layout import Buffer, Operand
@@ -119,6 +119,15 @@ class _Numbered:
             found = self._known[key] = len(self.items)
             self.items.append(item)
         return found
+
+    def indices(self, items: Sequence[Hashable]) -> list[int]:
+        """Number things that are keys themselves."""
+        known = self._known
+        for item in items:
+            if item not in known:
+                known[item] = len(self.items)
+                self.items.append(item)
+        return [known[item] for item in items]
 
 
 class _TableBuilder:
@@ -238,8 +247,11 @@ class _TableBuilder:
         return self._numbers.index(identity_of(number), number)
 
     def _add(self, *numbers: int) -> None:
-        for number in numbers:
-            self._add_word(NUMBER, self._number(number))
+        self._parts += [NUMBER] * len(numbers)
+        if has_sym_ints(numbers):
+            self._indices += [self._number(number) for number in numbers]
+        else:
+            self._indices += self._numbers.indices(numbers)
 
     def _add_word(self, part: int, index: int) -> None:
         self._parts.append(part)
