@@ -164,6 +164,8 @@ class BatchNetwork(OuterNetwork):
         )
 
     def _release_device(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()  # it holds the network
         try:
             super()._release_device()
         finally:

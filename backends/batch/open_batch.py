@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runtime.graph import Model, TensorType
-from ...runtime.plans.batch_axis import BatchAxis, find_batch_axis
+from ...runtime.plans.batch_axis import BatchAxis, find_batch_axis, forget_types
 from ...runtime.type_inference import infer_graph_types
 
 __all__ = ["with_open_batch"]
@@ -40,9 +40,6 @@ def _opened(model: Model) -> Model:
     for value in opened.inputs:
         if isinstance(value.type, TensorType) and value.type.shape:
             value.type = TensorType(value.type.dtype, (BATCH, *value.type.shape[1:]))
-    for node in opened.graph.nodes:
-        for value in node.outputs:
-            if isinstance(value.type, TensorType):
-                value.type = TensorType(value.type.dtype)
+    forget_types(opened)
     infer_graph_types(opened.graph)
     return opened

@@ -23,7 +23,7 @@ from .size import BATCH, Size, length_of, unknown_length
 from .size_rules import SIZE_RULES
 from .traced import NotApartError, Rule, Traced, free_value, of_constant
 
-__all__ = ["BatchAxis", "find_batch_axis"]
+__all__ = ["BatchAxis", "find_batch_axis", "forget_types"]
 
 _RULES: Mapping[str, Rule] = {
     **ELEMENTWISE_RULES,
@@ -71,7 +71,7 @@ def find_batch_axis(model: Model, shape_tensors: Collection[str] = ()) -> BatchA
     copied = model.copy()
     try:
         if not infer_graph_types(copied.graph):
-            _forget_types(copied)
+            forget_types(copied)
         return BatchAxis(inputs, _Walk(copied, symbol).outputs())
     except NotApartError as refused:
         return str(refused)
@@ -100,7 +100,8 @@ def _batch_of(inputs: Sequence[Value]) -> tuple[str, tuple[str, ...]]:
     return symbol, tuple(names)
 
 
-def _forget_types(model: Model) -> None:
+def forget_types(model: Model) -> None:
+    """Leave of the types of all that nodes make the element types, in the model itself."""
     for node in model.graph.nodes:
         for value in node.outputs:
             if isinstance(value.type, TensorType):
