@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ...errors import DeviceError, NotSupportedError
-from ...runtime.devices.device_name import parse_device
+from ...runtime.devices.device_name import devices_inside, parse_device
 from ...runtime.devices.virtual_plugin import VirtualPlugin
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
@@ -91,7 +91,7 @@ class AutoPlugin(VirtualPlugin):
         """Return the devices to try; raises DeviceError for a listed one that is not registered."""
         listed = self.devices_without_counts(config)
         known = self.core.plugin_names
-        for device in listed:
+        for device in (*listed, *(name for item in listed for name in devices_inside(item))):
             if parse_device(device).name not in known:
                 self.core.resolve_device(device)
         devices = listed or [name for name in DEFAULT_ORDER if name in known]

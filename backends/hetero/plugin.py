@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ...errors import DeviceError, NotSupportedError, PropertyError, UnsupportedOpError
+from ...runtime.devices.device_name import HOLD_ONE, parse_device
 from ...runtime.devices.extension import Extension, find_extension, tell_types
 from ...runtime.devices.virtual_plugin import (
     DEVICE_PROPERTIES,
@@ -216,6 +217,12 @@ class HeteroPlugin(VirtualPlugin):
                 f"{self.name} needs devices: name them in the device, as in "
                 f"'{self.name}:CUDA,CPU', or in MULTI_DEVICE_PRIORITIES"
             )
+        for device in devices:
+            if parse_device(device).name in HOLD_ONE:
+                raise DeviceError(
+                    f"{self.name} cannot hold {device}: what crosses between its devices belongs "
+                    f"to one request; join requests around it: BATCH:{self.name}:CUDA,CPU(8)"
+                )
         self.check_device_properties(config, devices)
         _refuse_request_properties(config)
         return devices

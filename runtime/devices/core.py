@@ -350,11 +350,14 @@ class Core(Closing):
         return devices
 
     def resolve_device(self, device: str) -> str:
-        """Check that one device is there and return its full name; for plugins.
+        """Check that one device is there, with those inside it; return its full name; for plugins.
 
         Raises DeviceError, for a device that only answers queries as well.
         """
         name = self._parsed(device)
+        for entry in name.entries:
+            if not entry.is_excluded:
+                self.resolve_device(entry.device)
         plugin = self._started(name.name)
         plugin.check_device_id(name.id or "")
         reason = plugin.why_no_device()

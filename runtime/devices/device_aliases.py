@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from ...errors import nearest
@@ -15,6 +16,9 @@ _OTHER_NAMES = {
     "ort": "ONNXRUNTIME",
 }
 """Names of onnxruntime's providers, and short ones, that mean one device of ours."""
+
+_INDEX = re.compile(r"[0-9]+( *\([^()]*\))?")
+"""What follows the colon of ``cuda:0``, or of ``cuda:0(2)`` in a list."""
 
 _NVIDIA = "NVIDIA's GPUs are CUDA"
 _OTHERS = "OPENCL drives GPUs of other makers than NVIDIA"
@@ -41,15 +45,17 @@ def understood(text: str, known: Collection[str]) -> str:
     name, colon, rest = text.strip().partition(":")
     if not colon:
         return _one(name, known)
-    if rest.strip().isdecimal():
+    if _INDEX.fullmatch(rest.strip()):
         return f"{_one(name, known)}.{rest.strip()}"
     entries = [understood(entry, known) for entry in rest.split(",")]
     return f"{_one(name, known)}:{','.join(entries)}"
 
 
 def _one(text: str, known: Collection[str]) -> str:
-    """Put the registered name for the part before a dot or a count."""
+    """Put the registered name for the part before a dot or a count, and after a minus."""
     stripped = text.strip()
+    if stripped.startswith("-"):
+        return f"-{_one(stripped[1:], known)}"
     end = next((index for index, letter in enumerate(stripped) if letter in ".( "), len(stripped))
     name, rest = stripped[:end], stripped[end:]
     if name in known:

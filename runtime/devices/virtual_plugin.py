@@ -30,7 +30,7 @@ from ..properties.properties import (
 )
 from .device_advice import LAST_RESORT, device_advice
 from .device_aliases import understood
-from .device_name import DeviceEntry, parse_device
+from .device_name import DeviceEntry, devices_inside, parse_device, parse_entries
 from .extension import Extension
 from .plugin import Plugin
 
@@ -45,7 +45,7 @@ def _parse_devices(given: Any) -> str:
     if not isinstance(text, str):
         raise ValueError("device names with commas between them are wanted, such as 'CUDA,CPU'")
     try:
-        return str(parse_device(f"LIST:{text}")).partition(":")[2] if text else ""
+        return ",".join(map(str, parse_entries(text))) if text else ""
     except DeviceError as error:
         raise ValueError(str(error)) from error
 
@@ -88,6 +88,8 @@ class VirtualPlugin(Plugin):
         declared for declared in STANDARD_PROPERTIES if declared is not DEVICE_ID
     )
     properties: ClassVar[Sequence[Property[Any]]] = (MULTI_DEVICE_PRIORITIES, DEVICE_PROPERTIES)
+    takes_exclusions: ClassVar[bool] = False
+    """Whether ``-NAME`` in the list leaves a device out."""
 
     @abstractmethod
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
@@ -137,14 +139,20 @@ class VirtualPlugin(Plugin):
         """List the devices that the network may use, the preferred one first; empty if none said.
 
         Whether they are there is not looked at. Raises DeviceError for one that is listed twice, or
-        is this one.
+        is or holds this one, and for ``-NAME`` unless ``takes_exclusions``.
         """
         text = config[MULTI_DEVICE_PRIORITIES]
         listed = understood(f"{self.name}:{text}", self.core.plugin_names)
         entries = list(parse_device(listed).entries) if text else []
         names = [entry.device for entry in entries]
+        for entry in entries:
+            if entry.is_excluded and not self.takes_exclusions:
+                raise DeviceError(
+                    f"{self.name}:{text} leaves {entry.device} out, and uses only what is listed; "
+                    f"list what it is to use"
+                )
         for name in names:
-            if parse_device(name).name == self.name:
+            if self.name in {parse_device(item).name for item in (name, *devices_inside(name))}:
                 raise DeviceError(f"{self.name}:{text} would hold itself; list other devices")
             if names.count(name) > 1:
                 raise DeviceError(f"{self.name}:{text} lists {name} twice; name it once")
@@ -172,6 +180,7 @@ class VirtualPlugin(Plugin):
     def device_config(self, device: str, config: Configuration) -> dict[str, Any]:
         """Collect what is to be given to one device of the list.
 
+        What DEVICE_PROPERTIES says of devices inside of it goes to it as its DEVICE_PROPERTIES.
         Raises PropertyError for what that device does not know.
         """
         own = self.core.device_configuration(device)
@@ -180,6 +189,11 @@ class VirtualPlugin(Plugin):
         properties = config[DEVICE_PROPERTIES]
         for name in dict.fromkeys((parse_device(device).name, device)):
             values.update(properties.get(name, {}))
+        inside = _names_of(devices_inside(device))
+        passed_on = {name: said for name, said in properties.items() if name in inside}
+        if passed_on:
+            key = DEVICE_PROPERTIES.key
+            values[key] = {**passed_on, **values.get(key, {})}
         own.with_values(values)
         return values
 
@@ -197,8 +211,8 @@ class VirtualPlugin(Plugin):
         return values
 
     def check_device_properties(self, config: Configuration, devices: Sequence[str]) -> None:
-        """Raise PropertyError if DEVICE_PROPERTIES names a device that is not among these."""
-        known = {*devices, *(parse_device(device).name for device in devices)}
+        """Raise PropertyError if DEVICE_PROPERTIES names none of these, or of those inside them."""
+        known = _names_of([*devices, *(name for item in devices for name in devices_inside(item))])
         for device in config[DEVICE_PROPERTIES]:
             if device not in known:
                 raise PropertyError(
@@ -245,3 +259,8 @@ class VirtualPlugin(Plugin):
         """A whole has no streams: the ranges are those of its devices."""
         standard = super()._standard_metrics()
         return [item for item in standard if not item.key.startswith("RANGE_FOR_")]
+
+
+def _names_of(devices: Sequence[str]) -> set[str]:
+    """Return what DEVICE_PROPERTIES may call these devices: themselves, and their kinds."""
+    return {*devices, *(parse_device(device).name for device in devices)}

@@ -9,7 +9,9 @@ from aioinfer.runtime.devices.device_name import (
     DeviceEntry,
     DeviceName,
     check_plugin_name,
+    devices_inside,
     parse_device,
+    parse_entries,
 )
 
 
@@ -31,6 +33,30 @@ from aioinfer.runtime.devices.device_name import (
             "MULTI: CUDA.1 (04) , CPU",
             DeviceName("MULTI", None, (DeviceEntry("CUDA.1", 4), DeviceEntry("CPU"))),
         ),
+        ("BATCH:CPU(8)", DeviceName("BATCH", None, (DeviceEntry("CPU", 8),))),
+        ("BATCH:CPU,CUDA", DeviceName("BATCH", None, (DeviceEntry("CPU"), DeviceEntry("CUDA")))),
+        (
+            "MULTI:BATCH:CUDA(32),CPU",
+            DeviceName("MULTI", None, (DeviceEntry("BATCH:CUDA(32)"), DeviceEntry("CPU"))),
+        ),
+        (
+            "MULTI:CPU(2), BATCH:CUDA.1",
+            DeviceName("MULTI", None, (DeviceEntry("CPU", 2), DeviceEntry("BATCH:CUDA.1"))),
+        ),
+        (
+            "BATCH:HETERO:CPU,REFERENCE(8)",
+            DeviceName("BATCH", None, (DeviceEntry("HETERO:CPU,REFERENCE", 8),)),
+        ),
+        ("BATCH:HETERO:A,B", DeviceName("BATCH", None, (DeviceEntry("HETERO:A,B"),))),
+        (
+            "MULTI:BATCH : HETERO : A , B (8) , C(2)",
+            DeviceName("MULTI", None, (DeviceEntry("BATCH:HETERO:A,B(8)"), DeviceEntry("C", 2))),
+        ),
+        (
+            "AUTO:-OPENCL, CUDA",
+            DeviceName("AUTO", None, (DeviceEntry("OPENCL", None, True), DeviceEntry("CUDA"))),
+        ),
+        ("BATCH:AUTO:-CUDA(4)", DeviceName("BATCH", None, (DeviceEntry("AUTO:-CUDA", 4),))),
     ],
 )
 def test_a_device_string_is_a_name_an_id_or_a_list(text: str, expected: DeviceName) -> None:
@@ -66,12 +92,37 @@ def test_a_device_string_is_a_name_an_id_or_a_list(text: str, expected: DeviceNa
         ("HETERO:A(²)", "the count"),
         (f"HETERO:A({'9' * 5000})", "the count"),
         ("HETERO:A,MULTI:B", "a device list cannot hold another list"),
+        ("MULTI:HETERO:A,B", "nothing would say where 'HETERO:A' ends"),
+        ("MULTI:BATCH:BATCH:A", "BATCH:BATCH:A holds itself"),
+        ("BATCH:HETERO:BATCH:A(2),B(3)", "'BATCH:A\\(2\\)' would be a list in a list in a list"),
+        ("MULTI:BATCH:A(2)(3)", "'A\\(2\\)\\(3\\)' is not NAME"),
+        ("MULTI:BATCH:,A", "'' is not NAME"),
+        ("MULTI:B.1:A,B", "'B.1' is not a device name"),
+        ("AUTO:-A(2)", "'-A\\(2\\)' leaves a device out, and has a count"),
+        ("AUTO:-BATCH:A", "would be a list in a list"),
+        ("AUTO:--A", "'-A' is not a device name"),
+        ("BATCH:" * 5000 + "A", "holds itself"),
         ("HETERO:A b", "'A b' is not a device name"),
     ],
 )
 def test_a_wrong_device_string_is_refused_where_it_is_wrong(text: str, message: str) -> None:
     with pytest.raises(DeviceError, match=message):
         parse_device(text)
+
+
+def test_what_follows_the_colon_is_parsed_without_knowing_whose_it_is() -> None:
+    assert parse_entries("HETERO:A,B(8)") == (DeviceEntry("HETERO:A,B", 8),)
+    assert parse_entries("BATCH:A(8),B") == (DeviceEntry("BATCH:A(8)"), DeviceEntry("B"))
+    with pytest.raises(DeviceError, match="empty item"):
+        parse_entries("A,")
+
+
+def test_the_devices_inside_are_those_at_every_depth_that_are_to_be_used() -> None:
+    assert devices_inside("CPU.1") == ()
+    assert devices_inside("AUTO:-CUDA,CPU") == ("CPU",)
+    inside = devices_inside("MULTI:BATCH:HETERO:CUDA.1,CPU(8),OPENCL(2)")
+    whole = "BATCH:HETERO:CUDA.1,CPU(8)"
+    assert inside == (whole, "HETERO:CUDA.1,CPU", "CUDA.1", "CPU", "OPENCL")
 
 
 @pytest.mark.parametrize("name", ["", "MY.DEVICE", "A:B", "A,B", "a b", "9GPU", "Ä"])

@@ -1,0 +1,87 @@
+"""BATCH inside of other devices, other devices inside of BATCH, and what their devices are told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import parser
+
+import aioinfer
+from aioinfer.errors import DeviceError, PropertyError
+
+HEADER = '<ir_version: 9, opset_import: ["": 20]> g'
+TEXT = "(float[b, 2] x) => (float[b, 2] y) { z = Relu (x) y = Neg (z) }"
+PROPERTIES = "DEVICE_PROPERTIES"
+
+
+def load(
+    core: aioinfer.Core, device: str, properties: dict[str, dict[str, object]] | None = None
+) -> aioinfer.ExecutableNetwork:
+    model = parser.parse_model(f"{HEADER} {TEXT}")
+    return core.load_network(model, device, {PROPERTIES: properties or {}})
+
+
+def check(network: aioinfer.ExecutableNetwork) -> None:
+    x = np.array([[1, -1], [2, 3]], np.float32)
+    (y,) = network.create_infer_request().infer_sync(x).values()
+    np.testing.assert_array_equal(y, -np.maximum(x, 0))
+
+
+def test_requests_share_runs_of_a_model_that_is_divided(core: aioinfer.Core) -> None:
+    network = load(core, "BATCH:HETERO:REFERENCE.0,REFERENCE.1(8)")
+    assert network.get_metric("MAX_BATCH_SIZE") == 8
+    assert network.device == "BATCH:HETERO:REFERENCE.0,REFERENCE.1(8)"
+    check(network)
+
+
+def test_what_is_chosen_may_join_requests(core: aioinfer.Core) -> None:
+    network = load(core, "AUTO:BATCH:REFERENCE(8),REFERENCE")
+    assert network.get_metric("MAX_BATCH_SIZE") == 8
+    check(network)
+
+
+def test_properties_reach_the_devices_inside_at_every_depth(core: aioinfer.Core) -> None:
+    said = {"REFERENCE": {"NUM_STREAMS": 3}, "BATCH": {"AUTO_BATCH_TIMEOUT": 7}}
+    network = load(core, "AUTO:BATCH:HETERO:REFERENCE(8)", said)
+    assert network.get_config("AUTO_BATCH_TIMEOUT") == 7
+    (hetero,) = network.statistics().parts
+    (part,) = hetero.parts
+    assert part.device == "REFERENCE.0"
+    inner = core.load_network(
+        parser.parse_model(f"{HEADER} {TEXT}"), "REFERENCE", said["REFERENCE"]
+    )
+    optimal = "OPTIMAL_NUMBER_OF_INFER_REQUESTS"
+    streams = inner.get_metric(optimal)
+    assert network.compiled.get_metric(optimal) == streams  # type: ignore[attr-defined]
+
+
+def test_what_is_said_of_the_nearer_one_wins(core: aioinfer.Core) -> None:
+    said = {
+        "BATCH": {PROPERTIES: {"REFERENCE": {"NUM_STREAMS": 2}}},
+        "REFERENCE": {"NUM_STREAMS": 3},
+    }
+    network = load(core, "AUTO:BATCH:REFERENCE(8)", said)
+    assert network.compiled.get_config("NUM_STREAMS") == 2  # type: ignore[attr-defined]
+
+
+def test_properties_of_a_device_that_is_nowhere_inside_are_refused(core: aioinfer.Core) -> None:
+    with pytest.raises(PropertyError, match="names 'OPENCL', which is not among its devices"):
+        load(core, "AUTO:BATCH:HETERO:REFERENCE(8)", {"OPENCL": {"NUM_STREAMS": 3}})
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("HETERO:BATCH:REFERENCE(8),REFERENCE", r"HETERO cannot hold BATCH:REFERENCE\(8\).*around"),
+        ("BATCH:BATCH:REFERENCE(8)", "would hold itself"),
+        ("AUTO:HETERO:REFERENCE.0,REFERENCE.1", "cannot hold another list"),
+        ("BATCH:-REFERENCE", "leaves REFERENCE out, and uses only what is listed"),
+        ("HETERO:-REFERENCE.0,REFERENCE", "leaves REFERENCE.0 out"),
+        ("AUTO:BATCH:NOWHERE(8),REFERENCE", "NOWHERE"),
+    ],
+)
+def test_what_does_not_nest_is_refused_with_the_way_out(
+    core: aioinfer.Core, device: str, message: str
+) -> None:
+    with pytest.raises(DeviceError, match=message):
+        load(core, device)
