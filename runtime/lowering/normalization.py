@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..graph import DType, Node
-from ..passes.matching import dtype_of, rank_of
+from ..passes.rewriting.matching import dtype_of, rank_of
 
 __all__ = [
     "find_low_rank",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from ..graph import Node
-from .common_subexpressions import CommonSubexpressions
-from .constant_folding import ConstantFolding
-from .dead_code import DeadCode
-from .identity_elimination import IdentityElimination
-from .pass_base import Pass
+from .cleanup.common_subexpressions import CommonSubexpressions
+from .cleanup.constant_folding import ConstantFolding
+from .cleanup.dead_code import DeadCode
+from .cleanup.identity_elimination import IdentityElimination
+from .rewriting.pass_base import Pass
 
 __all__ = ["default_passes"]
 

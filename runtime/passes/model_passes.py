@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .batch_normalization_folding import BatchNormalizationFolding
-from .movement_hoisting import MovementHoisting
-from .pad_folding import PadFolding
-from .pass_base import Pass
-from .scale_shift_folding import ScaleShiftFolding
-from .transpose_elimination import TransposeElimination
+from .folding.batch_normalization_folding import BatchNormalizationFolding
+from .folding.pad_folding import PadFolding
+from .folding.scale_shift_folding import ScaleShiftFolding
+from .layout.movement_hoisting import MovementHoisting
+from .layout.transpose_elimination import TransposeElimination
+from .rewriting.pass_base import Pass
 
 __all__ = ["model_passes"]
 

@@ -34,12 +34,12 @@ from ..type_inference import (
 from ..type_inference.declared_lengths import with_declared_symbols
 from ..type_inference.promised_types import promise
 from ..type_inference.rules import STANDARD_DOMAINS
-from .constant_folding import ConstantFolding
+from .cleanup.constant_folding import ConstantFolding
 from .default_passes import default_passes
 from .input_binding import bind_shape, bound_input_shapes, symbol_bindings
-from .pass_base import Pass
-from .pass_pipeline import run_passes
-from .pass_report import PassReport
+from .rewriting.pass_base import Pass
+from .rewriting.pass_pipeline import run_passes
+from .rewriting.pass_report import PassReport
 
 __all__ = ["infer_afresh", "specialize", "specialize_with_report"]
 

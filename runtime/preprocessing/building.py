@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...errors import AioInferError, TensorError
 from ..graph import Dim, Graph, Model, Node, Shape, TensorType, Value, ValueType
 from ..graph.reshaping import reshaped_inputs
-from ..passes.name_table import NameTable
+from ..passes.rewriting.name_table import NameTable
 from .declared import DeclaredInput, DeclaredOutput, Stretch, fitting_shape
 from .new_nodes import new_nodes
 from .state import State, Target

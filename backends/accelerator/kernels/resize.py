@@ -17,7 +17,7 @@ from ....runtime.lowering.resize import (
     weighted_indices_of,
 )
 from ....runtime.operators.resampling import WeightedIndices
-from ....runtime.passes.matching import dtype_of
+from ....runtime.passes.rewriting.matching import dtype_of
 from ..elementwise.c_types import C_TYPES, FLOATS
 from ..elementwise.fused_launch import line_groups
 from ..launching.gathering import table_operand, take

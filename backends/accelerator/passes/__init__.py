@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ....runtime.passes import Pass
-from ....runtime.passes.attention_fusion import AttentionFusion
-from ....runtime.passes.constant_cache import ConstantCache
-from ....runtime.passes.flat_gemm_fusion import FlatGemmFusion
-from ....runtime.passes.gelu_fusion import GeluFusion
-from ....runtime.passes.layer_normalization_fusion import LayerNormalizationFusion
+from ....runtime.passes.attention.attention_fusion import AttentionFusion
+from ....runtime.passes.folding.constant_cache import ConstantCache
+from ....runtime.passes.fusion.flat_gemm_fusion import FlatGemmFusion
+from ....runtime.passes.fusion.gelu_fusion import GeluFusion
+from ....runtime.passes.fusion.layer_normalization_fusion import LayerNormalizationFusion
 from ..elementwise.c_types import FLOATS
 from ..elementwise.fused_step import ACCELERATOR_DOMAIN
 from .attention_inputs import AttentionMatmulFusion, PackedAttention

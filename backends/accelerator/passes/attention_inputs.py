@@ -10,14 +10,20 @@ from collections.abc import Iterator
 
 from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
-from ....runtime.passes.constant_cache import ConstantCache
-from ....runtime.passes.joined_products import (
+from ....runtime.passes.folding.constant_cache import ConstantCache
+from ....runtime.passes.fusion.joined_matmuls import (
     JoinableProduct,
     join_products,
     match_product,
     may_join,
 )
-from ....runtime.passes.matching import fuse, is_standard, made_by, only_user, static_shape
+from ....runtime.passes.rewriting.matching import (
+    fuse,
+    is_standard,
+    made_by,
+    only_user,
+    static_shape,
+)
 from ..elementwise.fused_step import ACCELERATOR_DOMAIN
 
 __all__ = ["AttentionMatmulFusion", "PackedAttention"]

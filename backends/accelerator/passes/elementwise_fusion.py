@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from ....runtime.graph import DType, Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
-from ....runtime.passes.matching import does_broadcast, dtype_of, fuse, static_shape
+from ....runtime.passes.rewriting.matching import does_broadcast, dtype_of, fuse, static_shape
 from ..elementwise.elementwise_operators import ONNX_OPERATORS
 from ..elementwise.fused_step import ACCELERATOR_DOMAIN, FUSED_ELEMENTWISE, step_of
 from ..kernels.registry import KERNELS

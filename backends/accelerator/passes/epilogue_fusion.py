@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
-from ....runtime.passes.matching import dtype_of, fuse, static_shape
+from ....runtime.passes.rewriting.matching import dtype_of, fuse, static_shape
 from ..elementwise.c_types import FLOATS
 from ..elementwise.fused_step import (
     ACCELERATOR_DOMAIN,

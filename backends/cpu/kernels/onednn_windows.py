@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, zip_longest
 
 from ....runtime.graph import Node, Value
-from ....runtime.passes.matching import rank_of, static_shape
+from ....runtime.passes.rewriting.matching import rank_of, static_shape
 from ..onednn.bindings import Numbers, OneDnnError
 from ..onednn.numbers import MAX_LENGTH
 

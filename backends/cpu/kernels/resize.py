@@ -17,7 +17,7 @@ from ....runtime.lowering.resize import (
     weighted_indices_of,
 )
 from ....runtime.operators.resampling import WeightedIndices
-from ....runtime.passes.matching import dtype_of
+from ....runtime.passes.rewriting.matching import dtype_of
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from ..plans.view_strides import memory_order

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ....runtime.passes import Pass
-from ....runtime.passes.attention_fusion import AttentionFusion
-from ....runtime.passes.constant_cache import ConstantCache
-from ....runtime.passes.flat_gemm_fusion import FlatGemmFusion
-from ....runtime.passes.layer_normalization_fusion import LayerNormalizationFusion
+from ....runtime.passes.attention.attention_fusion import AttentionFusion
+from ....runtime.passes.folding.constant_cache import ConstantCache
+from ....runtime.passes.fusion.flat_gemm_fusion import FlatGemmFusion
+from ....runtime.passes.fusion.layer_normalization_fusion import LayerNormalizationFusion
 from ....runtime.passes.model_passes import model_passes
 from ..onednn.post_ops import CPU_DOMAIN
 from . import fused_types as fused_types

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass
-from ....runtime.passes.gelu_fusion import gated_factors, match_gelu
-from ....runtime.passes.matching import (
+from ....runtime.passes.fusion.factors import product_of
+from ....runtime.passes.fusion.gelu_fusion import gated_factors, match_gelu
+from ....runtime.passes.rewriting.matching import (
     are_float32,
     commuted,
     is_closed,
@@ -17,7 +18,6 @@ from ....runtime.passes.matching import (
     made_by,
     rank_of,
 )
-from ....runtime.passes.products import product_of
 from ..onednn.post_ops import PostOp
 from .elementwise_steps import steps_of
 from .fusing import fuse

@@ -8,10 +8,10 @@ import numpy as np
 
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass
-from ....runtime.passes.batch_normalization_folding import affine_of, is_inference
-from ....runtime.passes.constant_cache import ConstantCache
-from ....runtime.passes.matching import are_float32, rank_of
-from ....runtime.passes.weight_folding import Affine
+from ....runtime.passes.folding.batch_normalization_folding import affine_of, is_inference
+from ....runtime.passes.folding.constant_cache import ConstantCache
+from ....runtime.passes.folding.weight_folding import Affine
+from ....runtime.passes.rewriting.matching import are_float32, rank_of
 
 __all__ = ["BatchNormalizationScaling"]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....runtime.graph import Node, Value
-from ....runtime.passes.matching import are_float32, rank_of, scalar_of
+from ....runtime.passes.rewriting.matching import are_float32, rank_of, scalar_of
 from ..onednn.post_ops import CPU_DOMAIN, UNARY, PostOp, parse_post_ops
 from ..onednn.unary_steps import UNARY_STEPS
 

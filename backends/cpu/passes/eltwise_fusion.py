@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass
-from ....runtime.passes.matching import only_user, static_shape
+from ....runtime.passes.rewriting.matching import only_user, static_shape
 from .elementwise_steps import MAX_POST_OPS, Steps, steps_of
 from .fusing import fuse
 

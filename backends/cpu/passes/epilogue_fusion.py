@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
-from ....runtime.passes.constant_cache import ConstantCache
-from ....runtime.passes.matching import are_float32, only_user, rank_of, static_shape
+from ....runtime.passes.folding.constant_cache import ConstantCache
+from ....runtime.passes.rewriting.matching import are_float32, only_user, rank_of, static_shape
 from ..onednn.post_ops import CPU_DOMAIN, PostOp, loses_nan, parse_post_ops
 from .elementwise_steps import MAX_POST_OPS, Steps, joined, steps_of
 from .fusing import fuse

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ....runtime.graph import Node, Value
-from ....runtime.passes import GraphPatch, matching
+from ....runtime.passes import GraphPatch
+from ....runtime.passes.rewriting import matching
 from ..onednn.post_ops import CPU_DOMAIN
 
 __all__ = ["fuse"]

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass
-from ....runtime.passes.constant_cache import ConstantCache
-from ....runtime.passes.joined_products import (
+from ....runtime.passes.folding.constant_cache import ConstantCache
+from ....runtime.passes.fusion.joined_matmuls import (
     JoinableProduct,
     join_products,
     match_product,
     may_join,
 )
-from ....runtime.passes.matching import is_standard
+from ....runtime.passes.rewriting.matching import is_standard
 from ..onednn.post_ops import CPU_DOMAIN
 
 __all__ = ["SharedInputFusion"]

@@ -11,7 +11,7 @@ import numpy as np
 from ....errors import ClosedError
 from ....runtime.graph.mapped_file import Reading, forget_pages
 from ....runtime.graph.slabs import Slabs
-from ....runtime.passes.constant_cache import ConstantCache
+from ....runtime.passes.folding.constant_cache import ConstantCache
 from ..onednn.bindings import ARG, Attributes, Desc, Engine, Memory, aligned_bytes
 from .operand_layout import Buffer
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....runtime.graph import Node, Value
 from ....runtime.lowering.window import Window, transposed_window, window_of
-from ....runtime.passes.matching import scalar_of
+from ....runtime.passes.rewriting.matching import scalar_of
 from ...accelerator.elementwise.fused_step import parse_steps
 from ...accelerator.kernels.epilogue import EPILOGUE_START, extra_operands
 from ...accelerator.kernels.window_code import transposed_loops, window_loops

@@ -11,8 +11,8 @@ import numpy as np
 
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass
-from ....runtime.passes.batch_normalization_folding import affine_of, is_inference
-from ....runtime.passes.matching import dtype_of, static_shape
+from ....runtime.passes.folding.batch_normalization_folding import affine_of, is_inference
+from ....runtime.passes.rewriting.matching import dtype_of, static_shape
 from ...accelerator.elementwise.c_types import FLOATS
 
 __all__ = ["BatchNormalizationSteps"]

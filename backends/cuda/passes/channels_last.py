@@ -16,7 +16,7 @@ import numpy as np
 
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass
-from ....runtime.passes.matching import rank_of, static_shape
+from ....runtime.passes.rewriting.matching import rank_of, static_shape
 from ...accelerator.elementwise.fused_step import FUSED_ELEMENTWISE, FusedStep, parse_steps, step_of
 from ..domain import CUDA_DOMAIN
 from .channels_last_rules import TurnedNode, is_fused, rank_read

@@ -15,7 +15,7 @@ import numpy as np
 from ....runtime.graph import Node, Value
 from ....runtime.lowering.reduction import reduced_axes
 from ....runtime.lowering.window import window_of
-from ....runtime.passes.matching import (
+from ....runtime.passes.rewriting.matching import (
     dtype_of,
     integers_of,
     rank_of,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 
 from ....runtime.graph import Graph, Node, Value
-from ....runtime.passes.matching import rank_of
+from ....runtime.passes.rewriting.matching import rank_of
 from .channels_last_rules import TurnedNode, is_fused, rank_read, turn
 from .layouts import is_map, order_of, reorder_cost, to_first, to_last
 from .minimum_cut import MinimumCut

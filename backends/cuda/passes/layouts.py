@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....runtime.graph import Node, TensorType, Value
-from ....runtime.passes.matching import is_standard, rank_of, static_shape
+from ....runtime.passes.rewriting.matching import is_standard, rank_of, static_shape
 
 __all__ = [
     "is_free",

@@ -8,7 +8,7 @@ from aioinfer.backends.accelerator.compiler import Compiler, CompileRules
 from aioinfer.backends.accelerator.kernels.registry import KERNELS
 from aioinfer.backends.accelerator.passes.attention_inputs import AttentionMatmulFusion
 from aioinfer.backends.accelerator.precision import F32
-from aioinfer.runtime.passes.constant_cache import ConstantCache
+from aioinfer.runtime.passes.folding.constant_cache import ConstantCache
 from unit.backends.accelerator.opened import Opened, typed
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from aioinfer.backends.cpu.passes.batch_normalization_scaling import BatchNormalizationScaling
-from aioinfer.runtime.passes.constant_cache import ConstantCache
+from aioinfer.runtime.passes.folding.constant_cache import ConstantCache
 from unit.backends.cpu.passes.fused_models import fuse_by, parse_typed
 from unit.runtime.passes.small_models import constants
 

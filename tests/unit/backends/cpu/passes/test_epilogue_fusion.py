@@ -3,7 +3,7 @@ import pytest
 from aioinfer.backends.cpu.passes.activation_fusion import ActivationFusion
 from aioinfer.backends.cpu.passes.epilogue_fusion import EpilogueFusion
 from aioinfer.runtime.passes import run_passes
-from aioinfer.runtime.passes.constant_cache import ConstantCache
+from aioinfer.runtime.passes.folding.constant_cache import ConstantCache
 from unit.backends.cpu.passes.fused_models import fuse_by, parse_typed
 from unit.runtime.passes.small_models import value_of
 

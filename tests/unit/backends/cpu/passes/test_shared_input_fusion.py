@@ -4,7 +4,7 @@ import pytest
 from aioinfer.backends.cpu.passes.shared_input_fusion import SharedInputFusion
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.passes import run_passes
-from aioinfer.runtime.passes.constant_cache import ConstantCache
+from aioinfer.runtime.passes.folding.constant_cache import ConstantCache
 from unit.runtime.passes.transformer_models import assert_same, fused, lines, ops, typed
 
 HEAD = """g (float[2,3,2] x, float[2,3,2] z) => (float[2,3,2] q, float[2,3,2] k, float[2,3,3] v) <

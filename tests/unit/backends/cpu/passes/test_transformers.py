@@ -12,11 +12,11 @@ from aioinfer.backends.cpu.passes.shared_input_fusion import SharedInputFusion
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.passes import Pass, default_passes, run_passes, specialize
-from aioinfer.runtime.passes.attention_fusion import AttentionFusion
-from aioinfer.runtime.passes.constant_cache import ConstantCache
-from aioinfer.runtime.passes.flat_gemm_fusion import FlatGemmFusion
-from aioinfer.runtime.passes.layer_normalization_fusion import LayerNormalizationFusion
-from aioinfer.runtime.passes.transpose_elimination import TransposeElimination
+from aioinfer.runtime.passes.attention.attention_fusion import AttentionFusion
+from aioinfer.runtime.passes.folding.constant_cache import ConstantCache
+from aioinfer.runtime.passes.fusion.flat_gemm_fusion import FlatGemmFusion
+from aioinfer.runtime.passes.fusion.layer_normalization_fusion import LayerNormalizationFusion
+from aioinfer.runtime.passes.layout.transpose_elimination import TransposeElimination
 from unit.runtime.passes.transformer_models import Arrays, assert_same, fused, ops
 
 LAYERS = 3

@@ -1,0 +1,1 @@
+"""Attention as exporters write it, found by its scores and heads, and made one node."""

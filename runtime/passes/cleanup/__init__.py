@@ -1,0 +1,1 @@
+"""What every model wants: constants computed, what is unused or done twice taken out."""

@@ -1,0 +1,1 @@
+"""Patterns of small operators that devices compute as one."""

@@ -1,0 +1,1 @@
+"""Moves of elements: as strides, earlier where that is cheaper, gone where they cancel."""
