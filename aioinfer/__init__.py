@@ -33,8 +33,9 @@ from .runtime.network.result_stream import Source
 from .runtime.network.states.variable_state import VariableState
 from .runtime.network.user_functions import Postprocess, Preprocess
 from .runtime.passes import Support, SupportMap
-from .runtime.runs.bindings import NodeProfile, Results
+from .runtime.runs.bindings import NodeProfile, Results, RunProfile
 from .runtime.tensors.tensor import Port, Tensor
+from .runtime.tracing.copied_bytes import CopiedBytes
 from .runtime.tracing.durations import Durations
 from .runtime.tracing.recorder import NodeSpan, Span
 from .runtime.tracing.statistics import (
@@ -60,6 +61,7 @@ __all__ = [
     "AsyncInferQueue",
     "Attribute",
     "Callback",
+    "CopiedBytes",
     "Core",
     "CoreStatistics",
     "DType",
@@ -87,6 +89,7 @@ __all__ = [
     "Preprocess",
     "QueueCallback",
     "Results",
+    "RunProfile",
     "SequenceType",
     "Shape",
     "Source",

@@ -96,6 +96,7 @@ class NetworkCollector(Collector):
         parts = [part for network in networks for part in network.parts]
         yield from _runs("aioinfer_part", _PART, parts, self._bounds_s)
         yield from _stages(networks, self._bounds_s)
+        yield from _copies(networks)
         yield from _batches(networks)
         yield from _plans(networks)
         queued = GaugeMetricFamily(
@@ -178,6 +179,20 @@ def _stages(networks: Sequence[NetworkStatistics], bounds_s: Sequence[float]) ->
             _add_times(queue, place, stage.queue, bounds_s)
     yield service
     yield queue
+
+
+def _copies(networks: Sequence[NetworkStatistics]) -> Iterator[Metric]:
+    copied = CounterMetricFamily(
+        "aioinfer_copied_bytes",
+        "Bytes that stages have copied for requests: upload, download, device, host, or "
+        "later_download of outputs that stayed on their device.",
+        labels=(*_NETWORK, "stage", "kind"),
+    )
+    for network in networks:
+        for stage, counts in network.copied_bytes.items():
+            for kind, size_bytes in counts.items():
+                copied.add_metric((*_labels(network), stage, kind), size_bytes)
+    yield copied
 
 
 def _batches(networks: Sequence[NetworkStatistics]) -> Iterator[Metric]:

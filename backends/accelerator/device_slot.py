@@ -16,7 +16,7 @@ anything is enqueued never touches the device, which may be lost.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter_ns
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -183,6 +183,8 @@ class AcceleratorSlot(Slot):
         assert self._bound is not None
         assert self._bound.round_trip is not None
         self._begin(lane, is_last=True).replay(self._bound.round_trip)
+        bound = self._bound
+        self._note_copied("replay", {"upload": bound.input_bytes, "download": bound.output_bytes})
         return NOW
 
     def _upload(self, lane: Lane) -> Ready:
@@ -190,7 +192,9 @@ class AcceleratorSlot(Slot):
         if missing is not None:
             return missing
         assert self._bound is not None
-        self._inputs.write(self._begin(lane), self._bound.inputs, self.bindings.inputs)
+        stream = self._begin(lane)
+        self._inputs.write(stream, self._bound.inputs, self.bindings.inputs)
+        self._note_copied("upload", stream.copied_bytes)
         return NOW
 
     def _missing(self) -> Again | None:
@@ -235,6 +239,7 @@ class AcceleratorSlot(Slot):
             return self._staged_by_others(copies)
         for target, source in copies:
             np.copyto(target, source, casting="no")
+        self._note_copied(self.stages[0].name, {"host": _LIGHT_BYTES - left_bytes})
         return None
 
     def _find_plan(self) -> PendingPlan[Plan]:
@@ -316,7 +321,14 @@ class AcceleratorSlot(Slot):
         finally:
             record, mark = self._network.admission.recorder.record, self.bindings.mark()
             record(mark, self._fill_stage, lane, queued_ns, started_ns, perf_counter_ns())
+        size_bytes = sum([target.nbytes for target, _ in part])
+        self._note_copied("fill", {"host": size_bytes}, started_ns)
         return NOW
+
+    def _note_copied(self, stage: str, counts: Mapping[str, int], started_ns: int = 0) -> None:
+        recorder = self._network.admission.recorder
+        for kind, size_bytes in counts.items():
+            self.bindings.note_copied(recorder, stage, kind, size_bytes, started_ns)
 
     def _named(self, error: Exception) -> Exception:
         """Return an error of ours: this one, or what it means for the run."""
@@ -343,6 +355,7 @@ class AcceleratorSlot(Slot):
         else:
             stream.replay(graph)
         self._outputs.keep(stream, bound, bindings, self._padding, blocks, there)
+        self._note_copied("compute", stream.copied_bytes)
         return NOW
 
     def _launch(self, stream: QueueStream, bound: BoundPlan) -> None:
@@ -362,6 +375,7 @@ class AcceleratorSlot(Slot):
         stream = self._begin(lane, is_last=True)
         places = self._bound.outputs
         self._outputs.read_to_staging(stream, places, self.bindings, self._padding)
+        self._note_copied("download", stream.copied_bytes)
         return NOW
 
     @_host_errors_named
@@ -369,7 +383,9 @@ class AcceleratorSlot(Slot):
         assert self._bound is not None
         stream = self._begin(lane, is_last=True)
         places = self._bound.outputs
-        return self._outputs.read_to_host(stream, places, self.bindings, self._padding)
+        ready = self._outputs.read_to_host(stream, places, self.bindings, self._padding)
+        self._note_copied("download", stream.copied_bytes)
+        return ready
 
     def _has_much_to_deliver(self) -> bool:
         assert self._bound is not None
@@ -378,7 +394,8 @@ class AcceleratorSlot(Slot):
     @_host_errors_named
     def _deliver(self, _lane: Lane) -> Ready:
         assert self._bound is not None
-        self._outputs.deliver(self._bound.outputs, self.bindings, self._padding)
+        copied_bytes = self._outputs.deliver(self._bound.outputs, self.bindings, self._padding)
+        self._note_copied("deliver", {"host": copied_bytes})
         return NOW
 
     def release(self) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from ...executors import NOW, HostReady, Lane, Ready, StreamsExecutor
 from ...runtime.plans.batch_buckets import BatchBuckets, Padding
 from ...runtime.runs.bindings import Bindings
+from ...runtime.runs.run_admission import RunAdmission
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import Port
 from .memory.bound_plan import BoundOutput, BoundPlan
@@ -43,6 +44,10 @@ class OutputNetwork(Protocol):
     opened: OpenedDevice
     kept_outputs: frozenset[str]
     kept_blocks: KeptBlocks
+
+    @property
+    def admission(self) -> RunAdmission[Any]:
+        """Whose recorder is told what is copied."""
 
 
 class SlotOutputs:
@@ -83,13 +88,15 @@ class SlotOutputs:
         there: Collection[Buffer],
     ) -> None:
         """Hand over the outputs that stay, and enqueue copies of those not written ``there``."""
+        recorder = self._network.admission.recorder
         for port, place in zip(self._network.model_outputs, bound.outputs, strict=True):
             block = blocks.get(port.name)
             if block is None:
                 continue
             operand = place.operand
             shape = self._own_shape(port.name, operand.shape, padding)
-            made = KeptOutput(self._network.opened, block, shape, operand.dtype.numpy)
+            noted = bindings.later_download(recorder, "compute")
+            made = KeptOutput(self._network.opened, block, shape, operand.dtype.numpy, noted)
             stream.keep(block)
             if operand.buffer not in there and made.size_bytes:
                 stream.copy_to(made.adopted(), place.memory)
@@ -123,11 +130,12 @@ class SlotOutputs:
 
     def deliver(
         self, places: Sequence[BoundOutput], bindings: Bindings, padding: Padding | None
-    ) -> None:
+    ) -> int:
         """Copy from staging memory to memory that the caller has bound, or to new arrays.
 
-        Raises TensorError for memory that does not fit.
+        Returns how many bytes that were. Raises TensorError for memory that does not fit.
         """
+        copied_bytes = 0
         for port, place in zip(self._network.model_outputs, places, strict=True):
             if port.name in bindings.results:
                 continue
@@ -138,7 +146,9 @@ class SlotOutputs:
             if port.name not in bindings.bound:
                 array = self._network.pool.empty(staged.shape, staged.dtype)
                 np.copyto(array, staged)
-            bindings.deliver(port.name, array)
+                copied_bytes += array.nbytes
+            copied_bytes += bindings.deliver(port.name, array)
+        return copied_bytes
 
     def read_to_host(
         self,
@@ -176,8 +186,10 @@ class SlotOutputs:
         ended = HostReady()
 
         def deliver(_lane: Lane) -> Ready:
+            recorder = self._network.admission.recorder
             for name, array in late:
-                bindings.deliver(name, array)
+                size_bytes = bindings.deliver(name, array)
+                bindings.note_copied(recorder, "download", "host", size_bytes)
             return NOW
 
         self._network.copy_executor.run(deliver, ready, lambda _ready, error: ended.fire(error))

@@ -11,8 +11,10 @@ import numpy as np
 
 from ...executors import NOW, Lane, Ready, TaskExecutor
 from ...runtime.network.sub_request import InnerNetwork
-from ...runtime.runs.bindings import NO_TENSORS, Bindings, NodeProfile
+from ...runtime.runs.bindings import NO_TENSORS, Bindings, RunProfile
+from ...runtime.runs.run_admission import RunAdmission
 from ...runtime.runs.stage import Stop, new_stop_word
+from ...runtime.tracing.recorder import SpanRecorder
 from .rows import join_rows, split_rows
 
 __all__ = ["JoinedMember", "JoinedRun", "Surroundings"]
@@ -36,6 +38,10 @@ class Surroundings(Protocol):
     @property
     def compiled(self) -> InnerNetwork:
         """The network that the joined rows go through."""
+
+    @property
+    def admission(self) -> RunAdmission[Any]:
+        """Whose recorder is told what is copied."""
 
     batched_inputs: Sequence[str]
     batched_outputs: frozenset[str]
@@ -70,7 +76,7 @@ class JoinedRun:
         """What was wrong with the memory that each member has bound."""
         self._listeners = [partial(self._member_stopped, member.stop) for member in members]
         first = members[0].bindings
-        profile: list[NodeProfile] | None = None if first.profile is None else []
+        profile = None if first.profile is None else RunProfile()
         self._bindings = Bindings(
             NO_TENSORS, first.ticket, first.run_id, profile=profile, arrived_ns=first.arrived_ns
         )
@@ -102,6 +108,11 @@ class JoinedRun:
         network = self._network
         inputs = [member.bindings.inputs for member in self._members]
         self._bindings.inputs = join_rows(inputs, network.batched_inputs, network.empty)
+        recorder = network.admission.recorder
+        for member in self._members:
+            given = member.bindings.inputs
+            size_bytes = sum([given[name].nbytes for name in network.batched_inputs])
+            member.bindings.note_copied(recorder, "join", "host", size_bytes)
         return NOW
 
     def _joined(self, _ready: Ready, error: BaseException | None) -> None:
@@ -139,7 +150,8 @@ class JoinedRun:
         split = split_rows(results, self._network.batched_outputs, counts)
         results.clear()
         for member, own in zip(members, split, strict=True):
-            self._errors.append(_deliver(member.bindings, own, self._bindings))
+            recorder = self._network.admission.recorder
+            self._errors.append(_deliver(member.bindings, own, self._bindings, recorder))
         return NOW
 
     def _was_split(self, _ready: Ready, error: BaseException | None) -> None:
@@ -179,13 +191,16 @@ def _bound_bytes(bindings: Bindings) -> int:
     return sum(getattr(memory, "nbytes", 0) for memory in bindings.bound.values())
 
 
-def _deliver(bindings: Bindings, own: dict[str, Any], joined: Bindings) -> BaseException | None:
+def _deliver(
+    bindings: Bindings, own: dict[str, Any], joined: Bindings, recorder: SpanRecorder
+) -> BaseException | None:
     """Hand a member its outputs; return what is wrong with the memory that it has bound."""
     if bindings.profile is not None and joined.profile is not None:
         bindings.profile.extend(joined.profile)
+        bindings.profile.copies.extend(joined.profile.copies)
     try:
         for name, value in own.items():
-            bindings.deliver(name, value)
+            bindings.note_copied(recorder, "split", "host", bindings.deliver(name, value))
     except Exception as error:
         return error
     return None

@@ -260,7 +260,7 @@ class _CpuSlot(Slot):
             for name in network.input_names:
                 array = given[name]
                 if type(array) is not np.ndarray or array.flags.num & PLAIN_FLAGS != PLAIN_FLAGS:
-                    array = input_array(name, array)
+                    array = self._copied_input(name, array)
                 buffers.append(array)
             results: dict[str, Array] = {}
             if bound:
@@ -294,8 +294,16 @@ class _CpuSlot(Slot):
             if bound.get(name) is output:
                 bindings.results[name] = output
             else:
-                bindings.deliver(name, output)
+                size_bytes = bindings.deliver(name, output)
+                bindings.note_copied(network.admission.recorder, "compute", "host", size_bytes)
         return NOW
+
+    def _copied_input(self, name: str, given: Any) -> Array:
+        """Return an input as the plan reads it, and note what had to be copied for that."""
+        array, recorder = input_array(name, given), self._network.admission.recorder
+        if array is not given:
+            self.bindings.note_copied(recorder, "compute", "host", array.nbytes)
+        return array
 
     def _outermost(self, plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
         """Order states that grow as the plan reads them."""

@@ -29,6 +29,7 @@ from ...runtime.properties.properties import Configuration, Metric
 from ...runtime.runs.graph_run import GraphRun, StageGraph
 from ...runtime.runs.stage import Stage, Stop
 from ...runtime.tensors.tensor import Port, ports_of
+from ...runtime.tracing.copied_bytes import CopyCounts, merged_counts
 from ...runtime.tracing.recorder import SpanRecorder, StageTally
 from ...runtime.tracing.statistics import NetworkStatistics, PlanStatistics
 from ...runtime.tracing.timeline import Trace
@@ -172,6 +173,13 @@ class HeteroNetwork(ExecutableNetwork):
             lanes[tally.executor] = max(lanes.get(tally.executor, 0), tally.lane_count)
         return [dataclasses.replace(item, lane_count=lanes[item.executor]) for item in tallies]
 
+    def _copied_bytes(self) -> CopyCounts:
+        parts = [
+            {_prefixed(index, stage): counts for stage, counts in network._copied_bytes().items()}
+            for index, network in enumerate(self._networks)
+        ]
+        return merged_counts([*parts, super()._copied_bytes()])
+
     def _plan_statistics(self) -> PlanStatistics:
         return PlanStatistics.total(network._plan_statistics() for network in self._networks)
 
@@ -264,9 +272,14 @@ class _HeteroSlot(Slot):
                 bindings.results[port.name] = source[port.name]
             if bindings.profile is not None:
                 for index in range(len(network._networks)):
+                    profile = run.profile_of(index)
                     bindings.profile += [
                         dataclasses.replace(entry, name=_prefixed(index, entry.name))
-                        for entry in run.profile_of(index)
+                        for entry in profile
+                    ]
+                    bindings.profile.copies += [
+                        copied._replace(stage=_prefixed(index, copied.stage))
+                        for copied in profile.copies
                     ]
         except BaseException as error:
             return error
@@ -281,7 +294,8 @@ class _HeteroSlot(Slot):
             value = network._cut.constants[index] if name is None else bindings.inputs[name]
             with shortage_as_error(f"copying output {port.name!r} of {network.name!r}"):
                 copied = _copy(value)
-            bindings.deliver(port.name, copied)
+            size_bytes = _size_bytes(copied) + bindings.deliver(port.name, copied)
+            bindings.note_copied(network.admission.recorder, "copy", "host", size_bytes)
         return NOW
 
 
@@ -313,6 +327,12 @@ def _subnetworks(
 
 def _prefixed(index: int, name: str) -> str:
     return f"subgraph{index}: {name}"
+
+
+def _size_bytes(value: Any) -> int:
+    if isinstance(value, list):
+        return sum(map(_size_bytes, value))
+    return int(getattr(value, "nbytes", 0))
 
 
 def _copy(value: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.sub_request import SubRequestExecutor
-from ...runtime.runs.bindings import Bindings
+from ...runtime.runs.bindings import Bindings, RunProfile
 from ...runtime.runs.stage import Stage, Stop
 from ...runtime.tensors.kept_array import KeptArray
 from .crossing import Crossing
@@ -104,12 +104,13 @@ class LinkedRun:
             outer.run_id,
             {name: outer.bound[name] for name in subnetwork.outputs if name in outer.bound},
             {},
-            [] if subnetwork.network.has_perf_count else None,
+            RunProfile() if subnetwork.network.has_perf_count else None,
             outer.arrived_ns,
         )
         return bindings
 
-    def profile_of(self, index: int) -> list[Any]:
-        """Return the node times that a sub-run has noted."""
+    def profile_of(self, index: int) -> RunProfile:
+        """Return the node times and the copies that a sub-run has noted."""
         bindings = self._bindings[index]
-        return [] if bindings is None else list(bindings.profile or ())
+        profile = None if bindings is None else bindings.profile
+        return RunProfile() if profile is None else profile

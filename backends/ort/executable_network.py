@@ -95,5 +95,8 @@ class _OrtSlot(Slot):
                 self._terminator = Terminator()
                 self._terminate = self._terminator.terminate
         for name, result in zip(self._output_names, results, strict=True):
-            bindings.deliver(name, result)
+            size_bytes = bindings.deliver(name, result)
+            if size_bytes:
+                recorder = self._network.admission.recorder
+                bindings.note_copied(recorder, "compute", "host", size_bytes)
         return NOW

@@ -137,7 +137,9 @@ class _ReferenceSlot(Slot):
         except Exception as error:
             raise run_failure(error, f"{network.name!r} on {network.device}") from error
         for name, result in zip(network.output_names, results, strict=True):
-            bindings.deliver(name, result)
+            size_bytes = bindings.deliver(name, result)
+            if size_bytes:
+                bindings.note_copied(network.admission.recorder, "compute", "host", size_bytes)
         if bindings.profile is not None:
             for names, op, start_ns, end_ns in profile or ():
                 node = names[0] if names else op

@@ -57,7 +57,7 @@ from ..properties.properties import (
 )
 from ..properties.property_parsers import parse_input_shapes
 from ..runs.admission import ticket_of
-from ..runs.bindings import NO_TENSORS, Bindings, Deferred, Results
+from ..runs.bindings import NO_TENSORS, Bindings, Deferred, Results, RunProfile
 from ..runs.deadline import Deadline
 from ..runs.inline_gate import InlineGate
 from ..runs.inline_route import InlineRoute
@@ -68,6 +68,7 @@ from ..runs.stage import Stop, new_stop_word
 from ..tensors.device_array import AdoptArray
 from ..tensors.input_checker import InputChecker
 from ..tensors.tensor import Port
+from ..tracing.copied_bytes import CopyCounts
 from ..tracing.recorder import StageTally
 from ..tracing.statistics import NetworkStatistics, PlanStatistics
 from ..tracing.timeline import Trace
@@ -380,7 +381,7 @@ class ExecutableNetwork(Closing):
                 next(self._request_ids) if request is None else request.id,
                 NO_TENSORS,
                 {},
-                [] if self.has_perf_count else None,
+                RunProfile() if self.has_perf_count else None,
                 perf_counter_ns(),
             )
             if self.states is not None:
@@ -469,11 +470,18 @@ class ExecutableNetwork(Closing):
         """Return a frozen picture of what the network has done so far, and of what waits now."""
         self.refuse_after_fork()
         return network_statistics(
-            self, self._stage_tallies(), self._plan_statistics(), self._part_statistics()
+            self,
+            self._stage_tallies(),
+            self._copied_bytes(),
+            self._plan_statistics(),
+            self._part_statistics(),
         )
 
     def _stage_tallies(self) -> list[StageTally]:
         return self.admission.recorder.tallies()
+
+    def _copied_bytes(self) -> CopyCounts:
+        return self.admission.recorder.copied_bytes()
 
     def _plan_statistics(self) -> PlanStatistics:
         return PlanStatistics() if self._plans is None else self._plans.statistics()

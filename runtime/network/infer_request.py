@@ -32,7 +32,7 @@ from ...executors.interrupt import held_interrupt
 from ..loops.completion import must_end, until, until_told
 from ..loops.inline_turn import InlineTurn, threads
 from ..loops.loop_call import is_running_here
-from ..runs.bindings import NodeProfile, Results
+from ..runs.bindings import Results, RunProfile
 from ..runs.callback import told_run
 from ..runs.deadline import Deadline
 from ..runs.run import Run
@@ -281,9 +281,10 @@ class InferRequest:
             raise self._state_error(f"{self!r} has no finished run to tell the latency of")
         return (run.ended_ns - run.bindings.arrived_ns) / 1e9
 
-    def profiling(self) -> list[NodeProfile]:
+    def profiling(self) -> RunProfile:
         """List the nodes of the last run with their times, in order of execution.
 
+        Its ``copies`` and ``copied_bytes`` say what was copied for the run, by stage and by kind.
         Needs PERF_COUNT; without it raises PropertyError.
         """
         run = self._told_run
@@ -297,7 +298,9 @@ class InferRequest:
                 self._network.device,
                 network=self._network.name,
             )
-        return [] if run is None else list(run.bindings.profile or ())
+        if run is None or run.bindings.profile is None:
+            return RunProfile()
+        return run.bindings.profile.copy()
 
     def set_tensor(self, name: str, tensor: Any) -> None:
         """Bind memory of the caller to an input (read) or output (written in place by each run).

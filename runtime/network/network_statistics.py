@@ -6,6 +6,7 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 from ..runs.run_admission import RunAdmission
+from ..tracing.copied_bytes import CopyCounts
 from ..tracing.durations import NO_DURATIONS
 from ..tracing.recorder import StageTally, busy_shares
 from ..tracing.statistics import OUTCOMES, NetworkStatistics, PlanStatistics, statistics_of
@@ -25,6 +26,7 @@ class CountedNetwork(Protocol):
 def network_statistics(
     network: CountedNetwork,
     tallies: list[StageTally],
+    copied_bytes: CopyCounts,
     plans: PlanStatistics,
     parts: tuple[NetworkStatistics, ...],
 ) -> NetworkStatistics:
@@ -53,5 +55,6 @@ def network_statistics(
         busy_shares=busy_shares(tallies, elapsed_ns, lane_counts),
         plans=plans,
         batch_sizes=admission.recorder.batch_sizes(),
+        copied_bytes=copied_bytes,
         parts=parts,
     )

@@ -10,6 +10,7 @@ import numpy as np
 from ..graph import Graph
 from ..properties.properties import Configuration, Metric
 from ..runs.stage import Stop
+from ..tracing.copied_bytes import CopyCounts, merged_counts
 from ..tracing.recorder import StageTally
 from ..tracing.statistics import NetworkStatistics, PlanStatistics
 from ..tracing.timeline import Trace
@@ -79,6 +80,9 @@ class OuterNetwork(ExecutableNetwork):
 
     def _stage_tallies(self) -> list[StageTally]:
         return super()._stage_tallies() + self.compiled._stage_tallies()
+
+    def _copied_bytes(self) -> CopyCounts:
+        return merged_counts([self.compiled._copied_bytes(), super()._copied_bytes()])
 
     def _plan_statistics(self) -> PlanStatistics:
         return self.compiled._plan_statistics()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -14,8 +15,10 @@ from ...errors import TensorError
 from ..graph import shape_text
 from ..tensors.kept_array import KeptArray
 from ..tensors.tensor import Tensor
-from ..tracing.recorder import RunMark
+from ..tracing.copied_bytes import CopiedBytes
+from ..tracing.recorder import RunMark, SpanRecorder
 from .admission import Ticket
+from .run_profile import NodeProfile, RunProfile
 
 __all__ = [
     "NO_ANSWER",
@@ -26,6 +29,7 @@ __all__ = [
     "Deferred",
     "NodeProfile",
     "Results",
+    "RunProfile",
     "StatesOfRun",
 ]
 
@@ -37,28 +41,6 @@ NO_ANSWER: Results = object()
 
 WARMING = -1
 """``Bindings.arrived_ns`` of a run that no caller asked for; in no statistics and no trace."""
-
-
-@dataclass(frozen=True)
-class NodeProfile:
-    """The time of one executed node; ``original_nodes`` are the file's nodes it stands for.
-
-    ``implementation`` and ``layout`` are the device's own words for what computed it and how its
-    result lies in memory; empty where the device has none.
-    """
-
-    name: str
-    op: str
-    original_nodes: tuple[str, ...]
-    start_ns: int
-    end_ns: int
-    implementation: str = ""
-    layout: str = ""
-
-    @property
-    def real_time_s(self) -> float:
-        """Wall-clock time of the node."""
-        return (self.end_ns - self.start_ns) / 1e9
 
 
 @dataclass(eq=False)
@@ -105,8 +87,8 @@ class Bindings:
     run_id: int = 0
     bound: Mapping[str, Any] = field(default_factory=lambda: NO_TENSORS)
     results: dict[str, Any] = field(default_factory=dict)
-    profile: list[NodeProfile] | None = None
-    """Where nodes note their times; None unless PERF_COUNT is on."""
+    profile: RunProfile | None = None
+    """Where nodes note their times and stages what they copy; None unless PERF_COUNT is on."""
     arrived_ns: int = 0
     """When the run was asked for; WARMING: by no caller."""
     awaited: Any = None
@@ -124,16 +106,48 @@ class Bindings:
         """Make what the run's spans have in common."""
         return self.run_id, self.ticket[1], self.arrived_ns
 
-    def deliver(self, name: str, value: Any) -> None:
+    def note_copied(
+        self, recorder: SpanRecorder, stage: str, kind: str, size_bytes: int, started_ns: int = 0
+    ) -> None:
+        """Note what a stage of the run has copied, by kind: one of ``copied_bytes.KINDS``.
+
+        ``recorder`` is that of the network whose stage it is; ``started_ns`` is when the span began
+        of which it is, where the stage has several. Nothing is noted of a warm-up, or of no bytes.
+        """
+        if not size_bytes or self.arrived_ns < 0:
+            return
+        copied = CopiedBytes(stage, kind, size_bytes)
+        recorder.note_copied(self.mark(), copied, started_ns)
+        if self.profile is not None:
+            self.profile.copies.append(copied)
+
+    def later_download(self, recorder: SpanRecorder, stage: str) -> Callable[[int], None]:
+        """Return what notes that so many bytes were downloaded of an output that a stage has left.
+
+        It keeps neither the run nor its network, which may be gone by then.
+        """
+        found, mark, profile = weakref.ref(recorder), self.mark(), self.profile
+
+        def note(size_bytes: int) -> None:
+            copied = CopiedBytes(stage, "later_download", size_bytes)
+            recorder = found()
+            if recorder is not None:
+                recorder.note_copied(mark, copied)
+            if profile is not None:
+                profile.copies.append(copied)
+
+        return note
+
+    def deliver(self, name: str, value: Any) -> int:
         """Hand over an output: copied into bound memory if there is some, else as it is.
 
-        The value must be the run's own: no later run may write into it. Raises TensorError if
-        the bound memory does not fit.
+        The value must be the run's own: no later run may write into it. Returns how many bytes were
+        copied. Raises TensorError if the bound memory does not fit.
         """
         memory = self.bound.get(name)
         if memory is None:
             self.results[name] = value
-            return
+            return 0
         if not isinstance(value, np.ndarray) or memory.shape != value.shape:
             made = (
                 shape_text(value.shape) if isinstance(value, np.ndarray) else type(value).__name__
@@ -147,6 +161,7 @@ class Bindings:
             )
         np.copyto(memory, value, casting="no" if memory.dtype != object else "unsafe")
         self.results[name] = memory
+        return int(value.nbytes)
 
     def hand_out(self, names: Collection[str]) -> None:
         """Have a Tensor for each of these outputs that is not the caller's own memory."""

@@ -14,11 +14,13 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...executors import DeviceLane, Lane
+from .copied_bytes import CopiedBytes, CopiesRing, copies_of_spans
 from .durations import COUNT_AT, NO_DURATIONS, DurationCounts, Durations
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class TracedStage(Protocol):
 
 
 EXACT_BATCH_SIZES = 1024  # that many are counted each by itself
+NO_BYTES: Mapping[str, int] = MappingProxyType({})
 RING_SPANS = 65_536  # about 10 MB when full: a minute of a thousand requests/s
 
 
@@ -55,7 +58,7 @@ class Span(NamedTuple):
     is that of the network, or sub-network, whose stage it is. ``run_id`` is the request's. ``age``
     tells the runs of one request apart, over all networks, and is shared with sub-runs.
     ``arrived_ns``: when the run was asked for; 0 if its first span was queued then. ``network`` is
-    named in a trace of several.
+    named in a trace of several. ``copied_bytes`` says by kind what it copied (copied_bytes.KINDS).
     """
 
     run_id: int
@@ -70,6 +73,7 @@ class Span(NamedTuple):
     age: int = 0
     arrived_ns: int = 0
     network: str = ""
+    copied_bytes: Mapping[str, int] = NO_BYTES
 
 
 class NodeSpan(NamedTuple):
@@ -138,6 +142,7 @@ class SpanRecorder:
         """True once spans were asked for: a device whose times are dear tells them from then on."""
         self._profiles: deque[tuple[RunMark, Sequence[TracedNode]]] = deque()
         self._node_count = 0
+        self._copies = CopiesRing(capacity)
         self._lock = threading.Lock()
 
     def count_batches_of(self, ports: Sequence[Port]) -> None:
@@ -201,6 +206,21 @@ class SpanRecorder:
             self._node_count += len(profile)
             while self._node_count > RING_SPANS and len(self._profiles) > 1:
                 self._node_count -= len(self._profiles.popleft()[1])
+
+    def note_copied(self, run: RunMark, copied: CopiedBytes, started_ns: int = 0) -> None:
+        """Note what a stage of a run has copied; called where it was, and cheap.
+
+        ``started_ns`` is when the span began of which it is, for stages that have several.
+        """
+        if self._copies.keep(run[1], started_ns, copied) >= COUNT_AT:
+            with self._lock:
+                self._copies.count()
+
+    def copied_bytes(self) -> dict[str, dict[str, int]]:
+        """Sum up by stage and kind what was copied."""
+        with self._lock:
+            self._copies.count()
+            return self._copies.totals()
 
     def nodes(self) -> list[NodeSpan]:
         """Copy the nodes of the latest runs, oldest first."""
@@ -268,12 +288,15 @@ class SpanRecorder:
         self.is_looked_at = True
         with self._lock:
             self._count()
-            kept = [*self._ring, *self._device_ring]
+            self._copies.count()
+            kept, copies = [*self._ring, *self._device_ring], self._copies.latest()
         spans = []
         for fields in kept:
             run, (stage, executor), lane, queued_ns, started_ns, ended_ns, part = fields
             times = queued_ns, started_ns, ended_ns
             spans.append(Span(run[0], stage, executor, lane, *times, part, device, run[1], run[2]))
+        for place, counts in copies_of_spans(spans, copies).items():
+            spans[place] = spans[place]._replace(copied_bytes=counts)
         return spans
 
     @property

@@ -87,7 +87,9 @@ class NetworkStatistics:
     theirs.
     ``batch_sizes`` says how many runs came with which length of the first dimension, taken from the
     first input that has dimensions; empty where none has. From 1024 lengths on, new ones count as
-    the power of two below.
+    the power of two below. ``copied_bytes`` sums up by stage what it has copied, by kind: upload,
+    download, device, host, and later_download for outputs that stayed on their device and were read
+    on the host afterwards.
     """
 
     network: str
@@ -108,6 +110,7 @@ class NetworkStatistics:
     busy_shares: Mapping[str, float] = field(default_factory=dict)
     plans: PlanStatistics = PlanStatistics()
     batch_sizes: Mapping[int, int] = field(default_factory=dict)
+    copied_bytes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     parts: tuple[NetworkStatistics, ...] = ()
 
     @property

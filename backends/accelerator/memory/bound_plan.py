@@ -68,6 +68,8 @@ class BoundPlan:
     launches: Sequence[BoundLaunch]
     output_bytes: int
     """How much all outputs take together."""
+    input_bytes: int = 0
+    """How much all inputs take together."""
     launch_graph: LaunchGraph | None = None
     """Replays all launches at once; without one, they are enqueued one by one."""
     round_trip: LaunchGraph | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,7 +35,10 @@ class KeepingDevice(Protocol):
 
 
 class KeptOutput(KeptArray):
-    """An output at the start of a block. Thread-safe."""
+    """An output at the start of a block; ``downloaded`` is told of bytes copied to the host.
+
+    Thread-safe.
+    """
 
     def __init__(
         self,
@@ -43,9 +46,10 @@ class KeptOutput(KeptArray):
         block: KeptBlock,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
+        downloaded: Callable[[int], None],
     ) -> None:
         super().__init__(opened.name, shape, dtype)
-        self.opened, self.block = opened, block
+        self.opened, self.block, self._downloaded = opened, block, downloaded
 
     @property
     def size_bytes(self) -> int:
@@ -69,6 +73,7 @@ class KeptOutput(KeptArray):
         array = np.empty(self.shape, self.dtype)
         if array.nbytes:
             self.opened.read_kept(array.reshape(-1).view(np.uint8), self.block)
+            self._downloaded(array.nbytes)
         return array
 
     def __dlpack_device__(self) -> tuple[int, int]:

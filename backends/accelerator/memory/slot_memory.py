@@ -157,9 +157,10 @@ class SlotMemory:
         inputs = [BoundInput(item, memory_of(item), next(staged)) for item in plan.inputs]
         outputs = [BoundOutput(item, memory_of(item), next(staged, None)) for item in plan.outputs]
         output_bytes = sum(operand.size_bytes for operand in plan.outputs)
-        bound = BoundPlan(plan, inputs, outputs, launches, output_bytes)
+        input_bytes = sum(operand.size_bytes for operand in plan.inputs)
+        bound = BoundPlan(plan, inputs, outputs, launches, output_bytes, input_bytes)
         if self._capture is not None and launches:
-            copied_bytes = output_bytes + sum(operand.size_bytes for operand in plan.inputs)
+            copied_bytes = output_bytes + input_bytes
             is_small = copied_bytes <= _ROUND_TRIP_BYTES
             if is_small and self._stages_outputs and self._captures_copies:
                 bound.round_trip = self._capture.capture(bound.enqueue_round_trip)

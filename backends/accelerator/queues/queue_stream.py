@@ -103,6 +103,8 @@ class QueueStream(DeviceStream):
         self._open = Submission(self)
         self._work: StageWork | None = None
         self._is_last = False
+        self.copied_bytes: dict[str, int] = {}
+        """What the stage that began last has enqueued copies of, by kind."""
         self.unfinished: deque[Submission[QueueStream]] = deque()
         """What the device has not been seen to have passed."""
         self._passed_ns = 0
@@ -111,14 +113,24 @@ class QueueStream(DeviceStream):
     def begin(self, *, is_timed: bool, is_last: bool = False) -> None:
         """Begin a stage: whether its times are to be told, and the host will sleep for its end."""
         self._queue.is_timed, self._is_last = is_timed, is_last
+        if self.copied_bytes:
+            self.copied_bytes = {}
+
+    def note_copy(self, kind: str, size_bytes: int) -> None:
+        """Add to what the stage that has begun copies: upload, download, or device."""
+        self.copied_bytes[kind] = self.copied_bytes.get(kind, 0) + size_bytes
 
     def write(self, target: Memory, source: Bytes) -> Event:
         """Enqueue a copy to the device; keeps ``source`` until it is over."""
-        return self._enqueue("uploading", self._queue.write, target, source)
+        event = self._enqueue("uploading", self._queue.write, target, source)
+        self.note_copy("upload", source.nbytes)
+        return event
 
     def read(self, target: Bytes, source: Memory) -> Event:
         """Enqueue a copy to the host; keeps ``target`` until it is over."""
-        return self._enqueue("downloading", self._queue.read, target, source)
+        event = self._enqueue("downloading", self._queue.read, target, source)
+        self.note_copy("download", target.nbytes)
+        return event
 
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
@@ -137,11 +149,15 @@ class QueueStream(DeviceStream):
         self, source: AdoptedArray, target: Memory, size_bytes: int, target_offset_bytes: int
     ) -> Event:
         """Enqueue a copy of a caller's array, behind what its owner has enqueued; keeps it."""
-        return self._copy(source, target, source.memory, size_bytes, target_offset_bytes)
+        event = self._copy(source, target, source.memory, size_bytes, target_offset_bytes)
+        self.note_copy("device", size_bytes)
+        return event
 
     def copy_to(self, target: AdoptedArray, source: Memory) -> Event:
         """Enqueue a copy to a caller's array, behind what its owner has enqueued; keeps it."""
-        return self._copy(target, target.memory, source, target.size_bytes)
+        event = self._copy(target, target.memory, source, target.size_bytes)
+        self.note_copy("device", target.size_bytes)
+        return event
 
     def keep(self, used: object) -> None:
         """Keep what commands use that are enqueued by the stage that has begun."""

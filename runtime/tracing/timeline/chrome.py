@@ -88,6 +88,8 @@ def _events(trace: SpanSequence) -> Iterator[Event]:
                 }
                 if span.subgraph:
                     arguments["subgraph"] = span.subgraph
+                for kind, size_bytes in span.copied_bytes.items():
+                    arguments[f"{kind}_bytes"] = size_bytes
                 yield {
                     "ph": "X",
                     "name": span.stage,

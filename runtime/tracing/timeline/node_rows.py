@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..recorder import NodeSpan, Span
+from ..recorder import NO_BYTES, NodeSpan, Span
 
 if TYPE_CHECKING:
     from .span_sequence import SpanSequence
@@ -33,6 +33,7 @@ def node_spans(trace: SpanSequence) -> list[Span]:
                     queued_ns=node.started_ns,
                     started_ns=node.started_ns,
                     ended_ns=node.ended_ns,
+                    copied_bytes=NO_BYTES,
                 )
             )
     return made

@@ -66,7 +66,8 @@ def page_data(trace: SpanSequence) -> dict[str, Any]:
     """Collect what the page draws: columns of numbers, in nanoseconds since the first run came.
 
     Spans stand row by row, in each in order of start; ``before`` is the place of the span that one
-    waited for, or -1. Nodes have rows of their own, and none of them waited for anything.
+    waited for, or -1. ``copied`` has the bytes of those that copied something, by place and kind.
+    Nodes have rows of their own, and none of them waited for anything.
     """
     runs, nodes = trace.runs, node_spans(trace)
     shown = (*trace, *nodes)
@@ -127,6 +128,9 @@ def page_data(trace: SpanSequence) -> dict[str, Any]:
             "took": [s.ended_ns - s.started_ns for s in spans],
             "part": [parts[s.subgraph] for s in spans],
             "before": [before.get(index, ARRIVAL) for index in order],
+        },
+        "copied": {
+            place: dict(span.copied_bytes) for place, span in enumerate(spans) if span.copied_bytes
         },
         "runs": {
             "label": [run.label for run in runs],

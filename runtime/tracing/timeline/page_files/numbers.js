@@ -114,3 +114,34 @@ function grouped(count) {
 function counted(count, what) {
   return `${grouped(count)} ${what}${count === 1 ? "" : "s"}`;
 }
+
+/** Bytes with three digits and the unit that fits. */
+function size(bytes) {
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  const power = Math.min(bytes < 1 ? 0 : Math.floor(Math.log10(bytes) / 3), units.length - 1);
+  const value = bytes / 1000 ** power;
+  const digits = power === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return `${value.toFixed(digits)} ${units[power]}`;
+}
+
+const COPY_WORDS = {
+  upload: "uploaded",
+  download: "downloaded",
+  device: "copied on the device",
+  host: "copied on the host",
+  later_download: "downloaded later",
+};
+
+/** What these spans have copied, in words; "" for nothing. */
+function copiedText(spans) {
+  const sums = {};
+  spans.forEach((span) =>
+    Object.entries(trace.copied[span] || {}).forEach(([kind, bytes]) => {
+      sums[kind] = (sums[kind] || 0) + bytes;
+    }),
+  );
+  return Object.keys(COPY_WORDS)
+    .filter((kind) => sums[kind])
+    .map((kind) => `${size(sums[kind])} ${COPY_WORDS[kind]}`)
+    .join(", ");
+}

@@ -129,6 +129,7 @@ function showPath(panel, run) {
       duration(slot),
       duration(queue),
       duration(service),
+      copiedText([span]),
       shareBar((slot + queue + service) / latency, ...pieces()),
     ];
   });
@@ -139,9 +140,12 @@ function showPath(panel, run) {
     ["for a slot", "since the stage before had ended", true],
     ["in queue", "of the lane's executor", true],
     ["ran", "", true],
+    ["copied", "", false],
     ["of the latency", "waits and run together", false],
   ];
   const notes = [];
+  const copied = copiedText(spansOf(run));
+  if (copied) notes.push(`For the request: ${copied}.`);
   const aside = runs.stages[run] - parts.length;
   if (aside > 0) {
     notes.push(`Spans of it that ran beside this path, and were not waited for: ${aside}.`);
@@ -163,6 +167,8 @@ function spanTip(span) {
   ];
   const part = trace.parts[spans.part[span]];
   if (part) lines.push(`subgraph ${part}`);
+  const copied = copiedText([span]);
+  if (copied) lines.push(copied);
   return lines;
 }
 
