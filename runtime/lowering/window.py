@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ...errors import GraphError
 from ..graph import Node
 from ..graph.sym_int import larger
-from ..type_inference.windows import SAME, halves, same_padding, window_reach
+from ..type_inference.families.windows import SAME, halves, same_padding, window_reach
 
 __all__ = ["Window", "transposed_window", "window_of"]
 

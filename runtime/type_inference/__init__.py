@@ -4,6 +4,7 @@ What has no rule, or only a rule that cannot tell, is left to onnx's inference, 
 helper process and some ten milliseconds a call. What contradicts itself is refused.
 """
 
+from .content.shape_content import Lengths, ShapeContent
 from .contradiction import ContradictionError
 from .inference import (
     apply_user_rules,
@@ -13,7 +14,6 @@ from .inference import (
     infer_told_types,
 )
 from .rules import find_rule, type_rule
-from .shape_content import Lengths, ShapeContent
 
 __all__ = [
     "ContradictionError",

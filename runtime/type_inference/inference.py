@@ -7,9 +7,9 @@ from itertools import zip_longest
 
 from ..graph import Graph, Node, TensorType, Value, ValueType, is_static
 from ..graph.traversal import all_nodes
+from .content.shape_content import ShapeContent
 from .declared_lengths import with_open_lengths
 from .rules import STANDARD_DOMAINS, find_rule
-from .shape_content import ShapeContent
 
 __all__ = [
     "apply_user_rules",

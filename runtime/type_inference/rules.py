@@ -19,9 +19,9 @@ from importlib import import_module
 
 from ...errors import AioInferError, ModelError
 from ..graph import Node, TensorType
+from .content.shape_content import ShapeContent
 from .contradiction import ContradictionError, contradiction_of
 from .one_type import require_one_type
-from .shape_content import ShapeContent
 
 __all__ = ["STANDARD_DOMAINS", "TypeRule", "find_rule", "type_rule"]
 
@@ -32,7 +32,7 @@ FAMILIES = (
     "indexing_types",
     "movement_types",
     "normalization_types",
-    "product_types",
+    "matmul_types",
     "quantization_types",
     "random_types",
     "recurrent_types",
@@ -41,7 +41,7 @@ FAMILIES = (
     "shape_types",
     "spectral_types",
 )
-"""The modules of this package that register rules; loaded when the first one is asked for."""
+"""The modules of ``families`` that register rules; loaded when the first one is asked for."""
 
 STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml"})
 """Whose operators are known to be functions, and have inference."""
@@ -60,7 +60,7 @@ def find_rule(node: Node) -> TypeRule | None:
 @functools.cache
 def _load() -> None:
     for family in FAMILIES:
-        import_module(f".{family}", __package__)
+        import_module(f".families.{family}", __package__)
 
 
 def type_rule(*op_types: str, domain: str = "") -> Callable[[TypeRule], TypeRule]:

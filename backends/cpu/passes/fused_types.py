@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from ....runtime.graph import Node, TensorType
 from ....runtime.type_inference import ShapeContent, type_rule
-from ....runtime.type_inference.normalization_types import layer_normalization, rms_normalization
+from ....runtime.type_inference.families.normalization_types import (
+    layer_normalization,
+    rms_normalization,
+)
 from ..onednn.post_ops import CPU_DOMAIN
 
 __all__ = ["like_the_input"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....runtime.type_inference.windows import (
+from ....runtime.type_inference.families.windows import (
     SAME,
     same_count,
     same_padding,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..graph import Dim, Shape, shape_text
-from .contradiction import ContradictionError
-from .dims import MOST_LENGTH
+from ...graph import Dim, Shape, shape_text
+from ..contradiction import ContradictionError
+from ..dims import MOST_LENGTH
 
 __all__ = ["resized_by_scales", "resized_to_sizes"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..graph import DType, Node, TensorType
-from .contradiction import ContradictionError
-from .operands import element_type, integer, operand, require_rank
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ...graph import DType, Node, TensorType
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..operands import element_type, integer, operand, require_rank
+from ..rules import type_rule
 
 
 @type_rule("RandomNormal", "RandomUniform")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph.sym_int import larger
+from ...graph.sym_int import larger
 
 __all__ = ["SAME", "halves", "same_count", "same_padding", "window_count", "window_reach"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..graph import Dim, Shape, shape_text
-from .contradiction import ContradictionError
+from ...graph import Dim, Shape, shape_text
+from ..contradiction import ContradictionError
 
 __all__ = ["reshaped"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..graph import Dim, DType, Node, Shape, TensorType
-from .dims import axes_of, axis_of
-from .operands import integer, operand, require_rank, require_type
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ...graph import Dim, DType, Node, Shape, TensorType
+from ..content.shape_content import ShapeContent
+from ..dims import axes_of, axis_of
+from ..operands import integer, operand, require_rank, require_type
+from ..rules import type_rule
 
 Types = Sequence[TensorType] | None
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..graph import Dim, DType, Node, TensorType
-from .contradiction import ContradictionError
-from .operands import (
+from ...graph import Dim, DType, Node, TensorType
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..operands import (
     Operand,
     integer,
     operand,
@@ -20,8 +21,7 @@ from .operands import (
     require_shape,
     require_type,
 )
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ..rules import type_rule
 
 _GATES: Mapping[str, int] = {"GRU": 3, "LSTM": 4, "RNN": 1}
 _DIRECTIONS: Mapping[str, int] = {"forward": 1, "reverse": 1, "bidirectional": 2}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..graph import Node, TensorType
-from .contradiction import ContradictionError
-from .dims import merge
-from .operands import integer, integers, operand, require_length, require_rank, require_shape
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ...graph import Node, TensorType
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..dims import merge
+from ..operands import integer, integers, operand, require_length, require_rank, require_shape
+from ..rules import type_rule
 
 
 @type_rule("GridSample")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..graph import Dim, Node, TensorType
-from .contradiction import ContradictionError
-from .operands import integer, operand, require_length, require_rank
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ...graph import Dim, Node, TensorType
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..operands import integer, operand, require_length, require_rank
+from ..rules import type_rule
 
 
 # onnx's own inference gives as many frequencies for real signals as for complex ones.

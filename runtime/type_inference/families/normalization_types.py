@@ -5,10 +5,11 @@ Scales and offsets are looked at for contradictions only.
 
 from __future__ import annotations
 
-from ..graph import Dim, DType, Node, TensorType
-from .contradiction import ContradictionError
-from .dims import axes_of, axis_of, merge
-from .operands import (
+from ...graph import Dim, DType, Node, TensorType
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..dims import axes_of, axis_of, merge
+from ..operands import (
     Operand,
     element_type,
     integer,
@@ -20,8 +21,7 @@ from .operands import (
     require_spread,
     require_type,
 )
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ..rules import type_rule
 
 _PARAMETERS = ("the input", "the scale", "the offset", "the mean", "the variance")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..graph import Dim, DType, Node, Shape, TensorType, shape_text
-from .contradiction import ContradictionError
-from .dims import agree, broadcast, merge
-from .operands import integer, operand, require_rank, require_same_type, require_spread
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ...graph import Dim, DType, Node, Shape, TensorType, shape_text
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..dims import agree, broadcast, merge
+from ..operands import integer, operand, require_rank, require_same_type, require_spread
+from ..rules import type_rule
 
 
 def _product(a: Shape, b: Shape) -> Shape:

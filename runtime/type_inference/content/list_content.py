@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..graph import DType, Node, Shape, TensorType, Value
-from ..graph.sym_int import has_sym_ints
-from .dims import ceil_divide
+from ...graph import DType, Node, Shape, TensorType, Value
+from ...graph.sym_int import has_sym_ints
+from ..dims import ceil_divide
+from ..operands import integer, operand
 from .lengths import LIMIT, ContentRule, Element, Lengths, constant_lengths, known_integers
-from .operands import integer, operand
 
 __all__ = ["LIST_RULES", "sliced_length", "split_lengths"]
 

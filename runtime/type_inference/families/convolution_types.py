@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..graph import Dim, DType, Node, Shape, TensorType, shape_text
-from .contradiction import ContradictionError
-from .dims import agree, is_contradiction, product
-from .operands import (
+from ...graph import Dim, DType, Node, Shape, TensorType, shape_text
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..dims import agree, is_contradiction, product
+from ..operands import (
     Operand,
     integer,
     integers,
@@ -22,8 +23,7 @@ from .operands import (
     require_same_type,
     require_shape,
 )
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ..rules import type_rule
 from .windows import SAME, same_count, window_count, window_reach
 
 

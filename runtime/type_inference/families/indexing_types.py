@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..graph import DType, Node, Shape, TensorType, shape_text
-from .contradiction import ContradictionError
-from .dims import axis_of, is_contradiction, product, with_dims
-from .operands import (
+from ...graph import DType, Node, Shape, TensorType, shape_text
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..dims import axis_of, is_contradiction, product, with_dims
+from ..operands import (
     Operand,
     integer,
     operand,
@@ -16,8 +17,7 @@ from .operands import (
     require_shape,
     require_type,
 )
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ..rules import type_rule
 
 Types = Sequence[TensorType] | None
 

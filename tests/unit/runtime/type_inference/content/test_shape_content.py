@@ -11,7 +11,7 @@ import pytest
 from aioinfer.runtime.graph import DType, Graph, Node, TensorType, Value
 from aioinfer.runtime.operators import make_operator
 from aioinfer.runtime.type_inference import Lengths, ShapeContent, infer_graph_types
-from aioinfer.runtime.type_inference.lengths import Element
+from aioinfer.runtime.type_inference.content.lengths import Element
 from unit.runtime.type_inference.typed_nodes import Given, make_node
 
 OPSETS = {"": onnx.defs.onnx_opset_version()}

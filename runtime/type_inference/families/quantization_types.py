@@ -5,12 +5,12 @@ The type of the result comes from an attribute, the zero point, or a default.
 
 from __future__ import annotations
 
-from ..graph import Dim, DType, Node, Shape, TensorType, shape_text
-from .contradiction import ContradictionError
-from .dims import agree, axis_of, ceil_divide, product
-from .operands import Operand, element_type, integer, operand, require_shape, require_type
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ...graph import Dim, DType, Node, Shape, TensorType, shape_text
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..dims import agree, axis_of, ceil_divide, product
+from ..operands import Operand, element_type, integer, operand, require_shape, require_type
+from ..rules import type_rule
 
 
 def _declared_type(node: Node) -> DType | None:

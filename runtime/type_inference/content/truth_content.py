@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..graph import DType, Node
+from ...graph import DType, Node
 from .lengths import ContentRule, Element, Lengths, elementwise
 
 __all__ = ["TRUTH_RULES"]

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import DType, Node
-from .dims import product, total
+from ...graph import DType, Node
+from ..dims import product, total
+from ..operands import integer
 from .lengths import ContentRule, Element, Lengths, elementwise, known_integers
-from .operands import integer
 
 __all__ = ["NUMBER_RULES"]
 

@@ -6,10 +6,11 @@ E and F the sizes of a key and of a value. With three axes, heads and sizes are 
 
 from __future__ import annotations
 
-from ..graph import Dim, DType, Node, Shape, TensorType, shape_text
-from .contradiction import ContradictionError
-from .dims import merge, spreads_over, total
-from .operands import (
+from ...graph import Dim, DType, Node, Shape, TensorType, shape_text
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..dims import merge, spreads_over, total
+from ..operands import (
     Operand,
     integer,
     operand,
@@ -18,8 +19,7 @@ from .operands import (
     require_same_type,
     require_shape,
 )
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ..rules import type_rule
 
 
 @type_rule("Attention")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..graph import DType, Node
-from ..graph.sym_array import array_of_numbers, has_numbers, is_symbolic
+from ...graph import DType, Node
+from ...graph.sym_array import array_of_numbers, has_numbers, is_symbolic
 
 __all__ = [
     "LIMIT",

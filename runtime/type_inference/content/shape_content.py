@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from ..graph import Node, Shape, TensorType, Value
+from ...graph import Node, Shape, TensorType, Value
 from .lengths import LIMIT, ContentRule, Lengths, constant_lengths, known_integers
 from .list_content import LIST_RULES
 from .number_content import NUMBER_RULES

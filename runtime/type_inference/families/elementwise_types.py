@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..graph import DType, Node, TensorType
-from .contradiction import ContradictionError
-from .dims import agree, axis_of, broadcast, product
-from .operands import (
+from ...graph import DType, Node, TensorType
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..dims import agree, axis_of, broadcast, product
+from ..operands import (
     Operand,
     element_type,
     integer,
@@ -17,8 +18,7 @@ from .operands import (
     require_spread,
     require_type,
 )
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ..rules import type_rule
 
 Types = Sequence[TensorType] | None
 

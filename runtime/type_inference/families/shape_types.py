@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..graph import DType, Node, TensorType, shape_text
-from .contradiction import ContradictionError
-from .dims import MOST_LENGTH, ceil_divide, product
-from .operands import element_type, integer, operand, require_rank, require_type
-from .rules import type_rule
-from .shape_content import ShapeContent
+from ...graph import DType, Node, TensorType, shape_text
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..dims import MOST_LENGTH, ceil_divide, product
+from ..operands import element_type, integer, operand, require_rank, require_type
+from ..rules import type_rule
 
 Types = Sequence[TensorType] | None
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..graph import Dim, DType, Node, Shape, TensorType, shape_text
-from .contradiction import ContradictionError
-from .dims import (
+from ...graph import Dim, DType, Node, Shape, TensorType, shape_text
+from ..content.list_content import sliced_length, split_lengths
+from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
+from ..dims import (
     agree,
     axes_of,
     axis_of,
@@ -20,8 +22,7 @@ from .dims import (
     total,
     with_dims,
 )
-from .list_content import sliced_length, split_lengths
-from .operands import (
+from ..operands import (
     integer,
     integers,
     operand,
@@ -30,10 +31,9 @@ from .operands import (
     require_shape,
     require_type,
 )
+from ..rules import type_rule
 from .reshaping import reshaped
 from .resizing import resized_by_scales, resized_to_sizes
-from .rules import type_rule
-from .shape_content import ShapeContent
 
 Types = Sequence[TensorType] | None
 

@@ -1,0 +1,1 @@
+"""What small tensors hold of lengths: which content a node gives, by what it computes."""
