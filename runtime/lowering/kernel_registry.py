@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from ...errors import AioInferError, UnsupportedOpError
 from ..graph import DType, Graph, Node, TensorType, Value, is_static
 from ..graph.node_failure import node_failure
+from ..plans.capacity import COUNTED_IN_32_BITS, find_uncountable
 from ..plans.shape_tensors import ShapeTensors
 from ..type_inference.rules import STANDARD_DOMAINS
 from .node_operands import Lowering
@@ -119,8 +120,12 @@ class KernelRegistry(Generic[Builder]):
         if found.dtypes is not None and dtype is not None and dtype not in found.dtypes:
             known = ", ".join(sorted(known.label for known in found.dtypes))
             return f"{device} has {node.op} for {known}, not for {dtype.label}"
-        if not found.constant_inputs and node.user_kernel is None and _leaves_open(node):
-            return f"its attributes leave open which shape {node.outputs[0].name!r} has"
+        if node.user_kernel is None:
+            if not found.constant_inputs and _leaves_open(node):
+                return f"its attributes leave open which shape {node.outputs[0].name!r} has"
+            reason = find_uncountable(node, COUNTED_IN_32_BITS)
+            if reason is not None:
+                return reason
         try:
             return found.refuses(node) if found.refuses is not None else None
         except AioInferError as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from ...errors import DeviceError
 from ..graph import Graph, Node, TensorType, Value, size_bytes
 
-__all__ = ["COUNTED_IN_32_BITS", "refuse_what_cannot_fit"]
+__all__ = ["COUNTED_IN_32_BITS", "find_uncountable", "refuse_what_cannot_fit"]
 
 COUNTED_IN_32_BITS = 2**31 - 1
 """The longest axis, stride or window of kernels that count in 32 bits."""
@@ -19,7 +19,7 @@ _MOST_AXES = 64
 _MOST_BYTES = 2**63 - 1
 """What one array may have on any device, axes of length 0 left out."""
 
-_COUNTS = (
+_COUNTS = {
     "block_size",
     "blocksize",
     "dilations",
@@ -31,7 +31,7 @@ _COUNTS = (
     "pads",
     "size",
     "strides",
-)
+}
 """Attributes that count elements along an axis."""
 
 
@@ -42,15 +42,13 @@ def refuse_what_cannot_fit(
 
     That is a value which alone is larger than the memory: numpy might not fail but compute for
     days, or be ended by the operating system. Looks at the static types of the main graph;
-    ``limit_bytes`` is the machine's memory if None. ``most_length`` bounds lengths and attributes
-    that count elements, for a device whose kernels do not count in 64 bits.
+    ``limit_bytes`` is the machine's memory if None. ``most_length`` bounds lengths, for a device
+    whose kernels do not count in 64 bits.
     """
     limit = _memory_bytes() if limit_bytes is None else limit_bytes
     for value, lead in _values(graph):
         _refuse_uncountable(value, lead, most_length)
     for node in graph.nodes:
-        if most_length is not None:
-            _refuse_long_counts(node, most_length)
         for value in node.outputs:
             needed = size_bytes(value.type)
             if limit is not None and needed is not None and needed > limit:
@@ -64,6 +62,17 @@ def refuse_what_cannot_fit(
                     node=node.name,
                     op=node.op,
                 )
+
+
+def find_uncountable(node: Node, most_length: int) -> str | None:
+    """Return which attribute of a node is beyond what kernels count to, or None."""
+    for name, found in node.attributes.items():
+        numbers: Sequence[object] = found if isinstance(found, list) else [found]
+        if name in _COUNTS and any(
+            isinstance(number, int) and abs(number) > most_length for number in numbers
+        ):
+            return f"{name} is {found}, and this device cannot count beyond {most_length}"
+    return None
 
 
 def _values(graph: Graph) -> Iterator[tuple[Value, str]]:
@@ -100,19 +109,6 @@ def _refuse_uncountable(value: Value, lead: str, most_length: int | None) -> Non
             f"{lead} {value.name!r}, {kind}, and this device has no axes longer than "
             f"{most_length}; use smaller inputs, or the device REFERENCE"
         )
-
-
-def _refuse_long_counts(node: Node, most_length: int) -> None:
-    for name in _COUNTS:
-        found = node.attributes.get(name)
-        numbers: Sequence[object] = found if isinstance(found, list) else [found]
-        if any(isinstance(number, int) and abs(number) > most_length for number in numbers):
-            raise DeviceError(
-                f"{node.op} (node {node.name!r}) has {name} {found}, and this device cannot count "
-                f"beyond {most_length}; use the device REFERENCE",
-                node=node.name,
-                op=node.op,
-            )
 
 
 @functools.cache

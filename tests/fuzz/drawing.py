@@ -43,6 +43,7 @@ class Case:
     index: int
     name: str
     op_types: tuple[str, ...]
+    """Of each node, in order."""
     model: bytes
     runs: tuple[Run, ...]
     notes: tuple[str, ...]
@@ -54,6 +55,11 @@ class Case:
     thread_count: int
     answer: Mapping[str, Array] | None = None
     """What every device must give at each run, where that is known beforehand."""
+
+    @property
+    def ops(self) -> str:
+        """The first few operators, each once, for the name of a group."""
+        return "+".join([*dict.fromkeys(self.op_types)][:4])
 
     def __str__(self) -> str:
         return f"{self.seed}:{self.index} {self.name} ({'; '.join(self.notes) or 'as it is'})"
@@ -86,7 +92,7 @@ def draw_case(bases: Sequence[Base], seed: int, index: int) -> Case:
     if kind > 0.65 and draft.feeds():
         bad = _mutated_feeds(draft, rng)
         runs = [*runs[: rng.randrange(2)], Run(bad, is_valid=False), *runs]
-    op_types = tuple(dict.fromkeys(node.op_type for node in draft.nodes))
+    op_types = tuple(node.op_type for node in draft.nodes)
     if _CASTS.intersection(op_types) and not all(map(_is_finite, runs)):
         draft.has_extremes = True  # which integer they become is not defined
     return Case(

@@ -40,7 +40,7 @@ def _case(index: int, text: str, answer: Answer, state: np.random.Generator) -> 
         seed=0,
         index=index,
         name=model.graph.name,
-        op_types=tuple(dict.fromkeys(node.op_type for node in model.graph.node)),
+        op_types=tuple(node.op_type for node in model.graph.node),
         model=model.SerializeToString(),
         runs=(Run(feeds, is_valid=True), Run(feeds, is_valid=True)),
         notes=("known to be good",),

@@ -123,11 +123,10 @@ def _ended(
         acceptance.case_count += len(child.indices)
         return range(0)
     device = devices[number]
-    op_types = "+".join(draw(index).op_types[:4])
     category = "hang" if child.is_hanging else "died"
     end = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
     said = child.errors.read_text(encoding="utf-8", errors="replace")
-    group = f"{category} {device} {op_types} {_innermost(said)}"
+    group = f"{category} {device} {draw(index).ops} {_innermost(said)}"
     detail = f"{end} in the batch from {child.indices.start}\n{_tail(said)}"
     tell(index, Finding(category, device, group, detail))
     acceptance.case_count += index + 1 - child.indices.start

@@ -93,9 +93,8 @@ def run_batch(
                 progress.count(number, *_valid_runs(case, outcome))
                 found = judge(case, device, outcome, reference)
                 if outcome.cpu_s > _SLOW_S and not outcome.was_ended:
-                    ops = "+".join(case.op_types[:4])
                     took = f"{outcome.cpu_s:.1f} s of processor time"
-                    found.append(Finding("slow", device, f"slow {device} {ops}", took))
+                    found.append(Finding("slow", device, f"slow {device} {case.ops}", took))
                 for finding in found:
                     line = json.dumps({"index": index, **asdict(finding)}) + "\n"
                     os.write(say, line.encode())

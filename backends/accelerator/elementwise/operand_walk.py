@@ -40,8 +40,11 @@ class IndexCode:
 def broadcast_strides(given: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides with which a dense tensor is read as one of ``shape``; 0 repeats.
 
-    Raises GraphError if it does not broadcast.
+    One of a single element may have more axes: exporters write bounds of Clip as lists. Raises
+    GraphError if it does not broadcast.
     """
+    if all(length == 1 for length in given):
+        return (0,) * len(shape)
     lead = len(shape) - len(given)
     pairs = zip(given, shape[max(lead, 0) :], strict=False)
     if lead < 0 or any(have not in (1, want) for have, want in pairs):

@@ -218,9 +218,9 @@ def _standard_mask(node: Node, builder: PlanBuilder, shape: Sequence[int]) -> Op
     if mask is None:
         return None if later is None else broadcast(builder.constant_operand(later), shape)
     given = builder.shape(mask)
-    if not 2 <= len(given) <= len(shape) or given[-1] > max(1, keys):
+    if not 1 <= len(given) <= len(shape) or given[-1] > max(1, keys):
         raise builder.contradiction(f"a mask of {list(given)} for scores of {list(shape)}")
-    is_whole = given[-1:] in ((1,), tuple(shape[-1:]))
+    is_whole = given[-1] >= keys
     if later is None and is_whole and builder.dtype(mask) is DType.FLOAT32:
         return _given_mask(node, builder, shape)
     made = builder.temporary(Layout.plain(shape, DType.FLOAT32))

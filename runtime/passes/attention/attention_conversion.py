@@ -74,8 +74,11 @@ def _is_plain(node: Node) -> bool:
 
 
 def _is_mask(mask: Value, target: tuple[int, ...]) -> bool:
-    is_known = dtype_of(mask) in (DType.BOOL, DType.FLOAT32)
-    return is_known and does_broadcast(static_shape(mask), target)
+    """True for a mask that tells of each key: a shorter one, of one key as well, is padded."""
+    shape = static_shape(mask)
+    if shape is None or not does_broadcast(shape, target) or shape[-1:] != target[-1:]:
+        return False
+    return dtype_of(mask) in (DType.BOOL, DType.FLOAT32)
 
 
 def _as_addition(patch: GraphPatch, node: Node, mask: Value) -> Value:

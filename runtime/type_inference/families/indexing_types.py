@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...graph import DType, Node, Shape, TensorType, shape_text
 from ..content.shape_content import ShapeContent
@@ -31,7 +31,18 @@ def _gather(node: Node, contents: ShapeContent) -> Types:
         return None
     require_type("indices", indices, _INDICES)
     axis = axis_of(node.attributes.get("axis", 0), len(data.shape))
-    return (TensorType(data.dtype, data.shape[:axis] + indices.shape + data.shape[axis + 1 :]),)
+    result = data.shape[:axis] + indices.shape + data.shape[axis + 1 :]
+    _require_some(result, data.shape, (axis,))
+    return (TensorType(data.dtype, result),)
+
+
+def _require_some(result: Shape, data: Shape, axes: Iterable[int]) -> None:
+    """Raise for a result with elements that are picked along an axis without any."""
+    empty = next((axis for axis in axes if data[axis] == 0), None)
+    if empty is not None and all(isinstance(dim, int) and dim > 0 for dim in result):
+        raise ContradictionError(
+            f"there is nothing to pick along axis {empty} of the data of shape {shape_text(data)}"
+        )
 
 
 def _require_inside(indices: Shape, data: Shape, axis: int) -> None:
@@ -53,6 +64,7 @@ def _gather_elements(node: Node, contents: ShapeContent) -> Types:
     require_rank("indices", indices, len(data.shape))
     axis = axis_of(node.attributes.get("axis", 0), len(data.shape))
     _require_inside(indices.shape, data.shape, axis)
+    _require_some(indices.shape, data.shape, (axis,))
     return (TensorType(data.dtype, indices.shape),)
 
 
@@ -90,7 +102,9 @@ def _gather_nd(node: Node, contents: ShapeContent) -> Types:
         )
     if depth is None:
         return None
-    return (TensorType(x.dtype, indices[:-1] + data[batch + depth :]),)
+    result = indices[:-1] + data[batch + depth :]
+    _require_some(result, data, range(batch, batch + depth))
+    return (TensorType(x.dtype, result),)
 
 
 @type_rule("ScatterElements")

@@ -85,6 +85,20 @@ def test_results_are_compared_to_their_last_element(dtype: Any) -> None:
     assert found.detail == "value 3 instead of 1 (output y)"
 
 
+def test_a_product_may_leave_the_floats_on_its_way_and_nothing_else_may() -> None:
+    wanted, got = {"y": np.float32([1, 2])}, {"y": np.float32([np.nan, 2])}
+    for op_types, found_count in ((("Add", "ReduceProd"), 0), (("Add",), 1)):
+        case = replace(CASE, op_types=op_types)
+        assert len(judge(case, "CPU", outcome(got), outcome(wanted))) == found_count
+
+
+def test_normalisations_one_after_the_other_magnify_what_rounding_leaves() -> None:
+    wanted, got = {"y": np.float32([0, 1e-2])}, {"y": np.float32([1e-3, 1e-2])}
+    for op_types, found_count in ((("LayerNormalization",) * 2, 0), (("LayerNormalization",), 1)):
+        case = replace(CASE, op_types=op_types)
+        assert len(judge(case, "CPU", outcome(got), outcome(wanted))) == found_count
+
+
 def test_an_error_after_a_wrong_run_means_that_the_network_is_unusable() -> None:
     case = replace(CASE, runs=(Run({}, is_valid=False), Run({}, is_valid=True)))
     wanted = Outcome(runs=[OURS, {"y": Y}])

@@ -53,6 +53,13 @@ def graph_of(*nodes: Node) -> Graph:
     return graph
 
 
+def test_what_no_kernel_counts_to_is_refused_before_it_is_loaded() -> None:
+    """Another device of HETERO may count further."""
+    registry, node = registry_of(), node_of()
+    node.attributes["strides"] = [1 << 62]
+    assert "strides is [4611686018427387904]" in str(registry.find_unsupported(node))
+
+
 def test_both_names_of_the_standard_domain_are_one() -> None:
     registry = registry_of()
     found = registry.find_kernel(node_of())

@@ -9,7 +9,11 @@ from onnx import TensorProto, helper, numpy_helper
 import aioinfer
 from aioinfer.errors import DeviceError
 from aioinfer.runtime.graph import DType, Graph, Node, TensorType, Value
-from aioinfer.runtime.plans.capacity import COUNTED_IN_32_BITS, refuse_what_cannot_fit
+from aioinfer.runtime.plans.capacity import (
+    COUNTED_IN_32_BITS,
+    find_uncountable,
+    refuse_what_cannot_fit,
+)
 
 TERA = 1 << 40
 
@@ -78,11 +82,13 @@ def test_a_device_that_counts_in_32_bits_is_given_no_longer_axes() -> None:
         refuse_what_cannot_fit(graph_of((0, most + 1)), most_length=most)
 
 
-def test_a_device_that_counts_in_32_bits_is_given_no_greater_windows() -> None:
-    graph = graph_of((1, 1, 4), kernel_shape=[2], dilations=[COUNTED_IN_32_BITS + 1])
-    refuse_what_cannot_fit(graph)
-    with pytest.raises(DeviceError, match=r"MaxPool \(node 'pool'\) has dilations \[2147483648\]"):
-        refuse_what_cannot_fit(graph, most_length=COUNTED_IN_32_BITS)
+def test_attributes_that_count_have_a_bound() -> None:
+    (node,) = graph_of((1, 1, 4), kernel_shape=[2], dilations=[COUNTED_IN_32_BITS + 1]).nodes
+    reason = find_uncountable(node, COUNTED_IN_32_BITS)
+    assert reason == "dilations is [2147483648], and this device cannot count beyond 2147483647"
+    assert find_uncountable(node, COUNTED_IN_32_BITS + 1) is None
+    (node,) = graph_of((1, 1, 4), group=1 << 40, p=1 << 50).nodes
+    assert str(find_uncountable(node, COUNTED_IN_32_BITS)).startswith("group is 1099511627776")
 
 
 def test_no_array_has_more_bytes_than_can_be_counted_though_it_is_empty() -> None:

@@ -164,6 +164,12 @@ INDICES = [
     by_inputs("Gather", [X, "float16[3]"], [X, "int32[3]"], "indices are float16"),
     by_inputs("GatherElements", [X, "int64[300,2]"], [X, "int64[3,2]"], "reach beyond", axis=1),
     by_inputs("GatherElements", [X, "int64[3]"], [X, "int64[3,4]"], "2 are wanted"),
+    by_inputs("Gather", ["float32[0,4]", "int64[2]"], ["float32[0,4]", "int64[0]"], "nothing to"),
+    by_inputs("Gather", ["float32[0,4]", "int64"], ["float32[1,4]", "int64"], "nothing to pick"),
+    by_inputs(
+        "GatherElements", ["float32[0,4]", "int64[1,4]"], ["float32[0,4]", "int64[0,4]"], "nothing"
+    ),
+    by_inputs("GatherND", ["float32[3,0]", "int64[2,2]"], ["float32[3,1]", "int64[2,2]"], "axis 1"),
     by_inputs("GatherND", [X, "int64[300,1]"], [X, "int64[3,1]"], "the same", batch_dims=1),
     by_inputs("GatherND", [X, "int64[5,3]"], [X, "int64[5,2]"], "3 numbers"),
     by_inputs(

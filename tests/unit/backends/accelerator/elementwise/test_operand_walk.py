@@ -16,6 +16,11 @@ from aioinfer.errors import GraphError
 from aioinfer.runtime.lowering.strides import row_major
 
 
+@pytest.mark.parametrize(("given", "shape"), [((1,), ()), ((1, 1), (3,)), ((1, 1, 1), (2, 3))])
+def test_one_element_may_have_more_axes(given, shape) -> None:
+    assert broadcast_strides(given, shape) == (0,) * len(shape)
+
+
 def indices(shape, strides) -> list[list[int]]:
     """Run the generated lines for every element; C's int arithmetic is Python's here."""
     code = index_code(plan_walk(shape, strides), "i")

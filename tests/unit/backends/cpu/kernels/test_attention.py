@@ -267,3 +267,20 @@ def test_what_the_standard_node_may_not_ask_for(core, attributes, reason) -> Non
     node, inputs = standard([(2, 5, 32), (2, 7, 32), (2, 7, 32)], attributes, None)
     with pytest.raises(UnsupportedOpError, match=reason):
         core.load_network(model_of([node], inputs, opset=23), "CPU")
+
+
+@pytest.mark.parametrize("kind", ["float", "bool"])
+@pytest.mark.parametrize("mask_shape", [(7,), (5, 7), (5, 4), (5, 1), (2, 1, 1, 1), (1,)])
+@pytest.mark.parametrize("has_four_axes", [False, True])
+def test_keys_that_a_mask_does_not_reach_are_excluded(
+    core, kind, mask_shape, has_four_axes
+) -> None:
+    shapes, attributes = [(2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 4)], {}
+    if not has_four_axes:
+        shapes = [(2, 5, 12), (2, 7, 12), (2, 7, 12)]
+        attributes = {"q_num_heads": 3, "kv_num_heads": 3}
+    node, inputs = standard(shapes, attributes, None)
+    (mask,) = arrays(mask_shape, seed=1)
+    inputs["m"] = mask if kind == "float" else mask < 9
+    node.input.append("m")
+    assert_same_as_reference(core, model_of([node], inputs, opset=24), inputs)
