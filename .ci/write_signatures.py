@@ -1,15 +1,15 @@
-"""Write runtime/onnx_reader/signature_rows.py afresh from the schemas of the installed onnx."""
+"""Write the rows of onnx_reader/signatures afresh from the schemas of the installed onnx."""
 
 import textwrap
 from pathlib import Path
 
 import onnx.defs
 
-from aioinfer.runtime.onnx_reader.plain_opsets import NEWEST_OPSET, OLDEST_OPSET
-from aioinfer.runtime.onnx_reader.schema_signature import of_schema
-from aioinfer.runtime.onnx_reader.signature_table import row
+from aioinfer.runtime.onnx_reader.conversion.schema_signature import of_schema
+from aioinfer.runtime.onnx_reader.plain.plain_opsets import NEWEST_OPSET, OLDEST_OPSET
+from aioinfer.runtime.onnx_reader.signatures.signature_table import row
 
-FILE = Path(__file__).resolve().parent.parent / "runtime/onnx_reader/signature_rows.py"
+FILE = Path(__file__).resolve().parent.parent / "runtime/onnx_reader/signatures/signature_rows.py"
 
 HEAD = '''"""A row for each operator and opset from which on its signature is another one.
 

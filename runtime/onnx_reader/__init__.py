@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from ...executors import shortage_as_error
 from ..graph import Model
-from .plain_reader import read_plain_bytes, read_plain_file, read_plain_proto
+from .plain.plain_reader import read_plain_bytes, read_plain_file, read_plain_proto
 
 if TYPE_CHECKING:
     from onnx import ModelProto

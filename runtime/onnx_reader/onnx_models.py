@@ -11,18 +11,18 @@ from ..graph import Model, check_graph
 from ..onnx_native.calls import start_helper
 from ..type_inference import correct_graph_types, infer_graph_types
 from ..type_inference.declared_lengths import with_declared_symbols
-from .builder import build_graph
-from .collected_types import promise_to_bodies
-from .conversion import convert, is_newest, normalize_opsets, read_opsets
-from .declared_types import infer_afresh
-from .functions import inline_functions
-from .limits import check_limits
-from .naming import name_nodes
+from .conversion.builder import build_graph
+from .conversion.collected_types import promise_to_bodies
+from .conversion.declared_types import infer_afresh
+from .conversion.functions import inline_functions
+from .conversion.naming import name_nodes
+from .conversion.opset_conversion import convert, is_newest, normalize_opsets, read_opsets
+from .conversion.schema_signature import check_signatures
+from .conversion.structure import name_unused_outputs, order_nodes
+from .data.weights import Weights
 from .origins import Origins
-from .schema_signature import check_signatures
 from .source import ModelSource, Source, load_source, source_label, source_name
-from .structure import name_unused_outputs, order_nodes
-from .weights import Weights
+from .wire.limits import check_limits
 
 __all__ = ["read_any_model"]
 

@@ -15,8 +15,8 @@ from google.protobuf.message import DecodeError, Message
 from ...errors import ModelError
 from ...executors import is_shortage
 from .foreign_files import foreign_kind
-from .limits import LimitError, check_bytes
-from .skimming import SkimmedFile, skim
+from .wire.limits import LimitError, check_bytes
+from .wire.skimming import SkimmedFile, skim
 
 __all__ = ["ModelSource", "Source", "load_source", "source_label", "source_name"]
 

@@ -103,7 +103,7 @@ def test_every_part_starts_with_an_import_from_errors() -> None:
         ("aioinfer.runtime.graph.check", "aioinfer.executors.base"),
         ("aioinfer.runtime.operators.operator", "aioinfer.runtime.onnx_writer"),
         ("aioinfer.runtime.passes.fold", "aioinfer.runtime.operators"),
-        ("aioinfer.runtime.onnx_reader.tensors", "aioinfer.runtime.onnx_writer.types"),
+        ("aioinfer.runtime.onnx_reader.data.tensors", "aioinfer.runtime.onnx_writer.types"),
         ("aioinfer.runtime.devices.core", "aioinfer.runtime.onnx_reader.reader"),
         ("aioinfer.runtime.devices.core", "aioinfer.runtime.network.infer_request"),
         ("aioinfer.runtime.runs.slot", "aioinfer.runtime.tracing.recorder"),

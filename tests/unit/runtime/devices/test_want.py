@@ -171,7 +171,7 @@ def test_reading_without_memory_is_a_device_error(
     def refuse(*_: object) -> None:
         raise MemoryError("1 TiB")
 
-    monkeypatch.setattr("aioinfer.runtime.onnx_reader.plain_reader.decode_model", refuse)
+    monkeypatch.setattr("aioinfer.runtime.onnx_reader.plain.plain_reader.decode_model", refuse)
     with aioinfer.Core() as core, pytest.raises(DeviceError, match=r"^reading the model.*1 TiB"):
         core.load_network(tmp_path / "tiny.onnx", "REFERENCE")
 

@@ -1,0 +1,1 @@
+"""Ordinary models, read without onnx."""

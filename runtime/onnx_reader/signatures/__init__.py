@@ -1,0 +1,1 @@
+"""What ONNX's operators take and give, as tables that need no onnx."""
