@@ -14,6 +14,7 @@ from ...executors import ImmediateExecutor, StreamsConfig, allowed_cpus
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph, is_static
 from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.network.warm_up import run_in_slots
 from ...runtime.plans.batch_buckets import choose_buckets
 from ...runtime.plans.plan_cache import PlanLimits
@@ -88,6 +89,9 @@ class AcceleratorNetwork(ExecutableNetwork):
         self.lent = LentMemory(device)
         contents = self.shape_tensors = self._compiler.shape_tensors
         """Inputs whose content plans depend on."""
+        self.host_inputs = frozenset(contents)
+        pairs = find_pairs(model, config).items()
+        self.kept_outputs |= {made for name, made in pairs if name not in self.host_inputs}
         sizes: tuple[int, ...] = config.value_or_default(BATCH_BUCKETS)
         self.buckets, self._bucket_refusal = choose_buckets(model, self.inputs, sizes, contents)
         self._plans = ShapePlans(

@@ -1,12 +1,12 @@
-"""OUTPUT_LOCATION of a whole model, as that of each of its subgraphs."""
+"""Where outputs of a whole model stay, and states of its requests, told to each subgraph."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from .cutting import CutModel
 
-__all__ = ["output_locations"]
+__all__ = ["output_locations", "state_locations"]
 
 
 def output_locations(
@@ -36,4 +36,27 @@ def output_locations(
             stays[place.subgraph].pop(name, None)
         elif name not in goes_elsewhere:
             stays[place.subgraph][name] = "DEVICE"
+    return stays
+
+
+def state_locations(
+    cut: CutModel, inputs: Sequence[str], pairs: Mapping[str, str], devices: Collection[str]
+) -> dict[str, str]:
+    """Name the outputs of the model that stay on a device as state: {output: 'DEVICE'}.
+
+    Those of ``pairs``, input -> output, whose readers are all on the device that makes them, one
+    of ``devices``, whose networks share memory. ``inputs`` are the model's. Pure.
+    """
+    makers = {
+        cut.subgraphs[place.subgraph].model.outputs[place.port].name: place.subgraph
+        for place in cut.outputs
+        if place is not None
+    }
+    stays = {}
+    for name, places in zip(inputs, cut.inputs, strict=True):
+        maker = makers.get(pairs.get(name, ""))
+        if maker is not None and cut.subgraphs[maker].device in devices:
+            readers = {cut.subgraphs[place.subgraph].device for place in places}
+            if readers <= {cut.subgraphs[maker].device}:
+                stays[pairs[name]] = "DEVICE"
     return stays

@@ -20,6 +20,7 @@ from ...runtime.graph import Model, Node
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.graph.traversal import all_nodes
 from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import (
     Support,
     SupportMap,
@@ -42,7 +43,7 @@ from .cutting import cut_model, node_edges
 from .division import Division
 from .dump import dump_diagrams
 from .executable_network import HeteroNetwork
-from .locations import output_locations
+from .locations import output_locations, state_locations
 from .partition import make_partition
 from .schedule import execution_order
 from .selection import select_subgraphs
@@ -132,7 +133,13 @@ class HeteroPlugin(VirtualPlugin):
         shapes = subgraph_signatures(division.model, division.cut, config[INPUT_SHAPES])
         # A virtual device may load each part on another one.
         sharing = [device for device in devices if not self._is_virtual(device)]
-        locations = output_locations(division.cut, config[OUTPUT_LOCATION], sharing)
+        states = state_locations(
+            division.cut,
+            [value.name for value in model.inputs],
+            find_pairs(model, config),
+            sharing,
+        )
+        locations = output_locations(division.cut, {**config[OUTPUT_LOCATION], **states}, sharing)
         if model.is_disposable:  # then the pieces alone hold the weights, each until it is compiled
             for graph in (model.graph, division.model.graph):
                 release_constants(graph)

@@ -90,7 +90,7 @@ class LinkedRun:
         Raises TensorError for a value that is not what the sub-network was compiled for.
         """
         subnetwork, outer = self._subnetworks[index], self._outer
-        inputs = {name: outer.inputs[name] for name in subnetwork.outer_inputs}
+        inputs = {name: self._own(subnetwork, name) for name in subnetwork.outer_inputs}
         for crossing in subnetwork.crossings:
             value = self.made_by(crossing.source)[crossing.name]
             crossing.check(value)
@@ -108,6 +108,15 @@ class LinkedRun:
             outer.arrived_ns,
         )
         return bindings
+
+    def _own(self, subnetwork: SubNetwork, name: str) -> Any:
+        """Return what the outer run was given; a state is read on the device that keeps it."""
+        value, network = self._outer.inputs[name], subnetwork.network
+        if not isinstance(value, KeptArray):
+            return value
+        if network.adopt_array is None or name in network.host_inputs:
+            return value.host()
+        return network.adopt_array(value, f"the state {name!r}")
 
     def profile_of(self, index: int) -> RunProfile:
         """Return the node times and the copies that a sub-run has noted."""

@@ -164,7 +164,9 @@ class ExecutableNetwork(Closing):
         self.inline_postprocess: Postprocess | None = None
         """What the thread that takes a run's results calls with them."""
         self.kept_outputs = _kept_outputs(config, self.outputs, name)
-        """The outputs that stay on the device."""
+        """The outputs that stay on the device; a backend adds those that become state there."""
+        self.host_inputs: frozenset[str] = frozenset()
+        """Inputs that the host reads itself, for what is computed depends on their content."""
         self._core = core
         self._process = ProcessMark()
         self._closed_error = partial(_closed_error, name, device, self._process)
@@ -191,7 +193,9 @@ class ExecutableNetwork(Closing):
 
     def keep_states(self, pairs: Mapping[str, str]) -> None:
         """Have each request feed outputs to inputs, {input: output}; before the first run."""
-        states = NetworkStates(pairs, self.model_inputs, self.model_outputs, self.name)
+        states = NetworkStates(
+            pairs, self.model_inputs, self.model_outputs, self.name, self.adopt_array
+        )
         self.states, self.inputs, self.outputs = states, states.given, states.returned
         checker = InputChecker(self.inputs, self.name, self.adopt_array)
         self.check_inputs = states.checker(checker.check)

@@ -3,7 +3,8 @@
 Theory of operation. A run reads the tensors that the last successful one has left, and leaves new
 ones. They become the request's when the run's outcome is settled as a success, by the thread that
 settles it and before the request is idle; of any other run nothing stays. The tensors are those
-that the device has made, wherever they lie: nothing here looks into them.
+that the device has made, wherever they lie: nothing here looks into them. One that a device keeps
+in its own memory is read there by the next run, as any output that stays is.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import numpy as np
 
 from ....errors import RequestBusyError, TensorError
 from ...graph import shape_text
+from ...tensors.device_array import AdoptArray
+from ...tensors.kept_array import KeptArray
 from ...tensors.tensor import Port
 
 __all__ = ["KeptStates", "NetworkStates", "RunStates", "zeros"]
@@ -38,12 +41,14 @@ class NetworkStates:
         inputs: Sequence[Port],
         outputs: Sequence[Port],
         network: str,
+        adopt_array: AdoptArray | None = None,
     ) -> None:
         ends = {port.name: port for port in outputs}
         self.pairs = tuple(
             StatePair(port, ends[named[port.name]]) for port in inputs if port.name in named
         )
         self.network = network
+        self._adopt = adopt_array
         self.by_name = {pair.input.name: pair for pair in self.pairs}
         made = {pair.output.name for pair in self.pairs}
         self.given = tuple(port for port in inputs if port.name not in self.by_name)
@@ -79,10 +84,14 @@ class NetworkStates:
             if port.name in kept:
                 self._agree(port, kept[port.name], lengths)
         known = {name: length for name, (length, _) in lengths.items()}
-        bound = {**inputs, **kept}
+        bound = dict(inputs)
         for name, pair in self.by_name.items():
-            if name not in kept:
-                bound[name] = zeros(pair.input, known)
+            value = kept.get(name)
+            if value is None:
+                value = zeros(pair.input, known)
+            elif self._adopt is not None and isinstance(value, KeptArray):
+                value = self._adopt(value, f"the state {name!r}")
+            bound[name] = value
         return bound
 
     def _agree(self, port: Port, array: Any, lengths: dict[str, tuple[int, str]]) -> None:

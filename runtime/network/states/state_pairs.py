@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ....errors import AioInferError, ModelError, PropertyError, nearest
 from ...graph import DType, Model, TensorType, Value
-from ...properties.properties import STATE, Configuration
+from ...properties.properties import OUTPUT_LOCATION, STATE, Configuration
 
 __all__ = ["STATE_KEY", "find_pairs"]
 
@@ -19,7 +19,8 @@ def find_pairs(model: Model, config: Configuration) -> Mapping[str, str]:
     """Return the pairs of a model, input -> output.
 
     Those of STATE, or, if that is not given, of the model's metadata. Raises PropertyError or
-    ModelError for names that it has not, and for ends that cannot hold the same tensor.
+    ModelError for names that it has not, and for ends that cannot hold the same tensor, and
+    PropertyError for an OUTPUT_LOCATION of one that callers do not get.
     """
     given = config.value_or_default(STATE)
     named = _pairs_of_metadata(model) if isinstance(given, str) else given
@@ -32,6 +33,17 @@ def find_pairs(model: Model, config: Configuration) -> Mapping[str, str]:
     )
     if problem:
         raise _error(model, config, problem, is_property=given is named)
+    for name, output in named.items():
+        if output in config.value_or_default(OUTPUT_LOCATION):
+            raise PropertyError(
+                f"{config.device}: {OUTPUT_LOCATION.key} names {output!r}, which is the state "
+                f"{name!r} and no result: it stays where the next run reads it; leave it out, or "
+                f"take the pair out of STATE and hand the tensor on yourself",
+                OUTPUT_LOCATION.key,
+                config.device,
+                value=dict(config.value_or_default(OUTPUT_LOCATION)),
+                network=model.name,
+            )
     return named
 
 

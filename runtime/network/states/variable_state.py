@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tensors.kept_array import KeptArray
 from ...tensors.tensor import Port, check_value
 from .kept_states import zeros
 
@@ -32,12 +33,15 @@ class VariableState:
     def state(self) -> np.ndarray[Any, Any]:
         """A copy of what the next run reads; set it to an array, which is copied, for another.
 
-        Before the first run it is zeros with 0 for each open length. Setting it raises TensorError
+        Reading one that lies in a device's memory downloads it, and blocks; the next run uploads
+        one that was set. Before the first run it is zeros with 0 for each open length. Setting it raises TensorError
         for an array of another type or shape than the model's input.
         """
         self._access()
         value = self._values.get(self.name)
-        return zeros(self._port, {}) if value is None else np.array(value)
+        if value is None:
+            return zeros(self._port, {})
+        return np.array(value.host() if isinstance(value, KeptArray) else value)
 
     @state.setter
     def state(self, given: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from aioinfer.backends.hetero.cutting import CutModel, cut_model, node_edges
-from aioinfer.backends.hetero.locations import output_locations
+from aioinfer.backends.hetero.locations import output_locations, state_locations
 from aioinfer.backends.hetero.schedule import execution_order
 from aioinfer.backends.hetero.selection import select_subgraphs
 from unit.backends.hetero.small_graphs import affinity, model
@@ -46,6 +46,24 @@ def test_what_all_take_on_one_device_stays_there(
     pieces = cut(DIAMOND, outputs)
     devices = {piece.device for piece in pieces.subgraphs}
     assert [set(names) for names in output_locations(pieces, wanted, devices)] == stays
+
+
+@pytest.mark.parametrize(
+    ("text", "stays"),
+    [
+        ("a@0 = Relu(p); b@0 = Neg(a)", True),
+        ("a@0 = Relu(p); b@1 = Neg(a)", False),
+        ("a@0 = Relu(p); c@1 = Abs(a); b@0 = Neg(c)", True),
+        ("a@0 = Relu(p); c@1 = Abs(p); b@0 = Add(a, c)", False),  # 1 reads p as well
+    ],
+)
+def test_a_state_stays_where_those_who_read_it_are(text: str, stays: bool) -> None:
+    pieces = cut(text.replace("; ", "\n"), "b")
+    devices = {piece.device for piece in pieces.subgraphs}
+    wanted = {"b": "DEVICE"} if stays else {}
+    assert state_locations(pieces, ["p"], {"p": "b"}, devices) == wanted
+    assert state_locations(pieces, ["p"], {"p": "b"}, ()) == {}
+    assert state_locations(pieces, ["p"], {}, devices) == {}
 
 
 def test_nothing_crosses_within_a_device_that_may_be_several() -> None:

@@ -88,6 +88,21 @@ def test_pairs_that_no_state_can_be_are_refused_when_the_model_is_loaded(
     assert caught.value.key == "STATE"
 
 
+@pytest.mark.parametrize("device", ["REFERENCE", "CPU", "HETERO:CPU,REFERENCE"])
+def test_a_state_has_no_location_of_its_own(core: aioinfer.Core, device: str) -> None:
+    config = {**STATE, "OUTPUT_LOCATION": {"present": "DEVICE"}}
+    with pytest.raises(PropertyError, match="the state 'past' and no result.*leave it out") as told:
+        core.load_network(SUM, device, config)
+    assert told.value.key == "OUTPUT_LOCATION"
+    config = {**STATE, "OUTPUT_LOCATION": {"y": "DEVICE"}}
+    with core.load_network(SUM, device, config) as network:
+        request = network.create_infer_request()
+        for count in (1, 2):
+            y = request.infer_sync({"x": X})["y"]
+            assert isinstance(y, aioinfer.Tensor)
+            np.testing.assert_array_equal(y.numpy(), np.maximum(count * X, 0))
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"past": 1}', '{"past": "x"}', "[" * 5000])
 def test_metadata_that_names_no_pairs_is_a_mistake_of_the_model(
     core: aioinfer.Core, text: str
