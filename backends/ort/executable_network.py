@@ -1,17 +1,30 @@
-"""A model on ONNXRUNTIME: one session, run on the device's streams."""
+"""A model on ONNXRUNTIME: one session, run on the device's streams.
+
+Outputs that stay, as OUTPUT_LOCATION asks and states do, are onnxruntime's own values: they go from
+run to run by IO binding, and nothing copies them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+
+from ...errors import TensorError
 from ...executors import NOW, Lane, Ready, StreamsConfig
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
+from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.properties.properties import Configuration, slot_count
 from ...runtime.runs.stage import Stage
+from ...runtime.tensors.device_array import memory_place
+from ...runtime.tensors.kept_array import KeptArray
 from ...runtime.tensors.tensor import ports_of
+from .kept_value import OrtKept
 from .session import Session, Terminator
 from .session_failure import explain_run, original_names
 
@@ -36,8 +49,12 @@ class OrtNetwork(ExecutableNetwork):
             outputs=ports_of(model.outputs),
             config=config,
             core=core,
+            adopt_array=partial(_adopt, session),
         )
         self._graph, self._session = model.graph, session
+        self.kept_outputs |= {*find_pairs(model, config).values()}
+        self.bound_outputs = self.kept_outputs if session.can_bind else frozenset()
+        """The outputs that stay onnxruntime's own."""
         self._output_names = [port.name for port in self.outputs]
         self._origins = original_names(model.graph.nodes)
         self.is_single_threaded = session.is_single_threaded and not _has_bodies(model.graph)
@@ -65,6 +82,18 @@ class OrtNetwork(ExecutableNetwork):
         release_constants(self._graph)
 
 
+def _adopt(session: Session, given: Any, what: str) -> OrtKept | np.ndarray[Any, Any]:
+    """Take what a session has kept as it is; see AdoptArray."""
+    if isinstance(given, OrtKept) and session.can_bind and given.place == session.place:
+        return given
+    if isinstance(given, KeptArray):
+        return given.host()
+    raise TensorError(
+        f"{what} lies in the memory of {memory_place(given)}, and the host's is wanted; give a "
+        f"copy there, as .get() or .cpu() make"
+    )
+
+
 def _has_bodies(graph: Graph) -> bool:
     """True if how often a node computes is decided by data: loops and branches."""
     return any(node.bodies() for node in graph.nodes)
@@ -85,7 +114,7 @@ class _OrtSlot(Slot):
         bindings, stop, terminate = self.bindings, self.stop, self._terminate
         stop.when_set(terminate)
         try:
-            results = self._run(bindings.inputs, self._terminator)
+            results = self._results()
         except Exception as error:
             stop.raise_if_set()
             network = self._network
@@ -95,8 +124,17 @@ class _OrtSlot(Slot):
                 self._terminator = Terminator()
                 self._terminate = self._terminator.terminate
         for name, result in zip(self._output_names, results, strict=True):
+            if isinstance(result, OrtKept) and name in bindings.bound:
+                result = result.host()
             size_bytes = bindings.deliver(name, result)
             if size_bytes:
                 recorder = self._network.admission.recorder
                 bindings.note_copied(recorder, "compute", "host", size_bytes)
         return NOW
+
+    def _results(self) -> Sequence[Any]:
+        network, inputs = self._network, self.bindings.inputs
+        if network.bound_outputs or any(type(given) is OrtKept for given in inputs.values()):
+            kept, device = network.bound_outputs, network.device
+            return network._session.run_bound(inputs, kept, device, self._terminator)
+        return self._run(inputs, self._terminator)

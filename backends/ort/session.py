@@ -9,13 +9,14 @@ kernel repacks is a second copy all the same.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ...errors import DeviceError
 from ...executors import find_shortage
 from ...runtime.graph import DType, Model, TensorType, Value
 from .element_types import is_numpy_type, output_cast_of, raw_memory_of, text_array
+from .kept_value import OrtKept
 from .properties import SessionSettings
 
 __all__ = ["CPU_PROVIDER", "Session", "Terminator", "available_providers", "library_version"]
@@ -25,6 +26,13 @@ CPU_PROVIDER = "CPUExecutionProvider"
 
 _INSTALL = "pip install aioinfer[onnxruntime]"
 _EXTERNAL = 1  # TensorProto.EXTERNAL
+_HOST = ("cpu", 0)
+_MEMORIES = {
+    "CUDAExecutionProvider": "cuda",
+    "TensorrtExecutionProvider": "cuda",
+    "DmlExecutionProvider": "dml",
+}
+"""The memory that a provider computes in, in onnxruntime's words; of others the host's is used."""
 
 
 def _library() -> Any:
@@ -92,9 +100,19 @@ class Session:
             enable_fallback=0,
         )
         # The checks of InferenceSession.run cost a third of a small run, and all were made before.
-        self._run: Any = getattr(self.raw, "_sess", self.raw).run
+        inner = getattr(self.raw, "_sess", self.raw)
+        self._run: Any = inner.run
+        self._run_bound: Any = inner.run_with_iobinding
         self._feeds = _feed_makers(model.inputs)
         self._finishers = _finishers(model.outputs)
+        self.place = _place(settings)
+        """The memory, and its number, that outputs stay in."""
+        self._outputs = [(value.name, _kept_dtype(value)) for value in model.outputs]
+        self.can_bind = all(map(_is_bindable, (*model.inputs, *model.outputs)))
+        """True if outputs can stay, and be read where they are: all are tensors of numbers."""
+        self._memories = tuple(
+            _library().OrtDevice.make(*place)._get_c_device() for place in (self.place, _HOST)
+        )
 
     def run(self, inputs: Mapping[str, Any], terminator: Terminator) -> Sequence[Any]:
         """Compute all outputs, in the model's order; they are the caller's. Blocks.
@@ -104,6 +122,37 @@ class Session:
         if self._feeds:
             inputs = {**inputs, **{name: make(inputs[name]) for name, make in self._feeds.items()}}
         results: list[Any] = self._run(self._output_names, inputs, terminator.options)
+        for index, dtype in self._finishers:
+            results[index] = results[index].astype(dtype)
+        return results
+
+    def run_bound(
+        self, inputs: Mapping[str, Any], kept: Collection[str], device: str, terminator: Terminator
+    ) -> Sequence[Any]:
+        """Compute all outputs, through an IO binding; as ``run``, where ``can_bind``.
+
+        Inputs may be values that were ``kept``, which are read where they are. Outputs of these
+        names come as OrtKept of the ``device``, of which nothing was copied.
+        """
+        binding = self.raw.io_binding()._iobinding
+        for name, given in inputs.items():
+            if isinstance(given, OrtKept):
+                binding.bind_ortvalue_input(name, given.value)
+            elif name in self._feeds:
+                binding.bind_ortvalue_input(name, self._feeds[name](given)._ortvalue)
+            else:
+                binding.bind_input(name, given)
+        own, host = self._memories
+        stays = [dtype is not None and name in kept for name, dtype in self._outputs]
+        for name, is_kept in zip(self._output_names, stays, strict=True):
+            binding.bind_output(name, own if is_kept else host)
+        self._run_bound(binding, terminator.options)
+        results: list[Any] = [
+            OrtKept(device, self.place, made, dtype) if is_kept else made.numpy()
+            for made, (_, dtype), is_kept in zip(
+                binding.get_outputs(), self._outputs, stays, strict=True
+            )
+        ]
         for index, dtype in self._finishers:
             results[index] = results[index].astype(dtype)
         return results
@@ -119,7 +168,7 @@ class Session:
         """
         if self._has_profile:
             self.raw.end_profiling()
-        self.raw = self._run = None
+        self.raw = self._run = self._run_bound = None
         self._weights.clear()
 
 
@@ -195,6 +244,25 @@ def _feed_makers(inputs: Sequence[Value]) -> dict[str, Callable[[Any], Any]]:
 
 def _maker(dtype: DType) -> Callable[[Any], Any]:
     return lambda array: _ort_value(array, dtype)
+
+
+def _place(settings: SessionSettings) -> tuple[str, int]:
+    memory = _MEMORIES.get(settings.provider)
+    if memory is None:
+        return _HOST
+    return memory, int(dict(settings.provider_options).get("device_id", 0))
+
+
+def _kept_dtype(value: Value) -> Any:
+    """Return the type that an output is kept in; None for one that comes through a Cast."""
+    kind = value.type
+    is_own = isinstance(kind, TensorType) and is_numpy_type(kind.dtype)
+    return kind.dtype.numpy if is_own else None
+
+
+def _is_bindable(value: Value) -> bool:
+    kind = value.type
+    return isinstance(kind, TensorType) and kind.dtype is not DType.STRING
 
 
 def _innermost_dtype(value: Value) -> DType | None:

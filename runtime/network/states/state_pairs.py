@@ -33,15 +33,16 @@ def find_pairs(model: Model, config: Configuration) -> Mapping[str, str]:
     )
     if problem:
         raise _error(model, config, problem, is_property=given is named)
+    locations = config.value_or_default(OUTPUT_LOCATION)
     for name, output in named.items():
-        if output in config.value_or_default(OUTPUT_LOCATION):
+        if output in locations:
             raise PropertyError(
                 f"{config.device}: {OUTPUT_LOCATION.key} names {output!r}, which is the state "
                 f"{name!r} and no result: it stays where the next run reads it; leave it out, or "
                 f"take the pair out of STATE and hand the tensor on yourself",
                 OUTPUT_LOCATION.key,
                 config.device,
-                value=dict(config.value_or_default(OUTPUT_LOCATION)),
+                value=dict(locations),
                 network=model.name,
             )
     return named

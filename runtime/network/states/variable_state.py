@@ -34,8 +34,8 @@ class VariableState:
         """A copy of what the next run reads; set it to an array, which is copied, for another.
 
         Reading one that lies in a device's memory downloads it, and blocks; the next run uploads
-        one that was set. Before the first run it is zeros with 0 for each open length. Setting it raises TensorError
-        for an array of another type or shape than the model's input.
+        one that was set. Before the first run it is zeros with 0 for each open length. Setting it
+        raises TensorError for an array of another type or shape than the model's input.
         """
         self._access()
         value = self._values.get(self.name)
