@@ -135,6 +135,8 @@ class _OrtSlot(Slot):
     def _results(self) -> Sequence[Any]:
         network, inputs = self._network, self.bindings.inputs
         if network.bound_outputs or any(type(given) is OrtKept for given in inputs.values()):
-            kept, device = network.bound_outputs, network.device
-            return network._session.run_bound(inputs, kept, device, self._terminator)
+            session = network._session
+            noted = self.bindings.later_download(network.admission.recorder, "compute")
+            keep = partial(OrtKept, network.device, session.place, noted)
+            return session.run_bound(inputs, network.bound_outputs, keep, self._terminator)
         return self._run(inputs, self._terminator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,22 @@ __all__ = ["OrtKept"]
 class OrtKept(KeptArray):
     """An output as onnxruntime holds it; ``value`` is its OrtValue, which nothing writes again.
 
-    ``place`` tells memories apart: values of one can be read by every session there. Thread-safe.
+    ``place`` tells memories apart: values of one can be read by every session there.
+    ``downloaded`` is told of bytes copied for the host. Thread-safe.
     """
 
     is_writable = False
 
     def __init__(
-        self, device: str, place: tuple[str, int], value: Any, dtype: np.dtype[Any]
+        self,
+        device: str,
+        place: tuple[str, int],
+        downloaded: Callable[[int], None],
+        value: Any,
+        dtype: np.dtype[Any],
     ) -> None:
         super().__init__(device, tuple(value.shape()), dtype)
-        self.place, self.value = place, value
+        self.place, self.value, self._downloaded = place, value, downloaded
 
     @property
     def given(self) -> OrtKept:
@@ -32,6 +39,8 @@ class OrtKept(KeptArray):
 
     def _download(self) -> np.ndarray[Any, Any]:
         array: np.ndarray[Any, Any] = self.value.numpy()
+        if array.nbytes:
+            self._downloaded(array.nbytes)
         return array
 
     def __dlpack_device__(self) -> tuple[int, int]:

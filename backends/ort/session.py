@@ -127,12 +127,17 @@ class Session:
         return results
 
     def run_bound(
-        self, inputs: Mapping[str, Any], kept: Collection[str], device: str, terminator: Terminator
+        self,
+        inputs: Mapping[str, Any],
+        kept: Collection[str],
+        keep: Callable[[Any, Any], OrtKept],
+        terminator: Terminator,
     ) -> Sequence[Any]:
         """Compute all outputs, through an IO binding; as ``run``, where ``can_bind``.
 
         Inputs may be values that were ``kept``, which are read where they are. Outputs of these
-        names come as OrtKept of the ``device``, of which nothing was copied.
+        names come as what ``keep`` makes of onnxruntime's value and its type, and nothing of them
+        is copied.
         """
         binding = self.raw.io_binding()._iobinding
         for name, given in inputs.items():
@@ -148,7 +153,7 @@ class Session:
             binding.bind_output(name, own if is_kept else host)
         self._run_bound(binding, terminator.options)
         results: list[Any] = [
-            OrtKept(device, self.place, made, dtype) if is_kept else made.numpy()
+            keep(made, dtype) if is_kept else made.numpy()
             for made, (_, dtype), is_kept in zip(
                 binding.get_outputs(), self._outputs, stays, strict=True
             )
@@ -256,8 +261,9 @@ def _place(settings: SessionSettings) -> tuple[str, int]:
 def _kept_dtype(value: Value) -> Any:
     """Return the type that an output is kept in; None for one that comes through a Cast."""
     kind = value.type
-    is_own = isinstance(kind, TensorType) and is_numpy_type(kind.dtype)
-    return kind.dtype.numpy if is_own else None
+    if isinstance(kind, TensorType) and is_numpy_type(kind.dtype):
+        return kind.dtype.numpy
+    return None
 
 
 def _is_bindable(value: Value) -> bool:
