@@ -40,6 +40,7 @@ from .runtime.tracing.durations import Durations
 from .runtime.tracing.recorder import NodeSpan, Span
 from .runtime.tracing.statistics import (
     CoreStatistics,
+    DeviceStatistics,
     NetworkStatistics,
     PlanStatistics,
     StageStatistics,
@@ -65,6 +66,7 @@ __all__ = [
     "Core",
     "CoreStatistics",
     "DType",
+    "DeviceStatistics",
     "Dim",
     "Division",
     "Durations",

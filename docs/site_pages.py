@@ -37,6 +37,7 @@ NAVIGATION = {
         "state.md",
         "choosing-a-device.md",
         "batching.md",
+        "multi.md",
         "reload.md",
         "containers.md",
         "python-versions.md",

@@ -54,6 +54,7 @@ from ..properties.properties import (
     OUTPUT_LOCATION,
     Configuration,
     Metric,
+    property_keys,
 )
 from ..properties.property_parsers import parse_input_shapes
 from ..runs.admission import ticket_of
@@ -517,6 +518,24 @@ class ExecutableNetwork(Closing):
         """Return the value of a property that the network was compiled with."""
         self.refuse_after_fork()
         return config_value(self, key, self._metrics())
+
+    def set_config(self, values: Mapping[Any, Any]) -> None:
+        """(optional) Change properties of a network in use, such as MULTI's device priorities.
+
+        Thread-safe. By default they are fixed: raises PropertyError, also for an unknown key.
+        """
+        self.refuse_if_closed()
+        for key, value in property_keys(values, self.device).items():
+            if not self.config.knows(key):
+                raise self.config.unknown(key)
+            raise PropertyError(
+                f"{key} of network {self.name!r} on {self.device} was fixed when it was loaded; "
+                f"load it again with the new value",
+                key,
+                self.device,
+                value=value,
+                network=self.name,
+            )
 
     def get_metric(self, key: str, **options: Any) -> Any:
         """Return a fact about the network; raises PropertyError for an unknown key."""

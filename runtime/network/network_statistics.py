@@ -33,7 +33,7 @@ def network_statistics(
     """Picture a network as it is now, beside what its stages, plans and parts say. Any thread."""
     admission = network.admission
     latencies = admission.latencies()
-    counts = {
+    counts: dict[str, Any] = {
         f"{outcome}_request_count": latencies.get(outcome, NO_DURATIONS).count
         for outcome in OUTCOMES
     }

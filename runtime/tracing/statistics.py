@@ -11,6 +11,7 @@ from .recorder import StageTally
 __all__ = [
     "OUTCOMES",
     "CoreStatistics",
+    "DeviceStatistics",
     "NetworkStatistics",
     "PlanStatistics",
     "StageStatistics",
@@ -65,6 +66,25 @@ class PlanStatistics:
 
 
 @dataclass(frozen=True)
+class DeviceStatistics:
+    """One of several devices among which a network shares out its runs.
+
+    ``is_in_use``: it gets runs; otherwise it has failed, or is not among those to use.
+    ``run_count`` runs were given to it, of which it has ``running_run_count`` now. It was taken out
+    ``failure_count`` times (tries while it was out included), and ``moved_run_count`` runs went on
+    to another device. ``mean_service_s`` is what is expected of it; None before it was measured.
+    """
+
+    device: str
+    is_in_use: bool
+    run_count: int
+    running_run_count: int
+    failure_count: int
+    moved_run_count: int
+    mean_service_s: float | None
+
+
+@dataclass(frozen=True)
 class NetworkStatistics:
     """A frozen picture of a network, which ``network``, ``device`` and ``copy`` tell from others.
 
@@ -84,7 +104,7 @@ class NetworkStatistics:
     which share of ``elapsed_s`` (since the first request) its lanes worked for it, 0 to 1.
     ``parts`` are the networks that this one is made of, where it is (HETERO): what waits for slots
     and devices there. They have no requests, and ``stages`` and ``plans`` of the whole include
-    theirs.
+    theirs. ``devices`` are those among which it shares out its runs, where it does (MULTI).
     ``batch_sizes`` says how many runs came with which length of the first dimension, taken from the
     first input that has dimensions; empty where none has. From 1024 lengths on, new ones count as
     the power of two below. ``copied_bytes`` sums up by stage what it has copied, by kind: upload,
@@ -112,6 +132,7 @@ class NetworkStatistics:
     batch_sizes: Mapping[int, int] = field(default_factory=dict)
     copied_bytes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     parts: tuple[NetworkStatistics, ...] = ()
+    devices: tuple[DeviceStatistics, ...] = ()
 
     @property
     def latency(self) -> Durations:

@@ -10,6 +10,7 @@ PROMISED = {
     "CopiedBytes",
     "Core",
     "CoreStatistics",
+    "DeviceStatistics",
     "DType",
     "Dim",
     "Division",

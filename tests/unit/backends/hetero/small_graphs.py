@@ -17,6 +17,7 @@ import aioinfer
 from aioinfer.backends.auto.plugin import AutoPlugin
 from aioinfer.backends.batch.plugin import BatchPlugin
 from aioinfer.backends.hetero.plugin import HeteroPlugin
+from aioinfer.backends.multi.plugin import MultiPlugin
 from aioinfer.backends.reference.plugin import ReferencePlugin
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.onnx_reader import read_model
@@ -32,6 +33,7 @@ def new_core() -> aioinfer.Core:
         "AUTO": AutoPlugin,
         "BATCH": BatchPlugin,
         "HETERO": HeteroPlugin,
+        "MULTI": MultiPlugin,
         "REFERENCE": ReferencePlugin,
     }
     for name, plugin in plugins.items():

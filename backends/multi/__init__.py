@@ -1,0 +1,1 @@
+"""MULTI: one model on several devices, among which its requests are balanced."""

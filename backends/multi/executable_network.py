@@ -1,0 +1,490 @@
+"""MultiNetwork: one model on several devices, among which runs are balanced."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from time import perf_counter_ns
+from typing import Any
+
+from ...errors import NotSupportedError, PropertyError, nearest
+from ...executors import NOW, Lane, Ready, StreamsConfig, Then, TimerHandle, hop
+from ...runtime.devices.device_name import parse_device
+from ...runtime.devices.plugin import CoreHandle
+from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, MULTI_DEVICE_PRIORITIES
+from ...runtime.graph import Graph
+from ...runtime.network.executable_network import ExecutableNetwork, Slot
+from ...runtime.network.warm_up import made_up_inputs, run_in_slots
+from ...runtime.properties.properties import Configuration, Metric
+from ...runtime.runs.admission import Ticket, ticket_of
+from ...runtime.runs.bindings import WARMING, Bindings
+from ...runtime.runs.stage import Stage, Stop
+from ...runtime.tracing.recorder import SpanRecorder, StageTally
+from ...runtime.tracing.statistics import DeviceStatistics, NetworkStatistics, PlanStatistics
+from ...runtime.tracing.timeline import Trace
+from .balance import Balancer, DeviceLoad
+from .health import Health, Verdict, verdict_on
+from .properties import SCHEDULE_POLICY
+
+__all__ = ["Member", "MultiNetwork"]
+
+_log = logging.getLogger("aioinfer.MULTI")
+
+
+class Member(DeviceLoad):
+    """One device of MULTI, the network on it, and how it does."""
+
+    def __init__(self, device: str, network: ExecutableNetwork, place_count: int | None) -> None:
+        super().__init__(device, place_count or network.optimal_request_count)
+        self.network = network
+        self.health = Health()
+        self.moved_count = 0
+        """How many runs went on to another device when they had failed here."""
+        self.alarm: TimerHandle | None = None
+
+
+class MultiNetwork(ExecutableNetwork):
+    """Gives each run to the device that is expected to end it first; see ``balance.py``.
+
+    A device that fails is taken out; what it had runs on another one, once its token has fired. It
+    is tried now and then with made up inputs, and gets requests again when that succeeds.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        left_out: Mapping[str, str],
+        config: Configuration,
+        core: CoreHandle,
+    ) -> None:
+        first = members[0].network
+        names = ",".join(member.name for member in members)
+        super().__init__(
+            name=first.name,
+            device=f"{config.device}:{names}",
+            inputs=first.inputs,
+            outputs=first.outputs,
+            config=config.with_values({MULTI_DEVICE_PRIORITIES: names}),
+            core=core,
+        )
+        self.members = tuple(members)
+        self._left_out = dict(left_out)
+        self._balancer: Balancer[_MultiSlot] = Balancer(self.members, config[SCHEDULE_POLICY])
+        self._balancing = threading.Lock()
+        self._alarm: TimerHandle | None = None
+        self._probes = core.executors.acquire(StreamsConfig("MULTI.probe"))
+        for member in members:
+            member.network.is_part = True
+        self.removed_nodes = first.removed_nodes
+        self.has_perf_count = any(member.network.has_perf_count for member in members)
+        try:
+            count = sum(member.place_count for member in members)
+            wanted = int(config["PERFORMANCE_HINT_NUM_REQUESTS"])
+            self._provide_slots([_MultiSlot(self) for _ in range(wanted or count)])
+        except BaseException:
+            self._abandon()
+            raise
+
+    def offer(self, run: _MultiSlot) -> None:
+        """Have a run wait for a device, which it may get at once. Never raises or blocks."""
+        with self._balancing:
+            self._balancer.add(run)
+            picked = self._balancer.take(self.clock.now_s(), self.admission.waiting_count)
+        if picked is None:
+            run.stop.when_set(run.drop)
+            self._look_again()
+        elif picked[0] is run:
+            run.go(picked[1])
+        else:
+            run.stop.when_set(run.drop)
+            self._start(*picked)
+            self.balance()
+
+    def balance(self) -> None:
+        """Start what is to start now of the runs that wait."""
+        while self._balancer.waiting_count:
+            with self._balancing:
+                picked = self._balancer.take(self.clock.now_s(), self.admission.waiting_count)
+            if picked is None:
+                self._look_again()
+                return
+            self._start(*picked)
+
+    def drop(self, run: _MultiSlot) -> bool:
+        """Take a stopped run out of those that wait; False: it has a device."""
+        with self._balancing:
+            return self._balancer.drop(run)
+
+    def over(self, run: _MultiSlot, member: Member, error: BaseException | None) -> bool:
+        """Note that a device is done with a run; True: the run goes on elsewhere."""
+        now_s = self.clock.now_s()
+        with self._balancing:
+            taken_s = self._balancer.ended(run, member, now_s, is_well=error is None)
+            if error is None:
+                member.health.served()
+                return False
+        verdict = Verdict.TELL if run.stop.error is not None else verdict_on(error)
+        if verdict is Verdict.TELL:
+            return False
+        self._note_failure(run, member, error, taken_s)
+        if verdict is Verdict.OUT:
+            self._take_out(member, error)
+        run.tried.append(member)
+        with self._balancing:
+            following = self._balancer.elsewhere(run.tried)
+            if following is not None:
+                member.moved_count += 1
+                self._balancer.give(run, following, now_s)
+        if following is None:
+            others = ", ".join(load.name for load in run.tried if load is not member)
+            if others:
+                error.add_note(f"it had failed on {others} before")
+            return False
+        _log.warning(
+            "request %d of %r goes on to %s: %s has failed with %r",
+            run.bindings.run_id, self.name, following.name, member.name, error,
+        )  # fmt: skip
+        run.go(following)
+        return True
+
+    def _start(self, run: _MultiSlot, load: DeviceLoad) -> None:
+        run.stop.forget(run.drop)
+        run.go(load)
+
+    def _look_again(self) -> None:
+        """Come back to runs that wait for a busy device beside an idle one."""
+        with self._balancing:
+            due_s = self._balancer.look_again_s(self.clock.now_s())
+            alarm, self._alarm = self._alarm, None
+            if alarm is not None:
+                alarm.cancel()
+            if due_s is not None:
+                self._alarm = self.clock.call_at(due_s, partial(hop, self.balance))
+
+    def _note_failure(
+        self, run: _MultiSlot, member: Member, error: BaseException, taken_s: float
+    ) -> None:
+        """Have the trace show what was done in vain."""
+        ended_ns = perf_counter_ns()
+        started_ns = max(run.bindings.arrived_ns, ended_ns - round(taken_s * 1e9))
+        stage = _FailedStage(member.name, type(error).__name__)
+        mark, record = run.bindings.mark(), self.admission.recorder.record
+        record(mark, stage, _FAILED_LANE, started_ns, started_ns, ended_ns)
+
+    def _take_out(self, member: Member, error: BaseException) -> None:
+        with self._balancing:
+            if member.is_out:
+                return
+            member.is_out = True
+            delay_s = member.health.failed(error)
+        _log.warning(
+            "%s is taken out of network %r, and tried again in %g s: %r",
+            member.name, self.name, delay_s, error,
+        )  # fmt: skip
+        self._try_later(member, delay_s)
+
+    def _try_later(self, member: Member, delay_s: float) -> None:
+        at_s = self.clock.now_s() + delay_s
+        member.alarm = self.clock.call_at(at_s, partial(hop, self._try, member))
+
+    def _try(self, member: Member) -> None:
+        then = partial(self._probe_made, member)
+        probe = partial(self._probe, member)
+        try:
+            self._probes.run(probe, NOW, then)
+        except BaseException as refused:  # closed meanwhile
+            _log.debug("%s is not tried again: %r", member.name, refused)
+
+    def _probe(self, member: Member, _lane: Lane) -> Ready:
+        inputs = made_up_inputs(member.network.model_inputs, {})
+        bindings = Bindings(inputs, ticket_of(0), arrived_ns=WARMING)
+        member.network.start_run(bindings, Stop(), NOW, partial(self._probed, member))
+        return NOW
+
+    def _probe_made(self, member: Member, _ready: Ready, error: BaseException | None) -> None:
+        if error is not None:
+            self._tried(member, error)
+
+    def _probed(self, member: Member, ready: Ready, error: BaseException | None) -> None:
+        ready.when_ready(lambda late: self._tried(member, error or late))
+
+    def _tried(self, member: Member, error: BaseException | None) -> None:
+        """Take the device in again, unless it is still at fault."""
+        if self.is_closed:
+            return
+        if error is not None and verdict_on(error) is Verdict.OUT:
+            with self._balancing:
+                delay_s = member.health.failed(error)
+            self._try_later(member, delay_s)
+            return
+        with self._balancing:
+            member.is_out = False
+        _log.warning("%s is taken into network %r again", member.name, self.name)
+        hop(self.balance)
+
+    def set_config(self, values: Mapping[Any, Any]) -> None:
+        """Change MULTI_DEVICE_PRIORITIES or SCHEDULE_POLICY for runs that start from now on.
+
+        Devices that are left out of the list get no more runs until they are named again; a new one
+        cannot be added. Raises PropertyError, and then nothing is changed.
+        """
+        config = self.config.with_values(values)
+        changed = [key for key in config if config[key] != self.config[key]]
+        fixed = set(changed) - {MULTI_DEVICE_PRIORITIES.key, SCHEDULE_POLICY.key}
+        if fixed:
+            super().set_config({key: config[key] for key in fixed})
+        order = self._in_order(config[MULTI_DEVICE_PRIORITIES])
+        with self._balancing:
+            self._balancer.order, self._balancer.policy = list(order), config[SCHEDULE_POLICY]
+            self.config = config
+        self.balance()
+
+    def _in_order(self, text: str) -> list[Member]:
+        known = {member.name: member for member in self.members}
+        order: dict[str, Member] = {}
+        listed = parse_device(f"{self.config.device}:{text}").entries if text else ()
+        for entry in listed:
+            name = entry.device
+            named = {name: known[name]} if name in known else {}
+            named = named or {k: v for k, v in known.items() if k.startswith(f"{name}.")}
+            if not named or entry.count is not None or named.keys() & order.keys():
+                raise PropertyError(
+                    f"{self.device} cannot use {text!r}: give names of its devices "
+                    f"{list(known)}, each once and without a count{nearest(name, known)}",
+                    MULTI_DEVICE_PRIORITIES.key,
+                    self.device,
+                    value=text,
+                )
+            order.update(named)
+        if not order:
+            raise PropertyError(
+                f"{self.device} needs one of its devices {list(known)} at least",
+                MULTI_DEVICE_PRIORITIES.key,
+                self.device,
+                value=text,
+            )
+        return list(order.values())
+
+    def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
+        for member in self.members:
+            run_in_slots(member.network, inputs, 1, stop)
+            stop.raise_if_set()
+            member.network.run_everywhere(inputs, stop)
+
+    def run_kept_everywhere(self, stop: Stop) -> None:
+        for member in self.members:
+            member.network.run_kept_everywhere(stop)
+
+    def begin_ahead(self, count: int) -> None:
+        for member in self.members:
+            member.network.begin_ahead(count)
+
+    def end_ahead(self) -> list[str]:
+        return [lost for member in self.members for lost in member.network.end_ahead()]
+
+    @property
+    def execution_devices(self) -> tuple[str, ...]:
+        """The devices that get runs now, the preferred one first."""
+        names = [
+            name
+            for load in self._balancer.usable()
+            if isinstance(load, Member)
+            for name in load.network.execution_devices
+        ]
+        return tuple(dict.fromkeys(names))
+
+    def runtime_graph(self) -> Graph:
+        """Return a copy of the graph that the first device executes."""
+        return self.members[0].network.runtime_graph()
+
+    def explain(self) -> str:
+        policy = self.config[SCHEDULE_POLICY]
+        lines = [f"{self.name}: each request runs whole on one of these devices, by {policy}"]
+        statistics = {device.device: device for device in self._device_statistics()}
+        for member in self.members:
+            facts = statistics[member.name]
+            state = "in use"
+            if member.is_out:
+                state = f"taken out, tried again now and then: {member.health.last_error}"
+            elif member not in self._balancer.order:
+                state = f"not among {MULTI_DEVICE_PRIORITIES.key}"
+            mean_s = facts.mean_service_s
+            taken = "not measured yet" if mean_s is None else f"{1000 * mean_s:.3g} ms a request"
+            lines.append(
+                f"{member.name}: up to {member.place_count} requests at a time, {taken}; {state}; "
+                f"{member.network.explain()}"
+            )
+        lines += [f"{device} was left out: {why}" for device, why in self._left_out.items()]
+        return "\n".join(lines)
+
+    def _device_statistics(self) -> tuple[DeviceStatistics, ...]:
+        with self._balancing:
+            return tuple(
+                DeviceStatistics(
+                    device=member.name,
+                    is_in_use=not member.is_out and member in self._balancer.order,
+                    run_count=member.run_count,
+                    running_run_count=len(member.started),
+                    failure_count=member.health.failure_count,
+                    moved_run_count=member.moved_count,
+                    mean_service_s=member.service.mean_s,
+                )
+                for member in self.members
+            )
+
+    def statistics(self) -> NetworkStatistics:
+        return dataclasses.replace(super().statistics(), devices=self._device_statistics())
+
+    def trace(self) -> Trace:
+        traces = [super().trace(), *(member.network.trace() for member in self.members)]
+        return Trace.merged(self.name, self.device, traces)
+
+    def _stage_tallies(self) -> list[StageTally]:
+        tallies = super()._stage_tallies()
+        for member in self.members:
+            tallies += member.network._stage_tallies()
+        return tallies
+
+    def _plan_statistics(self) -> PlanStatistics:
+        return PlanStatistics.total(member.network._plan_statistics() for member in self.members)
+
+    def _part_statistics(self) -> tuple[NetworkStatistics, ...]:
+        return tuple(member.network.statistics() for member in self.members)
+
+    def get_config(self, key: str) -> Any:
+        """Return a property; DEVICE_PROPERTIES are all that its devices were compiled with."""
+        if key == DEVICE_PROPERTIES.key:
+            return {member.name: dict(member.network.config) for member in self.members}
+        return super().get_config(key)
+
+    def _metrics(self) -> Sequence[Metric]:
+        return [
+            Metric(
+                DEVICE_PROPERTIES.key,
+                lambda _: {member.name: dict(member.network.config) for member in self.members},
+                "What each device was compiled with: {device: {key: value}}.",
+            )
+        ]
+
+    def export(self, target: Any = None) -> bytes:
+        raise NotSupportedError(
+            f"{self.device} cannot export a network: its devices cannot; save the model and load "
+            f"it again",
+            **self.admission.where,
+        )
+
+    def _release_device(self) -> None:
+        for alarm in (self._alarm, *(member.alarm for member in self.members)):
+            if alarm is not None:
+                alarm.cancel()  # it holds the network
+        try:
+            self._core.executors.release(self._probes)
+        finally:
+            for member in self.members:
+                member.network.close()
+
+
+class _FailedStage:
+    """What a span says of a run that has failed on a device and goes on to another."""
+
+    def __init__(self, device: str, error: str) -> None:
+        self.place = f"failed on {device}", device
+        self.part: str | Callable[[], str] = error
+
+
+_FAILED_LANE = Lane("MULTI")
+
+
+class _MultiSlot(Slot):
+    """One run that waits for a device or has one."""
+
+    stages: Sequence[Stage] = ()
+
+    def __init__(self, network: MultiNetwork) -> None:
+        self._network = network
+        self.ticket: Ticket = (0, 0)
+        self.tried: list[DeviceLoad] = []
+        """The devices on which it has failed."""
+        self._member: Member | None = None
+        self._after: Ready = NOW
+        self._then: Then | None = None
+        self._on_end: Then = self._ended
+
+    def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> _MultiSlot:
+        self._after, self._then = after, then
+        self.ticket = self.bindings.ticket
+        if after is NOW:
+            self._network.offer(self)
+        else:
+            after.when_ready(self._began)
+        return self
+
+    def release(self) -> None:
+        self._member = None
+        self.tried.clear()
+
+    def _began(self, error: BaseException | None) -> None:
+        if error is None:
+            self._network.offer(self)
+        else:
+            self._end(self._after, error)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        member = self._member
+        return "waiting for a device" if member is None else f"on {member.name}"
+
+    @property
+    def stage(self) -> str:
+        """The name of what it is in, for messages."""
+        member = self._member
+        return "balance" if member is None else member.name
+
+    def go(self, load: DeviceLoad) -> None:
+        """Begin on a device."""
+        assert isinstance(load, Member)
+        self._member, bindings = load, self.bindings
+        if self.tried:
+            bindings.results.clear()
+            if bindings.profile:
+                bindings.profile.clear()
+        try:
+            load.network.start_run(bindings, self.stop, NOW, self._on_end)
+        except BaseException as refused:
+            self._ended(NOW, refused)
+
+    def drop(self) -> None:
+        """Leave those that wait, if it was stopped and does; a listener of its Stop."""
+        error = self.stop.error
+        if error is not None and self._network.drop(self):
+            hop(self._end, NOW, error)
+
+    def _ended(self, ready: Ready, error: BaseException | None) -> None:
+        if ready is NOW:
+            self._over(error)
+        else:
+            ready.when_ready(lambda late: self._over(error or late))
+
+    def _over(self, error: BaseException | None) -> None:
+        """End, or go on on another device; nothing works for it any more."""
+        network, member = self._network, self._member
+        assert member is not None
+        if not network.over(self, member, error):
+            profile = self.bindings.profile
+            if profile:
+                profile[:] = [
+                    dataclasses.replace(entry, name=f"{member.name}: {entry.name}")
+                    for entry in profile
+                ]
+            self._end(NOW, error)
+        if network._balancer.waiting_count:
+            network.balance()
+
+    def _end(self, ready: Ready, error: BaseException | None) -> None:
+        then, self._then = self._then, None
+        assert then is not None
+        then(ready, error)

@@ -1,0 +1,163 @@
+"""The MULTI plugin: one model on several devices, whose requests are shared out among them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ...errors import AioInferError, DeviceError, NotSupportedError
+from ...runtime.devices.device_name import DeviceEntry, parse_device
+from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
+from ...runtime.graph import Model
+from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.passes import Support, SupportMap
+from ...runtime.properties.properties import (
+    OUTPUT_LOCATION,
+    PERFORMANCE_HINT,
+    Configuration,
+    Property,
+)
+from .executable_network import Member, MultiNetwork
+from .properties import SCHEDULE_POLICY
+
+__all__ = ["MultiPlugin"]
+
+_log = logging.getLogger("aioinfer.MULTI")
+
+_OF_DEVICES = ("NUM_STREAMS", "INFERENCE_NUM_THREADS", "INLINE_THRESHOLD_US")
+
+
+class MultiPlugin(VirtualPlugin):
+    """Loads a whole model on each device of a list; ``MULTI:CUDA,CPU(2)`` gives CPU two at a time.
+
+    A name without an id stands for all devices of that name. One that cannot load the model is left
+    out, if another can. Streams and threads are properties of the devices; give them through
+    DEVICE_PROPERTIES. Devices are tuned for THROUGHPUT unless something else is said of them. What
+    requests keep (STATE) lies with them in the host's memory, so that each run may go anywhere.
+    """
+
+    standard_properties: ClassVar[Sequence[Property[Any]]] = tuple(
+        declared
+        for declared in VirtualPlugin.standard_properties
+        if declared.key not in _OF_DEVICES
+    )
+    properties: ClassVar[Sequence[Property[Any]]] = (*VirtualPlugin.properties, SCHEDULE_POLICY)
+    takes_mapped_constants: ClassVar[bool] = True
+
+    def query_network(self, model: Model, config: Configuration) -> SupportMap:
+        """Return the answers of the first device that takes every node; else what none refuses.
+
+        Raises DeviceError if none is there.
+        """
+        entries, left_out = self._entries(config)
+        answers: dict[str, Support] = {}
+        for entry in entries:
+            values = self.device_config(entry.device, config)
+            try:
+                support = self.core.query_network(model, entry.device, values)
+            except DeviceError as error:
+                left_out[entry.device] = str(error)
+                continue
+            if all(answer.supported for answer in support.values()):
+                return support
+            for name, answer in support.items():
+                if not answer.supported:
+                    answer = Support(False, f"{entry.device}: {answer.reason}")
+                if answers.setdefault(name, answer).supported:
+                    answers[name] = answer
+        if len(left_out) and not answers:
+            raise self._none_left(f"{self.name} for model {model.name!r}", left_out)
+        return answers
+
+    def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        entries, left_out = self._entries(config)
+        where = f"{self.name} for model {model.name!r}"
+        if len(entries) == 1 and entries[0].count is None and not left_out:
+            device = entries[0].device  # nothing to share out
+            values = self._tuned(device, config, self.device_config(device, config))
+            return self.core.load_network(model, device, values)
+        is_disposable, model.is_disposable = model.is_disposable, False  # the next needs it
+        members: list[Member] = []
+        try:
+            for entry in entries:
+                values = self._member_config(entry.device, config)
+                try:
+                    network = self.core.load_network(model, entry.device, values)
+                except (DeviceError, NotSupportedError) as error:
+                    left_out[entry.device] = str(error)
+                    _log.warning("%s goes without %s: %s", where, entry.device, error)
+                    continue
+                members.append(Member(entry.device, network, entry.count))
+            if not members:
+                raise self._none_left(where, left_out)
+            network = MultiNetwork(members, left_out, config, self.core)
+        except BaseException:
+            for member in members:
+                member.network.close()
+            raise
+        if is_disposable:
+            model.dispose()
+        _log.info("model %r is shared out among %s", model.name, network.device)
+        return network
+
+    def _entries(self, config: Configuration) -> tuple[list[DeviceEntry], dict[str, str]]:
+        """List the devices, ids and all, and why some are not there.
+
+        Raises DeviceError for an empty list, and for a name that is not registered.
+        """
+        listed = self.priorities(config)
+        if not listed:
+            raise DeviceError(
+                f"{self.name} shares out requests among devices; name them, the preferred one "
+                f"first, with the most requests at a time in parentheses: {self.name}:CUDA,CPU(2)"
+            )
+        entries: list[DeviceEntry] = []
+        left_out: dict[str, str] = {}
+        for entry in listed:
+            for device in self._devices_of(entry.device, left_out):
+                if device in [known.device for known in entries]:
+                    raise DeviceError(
+                        f"{self.name} has {device} twice, by its name and by its id; name it once"
+                    )
+                entries.append(DeviceEntry(device, entry.count))
+        if not entries:
+            raise self._none_left(self.name, left_out)
+        names = [entry.device for entry in entries]
+        self.check_device_properties(config, [*names, *left_out])
+        return entries, left_out
+
+    def _devices_of(self, device: str, left_out: dict[str, str]) -> list[str]:
+        """List all devices of a name that stands without an id."""
+        name = parse_device(device)
+        if name.name not in self.core.plugin_names:
+            self.core.resolve_device(device)
+        if name.entries:
+            return [device]
+        try:
+            self.core.resolve_device(device)
+            if name.id is not None:
+                return [device]
+            ids = self.core.get_metric(device, "AVAILABLE_DEVICES")
+        except AioInferError as error:
+            left_out[device] = str(error)
+            return []
+        return [f"{device}.{known}" for known in ids] if len(ids) > 1 else [device]
+
+    def _member_config(self, device: str, config: Configuration) -> dict[str, Any]:
+        """Collect what is given to one of several devices; outputs stay where callers want them."""
+        values = self._tuned(device, config, self.inner_config(device, config))
+        locations = config.value_or_default(OUTPUT_LOCATION)
+        if locations and self.core.device_configuration(device).knows(OUTPUT_LOCATION.key):
+            values[OUTPUT_LOCATION.key] = dict(locations)
+        return values
+
+    def _tuned(self, device: str, config: Configuration, values: dict[str, Any]) -> dict[str, Any]:
+        """Have the device make the most of many requests, unless something else was said."""
+        own, hint = self.core.device_configuration(device), PERFORMANCE_HINT.key
+        is_said = config.given & {hint, DEVICE_PROPERTIES.key} or hint in own.given
+        return {**values, hint: "THROUGHPUT"} if own.knows(hint) and not is_said else values
+
+    def _none_left(self, where: str, left_out: dict[str, str]) -> DeviceError:
+        reasons = "; ".join(f"{device}: {why}" for device, why in left_out.items())
+        return DeviceError(f"{where}: none of its devices can be used. {reasons}")
