@@ -68,6 +68,7 @@ from ..runs.slot import Slot
 from ..runs.stage import Stop, new_stop_word
 from ..tensors.device_array import AdoptArray
 from ..tensors.input_checker import InputChecker
+from ..tensors.late_inputs import LateInputs
 from ..tensors.tensor import Port
 from ..tracing.copied_bytes import CopyCounts
 from ..tracing.recorder import StageTally
@@ -190,6 +191,7 @@ class ExecutableNetwork(Closing):
         self._request_ids = itertools.count()
         self._number = next(_numbers)
         self._callback_executor: StreamsExecutor | None = None
+        self._downloads: StreamsExecutor | None = None
         close_at_exit(self)
 
     def keep_states(self, pairs: Mapping[str, str]) -> None:
@@ -399,11 +401,21 @@ class ExecutableNetwork(Closing):
         if self.inline_postprocess is not None:
             bindings.answer = Deferred(self.inline_postprocess)
         run = Run(self.admission, bindings)
+        if bindings.inputs.__class__ is LateInputs:  # no call: each run asks
+            run.downloads = self._download_executor
         if request is not None:
             run.request = request
         if deadline is not None:
             run.deadline = deadline
         return run
+
+    @property
+    def _download_executor(self) -> TaskExecutor:
+        """The thread on which runs download inputs that other devices have kept."""
+        with self._lock:
+            if self._downloads is None:
+                self._downloads = self._core.executors.acquire(StreamsConfig("downloads"))
+            return self._downloads
 
     def _bind_states(self, bindings: Bindings) -> None:
         """(optional) Put the states of a run beside the inputs that its caller has given."""
@@ -598,8 +610,9 @@ class ExecutableNetwork(Closing):
                 self._is_released = True
                 self._release_device()
                 self.admission.let_go_of_slots()
-                if self._callback_executor is not None:
-                    self._core.executors.release(self._callback_executor)
+                for executor in (self._callback_executor, self._downloads):
+                    if executor is not None:
+                        self._core.executors.release(executor)
         finally:
             self._closer.release()
         return True

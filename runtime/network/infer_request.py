@@ -328,7 +328,9 @@ class InferRequest:
         kind = "input" if name in self._input_names else "output"
         place = f"set_tensor on network {self._network.name!r}"
         with placed(**self._where):
-            array = check_value(data, port, place, self._network.adopt_array)
+            array = check_value(
+                data, port, place, self._network.adopt_array, may_stay=kind == "input"
+            )
             if kind == "output":
                 check_can_be_written(array, data, name)
         self._access("access")

@@ -10,6 +10,7 @@ from typing import Any
 from ...errors import PropertyError, TensorError, nearest
 from ..runs.bindings import Results
 from ..tensors.device_array import AdoptArray
+from ..tensors.late_inputs import LateInputs
 from ..tensors.tensor import Port, check_inputs, check_symbols, inputs_by_name
 from .callbacks import is_asynchronous
 
@@ -109,7 +110,8 @@ class UserFunctions:
                 network=self.network,
             )
         tensors = [port for port in self.ports if port.name not in self.preprocess]
-        return {**check_inputs(named, tensors, self.network, self.adopt), **values}
+        arrays = check_inputs(named, tensors, self.network, self.adopt, is_run=True)
+        return LateInputs.joined(arrays, values)
 
     def prepare(self, taken: Mapping[str, Any]) -> dict[str, Any]:
         """Call what stands before the network, and check what it returns like a caller's inputs.
@@ -123,7 +125,8 @@ class UserFunctions:
                 return check_inputs(preprocess(taken), self.ports, self.network, self.adopt)
             made = {name: function(taken[name]) for name, function in preprocess.items()}
             ports = [port for port in self.ports if port.name in preprocess]
-            arrays = {**taken, **check_inputs(made, ports, self.network, self.adopt)}
+            checked = check_inputs(made, ports, self.network, self.adopt)
+            arrays = LateInputs.joined(taken, checked)
             check_symbols(arrays, self.ports)
             return arrays
 

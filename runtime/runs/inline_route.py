@@ -47,6 +47,8 @@ class InlineRoute:
 
         The time is put down to ``turn``, whatever the outcome. Raises RequestBusyError.
         """
+        if run.downloads is not None:
+            return False
         gate = self._gate
         time = gate.only or gate.time_of(run.bindings.inputs)
         if not (time.is_short or (turn.may_block and time.is_bearable and self._executor.is_idle)):

@@ -54,6 +54,7 @@ from ...executors.interrupt import (
     held_interrupt,
 )
 from ..loops.loop_call import LoopCall
+from ..tensors.late_inputs import LateInputs
 from ..tracing.recorder import RunMark
 from .bindings import NO_ANSWER, NO_TENSORS, Bindings, Deferred, Results
 from .callback import PendingCallback, RunCallback
@@ -134,6 +135,8 @@ class Run:
     _queued_ns = 0
     _mark: RunMark = (0, 0, 0)
     _own_run: OwnRun | None = None
+    downloads: TaskExecutor | None = None
+    """Where it downloads inputs that other devices have kept, which blocks; None: it has none."""
     callback_loop: Any = None
     """The event loop or trio token that its callback is called on; None once it has ended."""
     _callback: PendingCallback | None = None
@@ -419,6 +422,9 @@ class Run:
         slot, bindings = self.slot, self.bindings
         if slot is None:  # an interrupt came, and it has ended
             return
+        if self.downloads is not None and self.stop.error is None:
+            self._download_inputs(self.downloads)
+            return
         slot.bindings, slot.stop = bindings, self.stop
         if type(slot).start is not Slot.start and self.stop.error is None:
             try:
@@ -434,6 +440,38 @@ class Run:
         self._stages = slot.stages
         self._mark = bindings.run_id, bindings.ticket[1], bindings.arrived_ns
         self._step(self._after, None)
+
+    def _download_inputs(self, executor: TaskExecutor) -> None:
+        """Have the inputs downloaded that other devices have kept, and begin then."""
+        self.downloads = None
+        bindings, queued_ns = self.bindings, perf_counter_ns()
+
+        def download(lane: Lane) -> Ready:
+            started_ns = perf_counter_ns()
+            self.stop.raise_if_set()
+            try:
+                inputs = bindings.inputs
+                assert isinstance(inputs, LateInputs)
+                bindings.inputs = inputs.downloaded(self.stop.raise_if_set)
+            finally:
+                record, mark = self.admission.recorder.record, bindings.mark()
+                record(mark, stage, lane, queued_ns, started_ns, perf_counter_ns())
+            return NOW
+
+        def then(ready: Ready, error: BaseException | None) -> None:
+            self._stages = ()
+            if error is None:
+                hop(self._begin)
+            else:
+                self._end(ready, error)
+
+        stage = Stage("download inputs", executor, download)
+        self._stages = (stage,)
+        try:
+            executor.run(download, self._after, then)
+        except BaseException as refused:
+            stop_if_interrupted(self.stop, refused)
+            self._end(self._after, refused)
 
     def _step(self, ready: Ready, error: BaseException | None) -> None:
         error = error or self.stop.error

@@ -31,24 +31,27 @@ class InputChecker:
         self._expected = _expected(self._ports)
 
     def check(self, given: Any) -> dict[str, Any]:
-        """Turn what a caller gave into name -> array; as ``check_inputs``, with the same errors.
+        """Turn what the caller of a run gave into name -> array; as ``check_inputs`` does.
 
         The dict is a new one; the arrays are taken as they are.
         """
         expected = self._expected
         if expected is None or type(given) is not dict or len(given) != len(expected):
-            return check_inputs(given, self._ports, self._network, self._adopt)
+            return self._check_slowly(given)
         for name, dtype, shape in expected:
             array = given.get(name)
             if type(array) is not np.ndarray or array.dtype != dtype:
-                return check_inputs(given, self._ports, self._network, self._adopt)
+                return self._check_slowly(given)
             if array.shape != shape:
                 if array.ndim != len(shape):
-                    return check_inputs(given, self._ports, self._network, self._adopt)
+                    return self._check_slowly(given)
                 for wanted, length in zip(shape, array.shape, strict=True):
                     if wanted is not None and wanted != length:
-                        return check_inputs(given, self._ports, self._network, self._adopt)
+                        return self._check_slowly(given)
         return given.copy()
+
+    def _check_slowly(self, given: Any) -> dict[str, Any]:
+        return check_inputs(given, self._ports, self._network, self._adopt, is_run=True)
 
 
 def _expected(ports: Sequence[Port]) -> tuple[Expected, ...] | None:

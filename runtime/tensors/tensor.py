@@ -14,6 +14,7 @@ from ..graph import DType, OptionalType, SequenceType, TensorType, Value, ValueT
 from .array_like import as_array
 from .device_array import AdoptArray, memory_place
 from .kept_array import KeptArray
+from .late_inputs import LateInputs
 
 __all__ = [
     "Port",
@@ -156,14 +157,21 @@ class Tensor:
 
 
 def check_inputs(
-    given: Any, ports: Sequence[Port], network: str, adopt: AdoptArray | None = None
+    given: Any,
+    ports: Sequence[Port],
+    network: str,
+    adopt: AdoptArray | None = None,
+    *,
+    is_run: bool = False,
 ) -> dict[str, Any]:
     """Turn what a caller gave into name -> array, checked against the ports.
 
     ``given``: a mapping by name, a sequence in order, or one array for a network with one input.
     Arrays are taken as they are, without a copy, in any memory order; those in a device's memory
-    by ``adopt``. Raises TensorError for a missing, unknown or doubled name, a wrong dtype or shape,
-    symbols that disagree, and memory that the network's device cannot read.
+    by ``adopt``. What another device has kept is downloaded, which blocks; of the inputs of a run
+    (``is_run``) it is left for later, and they are LateInputs. Raises TensorError for a missing,
+    unknown or doubled name, a wrong dtype or shape, symbols that disagree, and memory that the
+    network's device cannot read.
     """
     named = inputs_by_name(given, ports, network)
     known = {port.name for port in ports}
@@ -188,14 +196,15 @@ def check_inputs(
                 network=network,
             )
         try:
-            arrays[port.name] = check_value(
-                named[port.name], port, f"input of network {network!r}", adopt
-            )
+            value = named[port.name]
+            place = f"input of network {network!r}"
+            arrays[port.name] = check_value(value, port, place, adopt, may_stay=is_run)
             _bind_symbols(arrays[port.name], port, symbols)
         except TensorError as error:
             error.within(network=network)
             raise
-    return arrays
+    late = [name for name, array in arrays.items() if is_run and isinstance(array, KeptArray)]
+    return LateInputs(arrays, tuple(late)) if late else arrays
 
 
 def check_symbols(arrays: Mapping[str, Any], ports: Sequence[Port]) -> None:
@@ -205,11 +214,19 @@ def check_symbols(arrays: Mapping[str, Any], ports: Sequence[Port]) -> None:
         _bind_symbols(arrays[port.name], port, symbols)
 
 
-def check_value(given: Any, port: Port, place: str, adopt: AdoptArray | None = None) -> Any:
+def check_value(
+    given: Any,
+    port: Port,
+    place: str,
+    adopt: AdoptArray | None = None,
+    *,
+    may_stay: bool = False,
+) -> Any:
     """Return the array, list or None that a port takes; TensorError names port and place.
 
     An array is never copied, except that text becomes an object array of str. One in a device's
-    memory goes through ``adopt``, and is refused where there is none.
+    memory goes through ``adopt``, and is refused where there is none; an output that was kept there
+    is downloaded, which blocks, or returned as it is if it ``may_stay``.
     """
     if isinstance(given, Tensor):
         given = given.content
@@ -217,6 +234,8 @@ def check_value(given: Any, port: Port, place: str, adopt: AdoptArray | None = N
         _checked(given, port, place)
         if adopt is not None and (port.type is None or isinstance(port.type, TensorType)):
             return adopt(given, f"{place}: {port.name!r}")
+        if may_stay and not given.is_on_host and isinstance(port.type, TensorType):
+            return given
         given = given.host()
     if port.type is None and (given is None or isinstance(given, list)):
         return given

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from . import (  # noqa: F401  (each room registers its cases)
     conformance_extensions,
+    conformance_locations,
     conformance_loops,
     conformance_networks,
     conformance_requests,

@@ -19,6 +19,7 @@ from ....errors import RequestBusyError, TensorError
 from ...graph import shape_text
 from ...tensors.device_array import AdoptArray
 from ...tensors.kept_array import KeptArray
+from ...tensors.late_inputs import LateInputs
 from ...tensors.tensor import Port
 
 __all__ = ["KeptStates", "NetworkStates", "RunStates", "zeros"]
@@ -84,7 +85,7 @@ class NetworkStates:
             if port.name in kept:
                 self._agree(port, kept[port.name], lengths)
         known = {name: length for name, (length, _) in lengths.items()}
-        bound = dict(inputs)
+        bound = LateInputs.joined(inputs, {})
         for name, pair in self.by_name.items():
             value = kept.get(name)
             if value is None:
