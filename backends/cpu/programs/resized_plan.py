@@ -16,7 +16,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from ..kernels.convolution_choice import is_slow
+from ..kernels.windows.convolution_choice import is_slow
 from ..onednn.bindings import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
 from ..plans.operand_layout import Buffer, Layout, Operand
 from ..plans.packed_weights import PackedWeight, WeightStore

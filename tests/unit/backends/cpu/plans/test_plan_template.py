@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
 from aioinfer.backends.cpu.compiler import MOST_TEMPLATES, Compiler
-from aioinfer.backends.cpu.kernels import convolution
 from aioinfer.backends.cpu.kernels.registry import KERNELS
+from aioinfer.backends.cpu.kernels.windows import convolution
 from aioinfer.backends.cpu.onednn.traced import TracedDesc, TracedEngine, TracedPrimitiveDesc
 from aioinfer.backends.cpu.plans.operand_layout import Operand
 from aioinfer.backends.cpu.plans.plan import Plan

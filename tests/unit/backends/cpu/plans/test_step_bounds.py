@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
-from aioinfer.backends.cpu.kernels.matmul import product
+from aioinfer.backends.cpu.kernels.matrices.matmul import product
 from aioinfer.backends.cpu.native.step_runner import double_bits, step_runner
 from aioinfer.backends.cpu.onednn.bindings import OneDnnError, open_engine
 from aioinfer.backends.cpu.plans.kernel_bounds import reaches_of

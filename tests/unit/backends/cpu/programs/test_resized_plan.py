@@ -11,7 +11,7 @@ from onnx import helper
 
 from aioinfer import Core
 from aioinfer.backends.cpu.compiler import Compiler
-from aioinfer.backends.cpu.kernels.convolution_choice import is_slow
+from aioinfer.backends.cpu.kernels.windows.convolution_choice import is_slow
 from aioinfer.backends.cpu.onednn.bindings import ARG
 from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.plans.steps import PrimitiveStep

@@ -1,0 +1,88 @@
+"""Quantised values: from and to float32, around operators that compute in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .....runtime.graph import DType, Node, TensorType, Value
+from ...onednn.post_ops import PostOp
+from ...plans.operand_layout import Layout, Operand
+from ...plans.plan_builder import PlanBuilder
+from ..numpy_operators import lower_by_numpy
+from ..registry import FLOATS, kernel
+from .fused_elementwise import lower_elementwise
+
+__all__ = ["lower_dequantize", "lower_quantize"]
+
+_RANGES = {
+    DType.INT8: (-128, 127),
+    DType.UINT8: (0, 255),
+    DType.INT16: (-32768, 32767),
+    DType.UINT16: (0, 65535),
+}
+_STORED = frozenset({*_RANGES, DType.INT32})
+
+
+def _refuses(node: Node) -> str | None:
+    if node.attributes.get("block_size", 0):
+        return f"CPU has {node.op} for each tensor and for each channel, not for blocks"
+    scale, result = _dtype_of(node.inputs[1]), _dtype_of(node.outputs[0])
+    if scale is not None and scale not in FLOATS:
+        return f"CPU has {node.op} with scales of float32, not of {scale.label}"
+    if result is not None and result not in FLOATS and result not in _RANGES:
+        return f"CPU has no {node.op} to {result.label}"
+    return None
+
+
+@kernel("DequantizeLinear", dtypes=_STORED, refuses=_refuses)
+def lower_dequantize(node: Node, builder: PlanBuilder) -> None:
+    """Lower (x - zero point) * scale, with one scale or one for each channel."""
+    source, scale, zero = [*node.inputs, None][:3]
+    assert source is not None
+    assert scale is not None
+    others, steps = [_along(node, builder, scale)], [PostOp.binary("mul", 1)]
+    if zero is not None:
+        others.append(_along(node, builder, zero))
+        steps.insert(0, PostOp.binary("sub", 2))
+    lower_elementwise(builder, [source], node.outputs[0], steps, others=others)
+
+
+@kernel("QuantizeLinear", dtypes=FLOATS | {DType.INT32}, refuses=_refuses)
+def lower_quantize(node: Node, builder: PlanBuilder) -> None:
+    """Lower round(x / scale) + zero point, kept in the range of the result's type."""
+    source, scale, zero = [*node.inputs, None][:3]
+    assert source is not None
+    assert scale is not None
+    others = [_along(node, builder, scale)]
+    steps = [PostOp.binary("div", 1), PostOp.unary("round")]
+    if zero is not None:
+        others.append(_along(node, builder, zero))
+        steps.append(PostOp.binary("add", 2))
+    steps.append(PostOp.unary("clip", *_RANGES[builder.dtype(node.outputs[0])]))
+    lower_elementwise(builder, [source], node.outputs[0], steps, others=others)
+
+
+@kernel("DynamicQuantizeLinear")
+def lower_dynamic_quantize(node: Node, builder: PlanBuilder) -> None:
+    """Lower a quantisation whose scale the data give."""
+    lower_by_numpy(node, builder)
+
+
+def _along(node: Node, builder: PlanBuilder, value: Value) -> Operand:
+    """View one number, or a row of them, so that it broadcasts along the node's axis."""
+    assert node.inputs[0] is not None
+    given = builder.shape(node.inputs[0])
+    builder.expect_shape(node.outputs[0], given)
+    operand, rank = builder.plain(value), len(given)
+    shape = operand.shape
+    lengths: Sequence[int] = ()
+    if operand.layout.count != 1 or len(shape) > 1:
+        axis = builder.axis(int(node.attributes.get("axis", 1)), rank)
+        builder.expect_shape(value, given[axis : axis + 1])
+        lengths = [shape[0] if index == axis else 1 for index in range(rank)]
+    return operand.viewed(Layout.plain(lengths, operand.dtype))
+
+
+def _dtype_of(value: Value | None) -> DType | None:
+    kind = None if value is None else value.type
+    return kind.dtype if isinstance(kind, TensorType) else None

@@ -1,0 +1,1 @@
+"""Operators made of matrix multiplications, and what is fused into them."""

@@ -1,0 +1,1 @@
+"""Operators that put elements elsewhere, as a view where that will do."""

@@ -1,0 +1,1 @@
+"""Operators that look at many elements for each result: norms, softmax, reductions."""

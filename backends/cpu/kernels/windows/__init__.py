@@ -1,0 +1,1 @@
+"""Operators whose windows slide over images: convolutions and pools."""
