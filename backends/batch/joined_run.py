@@ -131,6 +131,7 @@ class JoinedRun:
         """Answer the members; the device is done with the run."""
         for member, listener in zip(self._members, self._listeners, strict=True):
             member.stop.forget(listener)
+        self._listeners.clear()  # they hold this run
         self._bindings.inputs = NO_TENSORS
         self._over()
         if error is None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .completion import on_trio, until
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["AutoResetEvent", "SideTask", "start_side_task"]
 
@@ -50,6 +53,10 @@ class AutoResetEvent:
         wake()
 
 
+async def _nothing() -> None:
+    pass
+
+
 class SideTask:
     """A task that does ``work``, which may be cancelled, and then ``clean_up``, which is not.
 
@@ -71,14 +78,18 @@ class SideTask:
                 self._interrupt()
 
     async def wait_until_ended(self) -> None:
-        """Suspend until it has ended, cancelled or not, and raise the error it ended with."""
+        """Suspend until it has ended, cancelled or not, and raise the error it ended with, once."""
         from anyio import CancelScope
 
         with CancelScope(shield=True):
             while not self._has_ended:
                 await self._ended.wait()
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del self, error  # the traceback keeps this frame; it must not keep them
 
     def start(self) -> None:
         """Begin on the loop of the calling task."""
@@ -100,6 +111,7 @@ class SideTask:
             self._error = error
         finally:
             self._has_ended = True
+            self._work = self._clean_up = _nothing  # those hold who holds this
             _running.discard(self)
             self._ended.set()
 
@@ -108,6 +120,8 @@ class SideTask:
 
 
 class _AsyncioTask(SideTask):
+    _task: asyncio.Task[None] | None = None
+
     def start(self) -> None:
         import asyncio
 
@@ -119,12 +133,15 @@ class _AsyncioTask(SideTask):
 
         asyncio ends such a task without running it; only others do so, like the end of a loop.
         """
-        if not self._has_ended:
+        if self._has_ended:
+            self._task = None  # which has an error whose traceback holds this
+        else:
             self._is_cancelled = True
             self.start()
 
     def _interrupt(self) -> None:
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
 
 class _TrioTask(SideTask):

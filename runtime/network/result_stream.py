@@ -103,10 +103,14 @@ class _Item:
 
     def results(self) -> Results:
         """Return the results or raise the error."""
-        if self.run is not None:
-            return self.run.outcome()
-        assert self.error is not None
-        raise self.error
+        run, error = self.run, self.error
+        try:
+            if run is not None:
+                return run.outcome()
+            assert error is not None
+            raise error
+        finally:
+            del self, run, error  # the traceback keeps this frame; it must not keep them
 
 
 _NOTHING: Any = object()

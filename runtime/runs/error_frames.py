@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import suppress
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from traceback import walk_tb
+from types import FrameType
 
-__all__ = ["empty_own_frames"]
+__all__ = ["empty_frames", "empty_own_frames", "parting_copy"]
 
 _PACKAGE = __name__.partition(".")[0]
 _MAY_BE_SUSPENDED = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
@@ -21,7 +23,33 @@ def empty_own_frames(error: BaseException) -> None:
     """
     for frame, _line in walk_tb(error.__traceback__):
         name = str(frame.f_globals.get("__name__", ""))
-        is_ours = name.partition(".")[0] == _PACKAGE
-        if is_ours and not frame.f_code.co_flags & _MAY_BE_SUSPENDED:
-            with suppress(RuntimeError):
-                frame.clear()
+        if name.partition(".")[0] == _PACKAGE:
+            _empty(frame)
+
+
+def empty_frames(error: BaseException) -> None:
+    """Drop the local variables of all frames but those that ``empty_own_frames`` leaves alone."""
+    for frame, _line in walk_tb(error.__traceback__):
+        _empty(frame)
+
+
+def _empty(frame: FrameType) -> None:
+    if not frame.f_code.co_flags & _MAY_BE_SUSPENDED:
+        with suppress(RuntimeError):
+            frame.clear()
+
+
+def parting_copy(error: BaseException) -> BaseException:
+    """Copy an error that is to be raised, to keep the copy: tracebacks are each one's own.
+
+    Returns the error itself where it cannot be copied, or comes out as another one.
+    """
+    try:
+        made = copy.copy(error)
+        if type(made) is not type(error) or made.args != error.args:
+            return error
+    except Exception:
+        return error
+    made.__cause__, made.__context__ = error.__cause__, error.__context__
+    made.__suppress_context__ = error.__suppress_context__
+    return made

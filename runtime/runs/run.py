@@ -59,7 +59,7 @@ from ..tracing.recorder import RunMark
 from .bindings import NO_ANSWER, NO_TENSORS, Bindings, Deferred, Results
 from .callback import PendingCallback, RunCallback
 from .deadline import Deadline
-from .error_frames import empty_own_frames
+from .error_frames import empty_frames, empty_own_frames, parting_copy
 from .run_admission import RunAdmission
 from .slot import OwnRun, Slot
 from .stage import Again, Stage, Stop, new_stop_word, stop_if_interrupted
@@ -192,7 +192,7 @@ class Run:
             self.mark_retrieved()
             self.is_asked_for = True
             # Each raise adds to the traceback, so it starts from what it was at first.
-            raise self.error.with_traceback(self._traceback)
+            raise self._part_with_error().with_traceback(self._traceback)
         bindings = self.bindings
         answer = bindings.answer
         if answer is NO_ANSWER:
@@ -201,6 +201,19 @@ class Run:
             self._call_deferred(answer)
             return self.outcome()
         return answer
+
+    def _part_with_error(self) -> BaseException:
+        """Return the error, and keep a copy: its traceback is to hold callers, who hold this run.
+
+        A callback gets the one that it was called with, each time.
+        """
+        error = self.error
+        assert error is not None
+        if self._unended is None or self.has_ended:
+            self.error = parting_copy(error)
+            if self.stop.error is error:
+                self.stop.error = self.error
+        return error
 
     def _call_deferred(self, deferred: Deferred) -> None:
         """Make the answer, or the error, of the results, unless another thread has done it."""
@@ -724,6 +737,7 @@ class Run:
     def _called_back(self, _ready: Ready, error: BaseException | None) -> None:
         if error is not None:
             _log.error("the callback of %s has failed", self._what, exc_info=error)
+            empty_frames(error)
             self._set_error(error)
         self._end_part()
 
@@ -744,6 +758,8 @@ class Run:
     def _tell(self, *, leaves: bool = True) -> None:
         """Call what waits for its answer or its end; then a close need not wait for it."""
         self.is_answered = self.has_ended = True
+        if self._unended is not None and self.error is not None:
+            self.error.__traceback__ = self._traceback  # its callback may have raised it
         if self._answered:
             _call_all(self._answered)
         if self._ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import re
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -121,9 +122,11 @@ def test_what_stops_a_run_is_told_at_once_and_waited_for_to_the_end(
     assert held[0].held.waiting_count == 1, "the device is still busy"
     assert not request_.wait(0)
     finish(held)
-    with pytest.raises(error):
+    with pytest.raises(error) as raised:
         request_.wait(WAIT_S)
-    assert told.errors == [request_._run and request_._run.error]
+    assert told.errors == [raised.value]
+    with pytest.raises(error, match=re.escape(str(raised.value))):
+        request_.wait(WAIT_S)
     assert network.admission.runs == set()
 
 
