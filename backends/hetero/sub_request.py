@@ -18,6 +18,7 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.sub_request import SubRequestExecutor
 from ...runtime.runs.bindings import Bindings, RunProfile
 from ...runtime.runs.stage import Stage, Stop
+from ...runtime.tensors.device_array import read_by
 from ...runtime.tensors.kept_array import KeptArray
 from .crossing import Crossing
 
@@ -94,9 +95,9 @@ class LinkedRun:
         for crossing in subnetwork.crossings:
             value = self.made_by(crossing.source)[crossing.name]
             crossing.check(value)
-            adopt = subnetwork.network.adopt_array
-            if isinstance(value, KeptArray) and adopt is not None:
-                value = adopt(value, f"value {crossing.name!r}")
+            if isinstance(value, KeptArray):
+                adopt = subnetwork.network.adopt_array
+                value = read_by(adopt, value, f"value {crossing.name!r}")
             inputs[crossing.name] = value
         bindings = self._bindings[index] = Bindings(
             inputs,
@@ -114,9 +115,8 @@ class LinkedRun:
         value, network = self._outer.inputs[name], subnetwork.network
         if not isinstance(value, KeptArray):
             return value
-        if network.adopt_array is None or name in network.host_inputs:
-            return value.host()
-        return network.adopt_array(value, f"the state {name!r}")
+        adopt = None if name in network.host_inputs else network.adopt_array
+        return read_by(adopt, value, f"the state {name!r}")
 
     def profile_of(self, index: int) -> RunProfile:
         """Return the node times and the copies that a sub-run has noted."""

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ...errors import TensorError
 from ...executors import NOW, Lane, Ready, StreamsConfig
 from ...runtime.devices.plugin import CoreHandle
@@ -82,12 +80,12 @@ class OrtNetwork(ExecutableNetwork):
         release_constants(self._graph)
 
 
-def _adopt(session: Session, given: Any, what: str) -> OrtKept | np.ndarray[Any, Any]:
+def _adopt(session: Session, given: Any, what: str) -> OrtKept | None:
     """Take what a session has kept as it is; see AdoptArray."""
     if isinstance(given, OrtKept) and session.can_bind and given.place == session.place:
         return given
     if isinstance(given, KeptArray):
-        return given.host()
+        return None
     raise TensorError(
         f"{what} lies in the memory of {memory_place(given)}, and the host's is wanted; give a "
         f"copy there, as .get() or .cpu() make"

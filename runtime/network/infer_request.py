@@ -36,6 +36,7 @@ from ..runs.bindings import Results, RunProfile
 from ..runs.callback import told_run
 from ..runs.deadline import Deadline
 from ..runs.run import Run
+from ..tensors.late_inputs import Late
 from ..tensors.tensor import Port, Tensor, check_can_be_written, check_value
 from .callbacks import check_callback
 from .deadlines import check_timeout, deadline_from_now, deadline_of, ended_or_late
@@ -334,6 +335,8 @@ class InferRequest:
             if kind == "output":
                 check_can_be_written(array, data, name)
         self._access("access")
+        if isinstance(array, Late):
+            array = array.kept
         # One in a device's memory is taken anew for each run, behind what its owner has enqueued.
         self._bound[name] = self._handle(name).data = getattr(array, "given", array)
 

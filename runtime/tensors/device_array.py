@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...errors import TensorError
+from .kept_array import KeptArray
 
-__all__ = ["AdoptArray", "DeviceArray", "memory_place"]
+__all__ = ["AdoptArray", "DeviceArray", "memory_place", "read_by"]
 
 _HOST_KINDS = frozenset({1, 3, 11, 13})
 """DLPack's CPU, CUDA_HOST, ROCM_HOST and CUDA_MANAGED: memory that the host can read."""
@@ -37,13 +38,22 @@ class DeviceArray(Protocol):
         """True if a device may write it from the first byte to the last."""
 
 
-AdoptArray = Callable[[Any, str], DeviceArray | np.ndarray[Any, Any]]
+AdoptArray = Callable[[Any, str], "DeviceArray | KeptArray | None"]
 """Takes an array in a device's memory, and a text that says what it is given for.
 
 Called on the caller's thread, so that what the device does with the array comes behind what its
-owner has enqueued. A KeptArray of another device comes back as its content on the host. Raises
-TensorError for any other array that is elsewhere.
+owner has enqueued. None for a KeptArray of another device, whose content has to be downloaded.
+Raises TensorError for any other array that is elsewhere.
 """
+
+
+def read_by(adopt: AdoptArray | None, kept: KeptArray, what: str) -> Any:
+    """Return what a device reads that was kept: as it is, or the host's copy, for which it blocks.
+
+    ``adopt`` is the device's; None for one that reads the host's memory alone.
+    """
+    adopted = None if adopt is None else adopt(kept, what)
+    return kept.host() if adopted is None else adopted
 
 
 def memory_place(given: Any) -> str | None:

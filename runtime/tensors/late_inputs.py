@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from .kept_array import KeptArray
 
-__all__ = ["LateInputs"]
+__all__ = ["Late", "LateInputs"]
+
+
+@dataclass(frozen=True)
+class Late:
+    """An input that its network's device cannot read where it is."""
+
+    kept: KeptArray
 
 
 class LateInputs(dict[str, Any]):

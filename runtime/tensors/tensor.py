@@ -14,7 +14,7 @@ from ..graph import DType, OptionalType, SequenceType, TensorType, Value, ValueT
 from .array_like import as_array
 from .device_array import AdoptArray, memory_place
 from .kept_array import KeptArray
-from .late_inputs import LateInputs
+from .late_inputs import Late, LateInputs
 
 __all__ = [
     "Port",
@@ -185,6 +185,7 @@ def check_inputs(
             )
     symbols: dict[str, tuple[int, str]] = {}
     arrays: dict[str, Any] = {}
+    late: list[str] = []
     for port in ports:
         if port.name not in named:
             if isinstance(port.type, OptionalType):
@@ -198,12 +199,15 @@ def check_inputs(
         try:
             value = named[port.name]
             place = f"input of network {network!r}"
-            arrays[port.name] = check_value(value, port, place, adopt, may_stay=is_run)
+            checked = check_value(value, port, place, adopt, may_stay=is_run)
+            if isinstance(checked, Late):
+                checked = checked.kept
+                late.append(port.name)
+            arrays[port.name] = checked
             _bind_symbols(arrays[port.name], port, symbols)
         except TensorError as error:
             error.within(network=network)
             raise
-    late = [name for name, array in arrays.items() if is_run and isinstance(array, KeptArray)]
     return LateInputs(arrays, tuple(late)) if late else arrays
 
 
@@ -226,16 +230,19 @@ def check_value(
 
     An array is never copied, except that text becomes an object array of str. One in a device's
     memory goes through ``adopt``, and is refused where there is none; an output that was kept there
-    is downloaded, which blocks, or returned as it is if it ``may_stay``.
+    is downloaded, which blocks, or comes back as Late if it ``may_stay``.
     """
     if isinstance(given, Tensor):
         given = given.content
     if isinstance(given, KeptArray):
         _checked(given, port, place)
-        if adopt is not None and (port.type is None or isinstance(port.type, TensorType)):
-            return adopt(given, f"{place}: {port.name!r}")
-        if may_stay and not given.is_on_host and isinstance(port.type, TensorType):
-            return given
+        is_tensor = isinstance(port.type, TensorType)
+        if adopt is not None and (port.type is None or is_tensor):
+            adopted = adopt(given, f"{place}: {port.name!r}")
+            if adopted is not None:
+                return adopted
+        if may_stay and not given.is_on_host and is_tensor:
+            return Late(given)
         given = given.host()
     if port.type is None and (given is None or isinstance(given, list)):
         return given

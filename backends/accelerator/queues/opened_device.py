@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ....errors import TensorError
 from ....executors import (
     CompletionThread,
@@ -124,12 +122,12 @@ class OpenedDevice:
         except DriverError as error:
             raise self.health.translate(error, "taking host memory for copies") from error
 
-    def adopt(self, given: Any, what: str) -> AdoptedArray | np.ndarray[Any, Any]:
+    def adopt(self, given: Any, what: str) -> AdoptedArray | None:
         """Take a caller's array in the device's memory as it is; see AdoptArray."""
         if isinstance(given, KeptOutput) and given.opened is self:
             return given.adopted()
         if isinstance(given, KeptArray):
-            return given.host()
+            return None
         if not self.facts.can_adopt:
             raise TensorError(
                 f"{what} lies in the memory of {memory_place(given)}, and {self.name} takes arrays "

@@ -17,7 +17,7 @@ import numpy as np
 
 from ....errors import RequestBusyError, TensorError
 from ...graph import shape_text
-from ...tensors.device_array import AdoptArray
+from ...tensors.device_array import AdoptArray, read_by
 from ...tensors.kept_array import KeptArray
 from ...tensors.late_inputs import LateInputs
 from ...tensors.tensor import Port
@@ -91,7 +91,7 @@ class NetworkStates:
             if value is None:
                 value = zeros(pair.input, known)
             elif self._adopt is not None and isinstance(value, KeptArray):
-                value = self._adopt(value, f"the state {name!r}")
+                value = read_by(self._adopt, value, f"the state {name!r}")
             bound[name] = value
         return bound
 
