@@ -5,7 +5,7 @@
 
 A tiny perceptron (1x16 -> 32 -> 8), so that nearly all of the time is the way to the engine and
 back. Ours are ``network.infer`` and ``request.infer`` as they come (short runs stay on the loop's
-thread) and with INLINE_THRESHOLD_US=0 (each run goes to a worker). overhead_peers.py says how the
+thread) and with INLINE_THRESHOLD_US=0 (each run goes to a worker). asyncio_bridges.py says how the
 peers are bridged. All take turns, round by round, in one process, so that other work on the machine
 falls on all alike. Times are medians of the rounds, ratios medians of the rounds' ratios; the ratio
 of CPU is the one to the peer that is nearest, the ratio of ONNXRUNTIME the one to run_in_executor
@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import uvloop
+from against_peers.asyncio_bridges import EXECUTOR, PEERS, POOL, Call, Job, output_of, peer_calls
 from networks.perceptron import INPUTS, perceptron
-from overhead_peers import EXECUTOR, PEERS, POOL, Call, Job, output_of, peer_calls
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table

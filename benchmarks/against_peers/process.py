@@ -18,7 +18,7 @@ from typing import IO, Any
 from against_peers.engines import Setting
 from against_peers.judgement import Slot, busy_s, foreign_cpus
 
-WORKER = Path(__file__).parents[1] / "peers_worker.py"
+WORKER = Path(__file__).with_name("worker.py")
 ANSWER_TIMEOUT_S = 300.0
 END_TIMEOUT_S = 20.0
 REST_S = 0.05  # lets the threads of the last engine's turn stop spinning
@@ -124,7 +124,7 @@ def started(engine: str, program: Path = WORKER) -> Iterator[WorkerProcess]:
 
 def _environment() -> dict[str, str]:
     """Let the worker find its neighbours, also where Python was told to be safe about paths."""
-    paths = [str(WORKER.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(WORKER.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 

@@ -32,7 +32,7 @@ from beside_neighbours.situations import (
     turn_order,
 )
 
-WORKER = Path(__file__).parents[1] / "neighbours_worker.py"
+WORKER = Path(__file__).with_name("worker.py")
 NETWORKS = {
     name: MODELS[name]
     for name in ("resnet50", "mobilenet_v2", "minilm_l6", "bert_base", "lstm_tagger")

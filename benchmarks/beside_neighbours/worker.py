@@ -1,6 +1,6 @@
 """The process that one engine lives in while its neighbours come and go.
 
-Questions and answers are those of peers_worker.py, but for what is asked:
+Questions and answers are those of ``against_peers``, but for what is asked:
 
     {"do": "load", "engine": ..., "file": ..., "inputs": file.npz, "setting": [...],
      "network_count": 1}
@@ -22,10 +22,11 @@ from functools import partial
 from typing import Any
 
 from against_peers.engines import ENGINES, Engine, Setting
+from against_peers.worker import Answer, serve
+
 from beside_neighbours.runs import Window, awaited_runs, blocking_runs
 from beside_neighbours.situations import LEAD_IN_S
 from beside_neighbours.threads import busy_thread, decoder_threads
-from peers_worker import Answer, serve
 
 LARGEST_CHANGE = 1e-3  # of the largest value: one thread and a team add up in another order
 
