@@ -19,7 +19,13 @@ from ...runtime.network.warm_up import run_in_slots
 from ...runtime.plans.batch_buckets import choose_buckets
 from ...runtime.plans.plan_cache import PlanLimits
 from ...runtime.plans.shape_plans import ShapePlans
-from ...runtime.properties.properties import INPUT_SHAPES, Configuration, Metric, slot_count
+from ...runtime.properties.properties import (
+    EXPORTABLE,
+    INPUT_SHAPES,
+    Configuration,
+    Metric,
+    slot_count,
+)
 from ...runtime.runs.stage import Stop
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import ports_of
@@ -86,6 +92,7 @@ class AcceleratorNetwork(ExecutableNetwork):
         self.binding_executor = core.executors.acquire(binding)
         self.inline = ImmediateExecutor("inline")
         self._streams: Sequence[ComputeStream] = ()
+        self._has_weights = True
         self.lent = LentMemory(device)
         contents = self.shape_tensors = self._compiler.shape_tensors
         """Inputs whose content plans depend on."""
@@ -160,7 +167,9 @@ class AcceleratorNetwork(ExecutableNetwork):
         self.opened.memory.check_room(what, [plan.arena_bytes] * len(self._memories))
         for memory in self._memories:
             memory.bind(plan)
-        self._compiler.release_weights()
+        if not self.config[EXPORTABLE]:
+            self._compiler.release_weights()
+            self._has_weights = False
         return plan
 
     def input_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -168,6 +177,9 @@ class AcceleratorNetwork(ExecutableNetwork):
 
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         run_in_slots(self, inputs, self.admission.slot_count, stop)
+
+    def _model_to_export(self) -> Model | None:
+        return self._model if self._has_weights else None
 
     def runtime_graph(self) -> Graph:
         """Return a copy of the graph that is executed: of the latest plan, fused nodes and all."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import NotSupportedError
 from ...executors import (
     NOW,
     ImmediateExecutor,
@@ -20,6 +19,7 @@ from ...executors import (
     TimerHandle,
     hop,
 )
+from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
 from ...runtime.network.outer_network import OuterNetwork
@@ -58,6 +58,7 @@ class BatchNetwork(OuterNetwork):
         super().__init__(
             compiled, core, device=f"{config.device}:{compiled.device}({most_rows})", config=config
         )
+        self._axis = axis
         self.batched_inputs: Sequence[str] = axis.inputs
         self.batched_outputs = frozenset(axis.outputs)
         self.most_rows = most_rows
@@ -157,11 +158,10 @@ class BatchNetwork(OuterNetwork):
             Metric("MAX_BATCH_SIZE", lambda _: self.most_rows, "Rows that one run has, at most."),
         ]
 
-    def export(self, target: Any = None) -> bytes:
-        raise NotSupportedError(
-            f"{self.device} cannot export a network; save the model and load it again",
-            **self.admission.where,
-        )
+    def _write_payload(self, blob: BlobWriter) -> None:
+        axis = {"inputs": list(self._axis.inputs), "outputs": list(self._axis.outputs)}
+        blob.add_json("batch", axis)
+        self.compiled.write_blob(blob.under("compiled"))
 
     def _release_device(self) -> None:
         if self._alarm is not None:

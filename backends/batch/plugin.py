@@ -6,13 +6,16 @@ import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ...errors import DeviceError, NotSupportedError
+from ...errors import BlobError, DeviceError, NotSupportedError
+from ...runtime.blobs.network_record import NetworkRecord
+from ...runtime.blobs.reader import Blob
 from ...runtime.devices.device_name import DeviceEntry
 from ...runtime.devices.virtual_plugin import VirtualPlugin
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import SupportMap
+from ...runtime.plans.batch_axis import BatchAxis
 from ...runtime.properties.properties import Configuration, Property
 from .executable_network import BatchNetwork
 from .open_batch import with_open_batch
@@ -74,6 +77,23 @@ class BatchPlugin(VirtualPlugin):
         )
         return network
 
+    def import_network(
+        self, blob: Blob, record: NetworkRecord, config: Configuration
+    ) -> ExecutableNetwork:
+        entry = self._entry(config)
+        values = self.inner_config(entry.device, config)
+        axis = _axis_of(blob.json("batch"))
+        inner = blob.under("compiled")
+        compiled = self.core.import_part(inner, entry.device, values, name=record.name)
+        try:
+            known = {port.name for port in (*compiled.inputs, *compiled.outputs)}
+            if not known.issuperset((*axis.inputs, *axis.outputs)):
+                raise BlobError("the blob is damaged: its batch is of other names; export it again")
+            return BatchNetwork(compiled, axis, entry.count or DEFAULT_ROWS, config, self.core)
+        except BaseException:
+            compiled.close()
+            raise
+
     def _entry(self, config: Configuration) -> DeviceEntry:
         """Return the device and its number of rows; raises DeviceError unless there is one."""
         entries = self.priorities(config)
@@ -85,3 +105,14 @@ class BatchPlugin(VirtualPlugin):
             )
         self.check_device_properties(config, [entries[0].device])
         return entries[0]
+
+
+def _axis_of(content: Any) -> BatchAxis:
+    """Read which inputs and outputs have rows; raises BlobError for anything else."""
+    names: list[tuple[str, ...]] = []
+    for key in ("inputs", "outputs"):
+        found = content.get(key) if isinstance(content, dict) else None
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            raise BlobError(f"the blob is damaged: it does not say which {key} have rows")
+        names.append(tuple(found))
+    return BatchAxis(*names)

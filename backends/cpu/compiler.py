@@ -69,8 +69,9 @@ class Compiler:
         passes: Sequence[Pass],
         keep_nan: bool = False,
         states: Mapping[str, str] | None = None,
+        keeps_model: bool = False,
     ) -> None:
-        self._states = states or {}
+        self._states, self._keeps_model = states or {}, keeps_model
         self._model, self.engine = model, engine
         self._device, self._thread_count = device, thread_count
         self._float_dtype, self._passes = float_dtype, tuple(passes)
@@ -206,7 +207,7 @@ class Compiler:
         self, contents: Mapping[str, Array], shapes: Mapping[str, Sequence[int]]
     ) -> Model:
         """Specialise the half-fused model; the one it was made of where our own rules fail."""
-        is_last = self._has_one and not self.shape_tensors
+        is_last = self._has_one and not self.shape_tensors and not self._keeps_model
         for model in (self._prepared, self._model):
             if model is not None:
                 given = with_contents(model, contents)

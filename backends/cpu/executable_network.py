@@ -16,7 +16,13 @@ from ...runtime.graph.node_failure import failure_at, run_failure
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
 from ...runtime.plans.plan_cache import PlanLimits
 from ...runtime.plans.shape_plans import ShapePlans
-from ...runtime.properties.properties import INPUT_SHAPES, Configuration, Metric, slot_count
+from ...runtime.properties.properties import (
+    EXPORTABLE,
+    INPUT_SHAPES,
+    Configuration,
+    Metric,
+    slot_count,
+)
 from ...runtime.runs.admission import ticket_of
 from ...runtime.runs.bindings import Bindings
 from ...runtime.runs.stage import Again, Stage, Stop
@@ -92,6 +98,7 @@ class CpuNetwork(ExecutableNetwork):
             most_count=limits.most_count,
         )
         self._slots: list[_CpuSlot] = []
+        self._has_weights = True
         try:
             plans = self._compile_ahead()
         except BaseException:
@@ -111,8 +118,9 @@ class CpuNetwork(ExecutableNetwork):
     def _compile_ahead(self) -> list[Plan]:
         """Build plans on this thread, and pack their weights where they will be used."""
         plans = self._plans.compile_ahead(self.config[INPUT_SHAPES])
-        if self._has_one_plan(plans):
+        if self._has_one_plan(plans) and not self.config[EXPORTABLE]:
             self._compiler.release_weights()
+            self._has_weights = False
         for plan in plans:
 
             def prepare(lane: Lane, plan: Plan = plan) -> Ready:
@@ -166,6 +174,9 @@ class CpuNetwork(ExecutableNetwork):
             return  # nobody will want it
         except DeviceError as error:  # there is no thread for it
             made(NOW, error)
+
+    def _model_to_export(self) -> Model | None:
+        return self._model if self._has_weights else None
 
     def runtime_graph(self) -> Graph:
         """Return a copy of the graph that is executed: of the latest plan, fused nodes and all.

@@ -15,6 +15,7 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
 from ...runtime.properties.properties import (
+    EXPORTABLE,
     INFERENCE_PRECISION_HINT,
     NUM_STREAMS,
     NUMA,
@@ -90,10 +91,13 @@ class CpuPlugin(Plugin):
             )
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
-        copied = model.to_rewrite()
-        bind_kernels(copied, self.extensions)
+        copied = self.bind_extensions(model.to_rewrite())
         passes = (*default_passes(), *shared_passes(config[CPU_DISABLED_PASSES.key]), DeadCode())
         return copied, run_passes(copied, passes, check=False)
+
+    def bind_extensions(self, model: Model) -> Model:
+        bind_kernels(model, self.extensions)
+        return model
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
         return KERNELS.unsupported_nodes(model.graph)
@@ -120,6 +124,7 @@ class CpuPlugin(Plugin):
             passes=plan_passes(config[CPU_DISABLED_PASSES.key], keep_nan=config[CPU_KEEP_NAN.key]),
             keep_nan=config[CPU_KEEP_NAN.key],
             states=find_pairs(model, config),
+            keeps_model=config[EXPORTABLE],
         )
         return CpuNetwork(model, compiler, streams, config, self.core)
 

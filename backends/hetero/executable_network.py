@@ -20,6 +20,7 @@ from ...executors import (
     Then,
     shortage_as_error,
 )
+from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES
 from ...runtime.graph import Graph, Model, copy_graph
@@ -36,6 +37,7 @@ from ...runtime.tracing.timeline import Trace
 from .crossing import Crossing
 from .cutting import CutModel
 from .diagram import affinity_svg
+from .division_record import part_name, write_division
 from .dot import subgraphs_dot
 from .explain import explain_partition
 from .partition import Partition
@@ -206,12 +208,12 @@ class HeteroNetwork(ExecutableNetwork):
             ),
         ]
 
-    def export(self, target: Any = None) -> bytes:
-        raise NotSupportedError(
-            f"{self.device} cannot export a network: its devices cannot; save the model and load "
-            f"it again",
-            **self.admission.where,
-        )
+    def _write_payload(self, blob: BlobWriter) -> None:
+        original = self._original
+        whole, ports = original.with_graph(self._graph), [*original.inputs, *original.outputs]
+        write_division(blob, whole, ports, self._cut, self.partition)
+        for index, network in enumerate(self._networks):
+            network.write_blob(blob.under(part_name(index)))
 
     def _release_device(self) -> None:
         for network in self._networks:

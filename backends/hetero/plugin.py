@@ -8,7 +8,15 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from ...errors import DeviceError, NotSupportedError, PropertyError, UnsupportedOpError
+from ...errors import (
+    BlobError,
+    DeviceError,
+    NotSupportedError,
+    PropertyError,
+    UnsupportedOpError,
+)
+from ...runtime.blobs.network_record import NetworkRecord
+from ...runtime.blobs.reader import Blob
 from ...runtime.devices.device_name import HOLD_ONE, parse_device
 from ...runtime.devices.extension import Extension, find_extension, tell_types
 from ...runtime.devices.virtual_plugin import (
@@ -41,6 +49,7 @@ from ...runtime.type_inference.rules import STANDARD_DOMAINS
 from .affinity import NodeOrigin, Placement, place_nodes, refuse, wishes_of
 from .cutting import cut_model, node_edges
 from .division import Division
+from .division_record import part_name, read_division
 from .dump import dump_diagrams
 from .executable_network import HeteroNetwork
 from .locations import output_locations, state_locations
@@ -97,9 +106,45 @@ class HeteroPlugin(VirtualPlugin):
         DUMP_GRAPH,
     )
 
-    def import_network(self, blob: bytes, config: Configuration) -> ExecutableNetwork:
-        raise NotSupportedError(
-            f"{self.name} imports no networks, because its devices export none; load the model"
+    def import_network(
+        self, blob: Blob, record: NetworkRecord, config: Configuration
+    ) -> ExecutableNetwork:
+        division = read_division(blob)
+        division.model.name = record.name
+        configs = {device: self.inner_config(device, config) for device in self._devices(config)}
+        networks: list[ExecutableNetwork] = []
+        try:
+            for index, piece in enumerate(division.cut.subgraphs):
+                if piece.device not in configs:
+                    raise BlobError(
+                        f"subgraph {index} of the blob is for {piece.device}, which is not among "
+                        f"{list(configs)}; import it on the devices that it was exported by",
+                        device=config.device,
+                    )
+                values = configs[piece.device]
+                part = blob.under(part_name(index))
+                networks.append(self.core.import_part(part, piece.device, values))
+            return self._network(division, division.model, networks, config)
+        except BaseException:
+            for loaded in networks:
+                loaded.close()
+            raise
+
+    def _network(
+        self,
+        division: Division,
+        original: Model,
+        networks: Sequence[ExecutableNetwork],
+        config: Configuration,
+    ) -> HeteroNetwork:
+        return HeteroNetwork(
+            original,
+            division.model,
+            division.cut,
+            networks,
+            division.partition,
+            config,
+            self.core,
         )
 
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
@@ -154,15 +199,7 @@ class HeteroPlugin(VirtualPlugin):
                 if locations[len(networks)]:
                     values[OUTPUT_LOCATION.key] = locations[len(networks)]
                 networks.append(self.core.load_network(piece.model, piece.device, values))
-            network = HeteroNetwork(
-                model,
-                division.model,
-                division.cut,
-                networks,
-                division.partition,
-                config,
-                self.core,
-            )
+            network = self._network(division, model, networks, config)
         except BaseException as error:
             for loaded in networks:
                 loaded.close()

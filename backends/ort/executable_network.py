@@ -49,7 +49,7 @@ class OrtNetwork(ExecutableNetwork):
             core=core,
             adopt_array=partial(_adopt, session),
         )
-        self._graph, self._session = model.graph, session
+        self._model, self._graph, self._session = model, model.graph, session
         self.kept_outputs |= {*find_pairs(model, config).values()}
         self.bound_outputs = self.kept_outputs if session.can_bind else frozenset()
         """The outputs that stay onnxruntime's own."""
@@ -73,6 +73,9 @@ class OrtNetwork(ExecutableNetwork):
     def runtime_graph(self) -> Graph:
         """Return a copy of the graph that onnxruntime was given; it fuses further by itself."""
         return copy_graph(self._graph)
+
+    def _model_to_export(self) -> Model | None:
+        return self._model
 
     def _release_device(self) -> None:
         self._core.executors.release(self._streams)

@@ -21,6 +21,7 @@ from ...runtime.plans.capacity import refuse_what_cannot_fit
 from ...runtime.plans.plan_cache import PendingPlan, PlanLimits
 from ...runtime.plans.shape_plans import ShapePlans
 from ...runtime.properties.properties import (
+    EXPORTABLE,
     INPUT_SHAPES,
     NUM_STREAMS,
     Configuration,
@@ -60,6 +61,7 @@ class ReferenceNetwork(ExecutableNetwork):
             core=core,
         )
         self._model, self._finder, self._extensions = model, finder, extensions
+        self._keeps_model = config[EXPORTABLE] or not has_static_types(model.inputs)
         self._output_names = [port.name for port in self.outputs]
         foreign = {(item.domain, item.op_type) for item in extensions}
         self.may_compute_inline = not any(
@@ -86,9 +88,8 @@ class ReferenceNetwork(ExecutableNetwork):
         self._provide_slots([_ReferenceSlot(self) for _ in range(slots)])
 
     def _plan(self, shapes: Mapping[str, Sequence[int]], _contents: Mapping[str, Any]) -> Steps:
-        has_one = has_static_types(self._model.inputs)
         passes = passes_with(self._extensions)
-        model = specialize(self._model, shapes, passes, is_last=has_one)
+        model = specialize(self._model, shapes, passes, is_last=not self._keeps_model)
         refuse_what_cannot_fit(model.graph)
         steps = compile_steps(model.graph, self._finder)
         release_constants(model.graph)  # the steps have them
@@ -102,6 +103,9 @@ class ReferenceNetwork(ExecutableNetwork):
     def output_names(self) -> list[str]:
         """The outputs in the plan's order."""
         return self._output_names
+
+    def _model_to_export(self) -> Model | None:
+        return self._model if self._keeps_model else None
 
     def runtime_graph(self) -> Graph:
         return copy_graph(self._model.graph)

@@ -86,9 +86,13 @@ class ReferencePlugin(Plugin):
             )
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
-        copied, extensions = model.to_rewrite(), self.extensions
-        tell_types(copied, lambda node: find_extension(node, extensions))
-        return copied, run_passes(copied, passes_with(extensions), check=False)
+        copied = self.bind_extensions(model.to_rewrite())
+        return copied, run_passes(copied, passes_with(self.extensions), check=False)
+
+    def bind_extensions(self, model: Model) -> Model:
+        extensions = self.extensions
+        tell_types(model, lambda node: find_extension(node, extensions))
+        return model
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
         finder = self._finder(model, config)

@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Union
 from weakref import WeakValueDictionary
 
 from ...errors import (
     AioInferError,
-    BlobError,
     ClosedError,
     DeviceError,
     GraphError,
@@ -28,6 +28,8 @@ from ...errors import (
 from ...executors import ExecutorManager, shortage_as_error
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
+from ..blobs.network_record import read_network_record
+from ..blobs.reader import Blob, BlobSource
 from ..graph import Model
 from ..graph.mapped_file import constants_held, read_constants
 from ..loops.closing import Closing
@@ -46,11 +48,11 @@ from ..properties.properties import (
 from ..tensors.tensor import ports_of
 from ..tracing.statistics import CoreStatistics
 from ..type_inference import has_static_types
-from .blob import read_blob_device
 from .collection_pause import full_collections_paused
 from .device_aliases import understood
 from .device_name import DeviceName, parse_device
 from .extension import Extension
+from .importing import configuration_of, device_of, refuse_other_device
 from .plugin import Division, Plugin
 from .plugin_registry import MakePlugin, PluginRegistry, closed_core
 
@@ -190,32 +192,17 @@ class Core(Closing):
 
         If the task is cancelled, the network is closed as soon as the compiler is done with it.
         """
-        from anyio import lowlevel, to_thread
-
-        lock = threading.Lock()
-        loaded: list[ExecutableNetwork] = []
-        is_wanted = True
-
-        def load() -> None:
-            network = self.load_network(
-                model, device, config, name=name, preprocess=preprocess, postprocess=postprocess
+        return await _made_on_thread(
+            partial(
+                self.load_network,
+                model,
+                device,
+                config,
+                name=name,
+                preprocess=preprocess,
+                postprocess=postprocess,
             )
-            with lock:
-                if is_wanted:
-                    loaded.append(network)
-                    return
-            network.close()
-
-        try:
-            await to_thread.run_sync(load)
-            await lowlevel.checkpoint_if_cancelled()
-        except BaseException:  # a task of asyncio is cancelled at once, others after the thread
-            with lock:
-                is_wanted = False
-            for network in loaded:
-                await network.aclose()
-            raise
-        return loaded[0]
+        )
 
     def query_network(
         self, model: ModelSource, device: str, config: Mapping[Any, Any] | None = None
@@ -240,27 +227,84 @@ class Core(Closing):
 
     def import_network(
         self,
-        source: str | os.PathLike[str] | bytes | BinaryIO,
+        source: BlobSource,
         device: str | None = None,
         config: Mapping[Any, Any] | None = None,
+        *,
+        name: str | None = None,
+        preprocess: Preprocess | None = None,
+        postprocess: Postprocess | None = None,
     ) -> ExecutableNetwork:
-        """Load what ``network.export`` wrote; the blob names its device unless one is given.
+        """Load what ``network.export`` wrote, a path, bytes or an open binary file.
 
-        Raises BlobError for damaged or foreign bytes, NotSupportedError if the device imports none.
+        The blob names its device and properties; those given here go before. ``name``,
+        ``preprocess`` and ``postprocess`` are as for ``load_network``. Blocks; on an event loop use
+        ``import_network_async``. Raises BlobError for damaged or foreign bytes, and where this
+        machine lacks what the network was compiled for.
         """
         self._refuse_if_closed()
+        _check_name(name, device or "")
         with placed(device=device or ""):
-            blob, written_for = read_blob_device(source)
-        if device is not None and self._parsed(device).name != parse_device(written_for).name:
-            raise BlobError(
-                f"the blob was exported by {written_for!r} and cannot be imported on {device!r}",
-                device=device,
+            is_mapped = bool(property_keys(config, device or "").get(ENABLE_MMAP.key, True))
+            blob = Blob.open(source, is_mapped=is_mapped)
+        network = self.import_part(blob, device, config, name=name)
+        if preprocess is not None or postprocess is not None:
+            functions = UserFunctions(
+                network.inputs, network.name, network.device, preprocess, postprocess
             )
-        plugin, config_of = self._plugin(device or written_for)
-        configuration = config_of(config)
-        with full_collections_paused(), placed(device=configuration.device):
-            network = plugin.import_network(blob, configuration)
+            network = self._staged(network, functions)
         return self._keep(network)
+
+    async def import_network_async(
+        self,
+        source: BlobSource,
+        device: str | None = None,
+        config: Mapping[Any, Any] | None = None,
+        *,
+        name: str | None = None,
+        preprocess: Preprocess | None = None,
+        postprocess: Postprocess | None = None,
+    ) -> ExecutableNetwork:
+        """Import a network on a thread, so that the event loop goes on; as ``import_network``.
+
+        If the task is cancelled, the network is closed as soon as it is there.
+        """
+        return await _made_on_thread(
+            partial(
+                self.import_network,
+                source,
+                device,
+                config,
+                name=name,
+                preprocess=preprocess,
+                postprocess=postprocess,
+            )
+        )
+
+    def import_part(
+        self,
+        blob: Blob,
+        device: str | None = None,
+        config: Mapping[Any, Any] | None = None,
+        *,
+        name: str | None = None,
+    ) -> ExecutableNetwork:
+        """Load a network from the frames of a blob, as a part of another one; for plugins."""
+        record = read_network_record(blob)
+        if name is not None:
+            record = replace(record, name=name)
+        refuse_other_device(None if device is None else str(self._parsed(device)), record)
+        plugin, config_of = self._plugin(device or device_of(record))
+        configuration = configuration_of(config_of, record, device, config)
+        with (
+            full_collections_paused(),
+            _failures_named(configuration.device),
+            placed(device=configuration.device),
+        ):
+            network = plugin.import_network(blob, record, configuration)
+        if record.states:
+            network.keep_states(record.states)
+        return network
 
     def set_config(self, device: str | None, values: Mapping[Any, Any]) -> None:
         """Set properties of a device, or with None of all devices that know the key.
@@ -555,6 +599,34 @@ class Core(Closing):
 
     def __repr__(self) -> str:
         return f"<Core {'closed' if self._is_closed else 'open'}: {', '.join(self.plugin_names)}>"
+
+
+async def _made_on_thread(make: Callable[[], ExecutableNetwork]) -> ExecutableNetwork:
+    """Make a network on a thread; if the task is cancelled, close it as soon as it is there."""
+    from anyio import lowlevel, to_thread
+
+    lock = threading.Lock()
+    loaded: list[ExecutableNetwork] = []
+    is_wanted = True
+
+    def load() -> None:
+        network = make()
+        with lock:
+            if is_wanted:
+                loaded.append(network)
+                return
+        network.close()
+
+    try:
+        await to_thread.run_sync(load)
+        await lowlevel.checkpoint_if_cancelled()
+    except BaseException:  # a task of asyncio is cancelled at once, others after the thread
+        with lock:
+            is_wanted = False
+        for network in loaded:
+            await network.aclose()
+        raise
+    return loaded[0]
 
 
 @contextmanager

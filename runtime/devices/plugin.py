@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ...errors import DeviceError, NotSupportedError, PropertyError, nearest, placed
+from ..blobs.graph_record import read_model_record
+from ..blobs.network_record import NetworkRecord
+from ..blobs.reader import Blob
 from ..graph import Model
 from ..passes import PassReport, Support, SupportMap, map_to_original, run_passes
 from ..passes.default_passes import default_passes
@@ -44,6 +47,16 @@ class CoreHandle(Protocol):
         self, model: Any, device: str = "AUTO", config: Mapping[Any, Any] | None = None
     ) -> ExecutableNetwork:
         """Compile a model for a device."""
+
+    def import_part(
+        self,
+        blob: Blob,
+        device: str | None = None,
+        config: Mapping[Any, Any] | None = None,
+        *,
+        name: str | None = None,
+    ) -> ExecutableNetwork:
+        """Load a network from the frames of a blob, which ``write_blob`` wrote."""
 
     def query_network(
         self, model: Any, device: str, config: Mapping[Any, Any] | None = None
@@ -205,11 +218,23 @@ class Plugin(ABC):
             key = extension.domain, extension.op_type
             self._extensions = {**self._extensions, key: extension}
 
-    def import_network(self, blob: bytes, config: Configuration) -> ExecutableNetwork:
-        """(optional) Load what the network's ``export`` wrote; by default refuse."""
-        raise NotSupportedError(
-            f"{self.name} cannot import a network; load the model instead", device=config.device
-        )
+    def import_network(
+        self, blob: Blob, record: NetworkRecord, config: Configuration
+    ) -> ExecutableNetwork:
+        """(optional) Load what the network's ``export`` wrote; by default compile its model.
+
+        ``record`` are its facts. Raises BlobError for what no export of this device writes.
+        """
+        blob.check_frames()
+        model = self.bind_extensions(read_model_record(blob))
+        model.name = record.name
+        network = self.compile_network(model, config)
+        network.removed_nodes = record.removed_nodes
+        return network
+
+    def bind_extensions(self, model: Model) -> Model:
+        """(optional) Tie an imported model to the operators that users have brought."""
+        return model
 
     def divide_network(self, model: Model, config: Configuration) -> Division:
         """(optional) Cut a copy of a model as ``load_network`` would; by default refuse.

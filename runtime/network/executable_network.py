@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from sys import modules
 from time import monotonic, perf_counter_ns
-from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Unpack, overload
 
 import numpy as np
 
@@ -42,7 +42,9 @@ from ...executors import (
 )
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
-from ..graph import Graph
+from ..blobs.graph_record import write_model_record
+from ..blobs.writer import BlobWriter
+from ..graph import Graph, Model
 from ..loops.closing import Closing
 from ..loops.completion import must_end, until
 from ..loops.inline_turn import threads
@@ -75,6 +77,7 @@ from ..tracing.recorder import StageTally
 from ..tracing.statistics import NetworkStatistics, PlanStatistics
 from ..tracing.timeline import Trace
 from .deadlines import check_timeout, deadline_from_now
+from .export import ExportTarget, export_network, write_network
 from .infer_request import InferRequest
 from .network_facts import config_value, known_metrics, metric_value
 from .network_statistics import network_statistics
@@ -558,12 +561,50 @@ class ExecutableNetwork(Closing):
         """Return every fact that ``get_metric`` tells, by key; for listings."""
         return known_metrics(self, self._metrics())
 
-    def export(self, target: IO[bytes] | str | None = None) -> bytes:
-        """Write the compiled network for ``import_network``; NotSupportedError if it cannot."""
-        raise NotSupportedError(
-            f"{self.device} cannot export a network; save the model and load it again",
-            **self.admission.where,
-        )
+    @overload
+    def export(self, target: None = None) -> bytes: ...
+    @overload
+    def export(self, target: ExportTarget) -> None: ...
+    def export(self, target: ExportTarget | None = None) -> bytes | None:
+        """Write the compiled network for ``Core.import_network``; return its bytes without target.
+
+        target: a path, which is written whole or not at all, or an open binary file. Runs go on
+        beside it. Raises NotSupportedError if the device has let go of what it would write,
+        BlobError if it cannot be written, ClosedError.
+        """
+        self.refuse_if_closed()
+        return export_network(self, target)
+
+    async def export_async(self, target: ExportTarget | None = None) -> bytes | None:
+        """Export on a thread, so that the event loop goes on; as ``export``."""
+        from anyio import to_thread
+
+        return await to_thread.run_sync(partial(export_network, self, target))
+
+    def write_blob(self, blob: BlobWriter) -> None:
+        """Add facts and payload to a blob, which may be that of a network around this one."""
+        self.refuse_if_closed()
+        write_network(self, blob)
+        self._write_payload(blob)
+
+    def capability(self) -> Mapping[str, Any]:
+        """(optional) Tell what the payload of an export relies on, beside the format."""
+        return {}
+
+    def _write_payload(self, blob: BlobWriter) -> None:
+        """(optional) Add what the plugin's ``import_network`` reads: by default the model."""
+        model = self._model_to_export()
+        if model is None:
+            raise NotSupportedError(
+                f"{self.device} has let go of the weights of network {self.name!r} and cannot "
+                f"export it; load it with EXPORTABLE=True, which keeps them",
+                **self.admission.where,
+            )
+        write_model_record(blob, model)
+
+    def _model_to_export(self) -> Model | None:
+        """(optional) Return the transformed model with all its weights; None if they are gone."""
+        return None
 
     @property
     def is_closed(self) -> bool:

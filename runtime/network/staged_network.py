@@ -14,6 +14,7 @@ from typing import Any
 from ...errors import NotSupportedError
 from ...executors import NOW, Lane, Ready, StreamsConfig, StreamsExecutor, Then
 from ...executors.cpu_allowance import allowed_cpus
+from ..blobs.writer import BlobWriter
 from ..properties.properties import (
     AUTO,
     POSTPROCESS_STREAMS,
@@ -117,7 +118,7 @@ class StagedNetwork(OuterNetwork):
     def get_config(self, key: str) -> Any:
         return self.compiled.get_config(key)
 
-    def export(self, target: Any = None) -> bytes:
+    def _write_payload(self, blob: BlobWriter) -> None:
         raise NotSupportedError(
             f"network {self.name!r} has functions of Python around it, which no file can hold; "
             f"export a network that is loaded without preprocess and postprocess",

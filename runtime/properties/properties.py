@@ -31,6 +31,7 @@ __all__ = [
     "DEFAULT_DEADLINE_S",
     "DEVICE_ID",
     "ENABLE_MMAP",
+    "EXPORTABLE",
     "INFERENCE_NUM_THREADS",
     "INFERENCE_PRECISION_HINT",
     "INLINE_THRESHOLD_US",
@@ -317,6 +318,14 @@ OUTPUT_LOCATION: Property[Mapping[str, str]] = Property(
     "is there. 'HOST', as for all that are not named: a numpy array.",
     only_at_load=True,
 )
+EXPORTABLE = Property(
+    "EXPORTABLE",
+    parse_boolean,
+    False,
+    "Keep what export writes in memory, on a device that would let go of it once the network is "
+    "compiled: the weights as they were before.",
+    only_at_load=True,
+)
 ENABLE_MMAP = Property(
     "ENABLE_MMAP",
     parse_boolean,
@@ -411,6 +420,7 @@ STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
     PLAN_CACHE_BYTES,
     INLINE_THRESHOLD_US,
     ENABLE_MMAP,
+    EXPORTABLE,
     *REQUEST_PROPERTIES,
 )
 """What a device declares; one to which a key means nothing leaves that out of its

@@ -14,6 +14,7 @@ raises AssertionError where the device does not conform, whatever else went wron
 from __future__ import annotations
 
 from . import (  # noqa: F401  (each room registers its cases)
+    conformance_exports,
     conformance_extensions,
     conformance_locations,
     conformance_loops,

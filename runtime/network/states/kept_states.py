@@ -50,6 +50,7 @@ class NetworkStates:
         )
         self.network = network
         self._adopt = adopt_array
+        self.named = dict(named)
         self.by_name = {pair.input.name: pair for pair in self.pairs}
         made = {pair.output.name for pair in self.pairs}
         self.given = tuple(port for port in inputs if port.name not in self.by_name)

@@ -15,7 +15,6 @@ from aioinfer import Core
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.errors import (
     DeviceError,
-    NotSupportedError,
     RequestCancelledError,
     TensorError,
 )
@@ -310,14 +309,6 @@ def test_a_real_device_says_when_it_did_what(core: Core) -> None:
                 assert by_lane[f"{work.lane} host"].started_ns <= work.queued_ns
             for earlier, later in pairwise(works):
                 assert earlier.ended_ns <= later.started_ns
-
-
-def test_there_is_no_export(core: Core) -> None:
-    with (
-        core.load_network(negating(X), "OPENCL") as network,
-        pytest.raises(NotSupportedError, match="cannot export"),
-    ):
-        network.export()
 
 
 def test_one_context_and_its_queues_serve_all_networks(driver: FakeDriver, fake_core: Core) -> None:

@@ -15,7 +15,7 @@ from aioinfer.backends.accelerator.passes import plan_passes
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.backends.cuda.plugin import compile_rules
 from aioinfer.backends.hetero.executable_network import HeteroNetwork
-from aioinfer.errors import DeviceError, NotSupportedError, PropertyError
+from aioinfer.errors import DeviceError, PropertyError
 from architecture.tree import pyproject
 from unit.backends.accelerator.fake_driver import FakeDriver
 from unit.backends.accelerator.serving import draining, negate
@@ -172,14 +172,12 @@ def test_what_a_gpu_cannot_honour_is_refused(key: str, value: int, core: Core) -
         core.load_network(negating(), "CUDA", {key: value})
 
 
-def test_a_network_cannot_be_exported(core: Core) -> None:
-    with (
-        core.load_network(negating(), "CUDA") as network,
-        pytest.raises(NotSupportedError, match=r"CUDA\.0 cannot export a network"),
-    ):
-        network.export()
-    with pytest.raises(NotSupportedError, match="CUDA cannot import"):
-        core._registry.get("CUDA").import_network(b"", core.device_configuration("CUDA"))
+def test_a_network_is_exported_and_imported(core: Core) -> None:
+    with core.load_network(negating(), "CUDA", {"EXPORTABLE": True}) as network:
+        blob = network.export()
+        with core.import_network(blob) as imported:
+            assert imported.device == network.device
+            assert imported.inputs == network.inputs
 
 
 def test_the_rules_follow_from_the_libraries_that_work() -> None:

@@ -348,8 +348,6 @@ def test_facts_about_the_network(core: aioinfer.Core, mock: MockDevices) -> None
     assert network.get_metric("OPTIMAL_NUMBER_OF_INFER_REQUESTS") == 4  # two a device
     assert network.get_metric("DEVICE_PROPERTIES")["MOCK.1"]["DEVICE_ID"] == "1"
     assert network.device == MOCKS
-    with pytest.raises(NotSupportedError, match="cannot export"):
-        network.export()
 
 
 def test_the_number_of_requests_bounds_the_slots(core: aioinfer.Core, mock: MockDevices) -> None:

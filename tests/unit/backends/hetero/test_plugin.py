@@ -11,7 +11,6 @@ from onnx import parser
 import aioinfer
 from aioinfer.errors import (
     DeviceError,
-    NotSupportedError,
     PropertyError,
     TensorError,
     UnsupportedOpError,
@@ -336,9 +335,3 @@ def test_diagrams_that_cannot_be_written_are_an_error(core: aioinfer.Core, tmp_p
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(PropertyError, match="DUMP_GRAPH"):
         load(core, DUMP_GRAPH=str(tmp_path / "file"))
-
-
-def test_hetero_imports_nothing(core: aioinfer.Core) -> None:
-    plugin = core._registry.get("HETERO")
-    with pytest.raises(NotSupportedError, match="its devices export none"):
-        plugin.import_network(b"", plugin.configuration(None))

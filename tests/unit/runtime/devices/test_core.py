@@ -27,7 +27,8 @@ from aioinfer.errors import (
     TensorError,
 )
 from aioinfer.executors import ImmediateExecutor
-from aioinfer.runtime.devices.blob import frame_blob
+from aioinfer.runtime.blobs.network_record import NetworkRecord, write_network_record
+from aioinfer.runtime.blobs.writer import BlobWriter
 from aioinfer.testing import MockDevices
 from unit.runtime.models import expected, tiny_model
 from unit.runtime.toy_plugin import ToyPlugin
@@ -416,23 +417,53 @@ def test_threads_may_set_get_load_and_unregister_at_once(core: aioinfer.Core) ->
     assert len(errors) < 800  # most of the work was done
 
 
-def test_export_and_import_are_refused_with_the_reason(toy: aioinfer.Core) -> None:
-    with (
-        toy.load_network(tiny_model(), "REFERENCE.1") as network,
-        pytest.raises(NotSupportedError, match=r"REFERENCE.1 cannot export a network; save"),
-    ):
-        network.export()
-    blob = frame_blob("REFERENCE.1", b"payload")
-    with pytest.raises(NotSupportedError, match="REFERENCE cannot import a network; load the mod"):
-        toy.import_network(blob)
+def test_an_import_goes_to_the_device_that_has_exported(toy: aioinfer.Core) -> None:
+    with toy.load_network(tiny_model(), "REFERENCE.1") as network:
+        blob = network.export()
+    with toy.import_network(blob) as imported, toy.import_network(blob, "REFERENCE.0") as other:
+        assert imported.device == "REFERENCE.1"
+        assert other.device == "REFERENCE.0"
     with pytest.raises(BlobError, match=r"exported by 'REFERENCE.1' and cannot be imported on"):
         toy.import_network(blob, "TOY")
     with pytest.raises(PropertyError, match="no property 'SPED'"):
-        toy.import_network(frame_blob("TOY", b""), config={"SPED": 1})
-    with pytest.raises(DeviceError, match="unknown device 'GONE'"):
-        toy.import_network(frame_blob("GONE", b""))
+        toy.import_network(blob, config={"SPED": 1})
+    with toy.import_network(blob, config={"NUM_STREAMS": 2}) as imported:
+        assert imported.get_config("NUM_STREAMS") == 2
     with pytest.raises(BlobError, match="no network exported by aioinfer"):
         toy.import_network(tiny_model().SerializeToString())
+
+
+def test_an_import_for_a_device_that_is_not_there_says_so(toy: aioinfer.Core) -> None:
+    blob = BlobWriter()
+    write_network_record(blob, NetworkRecord("GONE", "0", "net", {}, {}))
+    with pytest.raises(DeviceError, match="unknown device 'GONE'"):
+        toy.import_network(b"".join(blob.chunks()))
+
+
+def test_a_network_without_its_weights_says_how_to_keep_them(toy: aioinfer.Core) -> None:
+    model = toy.read_model(tiny_model())
+    model.reshape({"x": [2, 3]})
+    with (
+        toy.load_network(model, "REFERENCE") as network,
+        pytest.raises(NotSupportedError, match="load it with EXPORTABLE=True"),
+    ):
+        network.export()
+    with toy.load_network(model, "REFERENCE", {"EXPORTABLE": True}) as network:
+        assert network.export()
+
+
+def test_a_closed_network_exports_nothing(toy: aioinfer.Core) -> None:
+    network = toy.load_network(tiny_model(), "REFERENCE")
+    network.close()
+    with pytest.raises(ClosedError):
+        network.export()
+
+
+def test_functions_are_given_to_the_import(toy: aioinfer.Core) -> None:
+    with toy.load_network(tiny_model(), "REFERENCE") as network:
+        blob = network.export()
+    with toy.import_network(blob, preprocess={"x": np.float32}, postprocess=list) as imported:
+        assert imported.create_infer_request().infer_sync({"x": [[1, 2, 3]]}) == ["y"]
 
 
 def test_an_extension_goes_to_a_device_that_takes_it(toy: aioinfer.Core) -> None:

@@ -158,12 +158,9 @@ def test_a_fact_of_a_device_that_is_not_there_is_a_device_error(plugin: ToyPlugi
 
 
 def test_what_is_optional_is_refused_with_the_way_out(plugin: ToyPlugin) -> None:
-    config = plugin.configuration(None)
     extension = aioinfer.Extension("Swirl", lambda x: x)
     with pytest.raises(NotSupportedError, match=r"TOY takes no extensions; .*HETERO:TOY,REFERENCE"):
         plugin.add_extension(extension)
-    with pytest.raises(NotSupportedError, match="TOY cannot import a network; load the model"):
-        plugin.import_network(b"", config)
 
 
 def test_a_plugin_without_its_abstract_methods_cannot_be_made() -> None:

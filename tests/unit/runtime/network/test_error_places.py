@@ -87,7 +87,7 @@ MISTAKES: dict[str, tuple[Mistake, dict[str, Any]]] = {
         lambda n: n.get_metric("NETWORK_NAME", DEVICE_ID="1"),
         {"key": "NETWORK_NAME"},
     ),
-    "an export": (lambda n: n.export(), {}),
+    "an export of a closed network": (lambda n: closed(n).export(), {}),
     "a copied network": (copy.copy, {}),
     "a copied request": (lambda n: copy.copy(request(n)), {}),
     "a closed network": (lambda n: request(closed(n)), {}),
@@ -165,9 +165,9 @@ OF_CORE: dict[str, tuple[Callable[[aioinfer.Core], Any], dict[str, Any]]] = {
         lambda c: c.load_network(tiny_model(), "HETERO:REFERENCE", {"AFFINITY": {"relu": "CPU"}}),
         {"node": "relu", "device": "CPU"},
     ),
-    "an export of HETERO": (
-        lambda c: c.load_network(tiny_model(), "HETERO:REFERENCE").export(),
-        {"network": "tiny", "device": "HETERO:REFERENCE"},
+    "an export of a network with functions": (
+        lambda c: c.load_network(tiny_model(), "REFERENCE", preprocess={"x": abs}).export(),
+        {"network": "tiny", "device": "REFERENCE.0"},
     ),
     "an import": (
         lambda c: c.import_network(b"blob", "REFERENCE"),

@@ -1,0 +1,111 @@
+"""What a blob says of its network: device, versions, properties, names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import BlobError
+from .reader import Blob
+from .tensors_record import damaged
+from .writer import BlobWriter
+
+__all__ = ["NetworkRecord", "plain_value", "read_network_record", "write_network_record"]
+
+_FRAME = "network"
+
+
+@dataclass(frozen=True)
+class NetworkRecord:
+    """The facts of an exported network.
+
+    ``device`` is what it is imported on unless a caller names another one. ``given`` are the
+    properties that its caller set, ``resolved`` all others as the device has chosen them.
+    ``capability`` is what its payload relies on, by the device's own keys; ``removed_nodes`` are
+    what passes have made needless; ``states`` are inputs and the outputs that feed them.
+    """
+
+    device: str
+    version: str
+    name: str
+    given: Mapping[str, Any]
+    resolved: Mapping[str, Any]
+    capability: Mapping[str, Any] = field(default_factory=dict)
+    removed_nodes: tuple[str, ...] = ()
+    states: Mapping[str, str] = field(default_factory=dict)
+
+    def refuse_other(self, capability: Mapping[str, Any]) -> None:
+        """Raise BlobError that names the first fact that is another one here."""
+        for key, wanted in self.capability.items():
+            found = capability.get(key)
+            if plain_value(found) != wanted:
+                raise BlobError(
+                    f"the blob is for {key} {wanted!r}, and this machine has {found!r}; load the "
+                    f"model and export it here",
+                    device=self.device,
+                )
+
+
+def write_network_record(blob: BlobWriter, record: NetworkRecord) -> None:
+    """Add the facts."""
+    blob.add_json(
+        _FRAME,
+        {
+            "device": record.device,
+            "version": record.version,
+            "name": record.name,
+            "given": plain_value(record.given),
+            "resolved": plain_value(record.resolved),
+            "capability": plain_value(record.capability),
+            "removed_nodes": list(record.removed_nodes),
+            "states": dict(record.states),
+        },
+    )
+
+
+def read_network_record(blob: Blob) -> NetworkRecord:
+    """Read the facts; raises BlobError for what no export writes."""
+    content = blob.json(_FRAME)
+    if not isinstance(content, Mapping):
+        raise damaged("its facts are no mapping")
+    removed = content.get("removed_nodes")
+    if not isinstance(removed, list):
+        raise damaged("its facts do not list removed nodes")
+    states = _mapping(content, "states")
+    return NetworkRecord(
+        _text(content.get("device")),
+        _text(content.get("version")),
+        _text(content.get("name")),
+        _mapping(content, "given"),
+        _mapping(content, "resolved"),
+        _mapping(content, "capability"),
+        tuple(map(_text, removed)),
+        {name: _text(states[name]) for name in states},
+    )
+
+
+def _text(item: Any) -> str:
+    if not isinstance(item, str):
+        raise damaged(f"its facts have {item!r:.40} for a text")
+    return item
+
+
+def _mapping(content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = content.get(key)
+    if not isinstance(found, Mapping):
+        raise damaged(f"its facts have no {key!r}")
+    return found
+
+
+def plain_value(value: Any) -> Any:
+    """Return a property's value as JSON holds it, which the property parses again."""
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain_value(item) for item in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    return str(value)

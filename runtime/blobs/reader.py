@@ -1,0 +1,155 @@
+"""Reading blobs: frames by name, mapped where the file allows it, checked before they count."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ...errors import BlobError, ModelError
+from ..graph.mapped_file import MappedFile, may_map
+from ..graph.slabs import Slabs
+from .layout import (
+    ALIGN_BYTES,
+    HEADER_BYTES,
+    Frame,
+    checksum,
+    decode_json,
+    read_directory,
+    read_header,
+)
+
+__all__ = ["Blob", "BlobSource"]
+
+Array = np.ndarray[Any, Any]
+BlobSource = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
+
+_CHUNK_BYTES = 1 << 20
+
+
+class Blob:
+    """The frames of an exported network, by name.
+
+    Header, directory and JSON are checked as they are read. Large frames are mapped, so they cost
+    nothing until they are used, and are checked by ``check_frames``. Thread-safe.
+    """
+
+    def __init__(self, memory: Array, frames: dict[str, Frame], file: MappedFile | None) -> None:
+        self._memory, self._frames, self._file = memory, frames, file
+        self._prefix = ""
+
+    @classmethod
+    def open(cls, source: BlobSource, *, is_mapped: bool = True) -> Blob:
+        """Open a path, bytes, or a binary file, which is read to its end and left open.
+
+        A path is mapped unless ``is_mapped`` is false or others may write to the file. Raises
+        BlobError for what cannot be read, is damaged, or is no blob.
+        """
+        memory, file = _content(source, is_mapped)
+        header = read_header(memory[:HEADER_BYTES].tobytes(), memory.nbytes)
+        directory = memory[header.directory_offset :].tobytes()
+        return cls(memory, read_directory(directory, header), file)
+
+    def under(self, name: str) -> Blob:
+        """Return the frames whose names begin with ``name/``, by the rest of their names."""
+        inner = Blob(self._memory, self._frames, self._file)
+        inner._prefix = f"{self._prefix}{name}/"
+        return inner
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._prefix + name in self._frames
+
+    def json(self, name: str) -> Any:
+        """Return the content of a frame of JSON; raises BlobError if it is damaged."""
+        frame = self._frame(name)
+        content = self._bytes(frame)
+        self._check(frame, content)
+        return decode_json(content.tobytes(), f"frame {frame.name!r}")
+
+    def memory(self, name: str) -> Array:
+        """Return a frame as a read-only uint8 vector at a multiple of 64; see ``check_frames``."""
+        return self._bytes(self._frame(name))
+
+    def check_frames(self) -> None:
+        """Compare all frames of the file with their checksums; raises BlobError.
+
+        A mapped file is read past the mapping, so that none of its pages becomes this process's.
+        """
+        memory = np.empty(_CHUNK_BYTES, np.uint8)
+        for frame in self._frames.values():
+            if self._file is None:
+                self._check(frame, self._bytes(frame))
+                continue
+            found = 0
+            for start in range(0, frame.size_bytes, _CHUNK_BYTES):
+                part = memory[: min(_CHUNK_BYTES, frame.size_bytes - start)]
+                try:
+                    self._file.read_into(part.data, frame.offset + start)
+                except ModelError as error:
+                    raise _changed(error) from error
+                found = checksum(part, found)
+            if found != frame.checksum:
+                raise _mismatch(frame)
+
+    def _frame(self, name: str) -> Frame:
+        frame = self._frames.get(self._prefix + name)
+        if frame is None:
+            raise BlobError(
+                f"the blob is damaged: it has no frame {self._prefix + name!r}; export it again"
+            )
+        return frame
+
+    def _bytes(self, frame: Frame) -> Array:
+        return self._memory[frame.offset : frame.offset + frame.size_bytes]
+
+    @staticmethod
+    def _check(frame: Frame, content: Array) -> None:
+        if checksum(content) != frame.checksum:
+            raise _mismatch(frame)
+
+
+def _content(source: BlobSource, is_mapped: bool) -> tuple[Array, MappedFile | None]:
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _in_memory(np.frombuffer(source, np.uint8)), None
+    try:
+        if not isinstance(source, str | os.PathLike):
+            content = source.read()
+            if not isinstance(content, bytes):
+                raise BlobError(
+                    "the blob reads as text; open the file in binary mode: open(path, 'rb')"
+                )
+            return _in_memory(np.frombuffer(content, np.uint8)), None
+        with Path(source).open("rb") as opened:
+            size_bytes = os.fstat(opened.fileno()).st_size
+            if is_mapped and size_bytes and may_map(opened.fileno()):
+                file = MappedFile.of(opened)
+                return file.part(0, len(file)), file
+            memory = Slabs().empty(size_bytes)
+            count = opened.readinto(memory.data)
+            memory.flags.writeable = False
+            return memory[:count], None
+    except BlobError:
+        raise
+    except Exception as error:  # a file object, or a path with odd characters, may raise anything
+        raise BlobError(f"cannot read the blob {source!r}: {error}") from error
+
+
+def _in_memory(content: Array) -> Array:
+    """Return the bytes at a multiple of 64, read-only, in memory of their own."""
+    copy = Slabs().empty(content.nbytes)
+    copy[:] = content
+    copy.flags.writeable = False
+    assert not copy.nbytes or copy.ctypes.data % ALIGN_BYTES == 0
+    return copy
+
+
+def _mismatch(frame: Frame) -> BlobError:
+    return BlobError(
+        f"the blob is damaged: frame {frame.name!r} does not match its checksum; export it again"
+    )
+
+
+def _changed(error: ModelError) -> BlobError:
+    return BlobError(f"the blob was written to while it is in use: {error}")

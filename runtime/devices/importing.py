@@ -1,0 +1,55 @@
+"""Loading what ``network.export`` wrote: which device, with which properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...errors import BlobError
+from ..blobs.network_record import NetworkRecord, plain_value
+from ..properties.properties import DEVICE_ID, Configuration, property_keys
+from .device_name import parse_device
+
+__all__ = ["configuration_of", "device_of", "refuse_other_device"]
+
+MULTI_DEVICE_PRIORITIES = "MULTI_DEVICE_PRIORITIES"
+
+
+def refuse_other_device(device: str | None, record: NetworkRecord) -> None:
+    """Raise BlobError if a caller wants a device of another kind than the one that exported."""
+    if device is not None and parse_device(device).name != parse_device(record.device).name:
+        raise BlobError(
+            f"the blob was exported by {record.device!r} and cannot be imported on {device!r}",
+            device=device,
+        )
+
+
+def device_of(record: NetworkRecord) -> str:
+    """Return the device to import on; the devices inside of it stand among the properties."""
+    device = parse_device(record.device)
+    return device.name if device.entries else record.device
+
+
+def configuration_of(
+    config_of: Callable[[Mapping[Any, Any]], Configuration],
+    record: NetworkRecord,
+    device: str | None,
+    config: Mapping[Any, Any] | None,
+) -> Configuration:
+    """Return the properties that the network had, with those of the caller's in their place.
+
+    A device that the caller names stands for the one that was named at the load.
+    """
+    replaced = {DEVICE_ID.key} if device is None else {DEVICE_ID.key, MULTI_DEVICE_PRIORITIES}
+    given = {key: value for key, value in record.given.items() if key not in replaced}
+    chosen = property_keys(config, device or record.device)
+    configuration = config_of({**given, **chosen})
+    changed = {
+        key: value
+        for key, value in record.resolved.items()
+        if configuration.knows(key)
+        and key not in configuration.given
+        and key not in replaced
+        and plain_value(configuration[key]) != value
+    }
+    return configuration.with_defaults(changed)
