@@ -1,9 +1,13 @@
 """What the author of a device needs beside ``Plugin``; docs/add-a-device.md shows it in use."""
 
+from .runtime.blobs.network_record import NetworkRecord
+from .runtime.blobs.reader import Blob, BlobSource
+from .runtime.blobs.writer import BlobWriter
 from .runtime.devices.plugin import CoreHandle
 from .runtime.devices.plugin_registry import MakePlugin
 from .runtime.graph import copy_graph
 from .runtime.network.executable_network import ExecutorOwner
+from .runtime.network.export import ExportTarget
 from .runtime.network.running_network import RunningNetwork
 from .runtime.passes import PassReport, PassResult
 from .runtime.properties.properties import (
@@ -30,12 +34,17 @@ from .runtime.tensors.tensor import ports_of
 __all__ = [
     "AdoptArray",
     "Bindings",
+    "Blob",
+    "BlobSource",
+    "BlobWriter",
     "Configuration",
     "CoreHandle",
     "Deadline",
     "ExecutorOwner",
+    "ExportTarget",
     "MakePlugin",
     "Metric",
+    "NetworkRecord",
     "Parser",
     "PassReport",
     "PassResult",

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 from ...errors import (
     BlobError,
     DeviceError,
-    NotSupportedError,
     PropertyError,
     UnsupportedOpError,
 )

@@ -10,8 +10,9 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
-from ...errors import NotSupportedError, PropertyError, nearest
+from ...errors import PropertyError, nearest
 from ...executors import NOW, Lane, Ready, StreamsConfig, Then, TimerHandle, hop
+from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.device_name import parse_device
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, MULTI_DEVICE_PRIORITIES
@@ -369,12 +370,10 @@ class MultiNetwork(ExecutableNetwork):
             )
         ]
 
-    def export(self, target: Any = None) -> bytes:
-        raise NotSupportedError(
-            f"{self.device} cannot export a network: its devices cannot; save the model and load "
-            f"it again",
-            **self.admission.where,
-        )
+    def _write_payload(self, blob: BlobWriter) -> None:
+        blob.add_json("members", [[member.name, member.place_count] for member in self.members])
+        for member in self.members:
+            member.network.write_blob(blob.under(member.name))
 
     def _release_device(self) -> None:
         for alarm in (self._alarm, *(member.alarm for member in self.members)):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from ...errors import AioInferError, DeviceError, NotSupportedError
+from ...errors import AioInferError, BlobError, DeviceError, NotSupportedError
+from ...runtime.blobs.network_record import NetworkRecord
+from ...runtime.blobs.reader import Blob
 from ...runtime.devices.device_name import DeviceEntry, parse_device
 from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
 from ...runtime.graph import Model
@@ -78,12 +80,42 @@ class MultiPlugin(VirtualPlugin):
             values = self._tuned(device, config, self.device_config(device, config))
             return self.core.load_network(model, device, values)
         is_disposable, model.is_disposable = model.is_disposable, False  # the next needs it
+
+        def load(entry: DeviceEntry) -> ExecutableNetwork:
+            values = self._member_config(entry.device, config)
+            return self.core.load_network(model, entry.device, values)
+
+        network = self._shared_out(entries, left_out, load, where, config)
+        if is_disposable:
+            model.dispose()
+        _log.info("model %r is shared out among %s", model.name, network.device)
+        return network
+
+    def import_network(
+        self, blob: Blob, record: NetworkRecord, config: Configuration
+    ) -> ExecutableNetwork:
+        def load(entry: DeviceEntry) -> ExecutableNetwork:
+            values = self._member_config(entry.device, config)
+            part = blob.under(entry.device)
+            return self.core.import_part(part, entry.device, values, name=record.name)
+
+        where = f"{self.name} for the exported network {record.name!r}"
+        return self._shared_out(_entries_of(blob.json("members")), {}, load, where, config)
+
+    def _shared_out(
+        self,
+        entries: Sequence[DeviceEntry],
+        left_out: dict[str, str],
+        load: Callable[[DeviceEntry], ExecutableNetwork],
+        where: str,
+        config: Configuration,
+    ) -> MultiNetwork:
+        """Load a network on each device that can; raises DeviceError if none does."""
         members: list[Member] = []
         try:
             for entry in entries:
-                values = self._member_config(entry.device, config)
                 try:
-                    network = self.core.load_network(model, entry.device, values)
+                    network = load(entry)
                 except (DeviceError, NotSupportedError) as error:
                     left_out[entry.device] = str(error)
                     _log.warning("%s goes without %s: %s", where, entry.device, error)
@@ -91,15 +123,11 @@ class MultiPlugin(VirtualPlugin):
                 members.append(Member(entry.device, network, entry.count))
             if not members:
                 raise self._none_left(where, left_out)
-            network = MultiNetwork(members, left_out, config, self.core)
+            return MultiNetwork(members, left_out, config, self.core)
         except BaseException:
             for member in members:
                 member.network.close()
             raise
-        if is_disposable:
-            model.dispose()
-        _log.info("model %r is shared out among %s", model.name, network.device)
-        return network
 
     def _entries(self, config: Configuration) -> tuple[list[DeviceEntry], dict[str, str]]:
         """List the devices, ids and all, and why some are not there.
@@ -161,3 +189,15 @@ class MultiPlugin(VirtualPlugin):
     def _none_left(self, where: str, left_out: dict[str, str]) -> DeviceError:
         reasons = "; ".join(f"{device}: {why}" for device, why in left_out.items())
         return DeviceError(f"{where}: none of its devices can be used. {reasons}")
+
+
+def _entries_of(content: Any) -> list[DeviceEntry]:
+    """Read the devices of an exported network; raises BlobError for anything else."""
+    try:
+        entries = [DeviceEntry(str(device), count) for device, count in content]
+    except (TypeError, ValueError) as error:
+        raise BlobError("the blob is damaged: it does not list its devices") from error
+    for entry in entries:
+        if entry.count is not None and (type(entry.count) is not int or entry.count < 1):
+            raise BlobError(f"the blob is damaged: {entry.device} takes {entry.count!r} requests")
+    return entries

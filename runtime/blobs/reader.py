@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +30,15 @@ BlobSource = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
 _CHUNK_BYTES = 1 << 20
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """What all parts of a blob share."""
+
+    memory: Array
+    frames: dict[str, Frame]
+    file: MappedFile | None
+
+
 class Blob:
     """The frames of an exported network, by name.
 
@@ -36,9 +46,8 @@ class Blob:
     nothing until they are used, and are checked by ``check_frames``. Thread-safe.
     """
 
-    def __init__(self, memory: Array, frames: dict[str, Frame], file: MappedFile | None) -> None:
-        self._memory, self._frames, self._file = memory, frames, file
-        self._prefix = ""
+    def __init__(self, opened: _Opened, prefix: str = "") -> None:
+        self._opened, self._prefix = opened, prefix
 
     @classmethod
     def open(cls, source: BlobSource, *, is_mapped: bool = True) -> Blob:
@@ -50,16 +59,14 @@ class Blob:
         memory, file = _content(source, is_mapped)
         header = read_header(memory[:HEADER_BYTES].tobytes(), memory.nbytes)
         directory = memory[header.directory_offset :].tobytes()
-        return cls(memory, read_directory(directory, header), file)
+        return cls(_Opened(memory, read_directory(directory, header), file))
 
     def under(self, name: str) -> Blob:
         """Return the frames whose names begin with ``name/``, by the rest of their names."""
-        inner = Blob(self._memory, self._frames, self._file)
-        inner._prefix = f"{self._prefix}{name}/"
-        return inner
+        return Blob(self._opened, f"{self._prefix}{name}/")
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._prefix + name in self._frames
+        return isinstance(name, str) and self._prefix + name in self._opened.frames
 
     def json(self, name: str) -> Any:
         """Return the content of a frame of JSON; raises BlobError if it is damaged."""
@@ -68,7 +75,7 @@ class Blob:
         self._check(frame, content)
         return decode_json(content.tobytes(), f"frame {frame.name!r}")
 
-    def memory(self, name: str) -> Array:
+    def memory(self, name: str) -> np.ndarray[Any, Any]:
         """Return a frame as a read-only uint8 vector at a multiple of 64; see ``check_frames``."""
         return self._bytes(self._frame(name))
 
@@ -78,15 +85,15 @@ class Blob:
         A mapped file is read past the mapping, so that none of its pages becomes this process's.
         """
         memory = np.empty(_CHUNK_BYTES, np.uint8)
-        for frame in self._frames.values():
-            if self._file is None:
+        for frame in self._opened.frames.values():
+            if self._opened.file is None:
                 self._check(frame, self._bytes(frame))
                 continue
             found = 0
             for start in range(0, frame.size_bytes, _CHUNK_BYTES):
                 part = memory[: min(_CHUNK_BYTES, frame.size_bytes - start)]
                 try:
-                    self._file.read_into(part.data, frame.offset + start)
+                    self._opened.file.read_into(part.data, frame.offset + start)
                 except ModelError as error:
                     raise _changed(error) from error
                 found = checksum(part, found)
@@ -94,7 +101,7 @@ class Blob:
                 raise _mismatch(frame)
 
     def _frame(self, name: str) -> Frame:
-        frame = self._frames.get(self._prefix + name)
+        frame = self._opened.frames.get(self._prefix + name)
         if frame is None:
             raise BlobError(
                 f"the blob is damaged: it has no frame {self._prefix + name!r}; export it again"
@@ -102,7 +109,7 @@ class Blob:
         return frame
 
     def _bytes(self, frame: Frame) -> Array:
-        return self._memory[frame.offset : frame.offset + frame.size_bytes]
+        return self._opened.memory[frame.offset : frame.offset + frame.size_bytes]
 
     @staticmethod
     def _check(frame: Frame, content: Array) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,8 +23,6 @@ from .layout import (
 )
 
 __all__ = ["BlobWriter", "write_file"]
-
-Array = np.ndarray[Any, Any]
 
 
 class BlobWriter:
@@ -49,7 +46,7 @@ class BlobWriter:
         text = json.dumps(content, separators=(",", ":"), allow_nan=False)
         self._add(name, text.encode("utf-8", "surrogatepass"))
 
-    def add_bytes(self, name: str, content: bytes | Array) -> None:
+    def add_bytes(self, name: str, content: bytes | np.ndarray[Any, Any]) -> None:
         """Add bytes, or the memory of a C-contiguous array."""
         if isinstance(content, np.ndarray):
             self._add(name, content.reshape(-1).view(np.uint8).data)
@@ -84,6 +81,8 @@ def write_file(path: str | os.PathLike[str], chunks: Iterator[bytes | memoryview
 
     A file that was there is replaced; who has it open keeps the old one. Raises BlobError.
     """
+    import tempfile
+
     place = Path(os.fspath(path))
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)

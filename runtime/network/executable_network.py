@@ -43,6 +43,7 @@ from ...executors import (
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
 from ..blobs.graph_record import write_model_record
+from ..blobs.network_record import write_network_record
 from ..blobs.writer import BlobWriter
 from ..graph import Graph, Model
 from ..loops.closing import Closing
@@ -77,7 +78,7 @@ from ..tracing.recorder import StageTally
 from ..tracing.statistics import NetworkStatistics, PlanStatistics
 from ..tracing.timeline import Trace
 from .deadlines import check_timeout, deadline_from_now
-from .export import ExportTarget, export_network, write_network
+from .export import ExportTarget, export_to, network_record
 from .infer_request import InferRequest
 from .network_facts import config_value, known_metrics, metric_value
 from .network_statistics import network_statistics
@@ -573,18 +574,23 @@ class ExecutableNetwork(Closing):
         BlobError if it cannot be written, ClosedError.
         """
         self.refuse_if_closed()
-        return export_network(self, target)
+        return export_to(target, self.write_blob)
 
     async def export_async(self, target: ExportTarget | None = None) -> bytes | None:
         """Export on a thread, so that the event loop goes on; as ``export``."""
         from anyio import to_thread
 
-        return await to_thread.run_sync(partial(export_network, self, target))
+        self.refuse_if_closed()
+        return await to_thread.run_sync(partial(export_to, target, self.write_blob))
 
     def write_blob(self, blob: BlobWriter) -> None:
         """Add facts and payload to a blob, which may be that of a network around this one."""
         self.refuse_if_closed()
-        write_network(self, blob)
+        states = {} if self.states is None else self.states.named
+        facts = network_record(
+            self.name, self.device, self.config, self.capability(), self.removed_nodes, states
+        )
+        write_network_record(blob, facts)
         self._write_payload(blob)
 
     def capability(self) -> Mapping[str, Any]:

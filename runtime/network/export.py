@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import io
 import os
-from importlib.metadata import PackageNotFoundError, version
-from typing import IO, TYPE_CHECKING, overload
+from collections.abc import Callable, Mapping
+from typing import IO, Any
 
 from ...errors import BlobError
-from ..blobs.network_record import NetworkRecord, write_network_record
+from ..blobs.network_record import NetworkRecord
 from ..blobs.writer import BlobWriter, write_file, write_to
+from ..properties.properties import Configuration
 
-if TYPE_CHECKING:
-    from .executable_network import ExecutableNetwork
-
-__all__ = ["ExportTarget", "export_network", "package_version", "write_network"]
+__all__ = ["ExportTarget", "export_to", "network_record"]
 
 ExportTarget = str | os.PathLike[str] | IO[bytes]
+"""Where an export goes: a path, or an open binary file."""
 
 
-@overload
-def export_network(network: ExecutableNetwork, target: None) -> bytes: ...
-@overload
-def export_network(network: ExecutableNetwork, target: ExportTarget) -> None: ...
-def export_network(network: ExecutableNetwork, target: ExportTarget | None) -> bytes | None:
-    """Write a network to a file, whole or not at all, to an open binary file, or as bytes."""
+def export_to(target: ExportTarget | None, fill: Callable[[BlobWriter], None]) -> bytes | None:
+    """Write a blob to a path, whole or not at all, to an open binary file, or return its bytes."""
     blob = BlobWriter()
-    network.write_blob(blob)
+    fill(blob)
     if target is None:
         made = io.BytesIO()
         write_to(made, blob.chunks())
@@ -41,24 +36,30 @@ def export_network(network: ExecutableNetwork, target: ExportTarget | None) -> b
     return None
 
 
-def write_network(network: ExecutableNetwork, blob: BlobWriter) -> None:
-    """Add a network's facts; its device adds the payload."""
-    config = network.config
-    facts = NetworkRecord(
-        device=network.device,
-        version=package_version(),
-        name=network.name,
+def network_record(
+    name: str,
+    device: str,
+    config: Configuration,
+    capability: Mapping[str, Any],
+    removed_nodes: tuple[str, ...],
+    states: Mapping[str, str],
+) -> NetworkRecord:
+    """Collect the facts of a network; its properties are told apart by who has chosen them."""
+    return NetworkRecord(
+        device=device,
+        version=_package_version(),
+        name=name,
         given={key: config[key] for key in sorted(config.given)},
         resolved={key: config[key] for key in config if key not in config.given},
-        capability=network.capability(),
-        removed_nodes=network.removed_nodes,
-        states={} if network.states is None else network.states.named,
+        capability=capability,
+        removed_nodes=removed_nodes,
+        states=states,
     )
-    write_network_record(blob, facts)
 
 
-def package_version() -> str:
-    """Return the version of aioinfer that is installed."""
+def _package_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("aioinfer")
     except PackageNotFoundError:

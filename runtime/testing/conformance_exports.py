@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import SkipTest
@@ -88,8 +89,9 @@ def _damaged_exports_are_refused(core: Core, device: str) -> None:
     with load(core, device, _sample(), EXPORTABLE) as network:
         blob = _exported(network)
     for size in (0, 7, 20, 64, len(blob) // 2, len(blob) - 1):
+        part = blob[:size]
         what = f"importing {size} of {len(blob)} bytes"
-        expect_error(BlobError, lambda size=size: core.import_network(blob[:size]), what)
+        expect_error(BlobError, partial(core.import_network, part), what)
     expect_error(BlobError, lambda: core.import_network(blob + b"\0"), "importing a byte too many")
     flipped = bytearray(blob)
     flipped[70] ^= 1
