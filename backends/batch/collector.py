@@ -1,30 +1,36 @@
-"""Which of the requests that wait go together in the next run. A pure decision."""
+"""Which of the requests that wait go together in the next run, and when. A pure decision."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from operator import attrgetter
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import inf
 from typing import Generic, Protocol, TypeVar
 
 from ...runtime.runs.admission import MOST_OVERTAKINGS, Ticket
 
-__all__ = ["Collector", "Pace"]
-
-_by_ticket = attrgetter("ticket")
+__all__ = ["Collector", "Pace", "begin_by"]
 
 
 class Member(Protocol):
-    """What the collector asks of a request that waits."""
+    """What the collector asks of a request that waits; it stays as it is, but for ``grow``."""
 
     ticket: Ticket
+    deadline_s: float
+    """When its caller stops waiting; infinity: never."""
     row_count: int
     key: Hashable
     """Only members of equal keys share a run; None: this one goes alone."""
-    arrived_s: float
+    begin_by_s: float
+    """Where runs wait for more: when its own begins at the latest, if the device is idle."""
 
 
 M = TypeVar("M", bound=Member)
+_Order = tuple[int, float, int, int]
+"""Priority, deadline, age, and a number of the collector's own."""
+_Entry = tuple[_Order, M]
 
 
 @dataclass(frozen=True)
@@ -32,28 +38,49 @@ class Pace:
     """How many runs may be under way: ``busy_count`` keep the device busy, ``most_count`` fit.
 
     What lies between is for full runs, which lose nothing by going early. A run that is not full
-    goes as soon as the device has time for it, or after ``timeout_s``, counted from the arrival of
-    its oldest member, if that is later.
+    goes as soon as the device has time for it, or, if it ``is_timed``, when the first of those that
+    wait has to begin, if that is later.
     """
 
     busy_count: int
     most_count: int
-    timeout_s: float = 0.0
+    is_timed: bool = False
+
+
+def begin_by(arrived_s: float, timeout_s: float, deadline_s: float, service_s: float) -> float:
+    """Say until when a request that arrived then may wait for more to share its run. Pure.
+
+    A deadline leaves the run twice the time that runs take, ``service_s``; where that is not known,
+    0, half of what there is.
+    """
+    latest_s = arrived_s + timeout_s
+    if deadline_s == inf:
+        return latest_s
+    left_s = 2 * service_s or (deadline_s - arrived_s) / 2
+    return max(arrived_s, min(latest_s, deadline_s - left_s))
 
 
 class Collector(Generic[M]):
-    """Requests that wait, and the runs that they are to form. Not thread-safe; O(n log n) a call.
+    """Requests that wait, and the runs that they are to form. Not thread-safe.
 
-    A run has up to ``most_rows`` rows, or one member of more. It begins with the first by ticket;
-    after MOST_OVERTAKINGS runs without the member that has waited longest, with that one. The
-    others follow by their tickets, as far as they fit.
+    A run has up to ``most_rows`` rows, or one member of more. It begins with the first by priority,
+    then deadline, then age; after MOST_OVERTAKINGS runs without the member that has waited longest,
+    with that one. The others follow in the same order, as far as they fit; past ``most_rows`` of
+    them that do not fit nobody is looked at. O(log n) for a member, and O(k) for a run where k
+    different keys wait.
     """
 
     def __init__(self, most_rows: int, pace: Pace) -> None:
         self.most_rows, self.pace = most_rows, pace
         self.row_count = 0
         """The rows that wait."""
-        self._waiting: dict[M, None] = {}
+        self._waiting: dict[M, _Entry[M]] = {}
+        """In order of arrival; what lines and times hold beside these has left."""
+        self._lines: dict[Hashable, _Line[M]] = {}
+        self._times: list[tuple[float, int, M]] = []
+        self._full_count = 0
+        """How many lines have a full run."""
+        self._numbers = count()
         self._overtakings = 0
         """How many runs in a row left the member behind that has waited longest."""
 
@@ -62,17 +89,39 @@ class Collector(Generic[M]):
         """How many members wait."""
         return len(self._waiting)
 
-    def add(self, member: M) -> None:
-        """Have a member wait."""
-        self._waiting[member] = None
-        self.row_count += member.row_count
+    def add(self, member: M) -> bool:
+        """Have a member wait; True if there is a full run now with it."""
+        (priority, age), number = member.ticket, next(self._numbers)
+        entry = self._waiting[member] = ((priority, member.deadline_s, age, number), member)
+        key, row_count = member.key, member.row_count
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line()
+        heappush(line.entries, entry)
+        if self.pace.is_timed:
+            heappush(self._times, (member.begin_by_s, number, member))
+        return self._count(line, row_count)
+
+    def grow(self, member: M, row_count: int) -> bool:
+        """Give a member that waits so many rows more, or fewer; True if there is a full run now."""
+        member.row_count += row_count
+        return self._count(self._lines[member.key], row_count)
+
+    def _count(self, line: _Line[M], row_count: int) -> bool:
+        """Add so many rows to a line, or take them away; True if it has a full run now."""
+        was_full = line.row_count >= self.most_rows
+        line.row_count += row_count
+        self.row_count += row_count
+        is_full = line.row_count >= self.most_rows
+        self._full_count += is_full - was_full
+        return is_full
 
     def drop(self, member: M) -> bool:
         """Take a member out; False if it does not wait (any more)."""
         if member not in self._waiting:
             return False
-        del self._waiting[member]
-        self.row_count -= member.row_count
+        self._leave(member)
+        self._sweep(member.key)
         return True
 
     def due_at_s(self, run_count: int) -> float | None:
@@ -82,28 +131,82 @@ class Collector(Generic[M]):
         """
         if not self._waiting or run_count >= self.pace.most_count:
             return None
-        if self.row_count >= self.most_rows:
+        if self._full_count:
             return 0.0
         if run_count >= self.pace.busy_count:
             return None
-        if not self.pace.timeout_s:
-            return 0.0
-        return next(iter(self._waiting)).arrived_s + self.pace.timeout_s
+        return self._first_time_s() if self.pace.is_timed else 0.0
 
     def take_group(self) -> list[M]:
-        """Take out the members of the next run, at least one, the first by ticket first."""
-        oldest = next(iter(self._waiting))
-        is_overdue = self._overtakings >= MOST_OVERTAKINGS
-        first = oldest if is_overdue else min(self._waiting, key=_by_ticket)
-        group = [first]
-        if first.key is not None and len(self._waiting) > 1:
-            left = self.most_rows - first.row_count
-            alike = [item for item in self._waiting if item.key == first.key and item is not first]
-            for member in sorted(alike, key=_by_ticket):
-                if member.row_count <= left:
-                    group.append(member)
-                    left -= member.row_count
-        for member in group:
-            self.drop(member)
-        self._overtakings = self._overtakings + 1 if oldest in self._waiting else 0
+        """Take out the members of the next run, at least one, the first in order first."""
+        waiting = self._waiting
+        oldest = next(iter(waiting))
+        first = oldest if self._overtakings >= MOST_OVERTAKINGS else self._first_in_order()
+        line = self._lines[first.key]
+        self._leave(first)
+        group, left = [first], self.most_rows - first.row_count
+        unfit: list[_Entry[M]] = []
+        if first.key is not None:
+            entries = line.entries
+            while left > 0 and entries and len(unfit) <= self.most_rows:
+                entry = heappop(entries)
+                member = entry[1]
+                if waiting.get(member) is not entry:
+                    continue
+                if member.row_count > left:
+                    unfit.append(entry)
+                    continue
+                del waiting[member]
+                group.append(member)
+                left -= member.row_count
+            for entry in unfit:
+                heappush(entries, entry)
+            self._count(line, left + first.row_count - self.most_rows)
+        self._sweep(first.key)
+        self._overtakings = self._overtakings + 1 if oldest in waiting else 0
         return group
+
+    def _leave(self, member: M) -> None:
+        del self._waiting[member]
+        self._count(self._lines[member.key], -member.row_count)
+
+    def _sweep(self, key: Hashable) -> None:
+        """Forget what has left, where that is the most."""
+        line, waiting = self._lines[key], self._waiting
+        if not line.row_count:
+            del self._lines[key]
+        elif len(line.entries) > 2 * line.row_count + 8:
+            line.entries = [entry for entry in line.entries if waiting.get(entry[1]) is entry]
+            heapify(line.entries)
+        if len(self._times) > 2 * len(waiting) + 8:
+            self._times = [(item.begin_by_s, entry[0][3], item) for item, entry in waiting.items()]
+            heapify(self._times)
+
+    def _first_in_order(self) -> M:
+        return min(map(self._head, self._lines.values()))[1]
+
+    def _head(self, line: _Line[M]) -> _Entry[M]:
+        entries = line.entries
+        while self._waiting.get(entries[0][1]) is not entries[0]:
+            heappop(entries)
+        return entries[0]
+
+    def _first_time_s(self) -> float:
+        times = self._times
+        while True:
+            begin_by_s, number, member = times[0]
+            entry = self._waiting.get(member)
+            if entry is not None and entry[0][3] == number:
+                return begin_by_s
+            heappop(times)
+
+
+class _Line(Generic[M]):
+    """Those of one key, in their order, among them some that have left."""
+
+    __slots__ = ("entries", "row_count")
+
+    def __init__(self) -> None:
+        self.entries: list[_Entry[M]] = []
+        self.row_count = 0
+        """Of those that wait."""

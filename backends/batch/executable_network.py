@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -15,24 +16,27 @@ from ...executors import (
     Ready,
     StreamsConfig,
     TaskExecutor,
-    Then,
     TimerHandle,
     hop,
 )
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.plugin import CoreHandle
-from ...runtime.network.executable_network import ExecutableNetwork, Slot
+from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.outer_network import OuterNetwork
 from ...runtime.plans.batch_axis import BatchAxis
-from ...runtime.properties.properties import Configuration, Metric
-from ...runtime.runs.admission import Ticket
-from ...runtime.runs.stage import Stop
+from ...runtime.properties.properties import (
+    MAX_QUEUED_REQUESTS,
+    UNBOUNDED,
+    Configuration,
+    Metric,
+)
+from ...runtime.runs.bindings import WARMING
 from ...runtime.tensors.output_pool import OutputPool
-from ...runtime.tracing.recorder import SpanRecorder
 from .collector import Collector, Pace
+from .crowd import Crowd
 from .joined_run import JoinedRun
+from .member import BatchMember
 from .properties import AUTO_BATCH_TIMEOUT
-from .rows import rows_of
 
 __all__ = ["BatchNetwork"]
 
@@ -63,81 +67,115 @@ class BatchNetwork(OuterNetwork):
         self.batched_outputs = frozenset(axis.outputs)
         self.most_rows = most_rows
         most_count = compiled.optimal_request_count
+        # As many again wait as are under way, so that a full run is ready when one ends.
+        wanted = int(config["PERFORMANCE_HINT_NUM_REQUESTS"])
+        self._request_count = wanted or most_rows * (most_count + 1)
+        self.timeout_s = config[AUTO_BATCH_TIMEOUT] / 1000
+        self.service_s = 0.0
         # One run of two or more computes while the next follows it, which is for full ones.
-        timeout_s = config[AUTO_BATCH_TIMEOUT] / 1000
-        pace = Pace((most_count + 1) // 2, most_count, timeout_s)
-        self.is_timed = timeout_s > 0
-        """A run that is not full waits for more, so that arrivals are to be noted."""
-        self._collector: Collector[_BatchSlot] = Collector(most_rows, pace)
-        self._run_count = 0
-        self._collecting = threading.Lock()
+        self.pace = Pace((most_count + 1) // 2, most_count, is_timed=self.timeout_s > 0)
+        self.process = self._process
+        self.collector: Collector[BatchMember] = Collector(most_rows, self.pace)
+        self.run_count = 0
+        self.collecting = threading.Lock()
         self._alarm: TimerHandle | None = None
+        self._alarm_at_s = 0.0
         self._light = ImmediateExecutor("batch")
         self._heavy = core.executors.acquire(StreamsConfig("BATCH.copy"))
         self._arrays = OutputPool(2 * most_count)
         try:
-            # As many again wait as are under way, so that a full run is ready when one ends.
-            wanted = int(config["PERFORMANCE_HINT_NUM_REQUESTS"])
-            count = most_rows * (most_count + 1)
-            self._provide_slots([_BatchSlot(self) for _ in range(wanted or count)])
+            self._provide_slots([BatchMember(self) for _ in range(self._request_count)])
+            self.admission.grow_slots(partial(BatchMember, self), self._waiting_count)
+            self.shared_route = self._crowd_if_any()
         except BaseException:
             self._abandon()
             raise
 
-    def offer(self, member: _BatchSlot, _error: BaseException | None = None) -> None:
-        """Have a request wait for its run, which may begin at once. Never raises or blocks."""
-        member.stop.when_set(member.drop)
-        with self._collecting:
-            self._collector.add(member)
-        if member.stop.error is not None:
-            member.drop()
-        self.begin_runs()
+    @property
+    def optimal_request_count(self) -> int:
+        return self._request_count
 
-    def drop(self, member: _BatchSlot) -> bool:
+    def offer(self, member: BatchMember) -> None:
+        """Have a request wait for its run, which may begin at once. Never raises or blocks."""
+        pace = self.pace
+        with self.collecting:
+            is_full = self.collector.add(member)
+            is_due = self.run_count < (pace.most_count if is_full else pace.busy_count)
+        if member.stop.error is not None:
+            member.on_stop()
+        if is_due:
+            hop(self.begin_runs)
+
+    def drop(self, member: BatchMember) -> bool:
         """Take a stopped request out of those that wait; False: it has a run."""
-        with self._collecting:
-            return self._collector.drop(member)
+        with self.collecting:
+            was_waiting = self.collector.drop(member)
+            if was_waiting and member.bundle is not None:
+                member.bundle.close()
+        return was_waiting
+
+    def next_run_id(self) -> int:
+        """Number a call."""
+        return next(self._request_ids)
+
+    def _crowd_if_any(self) -> Crowd | None:
+        """Return the way of calls that share a run; None where each of them is looked at apart."""
+        is_bounded = self.config.value_or_default(MAX_QUEUED_REQUESTS) != UNBOUNDED
+        return None if is_bounded or self.has_perf_count or self.kept_outputs else Crowd(self)
+
+    def _waiting_count(self) -> int:
+        return self.collector.waiting_count
 
     def begin_runs(self) -> None:
         """Begin as many runs as may be under way now."""
         while True:
-            with self._collecting:
-                due_s = self._collector.due_at_s(self._run_count)
+            with self.collecting:
+                due_s = self.collector.due_at_s(self.run_count)
                 if due_s is None:
                     return
                 if due_s and due_s > self.clock.now_s():
                     self._set_alarm(due_s)
                     return
-                group = self._collector.take_group()
-                self._run_count += 1
-            self._begin(group)
+                group = self.collector.take_group()
+                self.run_count += 1
+                count = _request_count(group)
+                for member in group:
+                    member.take(count)
+            self._begin(group, count)
 
     def _set_alarm(self, due_s: float) -> None:
         if self._alarm is not None:
+            if self._alarm_at_s <= due_s:
+                return
             self._alarm.cancel()
-        self._alarm = self.clock.call_at(due_s, partial(hop, self.begin_runs))
+        self._alarm_at_s = due_s
+        self._alarm = self.clock.call_at(due_s, self._ring)
 
-    def _begin(self, group: Sequence[_BatchSlot]) -> None:
-        for member in group:
-            member.stop.forget(member.drop)
-            member.group_count = len(group)
-        if len(group) > 1:
-            JoinedRun(group, self, self._run_over).start()
+    def _ring(self) -> None:
+        with self.collecting:
+            self._alarm = None
+        hop(self.begin_runs)
+
+    def _begin(self, group: Sequence[BatchMember], count: int) -> None:
+        self.admission.note_waits(_waits_ns(group, perf_counter_ns()))
+        began_s = self.clock.now_s() if self.timeout_s else 0.0
+        over = partial(self._run_over, began_s)
+        if count > 1 or len(group) > 1:
+            JoinedRun(group, self, over).start()
             return
         (member,) = group
-        then = partial(self._alone_over, member)
+        then = partial(_alone_over, member, over)
         try:
             self.compiled.start_run(member.bindings, member.stop, NOW, then)
         except BaseException as refused:
             then(NOW, refused)
 
-    def _alone_over(self, member: _BatchSlot, ready: Ready, error: BaseException | None) -> None:
-        member.end(ready, error)
-        ready.when_ready(lambda _: self._run_over())
-
-    def _run_over(self) -> None:
-        with self._collecting:
-            self._run_count -= 1
+    def _run_over(self, began_s: float) -> None:
+        if self.timeout_s:  # of late: it follows longer runs at once, and shorter ones slowly
+            took_s = self.clock.now_s() - began_s
+            self.service_s = max(took_s, self.service_s + (took_s - self.service_s) / 8)
+        with self.collecting:
+            self.run_count -= 1
         self.begin_runs()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -164,6 +202,7 @@ class BatchNetwork(OuterNetwork):
         self.compiled.write_blob(blob.under("compiled"))
 
     def _release_device(self) -> None:
+        self.shared_route = None  # it knows this network
         if self._alarm is not None:
             self._alarm.cancel()  # it holds the network
         try:
@@ -173,59 +212,29 @@ class BatchNetwork(OuterNetwork):
             self._light.close()
 
 
-class _BatchSlot(Slot):
-    """One request that waits for a run or has one."""
+def _request_count(group: Sequence[BatchMember]) -> int:
+    count = 0
+    for member in group:
+        count += 1 if member.bundle is None else len(member.bundle.parts)
+    return count
 
-    def __init__(self, network: BatchNetwork) -> None:
-        self._network = network
-        self.ticket: Ticket = (0, 0)
-        self.row_count = 0
-        self.key: Hashable = None
-        self.arrived_s = 0.0
-        self.group_count = 0
-        """How many requests share its run; 0 while it waits for one."""
-        self._after: Ready = NOW
-        self._then: Then | None = None
 
-    def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> _BatchSlot:
-        network, bindings = self._network, self.bindings
-        self._after, self._then = after, then
-        self.ticket, self.group_count = bindings.ticket, 0
-        self.row_count, self.key = rows_of(bindings.inputs, network.batched_inputs)
-        if network.is_timed:
-            self.arrived_s = network.clock.now_s()
-        if after is NOW:
-            network.offer(self)
-        else:
-            after.when_ready(self._began)
-        return self
+def _waits_ns(group: Sequence[BatchMember], now_ns: int) -> list[int]:
+    waits: list[int] = []
+    for member in group:
+        bundle = member.bundle
+        if bundle is not None:
+            waits += [now_ns - part.arrived_ns for part in bundle.parts]
+        elif member.bindings.arrived_ns != WARMING:
+            waits.append(now_ns - member.bindings.arrived_ns)
+    return waits
 
-    def _began(self, error: BaseException | None) -> None:
-        if error is None:
-            self._network.offer(self)
-        else:
-            self.end(self._after, error)
 
-    @property
-    def place(self) -> str:
-        """Where it is, for messages."""
-        if not self.group_count:
-            return "waiting for a batch"
-        return f"in a batch of {self.group_count} requests"
-
-    @property
-    def stage(self) -> str:
-        """The name of what it is in, for messages."""
-        return "batch" if self.group_count else "collect"
-
-    def drop(self) -> None:
-        """Leave those that wait, if it was stopped and does; a listener of its Stop."""
-        error = self.stop.error
-        if error is not None and self._network.drop(self):
-            hop(self.end, NOW, error)
-
-    def end(self, ready: Ready, error: BaseException | None) -> None:
-        """Hand on that no host code works for it any more; once."""
-        then, self._then = self._then, None
-        assert then is not None
-        then(ready, error)
+def _alone_over(
+    member: BatchMember,
+    over: Callable[[], None],
+    ready: Ready,
+    error: BaseException | None,
+) -> None:
+    member.end(ready, error)
+    ready.when_ready(lambda _: over())

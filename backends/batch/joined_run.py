@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -15,6 +15,8 @@ from ...runtime.runs.bindings import NO_TENSORS, Bindings, RunProfile
 from ...runtime.runs.run_admission import RunAdmission
 from ...runtime.runs.stage import Stop, new_stop_word
 from ...runtime.tracing.recorder import SpanRecorder
+from .crowd import Bundle, Part, own_error
+from .member import SharedRun
 from .rows import join_rows, split_rows
 
 __all__ = ["JoinedMember", "JoinedRun", "Surroundings"]
@@ -27,6 +29,10 @@ class JoinedMember(Protocol):
     stop: Stop
     row_count: int
     key: Hashable
+    joined: SharedRun | None
+    """The run that it shares, from the run's start to the member's end."""
+    bundle: Bundle | None
+    """The calls that it is, if it is more than one request; complete."""
 
     def end(self, ready: Ready, error: BaseException | None) -> None:
         """Tell that no host code works for it any more, and the token of what the device does."""
@@ -70,48 +76,58 @@ class JoinedRun:
         self._members, self._network, self._over = members, network, over
         self._stop = Stop()
         self._stop.word = new_stop_word()
-        self._left = len(members)
-        self._lock = threading.Lock()
         self._errors: list[BaseException | None] = []
         """What was wrong with the memory that each member has bound."""
-        self._listeners = [partial(self._member_stopped, member.stop) for member in members]
         first = members[0].bindings
         profile = None if first.profile is None else RunProfile()
         self._bindings = Bindings(
-            NO_TENSORS, first.ticket, first.run_id, profile=profile, arrived_ns=first.arrived_ns
+            NO_TENSORS,
+            first.ticket,
+            first.run_id,
+            NO_TENSORS,
+            profile=profile,
+            arrived_ns=first.arrived_ns,
         )
-        self._input_bytes = sum(
-            member.bindings.inputs[name].nbytes
-            for member in members
-            for name in network.batched_inputs
-        )
+        self._inputs: list[Mapping[str, Any]] = []
+        """Of each request, in the order of its rows."""
+        for member in members:
+            if member.bundle is None:
+                self._inputs.append(member.bindings.inputs)
+            else:
+                self._inputs += [part.inputs for part in member.bundle.parts]
+        self._row_count = sum([member.row_count for member in members])
+        arrays = [self._inputs[0][name] for name in network.batched_inputs]
+        self._row_bytes = sum([array.nbytes // len(array) for array in arrays])
 
     def start(self) -> None:
         """Join the rows and send them to the network inside. Never raises or blocks."""
-        for member, listener in zip(self._members, self._listeners, strict=True):
-            member.stop.when_set(listener)
+        for member in self._members:
+            member.joined = self
+        self.stop_if_all_have()  # those that were stopped before they knew whom to tell
         try:
-            self._network.copier(self._input_bytes).run(self._join, NOW, self._joined)
+            self._network.copier(self._row_bytes * self._row_count).run(
+                self._join, NOW, self._joined
+            )
         except BaseException as refused:
             self._ended(refused)
 
-    def _member_stopped(self, stop: Stop) -> None:
-        with self._lock:
-            self._left -= 1
-            is_last = not self._left
-        if is_last:
-            assert stop.error is not None
-            self._stop.set(stop.error)
+    def stop_if_all_have(self) -> None:
+        """Stop the run if all members are stopped. Thread-safe."""
+        error: BaseException | None = None
+        for member in self._members:
+            error = member.stop.error
+            if error is None:
+                return
+        assert error is not None
+        self._stop.set(error)
 
     def _join(self, _lane: Lane) -> Ready:
         self._stop.raise_if_set()
         network = self._network
-        inputs = [member.bindings.inputs for member in self._members]
-        self._bindings.inputs = join_rows(inputs, network.batched_inputs, network.empty)
+        self._bindings.inputs = join_rows(self._inputs, network.batched_inputs, network.empty)
         recorder = network.admission.recorder
         for member in self._members:
-            given = member.bindings.inputs
-            size_bytes = sum([given[name].nbytes for name in network.batched_inputs])
+            size_bytes = self._row_bytes * member.row_count
             member.bindings.note_copied(recorder, "join", "host", size_bytes)
         return NOW
 
@@ -129,13 +145,13 @@ class JoinedRun:
 
     def _ended(self, error: BaseException | None) -> None:
         """Answer the members; the device is done with the run."""
-        for member, listener in zip(self._members, self._listeners, strict=True):
-            member.stop.forget(listener)
-        self._listeners.clear()  # they hold this run
         self._bindings.inputs = NO_TENSORS
         self._over()
         if error is None:
-            copied_bytes = sum(_bound_bytes(member.bindings) for member in self._members)
+            copied_bytes = 0
+            for member in self._members:
+                if member.bindings.bound:
+                    copied_bytes += _bound_bytes(member.bindings)
             try:
                 self._network.copier(copied_bytes).run(self._split, NOW, self._was_split)
             except BaseException as refused:
@@ -146,38 +162,96 @@ class JoinedRun:
             self._run_each(error)
 
     def _split(self, _lane: Lane) -> Ready:
-        members, results = self._members, self._bindings.results
+        members, joined = self._members, self._bindings
+        results = joined.results
         counts = [member.row_count for member in members]
         split = split_rows(results, self._network.batched_outputs, counts)
         results.clear()
+        is_profiled = joined.profile is not None
         for member, own in zip(members, split, strict=True):
-            recorder = self._network.admission.recorder
-            self._errors.append(_deliver(member.bindings, own, self._bindings, recorder))
+            bindings = member.bindings
+            if bindings.bound or is_profiled:
+                recorder = self._network.admission.recorder
+                self._errors.append(_deliver(bindings, own, joined, recorder))
+            else:
+                bindings.results = own
+                self._errors.append(None)
         return NOW
 
     def _was_split(self, _ready: Ready, error: BaseException | None) -> None:
         if error is not None:
             self._end_all(error)
             return
-        for member, own_error in zip(self._members, self._errors, strict=True):
-            member.end(NOW, own_error or member.stop.error)
+        for member, misfit in zip(self._members, self._errors, strict=True):
+            member.end(NOW, misfit or member.stop.error)
 
     def _end_all(self, error: BaseException) -> None:
         for member in self._members:
-            member.end(NOW, member.stop.error or error)
+            member.end(NOW, member.stop.error or own_error(error))
 
     def _run_each(self, error: BaseException) -> None:
         """Find out whose fault it was."""
-        note = f"it had been run together with {len(self._members) - 1} other requests, and"
+        others = len(self._inputs) - 1
+        note = f"it had been run together with {others} other requests, and that run failed with "
+        note += repr(error)
         for member in self._members:
             if member.stop.error is not None:
                 member.end(NOW, member.stop.error)
-                continue
-            then = partial(_ended_alone, member, f"{note} that run failed with {error!r}")
+            elif member.bundle is not None:
+                BundleRetry(member, member.bundle.parts, self._network.compiled, note).start()
+            else:
+                then = partial(_ended_alone, member, note)
+                try:
+                    self._network.compiled.start_run(member.bindings, member.stop, NOW, then)
+                except BaseException as refused:
+                    then(NOW, refused)
+
+
+class BundleRetry:
+    """The calls of one member, each in a run of its own; the member ends with the last of them."""
+
+    def __init__(
+        self, member: JoinedMember, parts: Sequence[Part], network: InnerNetwork, note: str
+    ) -> None:
+        self._member, self._network, self._note = member, network, note
+        self._parts = list(parts)
+        self._left = len(self._parts)
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Send all of them to the network. Never raises or blocks."""
+        member, of_all = self._member, self._member.bindings
+        if not self._parts:  # stopped just now, and all of them answered
+            member.end(NOW, member.stop.error)
+        for part in self._parts:
+            bindings = Bindings(part.inputs, of_all.ticket, of_all.run_id)
+            bindings.arrived_ns = part.arrived_ns
+            then = partial(self._ran, part, bindings)
             try:
-                self._network.compiled.start_run(member.bindings, member.stop, NOW, then)
+                if part.is_counted:  # it was given up
+                    then(NOW, None)
+                else:
+                    self._network.start_run(bindings, member.stop, NOW, then)
             except BaseException as refused:
                 then(NOW, refused)
+
+    def _ran(
+        self, part: Part, bindings: Bindings, ready: Ready, error: BaseException | None
+    ) -> None:
+        ready.when_ready(lambda late: self._ended(part, bindings, error or late))
+
+    def _ended(self, part: Part, bindings: Bindings, error: BaseException | None) -> None:
+        stopped = self._member.stop.error
+        if error is None:
+            part.outputs = bindings.results
+        elif error is not stopped:
+            error.add_note(self._note)
+            part.error = error
+        with self._lock:
+            self._left -= 1
+            is_last = not self._left
+        if is_last:
+            self._member.end(NOW, stopped)
 
 
 def _ended_alone(

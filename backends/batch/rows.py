@@ -45,7 +45,7 @@ def join_rows(
     joined = {}
     for name in batched:
         parts = [inputs[name] for inputs in members]
-        total = sum(len(part) for part in parts)
+        total = sum(map(len, parts))
         joined[name] = empty((total, *parts[0].shape[1:]), parts[0].dtype)
         np.concatenate(parts, out=joined[name])
     return joined

@@ -23,10 +23,22 @@ import types
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary, finalize, ref
 
-__all__ = ["keep_task", "let_loop_turn", "must_end", "on_trio", "until", "until_told"]
+__all__ = [
+    "FindWaker",
+    "keep_task",
+    "let_loop_turn",
+    "must_end",
+    "new_future",
+    "on_trio",
+    "until",
+    "until_told",
+]
+
+if TYPE_CHECKING:
+    import asyncio
 
 Register = Callable[[Callable[[], None]], None]
 
@@ -66,6 +78,21 @@ async def until(register: Register, on_cancel: Callable[[], None]) -> None:
     except BaseException:
         on_cancel()
         raise
+
+
+def new_future() -> tuple[asyncio.Future[None], FindWaker]:
+    """Make what a task of asyncio awaits, and what finds the mailbox of its loop; on its thread.
+
+    Raises RuntimeError outside a loop of asyncio.
+    """
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    find_waker = _thread.find_waker
+    known = find_waker()
+    if known is None or known.loop() is not loop:
+        find_waker = _thread.find_waker = _finder_of(loop, _AsyncioWaker)
+    return loop.create_future(), find_waker
 
 
 async def until_told(register: Register, forget: Register) -> None:
@@ -278,6 +305,7 @@ class _Process:
 
 
 FindWaker = Callable[[], LoopWaker | None]
+"""Finds the mailbox of a loop, which holds it; None once the loop is gone."""
 
 
 def _nothing() -> None:

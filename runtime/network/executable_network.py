@@ -67,6 +67,7 @@ from ..runs.inline_gate import InlineGate
 from ..runs.inline_route import InlineRoute
 from ..runs.run import Run, RunOwner
 from ..runs.run_admission import RunAdmission
+from ..runs.shared_route import SharedRoute
 from ..runs.slot import Slot
 from ..runs.stage import Stop, new_stop_word
 from ..tensors.device_array import AdoptArray
@@ -163,6 +164,8 @@ class ExecutableNetwork(Closing):
         """Turns what a caller gave into name -> array, or raises TensorError."""
         self.inline_route: InlineRoute | None = None
         """The way of short runs that stay on their callers' threads; None: all runs go to slots."""
+        self.shared_route: SharedRoute | None = None
+        """The way of awaited calls that share a run; None: each has one of its own."""
         self.has_perf_count = bool(config["PERF_COUNT"])
         """True if node times are recorded."""
         self.free_inputs: frozenset[str] = frozenset()
@@ -305,6 +308,15 @@ class ExecutableNetwork(Closing):
         deadline = None
         if deadline_s is not None:
             deadline = deadline_from_now(self.clock, deadline_s, self.admission.where)
+        elif self.shared_route is not None and not priority:
+            share = self.shared_route.join(inputs)
+            if share is not None:
+                try:
+                    await share.future
+                except BaseException:
+                    share.leave()
+                    raise
+                return share.results()
         run = self.make_run(inputs, deadline, priority)
         route = self.inline_route
         if route is not None and not ("trio" in modules and must_end()):

@@ -101,6 +101,8 @@ class Bindings:
     """
     states: StatesOfRun | None = None
     """Of a caller's run on a network with state."""
+    shared: Any = None
+    """What knows the callers that this run is of, where there are several."""
 
     def mark(self) -> RunMark:
         """Make what the run's spans have in common."""

@@ -307,6 +307,7 @@ class Run:
         deadline = self.deadline
         if deadline is None:
             return
+        self.stop.deadline_s = deadline.at_s
         if deadline.has_passed:
             self._expire()
         else:

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from math import inf
 from time import monotonic, perf_counter_ns
 from typing import Generic, Protocol, TypeVar
 
@@ -77,6 +78,10 @@ class RunAdmission(Generic[R]):
         self.network = f"{name!r} on {device}"
         self.where: Place = {"network": name, "device": device}
         self.slot_count = 0
+        self._make_slot: Callable[[], Slot] | None = None
+        self._count_waiting: Callable[[], int] | None = None
+        self._most_slots: float = 0
+        self._most_waiting = most_waiting
         self.first_run_ns = 0
         """When the first run came that a caller asked for; 0 before."""
         self.is_closed = False
@@ -107,8 +112,9 @@ class RunAdmission(Generic[R]):
 
     @property
     def waiting_count(self) -> int:
-        """How many runs wait for a slot."""
-        return self._queue.waiting_count
+        """How many runs wait for a slot, or, where slots wait for each other, in one."""
+        inside = 0 if self._count_waiting is None else self._count_waiting()
+        return self._queue.waiting_count + inside
 
     @property
     def is_full(self) -> bool:
@@ -120,6 +126,18 @@ class RunAdmission(Generic[R]):
         self._idle.extend(slots)
         self.slot_count += len(slots)
 
+    def grow_slots(self, make: Callable[[], Slot], count_waiting: Callable[[], int]) -> None:
+        """Have a slot made whenever none is idle: runs wait inside of them; before the first run.
+
+        ``count_waiting`` says how many do. MAX_QUEUED_REQUESTS counts those beyond the slots that
+        there are now.
+        """
+        self._make_slot, self._count_waiting = make, count_waiting
+        self._most_slots = inf
+        if self._most_waiting != UNBOUNDED:
+            self._most_slots = self.slot_count + self._most_waiting
+            self._queue.most_waiting = 0
+
     def let_go_of_slots(self) -> None:
         """Empty the slots when no run is left and none may come.
 
@@ -127,6 +145,7 @@ class RunAdmission(Generic[R]):
         """
         for slot in self._idle:
             vars(slot).clear()
+        self._make_slot = self._count_waiting = None
 
     def enter(self, run: R, *, may_wait: bool = True, may_refuse: bool = False) -> bool:
         """Count a run that comes, and give it an idle slot; False: it waits for one.
@@ -136,6 +155,9 @@ class RunAdmission(Generic[R]):
         is full; nothing is kept either. Never blocks.
         """
         with self.lock:
+            if not self._idle and self.slot_count < self._most_slots and self._make_slot:
+                self._idle.append(self._make_slot())
+                self.slot_count += 1
             if self._idle and not self.is_closed:
                 run.slot = self._idle.pop()
             elif not may_wait:
@@ -200,6 +222,21 @@ class RunAdmission(Generic[R]):
                     self._note_wait(following)
         return following
 
+    def note_waits(self, durations_ns: Sequence[int]) -> None:
+        """Count how long callers have waited inside of slots."""
+        with self.lock:
+            self._waits.uncounted.extend(durations_ns)
+            if len(self._waits.uncounted) >= COUNT_AT:
+                self._waits.count_kept()
+
+    def count_together(self, durations_ns: Sequence[int], error: BaseException | None) -> None:
+        """Count so many outcomes of callers that share a run, or the outcome of one."""
+        with self.lock:
+            taken = self._finished if error is None else self._others[_outcome_of(error)]
+            taken.uncounted.extend(durations_ns)
+            if len(taken.uncounted) >= COUNT_AT:
+                taken.count_kept()
+
     def count_outcome(self, run: R, error: BaseException) -> None:
         """Count a run whose caller gets the outcome now, though it ends later or never began."""
         with self.lock:
@@ -242,12 +279,15 @@ class RunAdmission(Generic[R]):
                 self._all_ended.notify_all()
 
     def _overloaded_error(self) -> OverloadedError:
+        waiting_count = self._queue.waiting_count
+        if self._make_slot is not None:
+            waiting_count += self._most_waiting
         return OverloadedError(
-            f"network {self.network} has {self._queue.waiting_count} runs waiting for a slot, as "
+            f"network {self.network} has {waiting_count} runs waiting for a slot, as "
             f"many as MAX_QUEUED_REQUESTS allows; come back later, or load it with a higher "
             f"MAX_QUEUED_REQUESTS ('UNBOUNDED': any number may wait)",
-            waiting_count=self._queue.waiting_count,
-            limit=self._queue.most_waiting,
+            waiting_count=waiting_count,
+            limit=self._most_waiting,
             **self.where,
         )
 
@@ -268,6 +308,8 @@ class RunAdmission(Generic[R]):
             self._waits.count_kept()
             waiting = [run for run in self._queue.waiting if run.bindings.arrived_ns != WARMING]
             over_count = self.recorder.arrived_count - len(waiting)
+            if self._count_waiting is not None:
+                over_count -= self._count_waiting()
             return self._waits.picture(max(0, over_count - self._waits.count))
 
     def place_of(self, bindings: Bindings) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 from ...executors import Lane, Ready, TaskExecutor
 from ...executors.base import WhenReady
@@ -27,6 +28,9 @@ class Stop:
 
     error: BaseException | None = None
     """Why the run is to end; None while it may go on."""
+
+    deadline_s: float = inf
+    """When a deadline will set it, by the clock of the network that was asked."""
 
     listeners: list[Callable[[], None]] = _NO_LISTENERS
     """Called when it is set, by the thread that sets it; a list of its own from the first on."""

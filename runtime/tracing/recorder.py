@@ -167,6 +167,14 @@ class SpanRecorder:
             with self._lock:
                 self._count_arrived()
 
+    def arrive_together(self, inputs: Sequence[Mapping[str, Any]]) -> None:
+        """Count runs of an open batch that others have brought here together."""
+        name, arrived = self._batch_input, self._arrived_shapes
+        arrived.extend([getattr(given.get(name), "shape", ()) for given in inputs])
+        if len(arrived) >= COUNT_AT:
+            with self._lock:
+                self._count_arrived()
+
     @property
     def arrived_count(self) -> int:
         """How many runs have come; the admission asks under its lock."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinfer.backends.batch.collector import Collector, Pace
+from aioinfer.backends.batch.collector import Collector, Pace, begin_by
 from aioinfer.runtime.runs.admission import MOST_OVERTAKINGS, Ticket
 
 ONE_STREAM = Pace(1, 2)
@@ -21,7 +22,8 @@ class Waiting:
     ticket: Ticket
     row_count: int = 1
     key: Hashable = "alike"
-    arrived_s: float = 0.0
+    begin_by_s: float = 0.0
+    deadline_s: float = inf
 
 
 def collector(*members: Waiting, most_rows: int = 4, pace: Pace = ONE_STREAM) -> Collector[Waiting]:
@@ -80,12 +82,90 @@ def test_a_run_that_is_not_full_waits_until_the_device_is_idle(
 
 
 def test_with_a_timeout_a_run_that_is_not_full_waits_for_more() -> None:
-    pace = Pace(1, 2, timeout_s=0.5)
-    made = collector(Waiting((0, 1), arrived_s=7.0), Waiting((0, 2), arrived_s=7.2), pace=pace)
+    pace = Pace(1, 2, is_timed=True)
+    made = collector(Waiting((0, 1), begin_by_s=7.5), Waiting((0, 2), begin_by_s=7.7), pace=pace)
     assert made.due_at_s(0) == 7.5
     assert made.due_at_s(1) is None
-    made.add(Waiting((0, 3), 2, arrived_s=7.3))
+    made.add(Waiting((0, 3), 2, begin_by_s=7.8))
     assert made.due_at_s(0) == 0.0
+
+
+def test_whoever_has_to_begin_first_says_when_and_no_more_once_it_has_left() -> None:
+    pace = Pace(1, 2, is_timed=True)
+    hurried = Waiting((0, 2), begin_by_s=7.1)
+    made = collector(Waiting((0, 1), begin_by_s=7.5), hurried, pace=pace)
+    assert made.due_at_s(0) == 7.1
+    made.drop(hurried)
+    assert made.due_at_s(0) == 7.5
+    made.add(hurried)
+    assert made.due_at_s(0) == 7.1
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "service_s", "begin_by_s"),
+    [
+        (inf, 0.0, 7.5),
+        (inf, 0.1, 7.5),
+        (20.0, 0.1, 7.5),
+        (20.0, 0.0, 7.5),
+        (7.6, 0.1, 7.4),
+        (7.6, 0.0, 7.3),
+        (7.1, 0.1, 7.0),
+        (6.0, 0.1, 7.0),
+    ],
+)
+def test_a_deadline_leaves_the_run_its_time(
+    deadline_s: float, service_s: float, begin_by_s: float
+) -> None:
+    assert begin_by(7.0, 0.5, deadline_s, service_s) == pytest.approx(begin_by_s)
+
+
+def test_of_one_priority_the_nearer_deadline_goes_first() -> None:
+    members = [
+        Waiting((0, 1)),
+        Waiting((0, 2), deadline_s=9.0),
+        Waiting((0, 3), deadline_s=8.0),
+        Waiting((-1, 4)),
+    ]
+    made = collector(*members, most_rows=2)
+    assert tickets(made.take_group()) == [(-1, 4), (0, 3)]
+    assert tickets(made.take_group()) == [(0, 2), (0, 1)]
+
+
+def test_a_run_is_full_only_with_rows_that_go_together() -> None:
+    made = collector(*[Waiting((0, age), 2, key) for age, key in enumerate("abc")])
+    assert made.due_at_s(1) is None
+    assert made.add(Waiting((0, 4), 2, "b"))
+    assert made.due_at_s(1) == 0.0
+
+
+def test_a_member_that_has_left_may_come_again_with_the_same_ticket() -> None:
+    again, other = Waiting((0, 1)), Waiting((0, 1))
+    made = collector(again, other, pace=Pace(1, 2, is_timed=True))
+    made.drop(again)
+    made.add(again)
+    assert made.take_group() == [other, again]
+    assert made.waiting_count == made.row_count == 0
+
+
+def test_what_has_left_is_not_kept() -> None:
+    first = Waiting((0, 0))
+    made = collector(first, pace=Pace(1, 2, is_timed=True))
+    for age in range(1, 1000):
+        member = Waiting((0, age))
+        made.add(member)
+        made.drop(member)
+    assert len(made._times) + sum(len(line.entries) for line in made._lines.values()) < 40
+    assert made.take_group() == [first]
+    assert not made._lines
+
+
+def test_what_does_not_fit_is_passed_a_bounded_number_of_times_and_keeps_its_place() -> None:
+    sizes = [1, *[4] * 6, 1]
+    made = collector(*[Waiting((0, age), rows) for age, rows in enumerate(sizes)])
+    assert tickets(made.take_group()) == [(0, 0)]
+    assert tickets(made.take_group()) == [(0, 1)]
+    assert made.waiting_count == 6
 
 
 def test_nobody_is_left_behind_for_ever() -> None:
