@@ -123,6 +123,7 @@ class HeteroPlugin(VirtualPlugin):
                 values = configs[piece.device]
                 part = blob.under(part_name(index))
                 networks.append(self.core.import_part(part, piece.device, values))
+                _refuse_other_ports(index, piece.model, networks[-1])
             return self._network(division, division.model, networks, config)
         except BaseException:
             for loaded in networks:
@@ -328,6 +329,16 @@ class HeteroPlugin(VirtualPlugin):
         if config[DUMP_GRAPH]:
             dump_diagrams(partition, config[DUMP_GRAPH])
         return Division(whole, cut, partition)
+
+
+def _refuse_other_ports(index: int, piece: Model, network: ExecutableNetwork) -> None:
+    """Raise BlobError unless a part has the ports that the whole was cut at."""
+    found = [port.name for port in (*network.model_inputs, *network.model_outputs)]
+    if found != [value.name for value in (*piece.inputs, *piece.outputs)]:
+        raise BlobError(
+            f"the blob is damaged: subgraph {index} does not have the inputs and outputs of its "
+            f"part of the whole; export it again"
+        )
 
 
 def _first_extension(

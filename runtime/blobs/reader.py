@@ -65,6 +65,11 @@ class Blob:
         """Return the frames whose names begin with ``name/``, by the rest of their names."""
         return Blob(self._opened, f"{self._prefix}{name}/")
 
+    def names(self) -> list[str]:
+        """List the frames, in the order of the file."""
+        start = len(self._prefix)
+        return [name[start:] for name in self._opened.frames if name.startswith(self._prefix)]
+
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._prefix + name in self._opened.frames
 

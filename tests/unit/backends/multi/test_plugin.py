@@ -141,6 +141,9 @@ def test_functions_of_a_user_stand_around_it(core: aioinfer.Core) -> None:
         assert network.create_infer_request().infer_sync({"x": 3}) == 6.0
 
 
-def test_a_network_is_not_exported(core: aioinfer.Core) -> None:
-    with pytest.raises(NotSupportedError, match="cannot export"):
-        load(core, "MULTI:REFERENCE.0,REFERENCE.1").export()
+def test_an_exported_network_comes_back_on_all_its_devices(core: aioinfer.Core) -> None:
+    network = load(core, "MULTI:REFERENCE.0,REFERENCE.1(2)")
+    with core.import_network(network.export()) as imported:
+        assert imported.device == network.device
+        assert imported.execution_devices == network.execution_devices
+        assert imported.optimal_request_count == network.optimal_request_count

@@ -1,0 +1,173 @@
+"""Blobs whose checksums are right and whose content is not: an error of ours, or a network."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import aioinfer
+from aioinfer.errors import AioInferError
+from aioinfer.runtime.blobs.reader import Blob
+from aioinfer.runtime.blobs.writer import BlobWriter
+
+JSON_FRAMES = ("network", "model", "tensors")
+CASES = 1500
+REPLACEMENTS: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    7,
+    1 << 31,
+    1 << 63,
+    1 << 200,
+    0.5,
+    1e308,
+    "",
+    "x",
+    "float32",
+    "no such type",
+    "\0",
+    "é" * 50,
+    [],
+    {},
+    [[]],
+    [1, 2, 3],
+    {"graph": {}},
+    {"tensor": 10**6},
+    {"float": "nan"},
+    {"bytes": "%%"},
+    {"tuple": 3},
+    {"filled": "AAAA"},
+]
+
+
+def model() -> onnx.ModelProto:
+    """Nodes with attributes of each kind, a branch, an open batch, small and large constants."""
+    branch = helper.make_graph(
+        [helper.make_node("Neg", ["m"], ["n"])],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("n", TensorProto.FLOAT, None)],
+    )
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["r"], "reshape"),
+        helper.make_node("MatMul", ["r", "weight"], ["m"], "matmul"),
+        helper.make_node("If", ["flag"], ["i"], "if", then_branch=branch, else_branch=branch),
+        helper.make_node("LeakyRelu", ["i"], ["l"], "leaky", alpha=0.25),
+        helper.make_node("Transpose", ["l"], ["y"], "transpose", perm=[1, 0]),
+    ]
+    weights = {
+        "weight": np.ones((40, 30), np.float32),
+        "shape": np.array([-1, 40]),
+        "fixed": np.zeros(3, np.float32),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "crafted",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 40]),
+            helper.make_tensor_value_info("flag", TensorProto.BOOL, []),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [30, "n"])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def frames_of(content: bytes) -> dict[str, bytes]:
+    blob = Blob.open(content)
+    return {name: blob.memory(name).tobytes() for name in blob.names()}
+
+
+def blob_of(frames: dict[str, bytes]) -> bytes:
+    writer = BlobWriter()
+    for name, content in frames.items():
+        writer.add_bytes(name, content)
+    return b"".join(writer.chunks())
+
+
+def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to each part of a JSON document."""
+    yield path
+    items = content.items() if isinstance(content, dict) else enumerate(content)
+    if isinstance(content, dict | list):
+        for key, item in items:
+            yield from (
+                places(item, (*path, key)) if isinstance(item, dict | list) else [(*path, key)]
+            )
+
+
+def mutated(content: Any, choose: random.Random) -> Any:
+    """Replace, remove, double or exchange one part."""
+    made = copy.deepcopy(content)
+    path = choose.choice(list(places(made)))
+    if not path:
+        return choose.choice(REPLACEMENTS)
+    parent = made
+    for key in path[:-1]:
+        parent = parent[key]
+    how = choose.randrange(4)
+    if how == 0:
+        del parent[path[-1]]
+    elif how == 1 and isinstance(parent, list):
+        parent.insert(path[-1], copy.deepcopy(parent[path[-1]]))
+    elif how == 2 and isinstance(parent, list) and parent:
+        other = choose.randrange(len(parent))
+        parent[path[-1]], parent[other] = parent[other], parent[path[-1]]
+    else:
+        parent[path[-1]] = choose.choice(REPLACEMENTS)
+    return made
+
+
+@pytest.mark.parametrize("device", ["REFERENCE", "CPU"])
+def test_crafted_content_is_refused_or_runs(device: str) -> None:
+    choose = random.Random(18)
+    inputs = {"x": np.ones((2, 40), np.float32), "flag": np.array(True)}
+    with aioinfer.Core() as core:
+        if core.why_missing(device):
+            pytest.skip(core.why_missing(device) or "")
+        on = device if device == "REFERENCE" else "HETERO:CPU,REFERENCE"
+        with core.load_network(model(), on) as network:
+            frames = frames_of(network.export())
+        documents = [name for name in frames if name.rpartition("/")[2] in JSON_FRAMES]
+        assert documents
+        refused = 0
+        for case in range(CASES):
+            name = choose.choice(documents)
+            content = mutated(json.loads(frames[name]), choose)
+            blob = blob_of({**frames, name: json.dumps(content).encode()})
+            try:
+                with core.import_network(blob) as imported:
+                    imported.create_infer_request().infer_sync(inputs)
+            except AioInferError:
+                refused += 1
+            except Exception as error:
+                raise AssertionError(f"case {case} in {name}: {error!r}") from error
+        assert refused > CASES // 3
+
+
+def test_frames_of_any_size_are_refused_or_run() -> None:
+    choose = random.Random(19)
+    with aioinfer.Core() as core, core.load_network(model(), "REFERENCE") as network:
+        frames = frames_of(network.export())
+        for _ in range(200):
+            name = choose.choice(list(frames))
+            kept = frames[name][: choose.randrange(len(frames[name]) + 1)]
+            changed = {**frames, name: kept + bytes(choose.randrange(3))}
+            if choose.randrange(3) == 0:
+                del changed[name]
+            try:
+                core.import_network(blob_of(changed)).close()
+            except AioInferError:
+                continue
+            assert changed[name].startswith(frames[name])
