@@ -137,6 +137,9 @@ def _add_query(parser: CommandParser) -> None:
     results.add_argument("--dot", metavar="FILE", type=Path, help="draw the partition for Graphviz")
     results.add_argument("--svg", metavar="FILE", type=Path, help="draw the partition as a picture")
     results.add_argument(
+        "--trace", action="store_true", help="print how the subgraphs were selected, step by step"
+    )
+    results.add_argument(
         "--save-subgraphs",
         metavar="DIR",
         type=Path,

@@ -37,10 +37,16 @@ def run_query(parsed: argparse.Namespace) -> int:
         division = _divided(core, parsed, model, config)
         written = [] if division is None else _write_files(parsed, division)
         if parsed.json:
-            print(json.dumps(_document(parsed.d, model, support, division), indent=2))
+            document = _document(parsed.d, model, support, division)
+            if division is not None and parsed.trace:
+                document["selection_trace"] = division.selection_trace()
+            print(json.dumps(document, indent=2))
         else:
             console = make_console()
             _print_answers(console, parsed.d, model, support, division)
+            if division is not None and parsed.trace:
+                console.print()
+                console.print(division.selection_trace(), soft_wrap=True, markup=False, end="")
             for path in written:
                 console.print(f"wrote {path}", soft_wrap=True)
     return 0 if is_supported else 1
@@ -60,7 +66,7 @@ def _divided(
     except UnsupportedOpError:
         return None
     except NotSupportedError:
-        if parsed.dot or parsed.svg or parsed.save_subgraphs:
+        if parsed.dot or parsed.svg or parsed.save_subgraphs or parsed.trace:
             raise
         return None
 

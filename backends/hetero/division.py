@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...runtime.graph import Model
-from .cutting import CutModel
+from .cutting import CutModel, node_edges
 from .diagram import affinity_svg
 from .dot import subgraphs_dot
 from .explain import explain_partition
 from .partition import Partition
+from .selection_trace import trace_selection
 
 __all__ = ["Division"]
 
@@ -26,6 +27,14 @@ class Division:
     def explain(self) -> str:
         """Return which node runs where and why, and what crosses."""
         return explain_partition(self.partition)
+
+    def selection_trace(self) -> str:
+        """Return how the subgraphs were selected, step by step, as Markdown; it is long."""
+        nodes = self.model.graph.nodes
+        affinity = {node.name: str(node.affinity) for node in nodes}
+        return trace_selection(
+            list(affinity), node_edges(self.model.graph), affinity, self.partition.devices
+        )
 
     def diagram(self, language: Literal["dot", "svg"]) -> str:
         """Draw every node in the colour of its device, and what crosses with its size."""

@@ -33,7 +33,7 @@ visited in ascending order, and a visit changes the coverage of larger nodes onl
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from heapq import heapify, heappop, heappush
@@ -42,7 +42,16 @@ from typing import Generic, TypeVar
 
 from ...errors import DeviceError, GraphError
 
-__all__ = ["Subgraph", "Trace", "select_subgraphs"]
+__all__ = [
+    "Candidate",
+    "Reach",
+    "Round",
+    "Subgraph",
+    "Trace",
+    "bit_numbers",
+    "select_rounds",
+    "select_subgraphs",
+]
 
 N = TypeVar("N", bound=Hashable)
 
@@ -79,20 +88,46 @@ def select_subgraphs(
     order; DeviceError for a node without a device or with one that is not in priority. Pure.
     """
     order = tuple(nodes)
-    reach = _Reach(*_neighbours(order, edges))
-    _check_affinity(order, affinity, priority)
     subgraphs: list[Subgraph[N]] = []
+    for held in select_rounds(order, edges, affinity, priority):
+        selected = tuple(order[number] for number in held.winner.members)
+        if trace is not None:
+            for candidate in held.candidates():
+                trace.extend((action, order[number]) for action, number in candidate.steps)
+            trace.append(("select", selected))
+        subgraphs.append(Subgraph(held.device, selected))
+    return subgraphs
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round on one device, while its iterator stands at it: nodes are numbers in their order.
+
+    ``reach`` is that of the round, in which the winner is not yet one node.
+    """
+
+    device: str
+    winner: Candidate
+    reach: Reach
+    candidates: Callable[[], list[Candidate]]
+    """All of them, ascending by their roots; the ones that nothing has changed stay the same."""
+
+
+def select_rounds(
+    order: Sequence[N],
+    edges: Iterable[tuple[N, N]],
+    affinity: Mapping[N, str],
+    priority: Sequence[str],
+) -> Iterator[Round]:
+    """Yield the rounds of ``select_subgraphs``, whose arguments and errors these are."""
+    reach = Reach(*_neighbours(order, edges))
+    _check_affinity(order, affinity, priority)
     for device in priority:
         mine = [number for number, node in enumerate(order) if affinity[node] == device]
         candidates = _Candidates(reach, mine)
         while (winner := candidates.largest()) is not None:
-            selected = tuple(order[number] for number in winner.members)
-            if trace is not None:
-                trace.extend((action, order[number]) for action, number in candidates.steps())
-                trace.append(("select", selected))
-            subgraphs.append(Subgraph(device, selected))
+            yield Round(device, winner, reach, candidates.in_order)
             candidates.finish(winner)
-    return subgraphs
 
 
 def _neighbours(order: Sequence[N], edges: Iterable[tuple[N, N]]) -> tuple[_Lists, _Lists]:
@@ -142,7 +177,7 @@ def _check_affinity(order: Iterable[N], affinity: Mapping[N, str], priority: Seq
             )
 
 
-class _Reach:
+class Reach:
     """What lies below and above each unfinished node, as bit masks, and its neighbours.
 
     The masks of finished nodes are not kept up to date, since nothing asks for them.
@@ -169,8 +204,8 @@ class _Reach:
         belows = [self.below[member] for member in members]
         aboves = [self.above[member] for member in members]
         below, above = reduce(or_, belows), reduce(or_, aboves)
-        upper = _numbers(above & ~reduce(and_, aboves) & self._unfinished)
-        lower = _numbers(below & ~reduce(and_, belows) & self._unfinished)
+        upper = bit_numbers(above & ~reduce(and_, aboves) & self._unfinished)
+        lower = bit_numbers(below & ~reduce(and_, belows) & self._unfinished)
         gains = _extend(self.below, upper, below | finished)
         return gains + _extend(self.above, lower, above | finished)
 
@@ -183,7 +218,7 @@ def _extend(masks: list[int], numbers: Iterable[int], reached: int) -> list[tupl
     return gains
 
 
-def _numbers(mask: int) -> list[int]:
+def bit_numbers(mask: int) -> list[int]:
     """List the bits that are set, ascending; O(distance between the first and the last)."""
     first = max((mask & -mask).bit_length() - 1, 0)
     digits = f"{mask >> first:b}"
@@ -191,7 +226,7 @@ def _numbers(mask: int) -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Candidate:
+class Candidate:
     """What grew from a root: its members, ascending, and how that went."""
 
     root: int
@@ -204,7 +239,7 @@ class _Candidate:
         return (number for action, number in self.steps if action in ("root", "merge"))
 
 
-def _grow(root: int, reach: _Reach, open_nodes: set[int]) -> _Candidate:
+def _grow(root: int, reach: Reach, open_nodes: set[int]) -> Candidate:
     """Grow the candidate of an open root."""
     members = [root]
     steps = [("root", root)]
@@ -235,22 +270,22 @@ def _grow(root: int, reach: _Reach, open_nodes: set[int]) -> _Candidate:
             steps.append(("rollback", removed))
             if cursors and cursors[-1][0] == removed:
                 cursors.pop()
-    return _Candidate(root, sorted(members), rejected, steps)
+    return Candidate(root, sorted(members), rejected, steps)
 
 
 class _Candidates:
     """The candidates of the present round on one device; finishing one leads to the next round."""
 
-    def __init__(self, reach: _Reach, mine: Sequence[int]) -> None:
+    def __init__(self, reach: Reach, mine: Sequence[int]) -> None:
         self._reach = reach
         self._open = set(mine)
-        self._of_root: dict[int, _Candidate] = {}
+        self._of_root: dict[int, Candidate] = {}
         self._dependents: defaultdict[int, set[int]] = defaultdict(set)  # merged node -> roots
         self._cover: defaultdict[int, int] = defaultdict(int)  # node -> candidates, smaller roots
         self._by_size: list[tuple[int, int]] = []  # heap of (-size, root), also of dropped ones
         self._visit(list(mine), stale=set())
 
-    def largest(self) -> _Candidate | None:
+    def largest(self) -> Candidate | None:
         """The winner of the round, the first found on a tie; None when no node is left."""
         while self._by_size:
             negative_size, root = self._by_size[0]
@@ -260,12 +295,11 @@ class _Candidates:
             heappop(self._by_size)
         return None
 
-    def steps(self) -> Iterator[tuple[str, int]]:
-        """All steps of the round, as if every candidate had been grown in it."""
-        for root in sorted(self._of_root):
-            yield from self._of_root[root].steps
+    def in_order(self) -> list[Candidate]:
+        """List those of the round, ascending by their roots."""
+        return [self._of_root[root] for root in sorted(self._of_root)]
 
-    def finish(self, winner: _Candidate) -> None:
+    def finish(self, winner: Candidate) -> None:
         """Contract the winner and grow again the candidates that this changes."""
         gains = self._reach.contract(winner.members)
         self._open.difference_update(winner.members)
@@ -292,7 +326,7 @@ class _Candidates:
             if is_root and candidate is None:
                 self._add(_grow(number, self._reach, self._open), queue)
 
-    def _add(self, candidate: _Candidate, queue: list[int]) -> None:
+    def _add(self, candidate: Candidate, queue: list[int]) -> None:
         root = candidate.root
         self._of_root[root] = candidate
         heappush(self._by_size, (-len(candidate.members), root))
@@ -304,7 +338,7 @@ class _Candidates:
                 if number in self._of_root:
                     heappush(queue, number)  # covered, so no root any more
 
-    def _drop(self, candidate: _Candidate, queue: list[int]) -> None:
+    def _drop(self, candidate: Candidate, queue: list[int]) -> None:
         root = candidate.root
         del self._of_root[root]
         for number in candidate.merged():

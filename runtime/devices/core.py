@@ -75,6 +75,9 @@ _COMMON_PROPERTIES = tuple(
     if declared is not DEVICE_ID and not declared.only_at_load
 )
 
+_Label = tuple[str, str, int]
+"""The name, the device and the copy of a network."""
+
 DEVICE_PRIORITIES = "MULTI_DEVICE_PRIORITIES"
 """The property that a virtual device's list is given in."""
 
@@ -99,6 +102,7 @@ class Core(Closing):
         self._registry = PluginRegistry(self)
         self._networks: WeakValueDictionary[int, ExecutableNetwork] = WeakValueDictionary()
         self._network_numbers = itertools.count()
+        self._labelled: WeakValueDictionary[_Label, ExecutableNetwork] = WeakValueDictionary()
         self._settings: dict[str, Any] = {}
         self._is_closed = False
 
@@ -516,13 +520,23 @@ class Core(Closing):
     def _keep(self, network: ExecutableNetwork) -> ExecutableNetwork:
         with self._lock:
             if not self._is_closed:
-                others = [known for known in self._networks.values() if not known.is_closed]
-                if network not in others:  # AUTO returns what it had this Core load
-                    network.copy = _free_copy(network, others)
+                label = network.name, network.device, network.copy
+                if self._labelled.get(label) is not network:  # AUTO returns what this Core loaded
+                    network.copy = self._free_copy(network)
+                    self._labelled[network.name, network.device, network.copy] = network
                     self._networks[next(self._network_numbers)] = network
                 return network
         network.close()
         raise ClosedError("this Core was closed while the network was loaded; make a new one")
+
+    def _free_copy(self, network: ExecutableNetwork) -> int:
+        """Return the lowest number that no other open network of the same name and device has."""
+
+        def is_free(number: int) -> bool:
+            other = self._labelled.get((network.name, network.device, number))
+            return other is None or other.is_closed
+
+        return next(filter(is_free, itertools.count(1)))
 
     def statistics(self) -> CoreStatistics:
         """Picture its open networks, and how many tasks wait for each executor. Any thread.
@@ -668,13 +682,6 @@ def _check_name(name: Any, device: str) -> None:
             device,
             value=name,
         )
-
-
-def _free_copy(network: ExecutableNetwork, others: Sequence[ExecutableNetwork]) -> int:
-    """Return the lowest number that no other network of the same name and device has."""
-    label = network.name, network.device
-    taken = {other.copy for other in others if (other.name, other.device) == label}
-    return next(number for number in itertools.count(1) if number not in taken)
 
 
 def _key(key: Any) -> str:

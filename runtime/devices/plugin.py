@@ -94,6 +94,9 @@ class Division(Protocol):
     def explain(self) -> str:
         """Return the same in words."""
 
+    def selection_trace(self) -> str:
+        """Return how the pieces were selected, step by step, as Markdown."""
+
     def diagram(self, language: Literal["dot", "svg"]) -> str:
         """Draw every node in the colour of its device, and what crosses with its size."""
 

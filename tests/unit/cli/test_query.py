@@ -95,6 +95,20 @@ def test_the_partition_is_drawn(aioinfer: Run, digits: str, tmp_path: Path) -> N
     assert ET.parse(svg).getroot().tag.endswith("svg")
 
 
+def test_the_steps_of_the_selection_are_printed(aioinfer: Run, digits: str) -> None:
+    with ai.Core() as core:
+        division = core.divide_network(digits, HETERO, {"AFFINITY": {"conv2": "REFERENCE.1"}})
+        trace = division.selection_trace()
+    assert "Failed to merge [conv2]" in trace
+    assert "Plugin REFERENCE.1\n\nPossible roots: [conv2]\n1. Select root [conv2]\n" in trace
+    finished = aioinfer("query", digits, "-d", HETERO, *CUT, "--trace")
+    assert (finished.code, finished.err) == (0, "")
+    assert trace in finished.out
+    document = json.loads(aioinfer("query", digits, "-d", HETERO, *CUT, "--trace", "--json").out)
+    assert document["selection_trace"] == trace
+    assert "Select root" not in aioinfer("query", digits, "-d", HETERO, *CUT).out
+
+
 def test_saved_subgraphs_compute_together_what_the_model_computes(
     aioinfer: Run, digits: str, heldout: str, tmp_path: Path
 ) -> None:
@@ -152,6 +166,12 @@ def test_a_device_that_does_not_cut_has_no_partition(
     assert finished.code == 1
     assert "error: REFERENCE runs a model whole" in finished.err
     assert not (tmp_path / "x").exists()
+
+
+def test_a_device_that_does_not_cut_has_no_steps(aioinfer: Run, digits: str) -> None:
+    finished = aioinfer("query", digits, "-d", "REFERENCE", "--trace")
+    assert finished.code == 1
+    assert "error: REFERENCE runs a model whole" in finished.err
 
 
 @pytest.mark.parametrize(
