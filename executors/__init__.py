@@ -17,7 +17,7 @@ from .base import (
     refuse_own_thread,
     run_here,
 )
-from .cpu_allowance import CpuAllowance, allowed_cpus
+from .cpu_allowance import CpuAllowance, allowance_kept, allowed_cpus
 from .cpu_load import CpuLoad
 from .device_stream import (
     CompletionThread,
@@ -69,6 +69,7 @@ __all__ = [
     "TimerHandle",
     "VirtualTimer",
     "WhenReady",
+    "allowance_kept",
     "allowed_cpus",
     "check_files",
     "find_shortage",

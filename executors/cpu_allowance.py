@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -42,8 +44,32 @@ class CpuAllowance:
         return max(1, allowed)
 
 
+class _Kept(threading.local):
+    """The answer that holds on one thread; None: ask."""
+
+    allowance: CpuAllowance | None = None
+
+
+_kept = _Kept()
+
+
+@contextmanager
+def allowance_kept() -> Iterator[None]:
+    """Ask the operating system once for all that this thread does inside; blocks may nest."""
+    if _kept.allowance is not None:
+        yield
+        return
+    _kept.allowance = allowed_cpus()
+    try:
+        yield
+    finally:
+        _kept.allowance = None
+
+
 def allowed_cpus() -> CpuAllowance:
     """Ask the operating system what this process may use now. Any thread; reads a few files."""
+    if _kept.allowance is not None:
+        return _kept.allowance
     if hasattr(os, "sched_getaffinity"):
         # The process's id is that of its first thread; the calling one may be a pinned worker.
         cpus = tuple(sorted(os.sched_getaffinity(os.getpid())))

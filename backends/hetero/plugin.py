@@ -14,6 +14,7 @@ from ...errors import (
     PropertyError,
     UnsupportedOpError,
 )
+from ...executors import allowance_kept
 from ...runtime.blobs.network_record import NetworkRecord
 from ...runtime.blobs.reader import Blob
 from ...runtime.devices.device_name import HOLD_ONE, parse_device
@@ -192,13 +193,14 @@ class HeteroPlugin(VirtualPlugin):
                 piece.model.is_disposable = True
         networks: list[ExecutableNetwork] = []
         try:
-            for piece, signatures in zip(division.cut.subgraphs, shapes, strict=True):
-                values = {**configs[piece.device]}
-                if signatures:
-                    values[INPUT_SHAPES.key] = signatures
-                if locations[len(networks)]:
-                    values[OUTPUT_LOCATION.key] = locations[len(networks)]
-                networks.append(self.core.load_network(piece.model, piece.device, values))
+            with allowance_kept():
+                for piece, signatures in zip(division.cut.subgraphs, shapes, strict=True):
+                    values = {**configs[piece.device]}
+                    if signatures:
+                        values[INPUT_SHAPES.key] = signatures
+                    if locations[len(networks)]:
+                        values[OUTPUT_LOCATION.key] = locations[len(networks)]
+                    networks.append(self.core.load_network(piece.model, piece.device, values))
             network = self._network(division, model, networks, config)
         except BaseException as error:
             for loaded in networks:
