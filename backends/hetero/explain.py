@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 
 from ...runtime.graph import TensorType, ValueType
+from .balance import Balance
+from .branches import Branches
 from .partition import Cut, Partition, PartitionSubgraph, PlacedNode
+from .policy import Expected
 
 __all__ = ["bytes_text", "explain_partition", "size_text", "type_text"]
 
@@ -16,6 +19,8 @@ def explain_partition(partition: Partition) -> str:
     Subgraphs come in order of execution; two neighbours need not depend on each other.
     """
     blocks = [_headline(partition)]
+    if partition.expected is not None:
+        blocks.append(_expected_text(partition.expected))
     blocks += [_subgraph_text(subgraph) for subgraph in partition.subgraphs]
     if partition.cuts:
         blocks.append(_cuts_text(partition.cuts))
@@ -64,6 +69,53 @@ def _headline(partition: Partition) -> str:
         f"{_counted(len(partition.subgraphs), 'subgraph')}, "
         f"{crossing if partition.cuts else 'nothing crosses'}"
     )
+
+
+def _expected_text(expected: Expected) -> str:
+    outcome = expected.outcome
+    names = ", ".join(expected.measured_devices)
+    basis = f"measured on {names}" if names else "estimated"
+    if isinstance(outcome, Balance):
+        return _pipeline_text(outcome, basis)
+    return _branches_text(outcome, basis)
+
+
+def _pipeline_text(outcome: Balance, basis: str) -> str:
+    busiest = max(outcome.loads_s, key=lambda device: outcome.loads_s[device])
+    count = _counted(len(outcome.stages), "stage")
+    lines = [
+        f"pipeline of {count}, {basis}: the bottleneck is {busiest} with "
+        f"{_time_text(outcome.bottleneck_s)} a run"
+    ]
+    for index, stage in enumerate(outcome.stages):
+        line = (
+            f"  stage {index} on {stage.device}: {_counted(stage.node_count, 'node')}, "
+            f"{_time_text(stage.seconds)}, of it {_time_text(stage.carry_s)} for what crosses; "
+            f"{bytes_text(stage.weight_bytes)} of constants"
+        )
+        if stage.detour_count:
+            line += f"; {_counted(stage.detour_count, 'node')} elsewhere"
+        lines.append(line)
+    loads = ", ".join(f"{name} {_time_text(load)}" for name, load in outcome.loads_s.items())
+    return "\n".join([*lines, f"  each run keeps busy: {loads}"])
+
+
+def _branches_text(outcome: Branches, basis: str) -> str:
+    alone = "no device runs it alone"
+    if outcome.alone_s < math.inf:
+        alone = f"{_time_text(outcome.alone_s)} on the best device alone"
+    loads = ", ".join(f"{name} {_time_text(load)}" for name, load in outcome.loads_s.items())
+    return (
+        f"branches, {basis}: {_time_text(outcome.seconds)} a run, {alone}\n"
+        f"  each run keeps busy: {loads}"
+    )
+
+
+def _time_text(seconds: float) -> str:
+    for factor, unit in ((1.0, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
 
 
 def _subgraph_text(subgraph: PartitionSubgraph) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...runtime.graph import Model, ValueType
 from .affinity import Placement
 from .cutting import CutModel
+from .policy import Expected
 
 __all__ = ["Cut", "NodeEdge", "Partition", "PartitionSubgraph", "PlacedNode", "make_partition"]
 
@@ -69,6 +70,8 @@ class Partition:
     cuts: tuple[Cut, ...]
     edges: tuple[NodeEdge, ...]
     removed_nodes: tuple[str, ...]
+    expected: Expected | None = None
+    """What the policy expects that has placed the nodes; None: they went by the list's order."""
 
     @property
     def crossing_value_count(self) -> int:
@@ -87,6 +90,7 @@ def make_partition(
     placements: Mapping[str, Placement],
     removed_nodes: Sequence[str],
     devices: Sequence[str],
+    expected: Expected | None = None,
 ) -> Partition:
     """Describe a cut model; placements are by the names of the nodes of the file. Pure."""
     subgraphs = []
@@ -112,7 +116,7 @@ def make_partition(
         if value.producer is not None and not value.is_constant
     )
     return Partition(
-        model.name, tuple(devices), tuple(subgraphs), cuts, edges, tuple(removed_nodes)
+        model.name, tuple(devices), tuple(subgraphs), cuts, edges, tuple(removed_nodes), expected
     )
 
 

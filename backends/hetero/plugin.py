@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -46,7 +47,7 @@ from ...runtime.properties.properties import (
 )
 from ...runtime.type_inference import correct_graph_types
 from ...runtime.type_inference.rules import STANDARD_DOMAINS
-from .affinity import NodeOrigin, Placement, place_nodes, refuse, wishes_of
+from .affinity import NodeOrigin, Placement, Wish, place_nodes, refuse, wishes_of
 from .cutting import cut_model, node_edges
 from .division import Division
 from .division_record import part_name, read_division
@@ -54,9 +55,10 @@ from .dump import dump_diagrams
 from .executable_network import HeteroNetwork
 from .locations import output_locations, state_locations
 from .partition import make_partition
+from .policy import POLICY_PROPERTIES, Expected, follow_policy, policy_of
 from .schedule import execution_order
 from .selection import select_subgraphs
-from .signatures import subgraph_signatures
+from .signatures import static_shapes, subgraph_signatures
 from .unfolded import follow_users, is_wanted_by_user
 
 __all__ = ["AFFINITY", "DUMP_GRAPH", "HeteroPlugin"]
@@ -104,6 +106,7 @@ class HeteroPlugin(VirtualPlugin):
         *VirtualPlugin.properties,
         AFFINITY,
         DUMP_GRAPH,
+        *POLICY_PROPERTIES,
     )
 
     def import_network(
@@ -151,18 +154,23 @@ class HeteroPlugin(VirtualPlugin):
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
         """Return for each original node which device takes it, or each device's reason."""
         devices = self._devices(config)
-        copied, nodes, placed, refused = self._place(model, devices, config)
-        copied.dispose()
+        placing = self._place(model, devices, config)
+        placing.model.dispose()
         answers: SupportMap = {}
-        for node in nodes:
+        for node in placing.nodes:
             for name in node.origins:
-                if node.name in refused:
-                    reasons = refused[node.name].items()
+                if node.name in placing.refused:
+                    reasons = placing.refused[node.name].items()
                     text = "; ".join(f"{device}: {reason}" for device, reason in reasons)
                     answers[name] = Support(False, text)
                 elif answers.get(name, Support(True)).supported:
-                    placement = placed[node.name]
+                    placement = placing.placed[node.name]
                     answers[name] = Support(True, f"on {placement.device}, {placement.reason}")
+        if not placing.refused and policy_of(config) != "PRIORITY":
+            for subgraph in self._divide(model, devices, config).partition.subgraphs:
+                for placed in subgraph.nodes:
+                    answer = Support(True, f"on {subgraph.device}, {placed.reason}")
+                    answers.update(dict.fromkeys(placed.original_nodes, answer))
         return answers
 
     def divide_network(self, model: Model, config: Configuration) -> Division:
@@ -273,9 +281,7 @@ class HeteroPlugin(VirtualPlugin):
         _refuse_request_properties(config)
         return devices
 
-    def _place(
-        self, model: Model, devices: Sequence[str], config: Configuration
-    ) -> tuple[Model, list[NodeOrigin], dict[str, Placement], dict[str, dict[str, str]]]:
+    def _place(self, model: Model, devices: Sequence[str], config: Configuration) -> _Placing:
         """Copy the model and decide for each of its nodes, by the types that its parts will have.
 
         What the file alone says of a value in between is none of them.
@@ -296,41 +302,116 @@ class HeteroPlugin(VirtualPlugin):
         inner = [node.name for node in all_nodes(copied.graph) if node.name not in main]
         wishes = wishes_of(nodes, config[AFFINITY], devices, inner)
         answers = self._answers(copied, devices, config)
-        return copied, nodes, *place_nodes(nodes, wishes, answers)
+        return _Placing(copied, nodes, wishes, answers, *place_nodes(nodes, wishes, answers))
 
     def _divide(self, model: Model, devices: Sequence[str], config: Configuration) -> Division:
-        copied, nodes, placed, refused = self._place(model, devices, config)
-        if refused:
-            raise self._refusal(copied, nodes, refused, devices, config)
+        policy = policy_of(config)
+        placing = self._place(model, devices, config)
+        copied, nodes, placed = placing.model, placing.nodes, placing.placed
+        if placing.refused:
+            raise self._refusal(copied, nodes, placing.refused, devices, config)
         # Before the passes, so that none of them merges nodes of different devices.
         for node in copied.graph.nodes:
-            node.affinity = placed[node.name].device
-            for inner in (found for body in node.bodies() for found in all_nodes(body)):
-                inner.affinity = node.affinity
+            _give(node, placed[node.name].device)
         kept_ops = self._tie_extensions(copied, devices)
         unfolded = {device: self._unfolded_ops(device) for device in devices}
-        wished = wishes_of(nodes, config[AFFINITY], devices)
-        follow_users(copied.graph, unfolded, wished)
+        follow_users(copied.graph, unfolded, placing.wishes)
         passes = default_passes(kept_ops, is_wanted_by_user(unfolded))
         whole, report = specialize_with_report(copied, {}, passes)
         copied.dispose()
         correct_graph_types(whole.graph)
+        by_origin: dict[str, Placement] = {}
+        for origin in nodes:
+            for name in origin.origins:
+                by_origin.setdefault(name, placed[origin.name])
+        expected = None
+        if policy != "PRIORITY":
+            expected = self._follow_policy(policy, whole, placing, config, by_origin)
         names = [node.name for node in whole.graph.nodes]
         edges = node_edges(whole.graph)
         affinity = {node.name: str(node.affinity) for node in whole.graph.nodes}
         subgraphs = select_subgraphs(names, edges, affinity, devices)
         ordered = [subgraphs[index] for index in execution_order(subgraphs, edges, names)]
         cut = cut_model(whole, ordered)
-        by_origin: dict[str, Placement] = {}
-        for origin in nodes:
-            for name in origin.origins:
-                by_origin.setdefault(name, placed[origin.name])
         partition = make_partition(
-            whole, cut, by_origin, _main_names(report.removed_names, nodes), devices
+            whole, cut, by_origin, _main_names(report.removed_names, nodes), devices, expected
         )
         if config[DUMP_GRAPH]:
             dump_diagrams(partition, config[DUMP_GRAPH])
         return Division(whole, cut, partition)
+
+    def _follow_policy(
+        self,
+        policy: str,
+        whole: Model,
+        placing: _Placing,
+        config: Configuration,
+        by_origin: dict[str, Placement],
+    ) -> Expected:
+        """Place the executed nodes anew; those that the user has placed stay where they are."""
+        signatures = config[INPUT_SHAPES]
+        shapes = static_shapes(whole, signatures[0]) if signatures else {}
+        placements, expected = follow_policy(
+            policy, whole.graph, placing.takers, list(placing.answers), config, shapes, self._fact
+        )
+        for node, placement in zip(whole.graph.nodes, placements, strict=True):
+            _give(node, placement.device)
+            for name in node.fused_from:
+                is_asked_for = name in placing.wishes_of_origins
+                reason = by_origin[name].reason if is_asked_for else placement.reason
+                by_origin[name] = Placement(placement.device, reason)
+        return expected
+
+    def _fact(self, device: str, metric: str) -> Any:
+        """Ask a device for a fact; None where it is not there, or does not say."""
+        try:
+            if metric in self.core.get_metric(device, "SUPPORTED_METRICS"):
+                return self.core.get_metric(device, metric)
+        except DeviceError:
+            pass
+        return None
+
+
+@dataclass(frozen=True)
+class _Placing:
+    """A copy of a model, and where its nodes may go and go first, by the file's names."""
+
+    model: Model
+    nodes: list[NodeOrigin]
+    wishes: dict[str, Wish]
+    answers: dict[str, SupportMap]
+    placed: dict[str, Placement]
+    refused: dict[str, dict[str, str]]
+
+    @cached_property
+    def wishes_of_origins(self) -> dict[str, Wish]:
+        """The wishes for nodes, by the nodes of the file that they stand for."""
+        found = {}
+        for node in self.nodes:
+            if node.name in self.wishes:
+                found.update(dict.fromkeys(node.origins, self.wishes[node.name]))
+        return found
+
+    def takers(self, node: Node) -> frozenset[str]:
+        """Return the devices that may run a node of the executed graph."""
+        found = set(self.answers)
+        for name in node.fused_from:
+            wish = self.wishes_of_origins.get(name)
+            missing = Support(False)
+            found = {
+                device
+                for device in found
+                if self.answers[device].get(name, missing).supported
+                and (wish is None or wish.device == device)
+            }
+        return frozenset(found or {str(node.affinity)})
+
+
+def _give(node: Node, device: str) -> None:
+    """Give a node, and the nodes in its bodies, to a device."""
+    node.affinity = device
+    for inner in (found for body in node.bodies() for found in all_nodes(body)):
+        inner.affinity = device
 
 
 def _refuse_other_ports(index: int, piece: Model, network: ExecutableNetwork) -> None:

@@ -124,7 +124,9 @@ def _condition(
         return f"There are self-references throughout {_node_text(order, through)}, reject"
     if nodes:
         text = _node_text(order, sorted(nodes))
-        return f"There are possible self-references throughout {text} but they are not known yet, ok"
+        return (
+            f"There are possible self-references throughout {text} but they are not known yet, ok"
+        )
     return "ok"
 
 

@@ -9,7 +9,7 @@ from ...runtime.passes import specialize
 from ...runtime.type_inference import correct_graph_types
 from .cutting import CutModel
 
-__all__ = ["subgraph_signatures"]
+__all__ = ["static_shapes", "subgraph_signatures"]
 
 Signature = Mapping[str, tuple[int, ...]]
 
@@ -26,7 +26,7 @@ def subgraph_signatures(
     """
     found: list[list[Signature]] = [[] for _ in cut.subgraphs]
     for signature in signatures:
-        shapes = _static_shapes(model, signature)
+        shapes = static_shapes(model, signature)
         for index, piece in enumerate(cut.subgraphs):
             names = [value.name for value in piece.model.inputs]
             known = {name: shapes[name] for name in names if name in shapes}
@@ -35,7 +35,7 @@ def subgraph_signatures(
     return found
 
 
-def _static_shapes(model: Model, signature: Signature) -> dict[str, tuple[int, ...]]:
+def static_shapes(model: Model, signature: Signature) -> dict[str, tuple[int, ...]]:
     """Infer the shapes of all values: with every node in place, and again with shapes folded.
 
     The second knows more; the first knows the values that folding has removed.
