@@ -17,7 +17,7 @@ from .base import (
     refuse_own_thread,
     run_here,
 )
-from .cpu_allowance import CpuAllowance, allowance_kept, allowed_cpus
+from .cpu_allowance import CpuAllowance, allowance_kept, allowed_cpus, part_of_allowance
 from .cpu_load import CpuLoad
 from .device_stream import (
     CompletionThread,
@@ -78,6 +78,7 @@ __all__ = [
     "is_shortage",
     "mark_own_thread",
     "must_not_block",
+    "part_of_allowance",
     "process_timer",
     "refuse_own_thread",
     "run_here",

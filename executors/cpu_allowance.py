@@ -119,6 +119,16 @@ def cpus_of_stream(cpus: tuple[int, ...], thread_count: int, index: int) -> tupl
     return tuple(cpus[(first + k) % len(cpus)] for k in range(min(thread_count, len(cpus))))
 
 
+def part_of_allowance(allowance: CpuAllowance, index: int, count: int) -> CpuAllowance:
+    """Return one of ``count`` disjoint parts: neighbours, as many as the others have or one more.
+
+    Each has its part of the quota. The count is at most that of the CPUs.
+    """
+    bounds = [len(allowance.cpus) * place // count for place in (index, index + 1)]
+    quota = None if allowance.quota is None else allowance.quota / count
+    return CpuAllowance(allowance.cpus[bounds[0] : bounds[1]], quota)
+
+
 def _group_folders(membership: str) -> Iterator[tuple[PurePosixPath, bool]]:
     """Yield the folders that may limit the CPU, each with whether it speaks the v2 format."""
     for line in membership.splitlines():

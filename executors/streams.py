@@ -52,13 +52,14 @@ class StreamsConfig:
 
     ``thread_count`` is per stream, and how many threads a kernel may use there; 0 divides the CPUs
     that the process is allowed among the streams. ``pinning`` keeps each stream on CPUs of its own
-    where the operating system can do that.
+    where the operating system can do that. ``cpus`` are those that it has; none: all allowed ones.
     """
 
     name: str
     stream_count: int = 1
     thread_count: int = 0
     pinning: bool = False
+    cpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.stream_count < 1:
@@ -89,7 +90,7 @@ class StreamsExecutor(TaskExecutor):
         super().__init__(config.name)
         self.config = config
         self._thread_count = config.thread_count or max(
-            1, allowed_cpus().count // config.stream_count
+            1, (len(config.cpus) or allowed_cpus().count) // config.stream_count
         )
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
         self._parking = Parking(f"executor {config.name!r}")
@@ -134,11 +135,12 @@ class StreamsExecutor(TaskExecutor):
     def borrow_lane(self) -> Lane | None:
         """Lend the callers' lane, for kernels of one thread, until its ``give_back``.
 
-        None if another thread has it, if work is in the queue, or after close. Never blocks.
+        None if another thread has it, if work is in the queue, if it has CPUs of its own, or after
+        close. Never blocks.
         """
-        if self._queue.empty() and not self._is_told_to_stop and self._caller_lock.acquire(False):
-            return self._caller_lane
-        return None
+        if self.config.cpus or not self._queue.empty() or self._is_told_to_stop:
+            return None
+        return self._caller_lane if self._caller_lock.acquire(False) else None
 
     def run_on_each(self, function: Callable[[Lane], Ready]) -> None:
         """Call it once on every stream, wait for all, and raise the first error. Blocks.
@@ -243,7 +245,7 @@ class StreamsExecutor(TaskExecutor):
         """
         if not hasattr(os, "sched_setaffinity"):
             return
-        cpus = allowed_cpus().cpus
+        cpus = self.config.cpus or allowed_cpus().cpus
         if self.config.pinning:
             cpus = cpus_of_stream(cpus, lane.thread_count, lane.index)
         try:

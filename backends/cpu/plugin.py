@@ -6,7 +6,7 @@ import platform
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ...errors import PropertyError
+from ...errors import DeviceError, PropertyError
 from ...executors import allowed_cpus
 from ...runtime.devices.extension import bind_kernels
 from ...runtime.devices.plugin import CoreHandle, Plugin
@@ -15,6 +15,7 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
 from ...runtime.properties.properties import (
+    DEVICE_SHARE,
     EXPORTABLE,
     INFERENCE_PRECISION_HINT,
     NUM_STREAMS,
@@ -60,6 +61,19 @@ class CpuPlugin(Plugin):
     def device_ids(self) -> list[str]:
         return ["0"]
 
+    def check_device_id(self, device_id: str) -> None:
+        """Raise DeviceError for an id that is no CPU; ids beyond 0 are parts of the one device."""
+        if not device_id.isdecimal() or not int(device_id):
+            super().check_device_id(device_id)
+            return
+        count = len(allowed_cpus().cpus)
+        if int(device_id) >= count:
+            raise DeviceError(
+                f"{self.name} has no device {device_id!r}: this process may use {count} CPUs, so "
+                f"the last part of one is {self.name}.{count - 1}",
+                device=f"{self.name}.{device_id}",
+            )
+
     def full_device_name(self, device_id: str) -> str:
         return _processor_name()
 
@@ -80,6 +94,7 @@ class CpuPlugin(Plugin):
                 self.name,
                 value=config["NUM_STREAMS"],
             )
+        self._check_share(config[DEVICE_SHARE.key])
         hint = config[INFERENCE_PRECISION_HINT.key]
         reason = find_unsupported_precision(hint, self._engine.instruction_set)
         if reason is not None:
@@ -88,6 +103,17 @@ class CpuPlugin(Plugin):
                 INFERENCE_PRECISION_HINT.key,
                 self.name,
                 value=hint,
+            )
+
+    def _check_share(self, share: str) -> None:
+        wanted = int(share.partition("/")[2] or 1)
+        if wanted > 1 and wanted > (count := len(allowed_cpus().cpus)):
+            raise PropertyError(
+                f"{self.name}: {wanted} parts with CPUs of their own are wanted, and this process "
+                f"may use {count}; list fewer, or give {DEVICE_SHARE.key} yourself",
+                DEVICE_SHARE.key,
+                self.name,
+                value=share,
             )
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...runtime.properties.properties import Property
+from ...runtime.properties.properties import DEVICE_SHARE, Property
 from ...runtime.properties.property_parsers import parse_boolean, parse_choice, parse_pass_names
 
 __all__ = [
@@ -65,6 +65,7 @@ PROPERTIES: tuple[Property[Any], ...] = (
     CPU_ADAPTIVE_TEAMS,
     CPU_DISABLED_PASSES,
     CPU_KEEP_NAN,
+    DEVICE_SHARE,
     ENABLE_CPU_PINNING,
     EXECUTION_MODE_HINT,
 )

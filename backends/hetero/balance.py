@@ -58,7 +58,7 @@ class StageCost:
 
 @dataclass(frozen=True)
 class Balance:
-    """``affinity`` has a device for each node; ``loads_s`` is what each device has to do per run."""
+    """``affinity`` has a device for each node; ``loads_s`` is what each device does per run."""
 
     affinity: tuple[str, ...]
     stages: tuple[StageCost, ...]

@@ -5,8 +5,8 @@ between a fork and a join is mostly one. **Placing** is by earliest finish (Topc
 Wu, "Performance-effective and low-complexity task scheduling", 2002): tasks are taken by what is
 left to do behind them, the longest first, and each goes where it ends first: after its inputs have
 come, which takes a hand-over and their bytes if they are made elsewhere, and after what the device
-has to do already. **Paying** is judged at the end: the whole on the one device that runs it fastest is
-the alternative, and stays unless the branches end clearly before it.
+has to do already. **Paying** is judged at the end: the whole on the one device that runs it fastest
+is the alternative, and stays unless the branches end clearly before it.
 """
 
 from __future__ import annotations

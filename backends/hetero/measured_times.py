@@ -123,7 +123,7 @@ def _is_end_of(before: Node, node: Node) -> bool:
 
 
 _ELEMENTWISE = frozenset(
-    [
+    (
         "Abs",
         "Add",
         "BatchNormalization",
@@ -153,5 +153,5 @@ _ELEMENTWISE = frozenset(
         "Sub",
         "Swish",
         "Tanh",
-    ]
+    )
 )

@@ -102,6 +102,7 @@ class HeteroPlugin(VirtualPlugin):
         if declared.key not in ("NUM_STREAMS", "INFERENCE_NUM_THREADS")
     )
     takes_mapped_constants: ClassVar[bool] = True
+    divides_devices: ClassVar[bool] = True
     properties: ClassVar[Sequence[Property[Any]]] = (
         *VirtualPlugin.properties,
         AFFINITY,
@@ -367,8 +368,8 @@ class HeteroPlugin(VirtualPlugin):
         try:
             if metric in self.core.get_metric(device, "SUPPORTED_METRICS"):
                 return self.core.get_metric(device, metric)
-        except DeviceError:
-            pass
+        except DeviceError:  # what answers queries without being there is an accelerator
+            return "discrete" if metric == "DEVICE_TYPE" else None
         return None
 
 

@@ -18,6 +18,7 @@ from ..network.executable_network import ExecutableNetwork
 from ..passes import SupportMap
 from ..properties.properties import (
     DEVICE_ID,
+    DEVICE_SHARE,
     INPUT_SHAPES,
     OUTPUT_LOCATION,
     REQUEST_PROPERTIES,
@@ -90,6 +91,9 @@ class VirtualPlugin(Plugin):
     properties: ClassVar[Sequence[Property[Any]]] = (MULTI_DEVICE_PRIORITIES, DEVICE_PROPERTIES)
     takes_exclusions: ClassVar[bool] = False
     """Whether ``-NAME`` in the list leaves a device out."""
+
+    divides_devices: ClassVar[bool] = False
+    """True if the parts of a device that the list names (CPU.0, CPU.1) are all used at once."""
 
     @abstractmethod
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
@@ -194,8 +198,19 @@ class VirtualPlugin(Plugin):
         if passed_on:
             key = DEVICE_PROPERTIES.key
             values[key] = {**passed_on, **values.get(key, {})}
+        if self.divides_devices and DEVICE_SHARE.key not in values and own.knows(DEVICE_SHARE.key):
+            values.update(self._share(device, config))
         own.with_values(values)
         return values
+
+    def _share(self, device: str, config: Configuration) -> dict[str, str]:
+        """Say which part a device of the list is, among those of its kind that have an id."""
+        kind = parse_device(device).name
+        listed = [parse_device(entry.device) for entry in self.priorities(config)]
+        parts = [str(name) for name in listed if name.name == kind and name.id is not None]
+        if device not in parts or len(parts) < 2:
+            return {}
+        return {DEVICE_SHARE.key: f"{parts.index(device)}/{len(parts)}"}
 
     def inner_config(self, device: str, config: Configuration) -> dict[str, Any]:
         """Collect what is given to a device for a network inside the one that users ask.

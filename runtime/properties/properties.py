@@ -22,6 +22,7 @@ from .property_parsers import (
     parse_locations,
     parse_mapping,
     parse_seconds,
+    parse_share,
     parse_state,
     parse_text,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "AUTO",
     "DEFAULT_DEADLINE_S",
     "DEVICE_ID",
+    "DEVICE_SHARE",
     "ENABLE_MMAP",
     "EXPORTABLE",
     "INFERENCE_NUM_THREADS",
@@ -301,6 +303,14 @@ PERF_COUNT = Property(
     "Record the time of every node; read it with request.profiling().",
 )
 DEVICE_ID = Property("DEVICE_ID", parse_text, "", "Which device of the plugin; '' is the first.")
+DEVICE_SHARE = Property(
+    "DEVICE_SHARE",
+    parse_share,
+    "",
+    "Which part of the device a network gets to itself: '0/2' is the first of two, '' the whole. "
+    "Lists such as 'HETERO:CPU.0,CPU.1' set it.",
+    only_at_load=True,
+)
 INPUT_SHAPES: Property[tuple[Mapping[str, tuple[int, ...]], ...]] = Property(
     "INPUT_SHAPES",
     parse_input_shapes,

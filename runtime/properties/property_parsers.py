@@ -25,6 +25,7 @@ __all__ = [
     "parse_mapping",
     "parse_pass_names",
     "parse_seconds",
+    "parse_share",
     "parse_state",
     "parse_text",
 ]
@@ -111,6 +112,16 @@ def parse_choice(*choices: str) -> Parser[str]:
         raise ValueError(f"one of {', '.join(map(repr, choices))} is wanted")
 
     return parse
+
+
+def parse_share(given: Any) -> str:
+    """Take a part as 'number/count', the first is 0; '' is the whole."""
+    if given == "":
+        return ""
+    number, _, count = given.partition("/") if isinstance(given, str) else ("", "", "")
+    if not (number.isdecimal() and count.isdecimal() and int(number) < int(count)):
+        raise ValueError("'NUMBER/COUNT' is wanted, such as '0/2' for the first of two, or ''")
+    return f"{int(number)}/{int(count)}"
 
 
 def parse_mapping(given: Any) -> Mapping[str, Any]:
