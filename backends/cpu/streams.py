@@ -45,5 +45,5 @@ def share_of(config: Mapping[str, Any], allowance: CpuAllowance) -> tuple[int, i
     number, _, count = str(config[DEVICE_SHARE.key]).partition("/")
     if count:
         return int(number), int(count)
-    own = int(config[DEVICE_ID.key])
+    own = int(config[DEVICE_ID.key] or 0)
     return (own, len(allowance.cpus)) if own else (0, 1)

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from types import MappingProxyType
 from typing import Any
@@ -92,13 +93,15 @@ def seconds_of(nodes: Sequence[Node], times: MeasuredTimes) -> list[float | None
 def joined_places(nodes: Sequence[Node], times: Iterable[MeasuredTimes]) -> list[int]:
     """List the places that are not to be cut, by the node behind: what runs as one stays together.
 
-    Measured groups do, and a node that only works on what the node before it makes, element by
-    element: devices compute it as its end.
+    Measured groups do, and elementwise nodes that only work on what a product or the like before
+    them makes: devices compute them as its end.
     """
     owners = _owners(nodes)
-    joined = {
-        number for number in range(1, len(nodes)) if _is_end_of(nodes[number - 1], nodes[number])
-    }
+    joined: set[int] = set()
+    for number, (before, node) in enumerate(pairwise(nodes), 1):
+        is_end = before.op not in _ELEMENTWISE or number - 1 in joined
+        if is_end and _only_follows(before, node):
+            joined.add(number)
     for measured in times:
         for names in measured.groups:
             numbers = [owners[name] for name in names if name in owners]
@@ -115,7 +118,7 @@ def _owners(nodes: Sequence[Node]) -> dict[str, int]:
     return owners
 
 
-def _is_end_of(before: Node, node: Node) -> bool:
+def _only_follows(before: Node, node: Node) -> bool:
     if node.op not in _ELEMENTWISE or len(before.outputs) != 1:
         return False
     value = before.outputs[0]

@@ -7,11 +7,13 @@ import pytest
 
 from aioinfer.executors.cpu_allowance import (
     CpuAllowance,
+    allowance_kept,
     allowed_cpus,
     cgroup_quota,
     cpus_of_stream,
     parse_cfs_quota,
     parse_cpu_max,
+    part_of_allowance,
 )
 
 
@@ -115,3 +117,41 @@ def test_a_quota_counts_in_parts_for_streams_and_whole_for_teams(quota, count, w
 def test_the_unified_hierarchy_may_be_mounted_beside_those_of_v1() -> None:
     files = {"/sys/fs/cgroup/unified/app/cpu.max": "150000 100000"}
     assert cgroup_quota("1:cpu:/\n0::/app\n", files.get) == 1.5
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_parts_are_disjoint_and_hold_every_cpu(count: int) -> None:
+    cpus = (0, 1, 2, 5, 6, 7, 9)
+    parts = [part_of_allowance(CpuAllowance(cpus, 3.5), index, count) for index in range(count)]
+    assert tuple(cpu for part in parts for cpu in part.cpus) == cpus
+    assert {len(part.cpus) for part in parts} <= {7 // count, 7 // count + 1}
+    assert sum(part.quota or 0 for part in parts) == pytest.approx(3.5)
+
+
+def test_a_block_asks_the_system_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def read(path: str) -> str | None:
+        asked.append(path)
+        return None
+
+    monkeypatch.setattr("aioinfer.executors.cpu_allowance._read", read)
+    with allowance_kept():
+        before = len(asked)
+        with allowance_kept():
+            assert allowed_cpus() is allowed_cpus()
+        assert allowed_cpus() is allowed_cpus()
+        assert len(asked) == before
+    allowed_cpus()
+    assert len(asked) > before
+
+
+def test_a_block_holds_on_its_own_thread_only() -> None:
+    seen = []
+    with allowance_kept():
+        here = allowed_cpus()
+        thread = threading.Thread(target=lambda: seen.append(allowed_cpus()), daemon=True)
+        thread.start()
+        thread.join()
+    assert seen[0] == here
+    assert seen[0] is not here

@@ -6,6 +6,7 @@ plugin, what is repeated, and the final result. Its "There are nodes to merge **
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 from aioinfer.backends.hetero.selection_trace import trace_selection
@@ -45,8 +46,8 @@ def test_the_rounds_that_the_document_leaves_out_are_told_too() -> None:
 #
 #   a -> b -> x@1 -> c -> y@1 -> d -> z@1 -> e
 def test_what_grows_as_before_is_told_once() -> None:
-    nodes = "a b x c y d z e".split()
-    edges = list(zip(nodes, nodes[1:], strict=False))
+    nodes = list("abxcydze")
+    edges = list(pairwise(nodes))
     affinity = {node: "B" if node in "xyz" else "A" for node in nodes}
     text = trace_selection(nodes, edges, affinity, ["A", "B"])
     assert text.count("Select root [c]") == 1
@@ -69,7 +70,7 @@ def test_several_nodes_between_are_all_named() -> None:
 
 def test_a_long_list_is_told_by_its_ends() -> None:
     nodes = list(range(40))
-    edges = list(zip(nodes, nodes[1:], strict=False))
+    edges = list(pairwise(nodes))
     text = trace_selection(nodes, edges, dict.fromkeys(nodes, "A"), ["A"])
     assert "Subgraph: [0,1,2,3,4,5,6,7,(24 more),32,33,34,35,36,37,38,39]\n" in text
     assert max(map(len, text.splitlines())) < 120
