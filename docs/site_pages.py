@@ -38,6 +38,7 @@ NAVIGATION = {
         "choosing-a-device.md",
         "batching.md",
         "multi.md",
+        "hetero.md",
         "reload.md",
         "containers.md",
         "python-versions.md",
