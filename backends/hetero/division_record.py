@@ -14,6 +14,7 @@ from ...runtime.graph.stand_ins import release_constants
 from .affinity import Placement
 from .cutting import CutModel, cut_model
 from .division import Division
+from .expected_record import expected_record, read_expected
 from .partition import Partition, make_partition
 from .selection import Subgraph
 
@@ -53,6 +54,7 @@ def write_division(
         "subgraphs": [[piece.device, list(piece.nodes)] for piece in cut.subgraphs],
         "placed": placed,
         "removed_nodes": list(partition.removed_nodes),
+        "expected": expected_record(partition.expected),
     }
     blob.add_json(_FRAME, content)
 
@@ -72,8 +74,10 @@ def read_division(blob: Blob) -> Division:
         }
         devices = [_text(device) for device in content["devices"]]
         removed = [_text(name) for name in content["removed_nodes"]]
+        expected = read_expected(content["expected"])
         cut = cut_model(whole, subgraphs)
-        return Division(whole, cut, make_partition(whole, cut, placed, removed, devices))
+        made = make_partition(whole, cut, placed, removed, devices, expected)
+        return Division(whole, cut, made)
     except BlobError:
         raise
     except (AioInferError, KeyError, TypeError, ValueError, AttributeError) as error:

@@ -18,55 +18,77 @@ from ...runtime.runs.bindings import NodeProfile
 __all__ = ["NODE_TIMES", "MeasuredTimes", "joined_places", "seconds_of"]
 
 
+Groups = tuple[tuple[tuple[str, ...], float], ...]
+"""Nodes of the file that ran as one, and their seconds."""
+
+
 @dataclass(frozen=True)
 class MeasuredTimes:
     """Seconds by the nodes of the file that ran as one. ``is_whole``: no others ran at all."""
 
-    groups: Mapping[tuple[str, ...], float]
+    groups: Groups
     is_whole: bool
 
+    @classmethod
+    def of(cls, said: Mapping[str, float] | Groups) -> MeasuredTimes:
+        """Take what NODE_TIMES says of a device."""
+        if isinstance(said, Mapping):
+            return cls(tuple(((node,), seconds) for node, seconds in said.items()), is_whole=False)
+        return cls(said, is_whole=True)
 
-def _parse_times(given: Any) -> Mapping[str, MeasuredTimes]:
-    wanted = (
-        "a mapping of devices to {node: seconds}, or to the entries of request.profiling() of one "
-        "run or several, is wanted"
-    )
+
+def _parse_times(given: Any) -> Mapping[str, Mapping[str, float] | Groups]:
     if not isinstance(given, Mapping):
-        raise ValueError(wanted)
-    parsed = {}
+        raise ValueError(_WANTED)
+    parsed: dict[str, Mapping[str, float] | Groups] = {}
     for device, times in given.items():
         if not isinstance(device, str):
-            raise ValueError(f"{wanted}; {device!r} is no device")
-        if isinstance(times, MeasuredTimes):
-            parsed[device] = times
-        elif isinstance(times, Mapping):
-            parsed[device] = MeasuredTimes(_plain(times, wanted), is_whole=False)
+            raise ValueError(f"{_WANTED}; {device!r} is no device")
+        if isinstance(times, Mapping):
+            seconds = {_name(node): _seconds(node, item) for node, item in times.items()}
+            parsed[device] = MappingProxyType(seconds)
         else:
-            parsed[device] = MeasuredTimes(_profiled(times, wanted), is_whole=True)
+            parsed[device] = _profiled(times)
     return MappingProxyType(parsed)
 
 
-def _plain(times: Mapping[Any, Any], wanted: str) -> dict[tuple[str, ...], float]:
-    for node, seconds in times.items():
-        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if not isinstance(node, str) or not is_number or not 0 <= seconds < math.inf:
-            raise ValueError(f"{wanted}, none below 0; {node!r}: {seconds!r} is none")
-    return {(node,): float(seconds) for node, seconds in times.items()}
+_WANTED = (
+    "a mapping of devices to {node: seconds}, or to the entries of request.profiling() of one run "
+    "or several, is wanted"
+)
 
 
-def _profiled(entries: Any, wanted: str) -> dict[tuple[str, ...], float]:
-    if not isinstance(entries, Iterable):
-        raise ValueError(wanted)
+def _profiled(entries: Any) -> Groups:
+    """Take entries, or pairs of names and seconds, which they become."""
+    if isinstance(entries, str) or not isinstance(entries, Iterable):
+        raise ValueError(_WANTED)
     found: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
     for entry in entries:
-        if not isinstance(entry, NodeProfile):
-            raise ValueError(f"{wanted}; {entry!r} is no entry")
-        seconds = (entry.end_ns - entry.start_ns) / 1e9
-        found[entry.original_nodes or (entry.name,)].append(seconds)
-    return {names: median(seconds) for names, seconds in found.items()}
+        if isinstance(entry, NodeProfile):
+            seconds = (entry.end_ns - entry.start_ns) / 1e9
+            found[entry.original_nodes or (entry.name,)].append(seconds)
+        elif isinstance(entry, list | tuple) and len(entry) == 2 and not isinstance(entry[0], str):
+            names, seconds = entry
+            found[tuple(map(_name, names))].append(_seconds(names, seconds))
+        else:
+            raise ValueError(f"{_WANTED}; {entry!r} is no entry")
+    return tuple((names, median(seconds)) for names, seconds in found.items())
 
 
-NODE_TIMES: Property[Mapping[str, MeasuredTimes]] = Property(
+def _name(node: Any) -> str:
+    if not isinstance(node, str):
+        raise ValueError(f"{_WANTED}; {node!r} is no node's name")
+    return node
+
+
+def _seconds(node: Any, given: Any) -> float:
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not is_number or not 0 <= given < math.inf:
+        raise ValueError(f"{_WANTED}, none below 0; {node!r}: {given!r} is none")
+    return float(given)
+
+
+NODE_TIMES: Property[Mapping[str, Mapping[str, float] | Groups]] = Property(
     "NODE_TIMES",
     _parse_times,
     MappingProxyType({}),
@@ -83,7 +105,7 @@ def seconds_of(nodes: Sequence[Node], times: MeasuredTimes) -> list[float | None
     """
     owners = _owners(nodes)
     found: list[float | None] = [0.0 if times.is_whole else None] * len(nodes)
-    for names, seconds in times.groups.items():
+    for names, seconds in times.groups:
         numbers = sorted({owners[name] for name in names if name in owners})
         for place, number in enumerate(numbers):
             found[number] = (found[number] or 0.0) + (0.0 if place else seconds)
@@ -103,7 +125,7 @@ def joined_places(nodes: Sequence[Node], times: Iterable[MeasuredTimes]) -> list
         if is_end and _only_follows(before, node):
             joined.add(number)
     for measured in times:
-        for names in measured.groups:
+        for names, _ in measured.groups:
             numbers = [owners[name] for name in names if name in owners]
             if numbers:
                 joined.update(range(min(numbers) + 1, max(numbers) + 1))

@@ -121,7 +121,11 @@ def follow_policy(
     Raises DeviceError if the devices have no room for the constants.
     """
     nodes = list(graph.nodes)
-    times = {device: found for device in devices if (found := _said(config[NODE_TIMES], device))}
+    times = {
+        device: MeasuredTimes.of(found)
+        for device in devices
+        if (found := _said(config[NODE_TIMES], device))
+    }
     balanced = _balance_nodes(nodes, takers, shapes, times)
     known = [_balance_device(device, config, fact) for device in devices]
     outcome: Balance | Branches

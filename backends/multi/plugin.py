@@ -46,6 +46,7 @@ class MultiPlugin(VirtualPlugin):
     )
     properties: ClassVar[Sequence[Property[Any]]] = (*VirtualPlugin.properties, SCHEDULE_POLICY)
     takes_mapped_constants: ClassVar[bool] = True
+    divides_devices: ClassVar[bool] = True
 
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
         """Return the answers of the first device that takes every node; else what none refuses.

@@ -194,8 +194,22 @@ def test_a_group_that_ran_as_one_stays_together() -> None:
     from aioinfer.backends.hetero.measured_times import MeasuredTimes
 
     nodes = list(read_model(graph(CHAIN, "d")).graph.nodes)
-    times = MeasuredTimes({("a", "b"): 2.0, ("c",): 1.0}, is_whole=True)
+    times = MeasuredTimes(((("a", "b"), 2.0), (("c",), 1.0)), is_whole=True)
     assert seconds_of(nodes, times) == [2.0, 0.0, 1.0, 0.0]
     assert 1 in joined_places(nodes, [times])
-    partly = MeasuredTimes({("c",): 1.0}, is_whole=False)
+    partly = MeasuredTimes.of({"c": 1.0})
     assert seconds_of(nodes, partly) == [None, None, 1.0, None]
+
+
+@pytest.mark.parametrize("policy", ["PIPELINE", "LATENCY"])
+def test_an_exported_network_still_says_what_is_expected(core: aioinfer.Core, policy: str) -> None:
+    times = [(("a", "b"), 1.0), (("c",), 2.0), (["d"], 1.0)]
+    config = {"PARTITION_POLICY": policy, "NODE_TIMES": {"REFERENCE": times}}
+    with core.load_network(graph(CHAIN, "d"), TWO, {**config, "EXPORTABLE": True}) as network:
+        text, blob = network.explain(), network.export()
+        expected = network.create_infer_request().infer_sync(arrays())
+    with core.import_network(blob) as imported:
+        assert imported.explain() == text
+        assert imported.get_config("NODE_TIMES")["REFERENCE"][0] == (("a", "b"), 1.0)
+        result = imported.create_infer_request().infer_sync(arrays())
+    np.testing.assert_array_equal(result["d"], expected["d"])
