@@ -35,6 +35,7 @@ from ..loops.loop_call import is_running_here
 from ..runs.bindings import Results, RunProfile
 from ..runs.callback import told_run
 from ..runs.deadline import Deadline
+from ..runs.parked_run import ParkedRun
 from ..runs.run import Run
 from ..tensors.late_inputs import Late
 from ..tensors.tensor import Port, Tensor, check_can_be_written, check_value
@@ -74,7 +75,7 @@ class InferRequest:
         self._lock = threading.Lock()
         self._state: State = "idle"
         self._run: Run | None = None
-        self._parked: Run | None = None
+        self._parked: ParkedRun | None = None
         self._has_unparked = False
         """The last run has ended before it was on the device, where the one before still is."""
         """The last run, while it waits for the one before to end."""
@@ -174,7 +175,7 @@ class InferRequest:
     def launch(self, run: Run) -> None:
         """Start a run of this request, as ``start_async``."""
         may_park = self._told_run is not None or self._has_unparked
-        if may_park and self._state == "cancelled" and run.park(self._park):
+        if may_park and self._state == "cancelled" and ParkedRun(run, self).park(self._park):
             return
         run.launch()
 
@@ -503,10 +504,10 @@ class InferRequest:
             if self._run is run and self._state == "busy":
                 self._state = move(self._state, "cancel")
 
-    def on_ended(self, run: Run) -> Run | None:
+    def on_ended(self, run: Run) -> Callable[[], None] | None:
         """Become idle, with the results in the handles; called by the run, before it tells.
 
-        If a callback has started another run meanwhile, become busy with that, and return it.
+        If a callback has started another run meanwhile, become busy with that; returns its launch.
         """
         if run.error is None:
             for name, handle in self._tensors.items() if self._tensors else ():
@@ -517,22 +518,22 @@ class InferRequest:
             parked, self._has_unparked = self._parked, False
             if parked is not None:
                 self._parked, self._state = None, move(self._state, "start")
-        return parked
+        return None if parked is None else parked.launch
 
-    def _park(self, run: Run) -> bool:
+    def _park(self, parked: ParkedRun) -> bool:
         """Keep a run that is started in a callback until the one it is told of has ended."""
         told = self._told_run
         with self._lock:
             is_told = told is not None and self._run is told
             if self._state != "cancelled" or not (is_told or self._has_unparked):
                 return False
-            self._run = self._parked = run
+            self._run, self._parked = parked.run, parked
         return True
 
-    def unpark(self, run: Run) -> bool:
+    def unpark(self, parked: ParkedRun) -> bool:
         """Forget a run that was stopped before the one before had ended; False: it is gone."""
         with self._lock:
-            if self._parked is not run:
+            if self._parked is not parked:
                 return False
             self._parked, self._has_unparked = None, True
         return True

@@ -3,21 +3,52 @@
 from __future__ import annotations
 
 import contextvars
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from inspect import iscoroutine
 from typing import Any, Protocol
 
+from ...errors import Place, RequestStateError
+from ...executors import NO_LANE, NOW, Lane, Ready, run_here
+from ..loops.loop_call import LoopCall
+from .bindings import Bindings
+
 __all__ = ["PendingCallback", "RunCallback", "Told", "told_run"]
+
+_log = logging.getLogger("aioinfer")
 
 RunCallback = Callable[[Any, BaseException | None], Any]
 """Called when a run is answered or has ended, with its request and the error or None."""
 
 
-class ToldRun(Protocol):
-    """What a callback is told of a run."""
+class HasPlace(Protocol):
+    """What knows in which network and on which device an error was raised."""
+
+    where: Place
+
+
+class CalledRun(Protocol):
+    """The run, as far as its callback is concerned."""
 
     request: Any
     error: BaseException | None
+    bindings: Bindings
+
+    @property
+    def admission(self) -> HasPlace:
+        """That of its network."""
+
+    @property
+    def what(self) -> str:
+        """Its name, for messages."""
+
+    def make_answer(self) -> None:
+        """Make the results that the callback may ask for, or the error that it is called with."""
+
+    def called_back(self, ready: Ready, error: BaseException | None) -> None:
+        """Note that the callback is over, called once; ``error`` is why it has failed."""
 
 
 @dataclass(slots=True)
@@ -48,8 +79,44 @@ class PendingCallback:
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     told: Told = field(default_factory=Told)
 
-    def call(self, run: ToldRun) -> Any:
+    def send(self, run: CalledRun) -> None:
+        """Have it called where it belongs, and ``run.called_back`` afterwards, once. Any thread."""
+        if self.loop is not None:
+            call, over = partial(self._call, run), partial(self._over_on_loop, run)
+            LoopCall(self.loop, call, self.context, over).send()
+            return
+        call_here = partial(self._call_on_thread, run)
+        try:
+            run.request.callback_executor.run(call_here, NOW, run.called_back)
+        except RuntimeError:  # it has no thread yet, and Python 3.12 starts none at exit
+            run_here(call_here, NO_LANE, run.called_back)
+        except BaseException as refused:
+            run.called_back(NOW, refused)
+
+    def _call(self, run: CalledRun) -> Any:
         """Call it for a run, inside of its context."""
+        run.make_answer()
         self.told.run = run
         _told.set(self.told)
         return self.function(run.request, run.error)
+
+    def _call_on_thread(self, run: CalledRun, _lane: Lane) -> Ready:
+        try:
+            result = self.context.run(self._call, run)
+        finally:
+            self.told.run = None
+        if iscoroutine(result):
+            result.close()
+            raise RequestStateError(
+                f"the callback of {run.what} returned a coroutine, which no event loop was given "
+                f"for; call set_callback(callback, loop)",
+                request_id=run.bindings.run_id,
+                **run.admission.where,
+            )
+        return NOW
+
+    def _over_on_loop(self, run: CalledRun, error: BaseException | None, lost: str) -> None:
+        self.told.run = None
+        if lost:
+            _log.error("the callback of %s %s", run.what, lost)
+        run.called_back(NOW, error)

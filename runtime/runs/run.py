@@ -22,11 +22,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
-from inspect import iscoroutine
 from time import perf_counter_ns
 from types import TracebackType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from ...errors import (
     AioInferError,
@@ -37,7 +35,6 @@ from ...errors import (
     RequestStateError,
 )
 from ...executors import (
-    NO_LANE,
     NOW,
     Lane,
     Ready,
@@ -45,7 +42,6 @@ from ...executors import (
     Then,
     TimerHandle,
     hop,
-    run_here,
 )
 from ...executors.interrupt import (
     can_interrupt,
@@ -53,16 +49,17 @@ from ...executors.interrupt import (
     get_sigint_handler,
     held_interrupt,
 )
-from ..loops.loop_call import LoopCall
-from ..tensors.late_inputs import LateInputs
 from ..tracing.recorder import RunMark
 from .bindings import NO_ANSWER, NO_TENSORS, Bindings, Deferred, Results
 from .callback import PendingCallback, RunCallback
 from .deadline import Deadline
 from .error_frames import empty_frames, empty_own_frames, parting_copy
+from .input_download import download_stage
 from .run_admission import RunAdmission
 from .slot import OwnRun, Slot
 from .stage import Again, Stage, Stop, new_stop_word, stop_if_interrupted
+from .unretrieved import UnretrievedError
+from .waiting_calls import call_all, take_call
 
 __all__ = ["Run", "RunOwner"]
 
@@ -89,11 +86,8 @@ class RunOwner(Protocol):
     def on_answered_early(self, run: Run) -> None:
         """Note that the caller was answered and the device is not done."""
 
-    def on_ended(self, run: Run) -> Run | None:
-        """Become idle, with the results in the handles; or busy with the parked run returned."""
-
-    def unpark(self, run: Run) -> bool:
-        """Take back a run that was parked; False: it was not, or is about to be launched."""
+    def on_ended(self, run: Run) -> Callable[[], None] | None:
+        """Become idle, with the results in the handles; or busy with what the call launches."""
 
 
 class Run:
@@ -145,7 +139,7 @@ class Run:
     None without a callback."""
     _is_launched = False
     """Its launch has not failed, and will not: its callback may be called."""
-    _is_parked = False
+    is_parked = False
     """It waits for the request's run before to end, and nothing works for it."""
     _timer: TimerHandle | None = None
     _traceback: TracebackType | None = None
@@ -158,7 +152,7 @@ class Run:
     is_asked_for = False
     """Its error has been raised to somebody who asked for the results."""
     _is_retrieved = False
-    _unretrieved: _Unretrieved | None = None
+    _unretrieved: UnretrievedError | None = None
 
     def __init__(
         self,
@@ -220,7 +214,7 @@ class Run:
         bindings, thread_id = self.bindings, threading.get_ident()
         if deferred.thread_id == thread_id:
             raise RequestStateError(
-                f"the postprocess function of {self._what} asks for the results that it is to "
+                f"the postprocess function of {self.what} asks for the results that it is to "
                 f"make; use the outputs that it is called with",
                 request_id=bindings.run_id,
                 **self.admission.where,
@@ -244,18 +238,18 @@ class Run:
     def when_answered(self, call: Callable[[], None]) -> None:
         """Call once it is answered; at once on this thread if it is."""
         self.__dict__.setdefault("_answered", []).append(call)
-        if self.is_answered and _take(self._answered, call):
+        if self.is_answered and take_call(self._answered, call):
             call()
 
     def when_ended(self, call: Callable[[], None]) -> None:
         """Call once it has ended; at once on this thread if it has."""
         self.__dict__.setdefault("_ended", []).append(call)
-        if self.has_ended and _take(self._ended, call):
+        if self.has_ended and take_call(self._ended, call):
             call()
 
     def forget_ended(self, call: Callable[[], None]) -> None:
         """Take back what was given to ``when_ended``, unless it is being called."""
-        _take(self._ended, call)
+        take_call(self._ended, call)
 
     def wait_until_ended(self, timeout_s: float | None) -> bool:
         """Block this thread until it has ended; False on timeout."""
@@ -268,7 +262,7 @@ class Run:
                 timeout=-1 if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX)
             )
         finally:
-            _take(self._ended, call)
+            take_call(self._ended, call)
 
     @property
     def place(self) -> str:
@@ -295,7 +289,7 @@ class Run:
         """Stop it, unless its outcome is settled; the caller is answered at once."""
         if not self._is_settled:
             error = RequestCancelledError(
-                f"{self._what} was cancelled",
+                f"{self.what} was cancelled",
                 request_id=self.bindings.run_id,
                 stage=self.stage,
                 **self.admission.where,
@@ -318,7 +312,7 @@ class Run:
             request_id, where = self.bindings.run_id, self.admission.where
             self.stop.set(
                 self.deadline.error(
-                    self._what, self.place, stage=self.stage, request_id=request_id, **where
+                    self.what, self.place, stage=self.stage, request_id=request_id, **where
                 )
             )
 
@@ -344,7 +338,7 @@ class Run:
             else:
                 self._leave_queue_if_stopped()
             if self._callback is not None:
-                self._allow_callback()
+                self.allow_callback()
         except BaseException as error:
             self.mark_retrieved()
             came_too_late = isinstance(error, ClosedError) and not self.has_arrived
@@ -364,59 +358,18 @@ class Run:
                 self.cancel()
             raise KeyboardInterrupt
 
-    def _allow_callback(self) -> None:
-        """Say that its launch has succeeded; what has stopped it since is told now."""
+    def allow_callback(self) -> None:
+        """Call its callback from now on, as it is launched; now if it has been stopped since."""
         self._is_launched = True
         if self.stop.error is not None and self.is_answered:
             self._tell_early()
 
-    def park(self, keep: Callable[[Run], bool]) -> bool:
-        """Wait for the request's run before to end, if ``keep`` still finds it under way.
+    def start(self, *, may_refuse: bool = False) -> None:
+        """Enter the network late, or inside a run of an outer one.
 
-        Its deadline counts meanwhile, and its caller is told at once if it is stopped. Raises
-        ClosedError.
+        Raises ClosedError, and OverloadedError where the network may refuse it.
         """
-        self.admission.expect(self)
-        self._is_parked = True
-        if self.deadline is not None:
-            self.start_timer()
-        if not keep(self):
-            self._is_parked = False
-            self.admission.leave(self)
-            return False
-        if self._callback is not None:
-            self._allow_callback()
-        self.stop.when_set(self._leave_parking)
-        return True
-
-    def _leave_parking(self) -> None:
-        """End, as it is stopped and nothing works for it; a listener of its Stop."""
-        if self.request is not None and self.request.unpark(self):
-            hop(self._end_uncounted)
-
-    def _end_uncounted(self) -> None:
-        self.is_counted = True
-        self.finish(self.stop.error)
-
-    def launch_late(self) -> None:
-        """Enter the network when the request's run before has ended, and never raise."""
-        self.stop.forget(self._leave_parking)
-        self._is_parked = False
-        if self.stop.error is not None:
-            self._end_uncounted()
-            return
-        try:
-            if self.admission.enter(self, may_refuse=True):
-                hop(self._begin)
-            else:
-                self._leave_queue_if_stopped()
-        except AioInferError as refused:  # closed or overloaded; of which its caller is told
-            self.is_counted = isinstance(refused, ClosedError)
-            self.finish(refused)
-
-    def start(self) -> None:
-        """Enter the network inside a run of an outer one; raises ClosedError."""
-        if self.admission.enter(self):
+        if self.admission.enter(self, may_refuse=may_refuse):
             hop(self._begin)
         else:
             self._leave_queue_if_stopped()
@@ -458,34 +411,20 @@ class Run:
     def _download_inputs(self, executor: TaskExecutor) -> None:
         """Have the inputs downloaded that other devices have kept, and begin then."""
         self.downloads = None
-        bindings, queued_ns = self.bindings, perf_counter_ns()
-
-        def download(lane: Lane) -> Ready:
-            started_ns = perf_counter_ns()
-            self.stop.raise_if_set()
-            try:
-                inputs = bindings.inputs
-                assert isinstance(inputs, LateInputs)
-                bindings.inputs = inputs.downloaded(self.stop.raise_if_set)
-            finally:
-                record, mark = self.admission.recorder.record, bindings.mark()
-                record(mark, stage, lane, queued_ns, started_ns, perf_counter_ns())
-            return NOW
-
-        def then(ready: Ready, error: BaseException | None) -> None:
-            self._stages = ()
-            if error is None:
-                hop(self._begin)
-            else:
-                self._end(ready, error)
-
-        stage = Stage("download inputs", executor, download)
+        stage = download_stage(executor, self.bindings, self.stop, self.admission.recorder)
         self._stages = (stage,)
         try:
-            executor.run(download, self._after, then)
+            executor.run(stage.function, self._after, self._downloaded)
         except BaseException as refused:
             stop_if_interrupted(self.stop, refused)
             self._end(self._after, refused)
+
+    def _downloaded(self, ready: Ready, error: BaseException | None) -> None:
+        self._stages = ()
+        if error is None:
+            hop(self._begin)
+        else:
+            self._end(ready, error)
 
     def _step(self, ready: Ready, error: BaseException | None) -> None:
         error = error or self.stop.error
@@ -584,12 +523,12 @@ class Run:
         """Answer the caller now; the device may still be busy. The listener of its Stop."""
         self._settle_stopped()
         assert self.error is not None
-        if self.has_arrived or (self._is_parked and not isinstance(self.error, ClosedError)):
+        if self.has_arrived or (self.is_parked and not isinstance(self.error, ClosedError)):
             self.admission.count_outcome(self, self.error)
         if self.request is not None:
             self.request.on_answered_early(self)
         self.is_answered = True
-        _call_all(self._answered)
+        call_all(self._answered)
         if self._is_launched:
             self._tell_early()
 
@@ -598,7 +537,7 @@ class Run:
         self.ended_ns = self.ended_ns or perf_counter_ns()
         callback = self._take_callback()
         if callback is not None:
-            self._send(callback)
+            callback.send(self)
 
     def _take_callback(self) -> PendingCallback | None:
         """Take the callback, which one thread gets."""
@@ -661,15 +600,15 @@ class Run:
             self._own_run = None
         if self.error is not None:
             empty_own_frames(self.error)
-        bindings, request, parked = self.bindings, self.request, None
-        if request is not None and not self._is_parked:
-            parked = request.on_ended(self)
+        bindings, request, launch_next = self.bindings, self.request, None
+        if request is not None and not self.is_parked:
+            launch_next = request.on_ended(self)
         bindings.inputs = bindings.bound = NO_TENSORS
         bindings.awaited = None
         if following is not None:
             hop(following._begin_late)
-        if parked is not None:
-            hop(parked.launch_late)
+        if launch_next is not None:
+            hop(launch_next)
         if self._unended is None or not was_launched:
             if self._callback is not None:
                 self._take_callback()
@@ -677,7 +616,7 @@ class Run:
             return
         callback = self._take_callback()
         if callback is not None:
-            self._send(callback)
+            callback.send(self)
         if self.callback_loop is not None:  # which a close may be holding up
             admission.leave(self)
         self._end_part()
@@ -695,60 +634,22 @@ class Run:
         if self.request is not None:
             self.request.restore(self, before)
 
-    def _send(self, callback: PendingCallback) -> None:
-        """Have the callback called where it belongs."""
-        if callback.loop is not None:
-            call, over = partial(self._say, callback), partial(self._called_on_loop, callback)
-            LoopCall(callback.loop, call, callback.context, over).send()
-            return
-        request, call_back = self.request, partial(self._call_back, callback)
-        assert request is not None
-        try:
-            request.callback_executor.run(call_back, NOW, self._called_back)
-        except RuntimeError:  # it has no thread yet, and Python 3.12 starts none at exit
-            run_here(call_back, NO_LANE, self._called_back)
-        except BaseException as refused:
-            self._called_back(NOW, refused)
-
-    def _say(self, callback: PendingCallback) -> Any:
-        """Call the callback, inside of its context."""
+    def make_answer(self) -> None:
+        """Call the postprocess function that is still to be called; its error becomes the run's."""
         answer = self.bindings.answer
         if type(answer) is Deferred and self.error is None:  # it is told of an error there
             try:
                 self._call_deferred(answer)
             except BaseException as error:
                 self._set_error(error)
-        return callback.call(self)
 
-    def _call_back(self, callback: PendingCallback, _lane: Lane) -> Ready:
-        try:
-            result = callback.context.run(self._say, callback)
-        finally:
-            callback.told.run = None
-        if iscoroutine(result):
-            result.close()
-            raise RequestStateError(
-                f"the callback of {self._what} returned a coroutine, which no event loop was given "
-                f"for; call set_callback(callback, loop)",
-                request_id=self.bindings.run_id,
-                **self.admission.where,
-            )
-        return NOW
-
-    def _called_back(self, _ready: Ready, error: BaseException | None) -> None:
+    def called_back(self, _ready: Ready, error: BaseException | None) -> None:
+        """Note that its callback is over, called once; ``error`` is why it has failed."""
         if error is not None:
-            _log.error("the callback of %s has failed", self._what, exc_info=error)
+            _log.error("the callback of %s has failed", self.what, exc_info=error)
             empty_frames(error)
             self._set_error(error)
         self._end_part()
-
-    def _called_on_loop(
-        self, callback: PendingCallback, error: BaseException | None, lost: str
-    ) -> None:
-        callback.told.run = None
-        if lost:
-            _log.error("the callback of %s %s", self._what, lost)
-        self._called_back(NOW, error)
 
     def _end_part(self) -> None:
         """Say that device or callback is done; if both are, it has ended."""
@@ -762,9 +663,9 @@ class Run:
         if self._unended is not None and self.error is not None:
             self.error.__traceback__ = self._traceback  # its callback may have raised it
         if self._answered:
-            _call_all(self._answered)
+            call_all(self._answered)
         if self._ended:
-            _call_all(self._ended)
+            call_all(self._ended)
         if self.request is not None:
             self.request = None  # which holds this run
         if self.callback_loop is not None:
@@ -776,7 +677,8 @@ class Run:
                 admission.tell_closer()
 
     @property
-    def _what(self) -> str:
+    def what(self) -> str:
+        """Its name, for messages."""
         return f"request {self.bindings.run_id} of {self.admission.network}"
 
     def _set_error(self, error: BaseException | None) -> None:
@@ -787,37 +689,4 @@ class Run:
             error.within(**self.admission.where)
         self._traceback = error.__traceback__
         if not (self._is_retrieved or isinstance(error, RequestCancelledError | ClosedError)):
-            self._unretrieved = _Unretrieved(self._what, error)
-
-
-def _take(calls: Sequence[Callable[[], None]], call: Callable[[], None]) -> bool:
-    """Take a call out of what waits; False: another thread has taken it, and calls it."""
-    try:
-        cast("list[Callable[[], None]]", calls).remove(call)
-    except ValueError:
-        return False
-    return True
-
-
-def _call_all(calls: Sequence[Callable[[], None]]) -> None:
-    """Take each call out and call it; a call that comes meanwhile is taken by its own thread."""
-    while calls:
-        try:
-            call = cast("list[Callable[[], None]]", calls).pop(0)
-        except IndexError:  # the last one was taken just now
-            return
-        call()
-
-
-class _Unretrieved:
-    """Goes with its run, and then logs the error that no caller has asked for."""
-
-    __slots__ = ("error", "what")
-
-    def __init__(self, what: str, error: BaseException) -> None:
-        self.what = what
-        self.error: BaseException | None = error
-
-    def __del__(self) -> None:
-        if self.error is not None:
-            _log.error("an error of %s was never retrieved: %r", self.what, self.error)
+            self._unretrieved = UnretrievedError(self.what, error)
