@@ -380,7 +380,8 @@ def test_interrupts_amid_the_start_of_runs_lose_no_slot(tmp_path: Path, threshol
         core = aioinfer.Core()
         network = core.load_network(model(), "REFERENCE", {"INLINE_THRESHOLD_US": LIMIT})
         main, chance = threading.main_thread().ident, random.Random(1)
-        begun, is_over, interrupts = queue.SimpleQueue(), threading.Event(), 0
+        begun, is_over, interrupts, runs = queue.SimpleQueue(), threading.Event(), 0, 0
+        sys.setswitchinterval(1e-5)  # anywhere in the runs
 
         def interrupt():
             while not is_over.is_set():
@@ -388,16 +389,19 @@ def test_interrupts_amid_the_start_of_runs_lose_no_slot(tmp_path: Path, threshol
                     begun.get(timeout=0.2)
                 except queue.Empty:  # a finalizer swallowed the last one
                     pass
-                time.sleep(chance.uniform(0, 0.001))  # anywhere in the runs
+                last = runs + chance.randrange(4)
+                while runs < last and not is_over.is_set():
+                    pass
                 signal.pthread_kill(main, signal.SIGINT)
 
         def run():
-            global interrupts
+            global interrupts, runs
             while interrupts < 200:
                 try:
                     begun.put(None)
                     while True:
                         network.create_infer_request().infer_sync(X)
+                        runs += 1
                 except KeyboardInterrupt:
                     interrupts += 1
             signal.signal(signal.SIGINT, signal.SIG_IGN)
