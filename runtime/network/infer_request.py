@@ -175,7 +175,11 @@ class InferRequest:
     def launch(self, run: Run) -> None:
         """Start a run of this request, as ``start_async``."""
         may_park = self._told_run is not None or self._has_unparked
-        if may_park and self._state == "cancelled" and ParkedRun(run, self).park(self._park):
+        if (
+            may_park
+            and self._state == "cancelled"
+            and ParkedRun(run, self._unpark).park(self._park)
+        ):
             return
         run.launch()
 
@@ -530,7 +534,7 @@ class InferRequest:
             self._run, self._parked = parked.run, parked
         return True
 
-    def unpark(self, parked: ParkedRun) -> bool:
+    def _unpark(self, parked: ParkedRun) -> bool:
         """Forget a run that was stopped before the one before had ended; False: it is gone."""
         with self._lock:
             if self._parked is not parked:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from ...errors import AioInferError, ClosedError
 from ...executors import hop
@@ -12,20 +11,16 @@ from .run import Run
 __all__ = ["ParkedRun"]
 
 
-class ParkingRequest(Protocol):
-    """The request, as far as its parked run is concerned."""
-
-    def unpark(self, parked: ParkedRun) -> bool:
-        """Take back what was parked; False: it was not, or is about to be launched."""
-
-
 class ParkedRun:
-    """A run that is kept until its request is idle; nothing works for it. Thread-safe."""
+    """A run that is kept until its request is idle; nothing works for it. Thread-safe.
 
-    __slots__ = ("_request", "run")
+    ``unpark`` has the request give it up; it returns False if it is about to be launched.
+    """
 
-    def __init__(self, run: Run, request: ParkingRequest) -> None:
-        self.run, self._request = run, request
+    __slots__ = ("_unpark", "run")
+
+    def __init__(self, run: Run, unpark: Callable[[ParkedRun], bool]) -> None:
+        self.run, self._unpark = run, unpark
 
     def park(self, keep: Callable[[ParkedRun], bool]) -> bool:
         """Wait for the request's run before to end, if ``keep`` still finds it under way.
@@ -62,7 +57,7 @@ class ParkedRun:
 
     def _leave(self) -> None:
         """End, as the run is stopped; a listener of its Stop."""
-        if self._request.unpark(self):
+        if self._unpark(self):
             hop(self._end)
 
     def _end(self) -> None:
