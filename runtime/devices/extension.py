@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ...errors import GraphError
 from ..graph import Model, Node, TensorType
 from ..graph.traversal import all_nodes
@@ -144,4 +146,22 @@ def _apply(rule: InferTypes, node: Node) -> Sequence[TensorType | None]:
             node=node.name,
             op=node.op,
         )
-    return types
+    return [known and _with_plain_lengths(known, node) for known in types]
+
+
+def _with_plain_lengths(known: TensorType, node: Node) -> TensorType:
+    """Have lengths that a rule has computed with numpy as ints; GraphError for what is none."""
+    dims = known.shape
+    if dims is None:
+        return known
+    plain = tuple(int(dim) if isinstance(dim, np.integer) else dim for dim in dims)
+    for dim in plain:
+        if dim is None or isinstance(dim, str) or (isinstance(dim, int) and dim >= 0):
+            continue
+        raise GraphError(
+            f"the type rule of {node.op} gave {known} for node {node.name!r}; a length is an int "
+            f"from 0 on, a name, or None",
+            node=node.name,
+            op=node.op,
+        )
+    return TensorType(known.dtype, plain)

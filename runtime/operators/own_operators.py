@@ -15,6 +15,7 @@ import numpy as np
 
 from ..graph import DType
 from .plain_operators import Array, PlainFunction, plain
+from .scattering import own_places
 
 __all__ = ["find_own", "own"]
 
@@ -121,7 +122,7 @@ def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
     """Take an element for each index, which may be negative, along an axis."""
     axis %= x.ndim
     seen = [slice(None) if at == axis else slice(length) for at, length in enumerate(indices.shape)]
-    return np.take_along_axis(x[tuple(seen)], indices, axis)
+    return np.take_along_axis(x[tuple(seen)], own_places(indices), axis)
 
 
 # onnx.reference multiplies with ones, which strings cannot.

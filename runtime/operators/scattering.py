@@ -1,6 +1,8 @@
 """GatherND, ScatterND and ScatterElements: elements read and written at places that arrays say.
 
-onnx.reference does it in loops over elements, and takes any index for a good one.
+onnx.reference does it in loops over elements, and takes any index for a good one. numpy looks at
+all indices before it goes by them, without its lock: it is given copies, since a caller's own array
+may change in between.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import numpy as np
 
 from .plain_operators import Array, plain
 
-__all__ = ["gather_nd", "scatter_elements", "scatter_nd"]
+__all__ = ["gather_nd", "own_places", "scatter_elements", "scatter_nd"]
 
 _REDUCTIONS: dict[str, np.ufunc] = {
     "add": np.add,
@@ -32,7 +34,7 @@ def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
         np.arange(length).reshape([-1 if at == axis else 1 for at in range(rank)])
         for axis, length in enumerate(x.shape[:batch_dims])
     ]
-    return np.asarray(x[(*own, *np.moveaxis(indices, -1, 0))])
+    return np.asarray(x[(*own, *_places_by_axis(indices))])
 
 
 @plain("ScatterElements", since=11, later={"reduction": 16})
@@ -44,14 +46,23 @@ def scatter_elements(
     Raises IndexError for an index outside.
     """
     places: list[Array] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = indices
+    places[axis] = own_places(indices)
     return _scatter(x, tuple(places), updates, reduction)
 
 
 @plain("ScatterND", since=11, later={"reduction": 16})
 def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
     """Copy, and write or accumulate an update at each place; IndexError for one outside."""
-    return _scatter(x, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
+    return _scatter(x, _places_by_axis(indices), updates, reduction)
+
+
+def own_places(indices: Array) -> Array:
+    """Copy indices, so that what was found to be inside is what is gone by."""
+    return np.array(indices, np.intp)
+
+
+def _places_by_axis(indices: Array) -> tuple[Array, ...]:
+    return tuple(np.moveaxis(own_places(indices), -1, 0))
 
 
 def _scatter(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:

@@ -92,7 +92,8 @@ static int copy(char *const *data, const int64_t *parameters, const char *stop)
 }
 
 /* data: source, indices, target. parameters: outer count, length of the axis, index count, bytes of
- * one taken part, bytes of one index (4 or 8). A negative index counts from the end. */
+ * one taken part, bytes of one index (4 or 8). A negative index counts from the end. Each is read
+ * once: it may lie in a caller's array, which another thread may write. */
 static int gather(char *const *data, const int64_t *parameters, const char *stop)
 {
     int64_t outer = parameters[0], length = parameters[1], count = parameters[2];
@@ -104,8 +105,8 @@ static int gather(char *const *data, const int64_t *parameters, const char *stop
         if (is_stopped(stop))
             continue;
         int64_t block = item / count, place = item % count;
-        int64_t index = wide ? ((const int64_t *)data[1])[place]
-                             : ((const int32_t *)data[1])[place];
+        int64_t index = wide ? ((const volatile int64_t *)data[1])[place]
+                             : ((const volatile int32_t *)data[1])[place];
         if (index < 0)
             index += length;
         if (index < 0 || index >= length) {

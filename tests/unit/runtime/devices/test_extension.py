@@ -148,6 +148,14 @@ def test_a_kernel_that_fails_names_its_node_and_the_network_goes_on(
         (lambda types: types, "failed on node 'swirl': TypeError"),
         (lambda types, attributes: types[0], "gave TensorType.* for node 'swirl'; a list with a"),
         (lambda types, attributes: None, "gave None for node 'swirl'"),
+        (
+            lambda types, attributes: [TensorType(DType.FLOAT32, (-1,))],
+            "gave .*; a length is an int",
+        ),
+        (
+            lambda types, attributes: [TensorType(DType.FLOAT32, (0.5,))],
+            "gave .*; a length is an int",
+        ),
         (lambda types, attributes: [(1, 2)], "gave \\[\\(1, 2\\)\\] for node 'swirl'"),
     ],
 )
@@ -157,6 +165,32 @@ def test_a_type_rule_that_fails_names_its_node_when_the_model_is_loaded(
     core.add_extension(aioinfer.Extension("Swirl", swirl, "com.acme", rule))
     with pytest.raises(GraphError, match=f"the type rule of com.acme::Swirl {reason}"):
         core.load_network(swirl_model(), "REFERENCE")
+
+
+@pytest.mark.parametrize("device", ["REFERENCE", "CPU"])
+def test_a_type_rule_may_compute_lengths_with_numpy(core: aioinfer.Core, device: str) -> None:
+    def rule(types: Sequence[TensorType | None], _attributes: Mapping[str, Any]) -> Any:
+        (known,) = types
+        assert known is not None
+        dims = [np.int64(dim) if isinstance(dim, int) else dim for dim in known.shape or ()]
+        return [TensorType(known.dtype, tuple(dims))]
+
+    def shortened(x: np.ndarray, **attributes: Any) -> np.ndarray:
+        return np.asarray(swirl(x, **attributes))[:1]
+
+    is_short = False
+
+    def sometimes(x: np.ndarray, **attributes: Any) -> np.ndarray:
+        made = np.asarray(swirl(x, **attributes))
+        return made[:, :1] if is_short else made
+
+    core.add_extension(aioinfer.Extension("Swirl", sometimes, "com.acme", rule), device)
+    with core.load_network(swirl_model(), device) as network:
+        request = network.create_infer_request()
+        np.testing.assert_array_equal(request.infer_sync(X)["y"], X * -3)
+        is_short = True
+        with pytest.raises(TensorError, match="output 0 is"):
+            request.infer_sync(X)
 
 
 def test_a_type_rule_that_knows_nothing_leaves_the_type_open(core: aioinfer.Core) -> None:
