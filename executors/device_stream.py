@@ -4,9 +4,9 @@ Theory of operation. A device gives three things: streams that do their work in 
 recorded on them, and a blocking call that returns when an event has fired. On top of these:
 
 - A function is called on the host as soon as nothing but events of its own device is left to wait
-  for; for those the stream waits on the device. Everything else that ``after`` joins is waited for
-  by nobody: whoever fires the last of it enqueues the function, for another device's event that is
-  the other device's completion thread.
+  for; for those the stream waits on the device. No thread waits for the
+  rest of what ``after`` joins: the one that fires the last of it enqueues the function, for another
+  device's event that device's completion thread.
 - Where functions read on the host what ``after`` stands for, such as inputs to be copied, nothing
   is left to the stream: they go through ``ReadingHost``, another door to the same executor.
 - Several threads may bring work at once, and a function may bring more. The first to come enqueues
@@ -15,7 +15,7 @@ recorded on them, and a blocking call that returns when an event has fired. On t
 - The executor records the event: after a function that returned ``NOW``, and after one that
   raised, since it may have enqueued something first. A function may also return an event of its
   own. Even if it enqueued nothing, ``NOW`` would be wrong after a wait on the device.
-- An event costs the host nothing until somebody asks when it fires. Only then is it given to the
+- An event costs the host nothing until it is asked when it fires. Only then is it given to the
   device's one completion thread. In a linear run that is the last event alone.
 - A stage's span on the host is the enqueueing. What the device did is told by the stream
   (``tell_times``), when it lets go of the work; nobody waits for that.
@@ -124,7 +124,7 @@ class DeviceLane(Lane):
 
 
 class CompletionThread:
-    """The one thread of a device that sleeps until events fire, and tells who waits for them.
+    """The one thread of a device that sleeps until events fire, and calls what waits for them.
 
     ``wait_for`` blocks until the device has passed the event and raises the device's error; it is
     called with the oldest event first. Daemon, started by the first event; no error ends it.

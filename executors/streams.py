@@ -5,7 +5,7 @@ function into a ``SimpleQueue``. Between the look and the put, close may have ru
 the workers may be gone. So close, once it has joined them, first sets ``_is_ended`` and then
 refuses whatever is left in the queue; and ``run``, once it has put, looks at ``_is_ended`` and
 does the same. One of the two always comes second, sees the late item and refuses it, and taking it
-out of the queue is what decides who, so it happens exactly once.
+out of the queue decides which thread, so it happens exactly once.
 
 Work whose token has not fired is parked and counts as accepted. The thread that fires the token
 only puts it into the queue.
@@ -241,7 +241,7 @@ class StreamsExecutor(TaskExecutor):
     def _choose_cpus(self, lane: Lane) -> None:
         """Bind this worker to its CPUs, because a thread inherits the binding of its creator.
 
-        The creator is whoever came first, and may be a pinned worker of another executor.
+        The creator is the thread that came first, and may be a pinned worker of another executor.
         """
         if not hasattr(os, "sched_setaffinity"):
             return

@@ -8,7 +8,7 @@ __all__ = ["error_line"]
 
 
 def error_line(error: BaseException) -> str:
-    """Tell an error in one line; one that nobody foresaw also by its class."""
+    """Tell an error in one line; an unexpected one also by its class."""
     text = " ".join(str(error).split())
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"

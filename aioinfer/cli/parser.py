@@ -203,7 +203,7 @@ def _add_tune(parser: CommandParser) -> None:
         "--max-latency",
         metavar="MS",
         type=duration,
-        help="throughput with nine of ten inferences within so many milliseconds",
+        help="throughput with nine of ten inferences within this number of milliseconds",
     )
     what.add_argument(
         "--precision",
@@ -242,7 +242,7 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         "--niter",
         metavar="COUNT",
         type=positive_integer,
-        help="stop after so many inferences, rounded up to a multiple of the requests",
+        help="stop after this number of inferences, rounded up to a multiple of the requests",
     )
     group.add_argument(
         "-t",

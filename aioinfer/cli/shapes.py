@@ -67,7 +67,7 @@ def choose_shapes(
     """Give every tensor input a static shape.
 
     ``asked`` is what -shape says, ``batch`` what -b says, ``known`` the shapes of arrays that are
-    given. A symbol has one length everywhere; what nobody says is 1, with a note. Raises
+    given. A symbol has one length everywhere; what is not given is 1, with a note. Raises
     OptionError for an unknown input and for lengths that contradict the model or each other.
     """
     tensors = {port.name: port for port in ports if isinstance(port.type, TensorType)}
@@ -142,7 +142,7 @@ class _Binding:
         shape = tuple(1 if length is None else length for length in lengths)
         if None in lengths:
             self.notes.append(
-                f"{port}: lengths that nobody gave are 1, so {port.name}{shape_text(shape)}; "
+                f"{port}: lengths that were not given are 1, so {port.name}{shape_text(shape)}; "
                 f"set them with -shape or -b"
             )
         return shape

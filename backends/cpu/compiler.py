@@ -110,11 +110,6 @@ class Compiler:
         self.latest = plan
         return plan
 
-    @property
-    def template_count(self) -> int:
-        """How many templates plans are made by; none before the second signature."""
-        return len(self._templates)
-
     def _plan_of_template(self, shapes: Mapping[str, Sequence[int]]) -> Plan | None:
         """Make the plan by a template, from the second signature on; None if none is right.
 

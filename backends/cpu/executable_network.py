@@ -171,7 +171,7 @@ class CpuNetwork(ExecutableNetwork):
         try:
             self._resize_executor.run(make, NOW, made)
         except ClosedError:
-            return  # nobody will want it
+            return  # it will not be asked for
         except DeviceError as error:  # there is no thread for it
             made(NOW, error)
 

@@ -9,7 +9,7 @@ never says too early that it is over.
 Times are asked for now and then only, and cost the host more than all else: so events have none,
 unless a submission is timed. Then an event with a time is recorded before the first of its
 commands, too, and launches that are not replayed are submissions of their own. An event blocks,
-which lets the thread sleep that waits for it, if it is the last of a run.
+with which the thread sleeps that waits for it, if it is the last of a run.
 
 What CUDA tells is the time between two events, in milliseconds of float32. Times are counted from
 a base event, and one that is more than a second later becomes the base; the end of a submission is

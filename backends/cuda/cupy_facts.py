@@ -82,7 +82,6 @@ def facts_of(cupy: Any, index: int, libraries: frozenset[str]) -> DeviceFacts:
         memory_bytes=int(said["totalGlobalMem"]),
         largest_buffer_bytes=int(said["totalGlobalMem"]),
         align_bytes=_ALIGN_BYTES,
-        local_memory_bytes=int(said["sharedMemPerBlock"]),
         work_group_size=int(said["maxThreadsPerBlock"]),
         has_float16=(major, minor) >= _COMPUTES_IN_FLOAT16,
         moves_words=True,

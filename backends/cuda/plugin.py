@@ -58,7 +58,7 @@ class CudaPlugin(AcceleratorPlugin):
         super().__init__(core, name, _cupy_driver if driver is None else lambda: driver)
 
     def best_stream_count(self, config: Configuration) -> int:
-        """Use as many queues as let small kernels of several runs share the device."""
+        """Use enough queues for small kernels of several runs to share the device."""
         return _LATENCY_STREAMS if config[PERFORMANCE_HINT] == "LATENCY" else _THROUGHPUT_STREAMS
 
     def rules(self, facts: DeviceFacts, config: Configuration) -> CompileRules:

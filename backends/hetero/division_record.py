@@ -31,7 +31,7 @@ def part_name(index: int) -> str:
 def write_division(
     blob: BlobWriter, whole: Model, ports: Sequence[Value], cut: CutModel, partition: Partition
 ) -> None:
-    """Add a division; ``whole`` may have let go of its weights.
+    """Add a division; ``whole`` may have dropped its weights.
 
     ``ports`` are inputs and outputs as the file has them, of the types that callers see.
     """

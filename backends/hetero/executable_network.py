@@ -257,7 +257,7 @@ class _HeteroSlot(Slot):
         then(collected, None)
 
     def _for_whole(self, error: BaseException | None) -> BaseException | None:
-        """Return the error of a part with the way out for the caller, who loaded the whole."""
+        """Return the error of a part with the way out for the caller, which loaded the whole."""
         if not isinstance(error, UnsupportedOpError):
             return error
         for_whole = error.told_to(self._network.device)

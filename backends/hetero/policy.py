@@ -1,4 +1,4 @@
-"""PARTITION_POLICY: how the nodes that nobody placed find their device, beyond the list's order."""
+"""PARTITION_POLICY: how nodes without a device get one, beyond the list's order."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which device gets which request next. A pure decision: time and requests are arguments.
 
-Theory of operation. Each device has so many places, and each place is thought of as working off
+Theory of operation. Each device has a number of places, and each place is thought of as working off
 runs one behind the other, each taking the device's mean time. A request that waits is given to an
 idle place unless the busy ones are expected to end it, and all that wait before it, sooner: the
 ends that all places would make, in the order of time, go to the requests in the order of their
@@ -25,8 +25,8 @@ LATEST = 16
 FIRST = 2
 """How many runs there are before a time is believed: the first one builds what later ones find."""
 PASSED_OVER = 512
-"""After so many requests that went past it, an idle device gets one, to be measured again: rarely
-enough that 99 % of the requests do not notice."""
+"""After this number of requests that went past it, an idle device gets one, to be measured again:
+rarely enough that 99 % of the requests do not notice."""
 
 
 class Waiting(Hashable, Protocol):

@@ -16,7 +16,7 @@ LONGEST_S = 30.0
 class Verdict(Enum):
     """What becomes of a request whose run has failed, and of the device."""
 
-    TELL = "the request is at fault: its caller is told, and the device goes on"
+    TELL = "the request is at fault: its caller gets the error, and the device goes on"
     ELSEWHERE = "the device cannot do this one: it runs elsewhere, and the device goes on"
     OUT = "the device is at fault: it is taken out, and the request runs elsewhere"
 

@@ -148,7 +148,6 @@ def _facts(cl: Any, index: int, device: Any) -> DeviceFacts:
         memory_bytes=int(device.global_mem_size),
         largest_buffer_bytes=int(device.max_mem_alloc_size),
         align_bytes=max(64, int(device.mem_base_addr_align) // 8),
-        local_memory_bytes=int(device.local_mem_size),
         work_group_size=int(device.max_work_group_size),
         has_float16="cl_khr_fp16" in device.extensions.split(),
         moves_words=not is_processor,

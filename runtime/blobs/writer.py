@@ -79,7 +79,7 @@ class BlobWriter:
 def write_file(path: str | os.PathLike[str], chunks: Iterator[bytes | memoryview]) -> None:
     """Write a file whole or not at all: beside its place, to the disk, then renamed.
 
-    A file that was there is replaced; who has it open keeps the old one. Raises BlobError.
+    A file that was there is replaced; open readers keep the old one. Raises BlobError.
     """
     import tempfile
 

@@ -167,7 +167,7 @@ class PluginRegistry:
         return [*self._unregistered, *(one.plugin for one in entries if one.plugin is not None)]
 
     def close(self) -> None:
-        """Close the plugins and let go of them, and they of the Core; names stay. Twice is fine."""
+        """Close and drop the plugins, which drop the Core; names stay. Twice is fine."""
         with self._lock:
             plugins = self._made()
             self._is_closed, self._unregistered = True, []

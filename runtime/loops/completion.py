@@ -96,7 +96,7 @@ def new_future() -> tuple[asyncio.Future[None], FindWaker]:
 
 
 async def until_told(register: Register, forget: Register) -> None:
-    """Suspend as ``until``; a task that is cancelled leaves nothing in the list of who is told."""
+    """Suspend as ``until``; a task that is cancelled leaves nothing to be called."""
     registered: list[Callable[[], None]] = []
 
     def note(wake: Callable[[], None]) -> None:

@@ -111,7 +111,7 @@ class SideTask:
             self._error = error
         finally:
             self._has_ended = True
-            self._work = self._clean_up = _nothing  # those hold who holds this
+            self._work = self._clean_up = _nothing  # those hold what holds this
             _running.discard(self)
             self._ended.set()
 

@@ -4,7 +4,7 @@ Theory of operation. A request is idle, or has an item, whose hold gives it back
 has ended, callback included; so what is handed out is idle, whatever the item's callback was told
 and when. The callback may run where waiting would hold up what is waited for; so an item that it
 starts gets the request that the callback is of: the hold is passed on. A request holds nothing of
-the queue, which goes when its last item has ended and nobody holds it.
+the queue, which goes when its last item has ended and its user has dropped it.
 
 Ctrl-C is held back wherever it would leave something half made; where a thread waits, it wakes.
 """
@@ -56,9 +56,9 @@ class _Hold:
     """
 
     error: BaseException | None = None
-    """Of the item itself, as its callback is told."""
+    """Of the item itself, as its callback gets it."""
     is_let_out = False
-    """The callback has let out that error."""
+    """The callback has raised that error."""
     is_over = False
     """The item has ended, and so has its callback."""
 
@@ -112,7 +112,7 @@ class AsyncInferQueue:
     ``jobs``: how many; 0 takes what keeps the device busy. Methods that block are for plain
     threads; on an event loop await ``start`` and ``wait_all_async``. Errors of items and callbacks
     are kept until the next ``wait_all``, which raises them together, but for those that the
-    callback has dealt with: it has asked for ``request.results``, and let out no exception.
+    callback has dealt with: it has asked for ``request.results``, and raised no exception.
 
     ```python
     with aioinfer.Core() as core, core.load_network("model.onnx", "CPU") as network:
@@ -340,7 +340,7 @@ class AsyncInferQueue:
             hold.is_let_out = True
 
     def _on_ended(self, hold: _Hold, run: Run) -> None:
-        """Keep what nobody has dealt with, and give the request back unless it was passed on."""
+        """Keep what was not dealt with, and give the request back unless it was passed on."""
         told, raised = hold.error, run.error
         if told is not None and (hold.is_let_out or not run.is_asked_for):
             self._errors.append(told)

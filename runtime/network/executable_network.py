@@ -249,7 +249,7 @@ class ExecutableNetwork(Closing):
         return
 
     def begin_ahead(self, count: int) -> None:
-        """Make room for the plans of a warm-up of so many signatures."""
+        """Make room for the plans of a warm-up of that number of signatures."""
         if self._plans is not None:
             self._plans.begin_ahead(count)
 
@@ -582,7 +582,7 @@ class ExecutableNetwork(Closing):
         """Write the compiled network for ``Core.import_network``; return its bytes without target.
 
         target: a path, which is written whole or not at all, or an open binary file. Runs go on
-        beside it. Raises NotSupportedError if the device has let go of what it would write,
+        beside it. Raises NotSupportedError if the device has dropped what it would write,
         BlobError if it cannot be written, ClosedError.
         """
         self.refuse_if_closed()

@@ -1,6 +1,6 @@
-"""The idle requests of a queue, by number: who waits for one gets the one that is given back next.
+"""The idle requests of a queue, by number: one given back goes to the longest waiting caller.
 
-Ctrl-C is held back by who calls this; it wakes the thread that waits here.
+Ctrl-C is held back by the caller; it wakes the thread that waits here.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class IdleRequests:
         return None
 
     def give(self, number: int, *, is_first: bool = False) -> None:
-        """Hand it to who waits longest, or keep it: as the next to be taken, or as the last."""
+        """Hand it to the longest waiting caller, or keep it: to be taken next, or as the last."""
         drained: list[Wake] = []
         with self._lock:
             place = self._waiting.popleft() if self._waiting else None

@@ -525,7 +525,7 @@ class InferRequest:
         return None if parked is None else parked.launch
 
     def _park(self, parked: ParkedRun) -> bool:
-        """Keep a run that is started in a callback until the one it is told of has ended."""
+        """Keep a run that is started in a callback until the run of that callback has ended."""
         told = self._told_run
         with self._lock:
             is_told = told is not None and self._run is told

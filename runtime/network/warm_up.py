@@ -42,7 +42,7 @@ class WarmedNetwork(Protocol):
         """Send a run to the device as soon as a slot is free."""
 
     def begin_ahead(self, count: int) -> None:
-        """Make room for the plans of so many signatures."""
+        """Make room for the plans of that number of signatures."""
 
     def end_ahead(self) -> list[str]:
         """Say what is lost of what was asked for since, if any."""
@@ -123,7 +123,7 @@ def _run_signatures(
 
 
 def run_in_slots(network: WarmedNetwork, inputs: Mapping[str, Any], count: int, stop: Stop) -> None:
-    """Run the same inputs in so many slots at once, and wait for all; raises the first error."""
+    """Run the same inputs in several slots at once, and wait for all; raises the first error."""
     start = HostReady()
     ended = threading.Semaphore(0)
     errors: list[BaseException] = []

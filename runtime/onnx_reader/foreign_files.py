@@ -20,7 +20,7 @@ _TEXT_BYTES = frozenset({*range(0x20, 0x7F), *b"\t\n\r\f", *range(0x80, 0x100)})
 
 
 class _Kind(NamedTuple):
-    """A kind of file: how its content is told, and the message about it."""
+    """A kind of file: how its content is recognised, and the message about it."""
 
     is_it: Callable[[bytes], bool]
     text: str
@@ -135,7 +135,7 @@ _KINDS = (
         "is a text file; give the binary .onnx file, or parse ONNX's text with onnx.parser first",
     ),
 )
-"""In order: the first that fits is told."""
+"""In order: the first that fits is named."""
 
 
 def foreign_kind(content: bytes) -> str | None:

@@ -176,7 +176,7 @@ class PlanCache(Generic[K, P]):
         return plan
 
     def begin_ahead(self, count: int) -> None:
-        """Make room for so many plans that are asked for ahead, unless the user bounds them."""
+        """Make room for plans that are asked for ahead, unless the user bounds them."""
         with self._lock:
             self._asked_ahead, self._usual_capacity = set(), self._capacity
             if not self._limits.is_count_asked:
@@ -201,7 +201,7 @@ class PlanCache(Generic[K, P]):
             return sum(self._sizes.values())
 
     def _note_size(self, key: K, pending: PendingPlan[P], plan: P) -> None:
-        """Count a plan, and drop others while there are too many bytes, whoever uses them."""
+        """Count a plan, and drop others while there are too many bytes, in use or not."""
         most = self._limits.most_bytes
         with self._lock:
             if self._plans.get(key) is not pending:

@@ -108,7 +108,7 @@ class ShapePlans(Generic[P]):
             ) from error
 
     def begin_ahead(self, count: int) -> None:
-        """Make room for the plans of a warm-up of so many signatures; as in PlanCache."""
+        """Make room for the plans of a warm-up of that number of signatures; as in PlanCache."""
         self._cache.begin_ahead(count)
 
     def end_ahead(self) -> str:

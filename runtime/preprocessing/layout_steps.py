@@ -67,7 +67,7 @@ def crop(state: State, begin: Sequence[int], end: Sequence[int]) -> State:
     made = state.node("Slice", state.value, integers(*begin), integers(*end), integers(*axes))
     cropped = state.of(made)
     if 0 in cropped.shape:
-        raise TensorError(f"nothing is left of {state.text()}; let begin lie before end")
+        raise TensorError(f"nothing is left of {state.text()}; begin has to lie before end")
     return cropped
 
 

@@ -124,7 +124,7 @@ class Bindings:
             self.profile.copies.append(copied)
 
     def later_download(self, recorder: SpanRecorder, stage: str) -> Callable[[int], None]:
-        """Return what notes that so many bytes were downloaded of an output that a stage has left.
+        """Return what notes how many bytes were downloaded of an output that a stage has left.
 
         It keeps neither the run nor its network, which may be gone by then.
         """

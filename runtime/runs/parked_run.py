@@ -25,8 +25,8 @@ class ParkedRun:
     def park(self, keep: Callable[[ParkedRun], bool]) -> bool:
         """Wait for the request's run before to end, if ``keep`` still finds it under way.
 
-        The deadline counts meanwhile, and the caller is told at once if the run is stopped. Raises
-        ClosedError.
+        The deadline counts meanwhile, and the caller is answered at once if the run is stopped.
+        Raises ClosedError.
         """
         run = self.run
         run.admission.expect(run)
@@ -51,7 +51,7 @@ class ParkedRun:
             return
         try:
             run.start(may_refuse=True)
-        except AioInferError as refused:  # closed or overloaded; of which its caller is told
+        except AioInferError as refused:  # closed or overloaded, which the caller gets as its error
             run.is_counted = isinstance(refused, ClosedError)
             run.finish(refused)
 

@@ -135,7 +135,7 @@ class Run:
     """The event loop or trio token that its callback is called on; None once it has ended."""
     _callback: PendingCallback | None = None
     _unended: list[bool] | None = None
-    """What is left of device and callback; who takes out the last of both says that it has ended.
+    """What is left of device and callback; the thread that takes out the last of both ends the run.
     None without a callback."""
     _is_launched = False
     """Its launch has not failed, and will not: its callback may be called."""
@@ -150,7 +150,7 @@ class Run:
     _has_begun_late = False
     _is_settled = False
     is_asked_for = False
-    """Its error has been raised to somebody who asked for the results."""
+    """Its error has been raised to a caller that asked for the results."""
     _is_retrieved = False
     _unretrieved: UnretrievedError | None = None
 
@@ -590,7 +590,7 @@ class Run:
                 admission.leave(self)
                 return
         if self.error is not None:
-            self.bindings.results = {}  # nobody gets it
+            self.bindings.results = {}  # no caller gets it
         elif admission.kept_outputs:
             self.bindings.hand_out(admission.kept_outputs)
         # What belongs to the caller is dropped now, and not when the garbage collector comes.
@@ -637,7 +637,7 @@ class Run:
     def make_answer(self) -> None:
         """Call the postprocess function that is still to be called; its error becomes the run's."""
         answer = self.bindings.answer
-        if type(answer) is Deferred and self.error is None:  # it is told of an error there
+        if type(answer) is Deferred and self.error is None:  # an error of its own goes first
             try:
                 self._call_deferred(answer)
             except BaseException as error:

@@ -230,7 +230,7 @@ class RunAdmission(Generic[R]):
                 self._waits.count_kept()
 
     def count_together(self, durations_ns: Sequence[int], error: BaseException | None) -> None:
-        """Count so many outcomes of callers that share a run, or the outcome of one."""
+        """Count the outcomes of callers that share a run, or the outcome of one."""
         with self.lock:
             taken = self._finished if error is None else self._others[_outcome_of(error)]
             taken.uncounted.extend(durations_ns)

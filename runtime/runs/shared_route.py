@@ -17,7 +17,7 @@ class Share(Protocol):
     """Done once there is an outcome."""
 
     def leave(self) -> None:
-        """Give it up: nobody will ask for the results."""
+        """Give it up: no caller will ask for the results."""
 
     def results(self) -> dict[str, Any]:
         """Return the outputs, or raise the error; when ``future`` is done."""

@@ -18,7 +18,7 @@ class KeptArray(ABC):
 
     A backend's subclass has the memory, which is its own: no later run writes it, and it goes back
     when nothing holds this object any more. Slots put it into a run's results as soon as what
-    writes it is enqueued. Callers get it, in a Tensor, when the run has ended; whoever takes it
+    writes it is enqueued. Callers get it, in a Tensor, when the run has ended; what takes it
     before, as HETERO does, starts what reads it after the run's token. To a network of the same
     device it is an input that is read where it is: its ``adopt_array`` takes it. So an output can
     feed the same network's next run, as a state does, and never comes to the host.

@@ -64,8 +64,8 @@ class Tensor:
 
     One of results, as OUTPUT_LOCATION asks for, may stay in the memory of its device. A network
     there reads it in place; ``data``, ``numpy()``, numpy, and networks elsewhere download it, once,
-    and block meanwhile. Its memory goes back when it is dropped, whoever has been closed before;
-    a closed Core has none left, and reading raises ClosedError. Thread-safe.
+    and block meanwhile. Its memory goes back when it is dropped, also after its network was
+    closed; a closed Core has none left, and reading raises ClosedError. Thread-safe.
 
     ```python
     with aioinfer.Core() as core, core.load_network("model.onnx", "CPU") as network:

@@ -117,7 +117,7 @@ def _readers_of_an_output_that_stays_may_be_cancelled(core: Core, device: str) -
                 expect(number % 2 == 1, "only what was cancelled is")
             else:
                 expect_equal(request.results["y"], 4 * X, f"'y' of run {number}")
-            _made(first, X + number)  # writes memory that nobody holds any more
+            _made(first, X + number)  # writes memory that is free again
         expect_equal(tensor.numpy(), 2 * X, "the tensor, after all that")
 
 

@@ -1,7 +1,7 @@
 """The bytes that stages copy: noted where it happens, told by stage and kind. Pure but for a ring.
 
 A stage says what it has copied when it has enqueued or made the copies, and a run without copies
-says nothing. What a stage copies of one kind is told together.
+says nothing. What a stage copies of one kind is noted together.
 """
 
 from __future__ import annotations

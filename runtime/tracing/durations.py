@@ -141,7 +141,7 @@ class DurationCounts:
             self.uncounted.clear()
 
     def picture(self, zero_count: int = 0) -> Durations:
-        """Return what was counted so far, and so many of no length."""
+        """Return what was counted so far, and a number of no length."""
         self.count_kept()
         counts = self._counts.copy()
         counts[0] += zero_count

@@ -309,7 +309,7 @@ class SpanRecorder:
 
     @property
     def forgot_until_ns(self) -> int:
-        """Runs that came earlier may lack spans that the ring has let go of; 0: none do."""
+        """Runs that came earlier may lack spans that the ring has dropped; 0: none do."""
         with self._lock:
             self._count()
             is_full = len(self._ring) == self._ring.maxlen

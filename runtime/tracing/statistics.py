@@ -44,7 +44,7 @@ class StageStatistics:
 class PlanStatistics:
     """The compiled plans of a network, one for each signature of shapes.
 
-    ``kept_count`` are there now; ``build_count``, those included that were let go of and built
+    ``kept_count`` are there now; ``build_count``, those included that were dropped and built
     again, took ``build_s`` in all. Of the runs that asked for one ``hit_count`` found it, be it in
     the making, and ``miss_count`` had it built; ``eviction_count`` plans made room for others.
     ``kept_bytes`` is what those kept take, as far as the device knows.

@@ -1,4 +1,4 @@
-"""The decisions of a search for the best configuration: what to try next, when to stop, who wins.
+"""The decisions of a search for the best configuration: what to try next, when to stop, which wins.
 
 Theory of operation. The search starts from the best of the configurations that a hint gives. It
 changes one property at a time by one step, and lets challenger and best so far run in turn, slice
@@ -193,5 +193,5 @@ def _steps(best: Choice, settled: Settled, space: Space, axis: str) -> Iterator[
     for value in (*above[:1], *below[-1:]):
         changes: dict[str, Any] = {axis: value}
         if axis == "streams":
-            changes["requests"] = None  # what suits so many streams
+            changes["requests"] = None  # what suits that number of streams
         yield replace(best, **changes)

@@ -23,7 +23,7 @@ INT_LIMIT = 2**31
 
 @dataclass(frozen=True)
 class Reach:
-    """Elements ``low`` to ``high``, counted from where the operand begins, of so many bytes each.
+    """Elements ``low`` to ``high``, counted from where the operand begins, of ``item_bytes`` each.
 
     Nothing is touched where both are 0.
     """

@@ -17,7 +17,7 @@ class LentBlock(Protocol):
     """Memory that callers hold."""
 
     def take_back(self) -> Memory | None:
-        """Take it from whoever still holds it, if it can be taken; the caller frees it."""
+        """Take it from what still holds it, if it can be taken; the caller frees it."""
 
 
 class DeviceMemory:

@@ -55,7 +55,7 @@ def staging_copies(name: str, given: Any, staged: Array, rows: int | None = None
 
 
 def parts_of(copies: Iterable[Copy], part_bytes: int) -> list[list[Copy]]:
-    """Divide copies among threads: lists of copies that take about so many bytes each. Pure."""
+    """Divide copies among threads: lists of copies of about the same number of bytes each. Pure."""
     parts: list[list[Copy]] = []
     left_bytes = 0
     for target, source in copies:

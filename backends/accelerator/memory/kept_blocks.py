@@ -1,9 +1,9 @@
 """Device memory of outputs that stay: it comes back when the caller's last hold on it is gone.
 
 Theory of operation. A block is lent to one run, which writes it, then to its caller, and to any run
-that reads it: whoever uses it holds it. When nobody does, the interpreter finalises it, on any
+that reads it: each user holds it. When none is left, the interpreter finalises it, on any
 thread, and its memory goes to the pool of its network, for the next run. There it may be written at
-once: whoever let go had seen the last use of it end. That is not so of a library that had the
+once: its last user had seen the last use of it end. That is not so of a library that had the
 memory by DLPack, whose own queues may still read; such memory goes back to the driver, which waits
 for them. So does what comes back when the pool is full, and once the network is closed.
 
@@ -45,7 +45,7 @@ class KeptBlock:
             ) from None
 
     def take_back(self) -> Memory | None:
-        """Take the memory from whoever still holds it, if it can be taken; the caller frees it."""
+        """Take the memory from what still holds it, if it can be taken; the caller frees it."""
         try:
             memory = self._held.pop()
         except IndexError:
@@ -67,7 +67,7 @@ class KeptBlock:
 class KeptBlocks:
     """The blocks of one network's outputs. Thread-safe; ``what`` names them in errors.
 
-    ``most_free`` of them are kept while nobody uses them; the one that has been free for longest
+    ``most_free`` of them are kept while unused; the one that has been free for longest
     goes first.
     """
 
@@ -95,7 +95,7 @@ class KeptBlocks:
         return self._lent(self._memory.buffer(_rounded(size_bytes), self.what))
 
     def put(self, memory: Memory, *, was_exported: bool = False) -> None:
-        """Take memory back that nobody uses. Any thread; blocks only where the driver has to."""
+        """Take unused memory back. Any thread; blocks only where the driver has to."""
         if was_exported:
             self._memory.release(memory)
             return

@@ -31,8 +31,8 @@ from .weight_store import WeightStore
 __all__ = ["SlotMemory", "stages_outputs"]
 
 _ROUND_TRIP_BYTES = 1 << 20
-"""Up to so many bytes of inputs and outputs, copies go with the launches: beside the computing of
-other runs they take less than enqueueing them by themselves does."""
+"""Up to this number of bytes of inputs and outputs, copies go with the launches: beside the
+computing of other runs they take less than enqueueing them by themselves does."""
 
 
 def stages_outputs(facts: DeviceFacts) -> bool:

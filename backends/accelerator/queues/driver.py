@@ -75,7 +75,6 @@ class DeviceFacts:
     largest_buffer_bytes: int
     align_bytes: int
     """A part of a buffer starts at a multiple of this."""
-    local_memory_bytes: int
     work_group_size: int
     """The most work-items of one group."""
     has_float16: bool

@@ -49,7 +49,7 @@ from .submission import failure_of
 __all__ = ["ComputeStream", "OpenedDevice", "fewest_users"]
 
 _MOST_STREAMS = 16
-"""Compute queues of a device; beyond so many, networks share them."""
+"""Compute queues of a device; beyond this number, networks share them."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ComputeStream:
 
 
 def fewest_users(users: Sequence[int], count: int) -> list[int]:
-    """Choose so many queues, those with the fewest users and the lowest numbers. Pure."""
+    """Choose a number of queues, those with the fewest users and the lowest numbers. Pure."""
     by_users = sorted(range(len(users)), key=lambda number: (users[number], number))
     return sorted(by_users[:count])
 
@@ -96,7 +96,7 @@ class OpenedDevice:
         return self._context.facts
 
     def take_streams(self, count: int) -> list[ComputeStream]:
-        """Lend a network so many compute queues, made when they are first asked for.
+        """Lend a network a number of compute queues, made when they are first asked for.
 
         Launches of different queues run side by side where the device has room.
         """

@@ -150,14 +150,6 @@ def double_bits(number: float) -> int:
     return int(struct.unpack("<q", struct.pack("<d", number))[0])
 
 
-def view_at(address: int, size_bytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """View memory at an address as bytes; its owner must live on."""
-    if not size_bytes:
-        return np.empty(0, np.uint8)
-    block = (ctypes.c_uint8 * size_bytes).from_address(address)
-    return np.ctypeslib.as_array(block)
-
-
 def _address(function: Any) -> int:
     address = ctypes.cast(function, ctypes.c_void_p).value
     if address is None:

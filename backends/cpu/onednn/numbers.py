@@ -48,7 +48,6 @@ class ARG:
     DST_2 = 19
     WEIGHTS = 33
     WEIGHTS_1 = 34
-    WEIGHTS_2 = 35
     BIAS = 41
     MEAN = 49
     VARIANCE = 50

@@ -354,7 +354,7 @@ class OneDnnReplay:
         return found
 
     def is_offered(self, desc: TracedPrimitiveDesc) -> bool:
-        """True if the library has so many choices."""
+        """True if the library has that number of choices."""
         try:
             self.primitive_desc(desc)
         except OneDnnError:

@@ -112,7 +112,7 @@ class LanePrograms:
         return program
 
     def _drop_unkept(self, programs: OrderedDict[Plan, Program], plan: Plan) -> int:
-        """Let go of programs whose plans the network has let go of; count the plans it keeps."""
+        """Drop programs whose plans the network has dropped; count the plans it keeps."""
         if self._kept_plans is None or not programs:
             return 0
         kept = {*self._kept_plans(), plan}

@@ -67,7 +67,7 @@ class _Call:
 class Program:
     """Runs one plan on one stream; not thread-safe, and holds addresses into ``arena``.
 
-    ``team`` is told how long runs take, if it wants to know.
+    ``team`` is called with how long runs take, if it wants to know.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ def output_arrays(
     """Choose where each output is written: to what the caller bound to it, or to a new array.
 
     Outputs are written while inputs are still read, so bound memory that overlaps another array of
-    the run is left alone; what was made is copied there afterwards, by who hands over the results.
+    the run is left alone; what was made is copied there with the results.
     ``forms`` are the outputs' shapes and types; ``empty`` makes new arrays.
     """
     chosen: list[Array] = []

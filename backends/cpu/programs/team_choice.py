@@ -9,8 +9,8 @@ alone would have been done long before. Two facts decide:
   that the run was held up, on its own CPU or on a mate's. Runs that were held up halve the team.
 - A smaller team learns nothing about the CPUs that it has left. Whoever asks the system how many of
   them were free tells it, and it grows into these. Where the system does not say, it grows to try.
-  It also tries, but seldom, where a CPU is free half of the time: who uses it in short turns, as
-  an event loop does, holds nobody up.
+  It also tries, but seldom, where a CPU is free half of the time: what uses it in short turns, as
+  an event loop does, holds no run up.
 
 A team that is held up again soon after it grew has to wait longer each time.
 """

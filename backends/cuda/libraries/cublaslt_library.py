@@ -51,7 +51,7 @@ class CublasLt:
     def candidates(
         self, operation: LibraryOperation, device_id: int, count: int
     ) -> list[MatmulPlan]:
-        """Plan in up to so many ways, the one that should be fastest first.
+        """Plan in up to a given number of ways, the one that should be fastest first.
 
         Raises DriverError, also where there is none. Blocks for the time of the heuristics.
         """

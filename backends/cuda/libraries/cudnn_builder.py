@@ -62,7 +62,7 @@ def versions(frontend: Any) -> dict[str, str]:
 
 
 def place_of(frontend: Any, device: str) -> dict[str, Any]:
-    """Return what a graph's constructor is told of a device, from its properties' JSON."""
+    """Return what a graph's constructor takes of a device, from its properties' JSON."""
     place = {"device_property": frontend.create_device_properties(device)}
     version = json.loads(device).get("deviceVer")  # 900 for compute capability 9.0
     return place if version is None else {**place, "sm_version": int(version) // 10}

@@ -31,9 +31,9 @@ def translated(operation: LibraryOperation) -> Iterator[None]:
 
 @contextmanager
 def warnings_are_no_errors() -> Iterator[None]:
-    """Let what is imported within warn, also where the program makes errors of warnings.
+    """Allow what is imported within to warn, also where the program makes errors of warnings.
 
-    The filters of warnings are the process's. So they are let alone where there is no need, and one
+    The filters of warnings are the process's. So they stay where there is no need, and one
     thread at a time changes them; another that did so meanwhile would put the wrong ones back.
     """
     with _relenting:

@@ -36,7 +36,7 @@ TO_CHANNELS_LAST = "ToChannelsLast"
 """Turns its first input, or what its ``steps`` make, to a map with ``channels`` channels, last."""
 
 _CHANNEL_STEP = 4
-"""With so many channels, or a multiple, cuDNN needs no workspace for a first convolution."""
+"""With this number of channels, or a multiple, cuDNN needs no workspace for a first convolution."""
 
 
 class ChannelsLast(Pass):

@@ -53,7 +53,7 @@ def find_mistake(
     for name, kind in attributes.items():
         wanted = signature.attributes.get(name)
         if wanted is None:
-            if name.startswith("__"):  # what runtimes note for themselves; onnx lets them pass, too
+            if name.startswith("__"):  # what runtimes note for themselves; onnx accepts them, too
                 continue
             known = sorted(signature.attributes)
             hint = nearest(name, known) or f"; it has {known or 'none'}"

@@ -16,7 +16,7 @@ __all__ = ["node_spans"]
 def node_spans(trace: SpanSequence) -> list[Span]:
     """Make a span of each node, on the lane of the stage in which it ran, in order of start.
 
-    Left out are those of runs whose spans the ring has let go of.
+    Left out are those of runs whose spans the ring has dropped.
     """
     stages: dict[int, list[Span]] = {}
     for span in trace:

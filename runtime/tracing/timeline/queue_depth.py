@@ -14,7 +14,7 @@ SLOT, QUEUE = 1, 2
 
 
 class Depth(NamedTuple):
-    """From ``time_ns`` on, so many runs want a device: without a slot yet, and in its queues."""
+    """How many runs want a device from ``time_ns`` on: without a slot yet, and in its queues."""
 
     time_ns: int
     slot: int

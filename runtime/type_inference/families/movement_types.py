@@ -73,7 +73,7 @@ def _check_axes(node: Node) -> None:
 
 
 def _check_count(node: Node, index: int, what: str, wanted: int) -> None:
-    """Raise unless a list has so many numbers; also one too long for its content to be known."""
+    """Raise unless a list has ``wanted`` numbers; also one too long for its content to be known."""
     given = operand(node, index)
     if given is not None and not agree(product(given.shape), wanted):
         raise ContradictionError(f"it has {product(given.shape)} {what}, and not {wanted}")

@@ -54,7 +54,6 @@ FACTS = DeviceFacts(
     memory_bytes=1 << 20,
     largest_buffer_bytes=1 << 19,
     align_bytes=ALIGN_BYTES,
-    local_memory_bytes=1 << 15,
     work_group_size=256,
     has_float16=False,
 )

@@ -88,7 +88,7 @@ def test_the_number_of_requests_is_what_the_network_finds_optimal(
 
 def test_a_note_says_which_lengths_were_chosen(aioinfer: Run, digits: str) -> None:
     arguments = ["benchmark", "-m", digits, "-d", "REFERENCE", "-niter", "1"]
-    assert "lengths that nobody gave are 1" in aioinfer(*arguments).out
+    assert "lengths that were not given are 1" in aioinfer(*arguments).out
     assert "image[3,1,8,8]: random" in aioinfer(*arguments, "-shape", "image[3,1,8,8]").out
 
 

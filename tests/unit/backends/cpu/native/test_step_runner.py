@@ -29,7 +29,6 @@ from aioinfer.backends.cpu.native.step_runner import (
     failure_text,
     mismatch_text,
     step_runner,
-    view_at,
 )
 from aioinfer.backends.cpu.onednn.bindings import ARG, ExecArg, Memory, OneDnnError, open_engine
 from aioinfer.errors import DeviceError
@@ -405,14 +404,6 @@ def test_an_extension_whose_functions_take_something_else_is_refused_by_name(
     monkeypatch.setattr(native.importlib, "import_module", lambda *names: old)
     with pytest.raises(DeviceError, match=r"CPU cannot be used .*: the native extension"):
         step_runner.__wrapped__(open_engine())
-
-
-def test_memory_at_an_address_is_seen_and_not_copied() -> None:
-    array = np.arange(3, dtype=np.uint8)
-    view = view_at(array.ctypes.data, 3)
-    view[0] = 9
-    assert array[0] == 9
-    assert view_at(0, 0).size == 0
 
 
 def test_without_the_extension_the_device_says_why_it_is_not_there(
