@@ -5,9 +5,10 @@
 
 A count says on any machine, however busy, what a request costs beside the computing: each call
 takes 50 to 100 ns. Counted are calls and resumptions of functions of aioinfer, on all threads,
-for each of many requests that follow each other; what the network does once, and what it does for
-a thousand requests at a time, is not in the median. The accelerator is the driver of the tests,
-which computes at once, and whose own functions do not count.
+for each of many requests that follow each other, or that many tasks ask for at a time; what the
+network does once, and what it does for a thousand requests at a time, is not in the median. The
+accelerator is the driver of the tests, which computes at once, and whose own functions do not
+count.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class Situation:
     is_open: bool = False
     by_request: bool = False
     most: int | None = None
+    task_count: int = 0
+    """More than 0: so many tasks ask at the same time, and the mean of their requests counts."""
 
 
 SITUATIONS = (
@@ -76,6 +79,10 @@ SITUATIONS = (
     Situation("network.infer, inline", "CPU", INLINE, most=18),
     Situation("request.infer, inline", "CPU", INLINE, by_request=True, most=20),
     Situation("network.infer, inline, open batch", "CPU", INLINE, is_open=True, most=28),
+    Situation("64 tasks, network.infer, worker", "CPU", WORKER, is_open=True, task_count=64),
+    Situation(
+        "64 tasks, network.infer, BATCH", "BATCH:CPU(16)", {}, is_open=True, most=24, task_count=64
+    ),
     Situation("network.infer, fake accelerator", "FAKE", {}, most=140),
     Situation("request.infer, fake accelerator", "FAKE", {}, by_request=True, most=140),
 )
@@ -110,10 +117,12 @@ class Count:
 
     situation: Situation
     calls: Counter[CodeType]
+    request_count: int = 1
+    """How many requests the calls are of."""
 
     @property
     def call_count(self) -> int:
-        return self.calls.total()
+        return round(self.calls.total() / self.request_count)
 
     @property
     def file_count(self) -> int:
@@ -140,6 +149,22 @@ def count_of(situation: Situation, core: aioinfer.Core, calls: Calls, count: int
         model = negating(inputs["x"])
     with core.load_network(model, situation.device, situation.config) as network:
         target: Any = network.create_infer_request() if situation.by_request else network
+
+        async def ask(times: int) -> None:
+            for _ in range(times):
+                await target.infer(inputs)
+
+        async def measure_together() -> Counter[CodeType]:
+            await asyncio.gather(*(ask(WARM_UP) for _ in range(situation.task_count)))
+            await asyncio.sleep(PAUSE_S)
+            calls.take()
+            await asyncio.gather(*(ask(count) for _ in range(situation.task_count)))
+            await asyncio.sleep(PAUSE_S)
+            return calls.take()
+
+        if situation.task_count:
+            found = asyncio.run(measure_together())
+            return Count(situation, found, situation.task_count * count)
 
         async def measure() -> list[Counter[CodeType]]:
             counted = []
@@ -231,7 +256,8 @@ def main() -> None:
             console.print(f"{count.situation.name}:")
             for code, number in count.calls.items():
                 place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
-                console.print(f"  {number:3} {place:28} {code.co_qualname}", highlight=False)
+                each = f"{number / count.request_count:6.2f}" if count.request_count > 1 else number
+                console.print(f"  {each:3} {place:28} {code.co_qualname}", highlight=False)
     if arguments.save:
         console.print(f"kept in {save(counts)}")
 

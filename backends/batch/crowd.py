@@ -15,7 +15,6 @@ lock is between them and the thread that takes the bundle.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Hashable, Sequence
 from functools import partial
 from sys import modules
@@ -32,6 +31,7 @@ from ...executors.interrupt import can_interrupt, default_int_handler, get_sigin
 from ...runtime.loops.completion import FindWaker, new_future, on_trio
 from ...runtime.runs.admission import ticket_of
 from ...runtime.runs.bindings import NO_TENSORS, Bindings
+from ...runtime.runs.error_frames import parting_copy
 from ...runtime.runs.run import Run
 from ...runtime.runs.run_admission import RunAdmission
 from .collector import Collector, Pace
@@ -322,9 +322,7 @@ def _wake_all(parts: Sequence[Part]) -> None:
 
 def own_error(error: BaseException) -> BaseException:
     """Return an exception for one of several callers, with the common one as its cause."""
-    try:
-        own = copy.copy(error)
-    except Exception:  # a class of somebody else's, which takes other arguments than it keeps
-        return error
-    own.__cause__ = error
+    own = parting_copy(error)
+    if own is not error:
+        own.__cause__ = error
     return own

@@ -244,7 +244,7 @@ def test_an_awaited_request_on_cpu_calls_no_more_functions_than_its_goal(
 ) -> None:
     monkeypatch.delitem(sys.modules, "trio", raising=False)  # two calls more where it is
     program = importlib.import_module("call_count")
-    bounded = [item for item in program.SITUATIONS if item.device == "CPU" and item.most]
+    bounded = [item for item in program.SITUATIONS if "CPU" in item.device and item.most]
     assert bounded
     with program.profiled() as calls, aioinfer.Core() as core:
         counts = [program.count_of(item, core, calls, 5) for item in bounded]
