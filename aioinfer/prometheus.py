@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from .errors import PropertyError
@@ -201,18 +201,29 @@ def _batches(networks: Sequence[NetworkStatistics]) -> Iterator[Metric]:
         "The first dimension of what runs were given; of great ones the power of two below.",
         labels=_NETWORK,
     )
+    groups = HistogramMetricFamily(
+        "aioinfer_group_requests",
+        "How many requests shared a run of the device, where they may (BATCH).",
+        labels=_NETWORK,
+    )
     for network in networks:
-        sizes = network.batch_sizes.items()
-        if not sizes:
-            continue
-        within = [
-            (str(float(bound)), sum(count for size, count in sizes if size <= bound))
-            for bound in BATCH_BUCKETS
-        ]
-        whole = sum(count for _, count in sizes)
-        row_count = sum(size * count for size, count in sizes)
-        rows.add_metric(_labels(network), [*within, ("+Inf", whole)], row_count)
+        _add_sizes(rows, network, network.batch_sizes)
+        _add_sizes(groups, network, network.group_sizes)
     yield rows
+    yield groups
+
+
+def _add_sizes(
+    family: HistogramMetricFamily, network: NetworkStatistics, sizes: Mapping[int, int]
+) -> None:
+    if not sizes:
+        return
+    within = [
+        (str(float(bound)), sum(count for size, count in sizes.items() if size <= bound))
+        for bound in BATCH_BUCKETS
+    ]
+    total = sum(size * count for size, count in sizes.items())
+    family.add_metric(_labels(network), [*within, ("+Inf", sum(sizes.values()))], total)
 
 
 def _plans(networks: Sequence[NetworkStatistics]) -> Iterator[Metric]:

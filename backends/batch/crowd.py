@@ -15,7 +15,7 @@ lock is between them and the thread that takes the bundle.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 from sys import modules
 from threading import Lock
@@ -74,8 +74,8 @@ class CrowdNetwork(Protocol):
     def check_inputs(self, given: Any) -> dict[str, Any]:
         """Turn what a caller gave into name -> array, or raise TensorError."""
 
-    def next_run_id(self) -> int:
-        """Number a call."""
+    run_ids: Iterator[int]
+    """Number the calls."""
 
     def begin_runs(self) -> None:
         """Begin as many runs as may be under way now."""
@@ -152,6 +152,7 @@ class Part:
         self.inputs, self.row_count, self.future = inputs, row_count, future
         self.arrived_ns = perf_counter_ns()
         self.bundle: Bundle | None = None
+        self.run_id = 0
         self.begin = 0
         """Its first row among those of the bundle."""
         self.is_counted = False
@@ -212,11 +213,12 @@ class Bundle:
         """Send the run of a first call to the network; False: that takes none."""
         admission = self._network.admission
         part.bundle, self._left_count = self, 1
+        part.run_id = next(self._network.run_ids)
         self.parts.append(part)
         bindings = Bindings(
             part.inputs,
             ticket_of(0),
-            self._network.next_run_id(),
+            part.run_id,
             NO_TENSORS,
             arrived_ns=part.arrived_ns,
             shared=self,
@@ -252,7 +254,10 @@ class Bundle:
         """Close it, as its run begins. Locked."""
         self.close()
         begin = 0
+        run_ids = self._network.run_ids
         for part in self.parts:
+            if not part.run_id:
+                part.run_id = next(run_ids)
             part.begin = begin
             begin += part.row_count
         self.row_count = begin

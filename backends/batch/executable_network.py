@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
 from typing import Any
@@ -32,6 +34,8 @@ from ...runtime.properties.properties import (
 )
 from ...runtime.runs.bindings import WARMING
 from ...runtime.tensors.output_pool import OutputPool
+from ...runtime.tracing.statistics import NetworkStatistics
+from ...runtime.tracing.timeline import Trace
 from .collector import Collector, Pace
 from .crowd import Crowd
 from .joined_run import JoinedRun
@@ -40,6 +44,8 @@ from .properties import AUTO_BATCH_TIMEOUT
 
 __all__ = ["BatchNetwork"]
 
+KEPT_GROUPS = 4096
+"""Of so many runs that were shared it is known who shared them, for traces."""
 _LIGHT_BYTES = 64 << 10
 """Copies up to this many are made on the calling thread, which may turn an event loop."""
 
@@ -75,6 +81,10 @@ class BatchNetwork(OuterNetwork):
         # One run of two or more computes while the next follows it, which is for full ones.
         self.pace = Pace((most_count + 1) // 2, most_count, is_timed=self.timeout_s > 0)
         self.process = self._process
+        self.run_ids: Iterator[int] = self._request_ids
+        self._group_sizes: Counter[int] = Counter()
+        self._members: deque[tuple[int, tuple[int, ...]]] = deque(maxlen=KEPT_GROUPS)
+        """The age of the latest runs that several requests share, and the ids of these."""
         self.collector: Collector[BatchMember] = Collector(most_rows, self.pace)
         self.run_count = 0
         self.collecting = threading.Lock()
@@ -114,10 +124,6 @@ class BatchNetwork(OuterNetwork):
                 member.bundle.close()
         return was_waiting
 
-    def next_run_id(self) -> int:
-        """Number a call."""
-        return next(self._request_ids)
-
     def _crowd_if_any(self) -> Crowd | None:
         """Return the way of calls that share a run; None where each of them is looked at apart."""
         is_bounded = self.config.value_or_default(MAX_QUEUED_REQUESTS) != UNBOUNDED
@@ -141,6 +147,8 @@ class BatchNetwork(OuterNetwork):
                 count = _request_count(group)
                 for member in group:
                     member.take(count)
+                if group[0].bindings.arrived_ns != WARMING:
+                    self._group_sizes[count] += 1
             self._begin(group, count)
 
     def _set_alarm(self, due_s: float) -> None:
@@ -161,6 +169,7 @@ class BatchNetwork(OuterNetwork):
         began_s = self.clock.now_s() if self.timeout_s else 0.0
         over = partial(self._run_over, began_s)
         if count > 1 or len(group) > 1:
+            self._members.append((group[0].ticket[1], _run_ids(group)))
             JoinedRun(group, self, over).start()
             return
         (member,) = group
@@ -183,6 +192,19 @@ class BatchNetwork(OuterNetwork):
 
     def copier(self, size_bytes: int) -> TaskExecutor:
         return self._light if size_bytes <= _LIGHT_BYTES else self._heavy
+
+    def statistics(self) -> NetworkStatistics:
+        with self.collecting:
+            sizes = dict(sorted(self._group_sizes.items()))
+        return replace(super().statistics(), group_sizes=sizes)
+
+    def trace(self) -> Trace:
+        whole, members = super().trace(), dict(self._members)
+        spans = [
+            span._replace(members=members[span.age]) if span.age in members else span
+            for span in whole
+        ]
+        return Trace(self.name, self.device, spans, whole.forgot_until_ns, whole.nodes)
 
     def explain(self) -> str:
         return (
@@ -217,6 +239,16 @@ def _request_count(group: Sequence[BatchMember]) -> int:
     for member in group:
         count += 1 if member.bundle is None else len(member.bundle.parts)
     return count
+
+
+def _run_ids(group: Sequence[BatchMember]) -> tuple[int, ...]:
+    ids: list[int] = []
+    for member in group:
+        bundle = member.bundle
+        ids += (
+            [member.bindings.run_id] if bundle is None else [part.run_id for part in bundle.parts]
+        )
+    return tuple(ids)
 
 
 def _waits_ns(group: Sequence[BatchMember], now_ns: int) -> list[int]:

@@ -95,6 +95,8 @@ class JoinedRun:
                 self._inputs.append(member.bindings.inputs)
             else:
                 self._inputs += [part.inputs for part in member.bundle.parts]
+        if profile is not None:
+            profile.request_count = len(self._inputs)
         self._row_count = sum([member.row_count for member in members])
         arrays = [self._inputs[0][name] for name in network.batched_inputs]
         self._row_bytes = sum([array.nbytes // len(array) for array in arrays])
@@ -273,6 +275,7 @@ def _deliver(
     if bindings.profile is not None and joined.profile is not None:
         bindings.profile.extend(joined.profile)
         bindings.profile.copies.extend(joined.profile.copies)
+        bindings.profile.request_count = joined.profile.request_count
     try:
         for name, value in own.items():
             bindings.note_copied(recorder, "split", "host", bindings.deliver(name, value))

@@ -35,12 +35,14 @@ class RunProfile(list[NodeProfile]):
     """The nodes of a run in order of execution, and what was copied for it.
 
     ``copies`` has an entry for each stage that has copied something, and each kind of copy; that an
-    output which stayed on its device was downloaded later is added when it happens.
+    output which stayed on its device was downloaded later is added when it happens. The times are
+    those of the run, which ``request_count`` requests have shared (BATCH).
     """
 
     def __init__(self, nodes: list[NodeProfile] | None = None) -> None:
         super().__init__(nodes or ())
         self.copies: list[CopiedBytes] = []
+        self.request_count = 1
 
     @property
     def copied_bytes(self) -> dict[str, int]:
@@ -54,4 +56,5 @@ class RunProfile(list[NodeProfile]):
         """Return what is known now."""
         made = RunProfile(self)
         made.copies = list(self.copies)
+        made.request_count = self.request_count
         return made

@@ -59,6 +59,8 @@ class Span(NamedTuple):
     tells the runs of one request apart, over all networks, and is shared with sub-runs.
     ``arrived_ns``: when the run was asked for; 0 if its first span was queued then. ``network`` is
     named in a trace of several. ``copied_bytes`` says by kind what it copied (copied_bytes.KINDS).
+    ``members`` are the ids of all requests whose run it is, where several share one (BATCH); it
+    stands among the spans of the first of them.
     """
 
     run_id: int
@@ -74,6 +76,7 @@ class Span(NamedTuple):
     arrived_ns: int = 0
     network: str = ""
     copied_bytes: Mapping[str, int] = NO_BYTES
+    members: tuple[int, ...] = ()
 
 
 class NodeSpan(NamedTuple):

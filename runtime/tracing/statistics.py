@@ -109,7 +109,9 @@ class NetworkStatistics:
     first input that has dimensions; empty where none has. From 1024 lengths on, new ones count as
     the power of two below. ``copied_bytes`` sums up by stage what it has copied, by kind: upload,
     download, device, host, and later_download for outputs that stayed on their device and were read
-    on the host afterwards.
+    on the host afterwards. ``group_sizes`` says how many runs of the device were of how many
+    requests, where requests share them (BATCH); their rows are the ``batch_sizes`` of its part, and
+    ``slot_wait`` is how long requests waited for them.
     """
 
     network: str
@@ -130,6 +132,7 @@ class NetworkStatistics:
     busy_shares: Mapping[str, float] = field(default_factory=dict)
     plans: PlanStatistics = PlanStatistics()
     batch_sizes: Mapping[int, int] = field(default_factory=dict)
+    group_sizes: Mapping[int, int] = field(default_factory=dict)
     copied_bytes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     parts: tuple[NetworkStatistics, ...] = ()
     devices: tuple[DeviceStatistics, ...] = ()

@@ -90,6 +90,8 @@ def _events(trace: SpanSequence) -> Iterator[Event]:
                     arguments["subgraph"] = span.subgraph
                 for kind, size_bytes in span.copied_bytes.items():
                     arguments[f"{kind}_bytes"] = size_bytes
+                if span.members:
+                    arguments["members"] = list(span.members)
                 yield {
                     "ph": "X",
                     "name": span.stage,

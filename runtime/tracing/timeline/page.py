@@ -66,7 +66,8 @@ def page_data(trace: SpanSequence) -> dict[str, Any]:
     """Collect what the page draws: columns of numbers, in nanoseconds since the first run came.
 
     Spans stand row by row, in each in order of start; ``before`` is the place of the span that one
-    waited for, or -1. ``copied`` has the bytes of those that copied something, by place and kind.
+    waited for, or -1. ``copied`` has the bytes of those that copied something, by place and kind,
+    and ``members`` the requests of those that several share, by place.
     Nodes have rows of their own, and none of them waited for anything.
     """
     runs, nodes = trace.runs, node_spans(trace)
@@ -132,6 +133,7 @@ def page_data(trace: SpanSequence) -> dict[str, Any]:
         "copied": {
             place: dict(span.copied_bytes) for place, span in enumerate(spans) if span.copied_bytes
         },
+        "members": {place: list(span.members) for place, span in enumerate(spans) if span.members},
         "runs": {
             "label": [run.label for run in runs],
             "arrived": [run.arrived_ns - origin_ns for run in runs],

@@ -132,6 +132,13 @@ const COPY_WORDS = {
   later_download: "downloaded later",
 };
 
+/** Who shares a run. */
+function membersText(members) {
+  const shown = members.slice(0, 8).join(", ");
+  const rest = members.length > 8 ? ` and ${members.length - 8} more` : "";
+  return `shared by ${members.length} requests: ${shown}${rest}`;
+}
+
 /** What these spans have copied, in words; "" for nothing. */
 function copiedText(spans) {
   const sums = {};

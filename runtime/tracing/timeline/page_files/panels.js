@@ -146,6 +146,8 @@ function showPath(panel, run) {
   const notes = [];
   const copied = copiedText(spansOf(run));
   if (copied) notes.push(`For the request: ${copied}.`);
+  const joined = spansOf(run).find((span) => trace.members[span]);
+  if (joined !== undefined) notes.push(`Its run was ${membersText(trace.members[joined])}.`);
   const aside = runs.stages[run] - parts.length;
   if (aside > 0) {
     notes.push(`Spans of it that ran beside this path, and were not waited for: ${aside}.`);
@@ -169,6 +171,8 @@ function spanTip(span) {
   if (part) lines.push(`subgraph ${part}`);
   const copied = copiedText([span]);
   if (copied) lines.push(copied);
+  const members = trace.members[span];
+  if (members) lines.push(membersText(members));
   return lines;
 }
 

@@ -48,7 +48,11 @@ async def test_calls_that_wait_are_one_run_and_each_gets_its_rows(
         np.testing.assert_array_equal(outputs["y"], np.maximum(given, 0))
     assert batches(network) == {1: 1, 3: 1, 4: 1}
     assert outcomes(network) == {"finished": 5}
-    assert network.statistics().batch_sizes == {1: 3, 2: 1, 3: 1}
+    statistics = network.statistics()
+    assert statistics.batch_sizes == {1: 3, 2: 1, 3: 1}
+    assert statistics.group_sizes == {1: 2, 3: 1}
+    assert statistics.slot_wait.count == 5
+    assert sorted(len(span.members) for span in network.trace()) == [0, 0, 3]
 
 
 async def test_who_is_cancelled_while_waiting_takes_no_rows(

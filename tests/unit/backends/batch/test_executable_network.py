@@ -289,3 +289,69 @@ def test_facts_are_those_of_the_device_inside(core: aioinfer.Core) -> None:
     assert network.get_metric("MAX_BATCH_SIZE") == 4
     assert "share a run, of up to 4 rows" in network.explain()
     assert network.get_config("AUTO_BATCH_TIMEOUT") == 0
+
+
+def test_a_deadline_sends_a_run_that_waits_for_more_in_time(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    network = load(core, AUTO_BATCH_TIMEOUT=10_000)
+    network.clock = timer = VirtualTimer()
+    patient = start(network, row(1))
+    hurried = start(network, row(2), deadline_s=2.0)
+    timer.advance(0.9)
+    assert mock[0].held.waiting_count == 0
+    timer.advance(0.2)  # half of what it has: how long runs take is not known
+    assert mock[0].held.waiting_count == 1
+    timer.advance(0.1)
+    mock[0].held.release()
+    check(patient + hurried, row(1), row(2))
+    assert batches(network) == {2: 1}
+    assert network.service_s == pytest.approx(0.2)  # type: ignore[attr-defined]
+    again = start(network, row(3), deadline_s=2.0)
+    timer.advance(1.5)
+    assert mock[0].held.waiting_count == 0
+    timer.advance(0.11)  # twice as long as a run takes is left
+    mock[0].held.release()
+    check(again, row(3))
+
+
+def test_an_alarm_of_one_who_has_left_disturbs_nobody(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    network = load(core, AUTO_BATCH_TIMEOUT=1000)
+    network.clock = timer = VirtualTimer()
+    leaves, stays = start(network, row(1), deadline_s=0.5), start(network, row(2))
+    leaves[0].cancel()
+    timer.advance(0.6)
+    assert mock[0].held.waiting_count == 0
+    timer.advance(0.5)
+    mock[0].held.release()
+    check(stays, row(2))
+
+
+def test_statistics_and_traces_tell_who_shared_a_run(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    network = load(core)
+    requests = start(network, row(1), row(2), row(3, count=2))
+    mock[0].held.release()
+    mock[0].held.release()
+    check(requests, row(1), row(2), row(3, count=2))
+    statistics = network.statistics()
+    assert statistics.group_sizes == {1: 1, 2: 1}
+    assert statistics.parts[0].batch_sizes == {1: 1, 3: 1}
+    assert statistics.slot_wait.count == 3
+    first, second, third = (request.id for request in requests)
+    trace = network.trace()
+    assert {span.run_id: span.members for span in trace} == {first: (), second: (second, third)}
+    assert f'"members":[{second},{third}]' in trace.chrome_json().replace(" ", "")
+    assert f"[{second},{third}]" in trace.html()
+
+
+def test_a_profile_says_how_many_requests_its_times_are_of(core: aioinfer.Core) -> None:
+    network = load(core, device="BATCH:REFERENCE(4)", PERF_COUNT=True, AUTO_BATCH_TIMEOUT=60_000)
+    requests = start(network, row(1), row(2), row(3, count=2))
+    check(requests, row(1), row(2), row(3, count=2))
+    for request in requests:
+        assert [node.op for node in request.profiling()] == ["Relu"]
+        assert request.profiling().request_count == 3
