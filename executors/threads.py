@@ -10,9 +10,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Unpack
 
-from ..errors import RequestStateError
+from ..errors import Place, RequestStateError
 
 _Hop = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -110,13 +110,21 @@ def must_not_block() -> bool:
     return thread.is_own or thread.is_hopping
 
 
-def refuse_own_thread(call: str) -> None:
-    """Raise RequestStateError where a blocking call could wait for itself; see must_not_block."""
+def refuse_own_thread(
+    call: str, *, request_id: int | None = None, state: str = "", **where: Unpack[Place]
+) -> None:
+    """Raise RequestStateError where a blocking call could wait for itself; see must_not_block.
+
+    The rest is what the error is to say of the object that was called.
+    """
     if not must_not_block():
         return
     thread = threading.current_thread().name
     place = "one of aioinfer's own threads" if is_own_thread() else "inside a stage or callback"
     raise RequestStateError(
         f"{call} would block {thread!r}, {place}, and could wait for itself; call it from a "
-        f"thread of yours, or use the non-blocking form (start_async, set_callback, await)"
+        f"thread of yours, or use the non-blocking form (start_async, set_callback, await)",
+        request_id=request_id,
+        state=state,
+        **where,
     )

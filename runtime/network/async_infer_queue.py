@@ -238,7 +238,7 @@ class AsyncInferQueue:
         queue goes on. RequestStateError on an event loop and on one of aioinfer's own threads.
         """
         self._refuse_on_loop("wait_all", "await queue.wait_all_async()")
-        refuse_own_thread("wait_all")
+        refuse_own_thread("wait_all", **self._where)
         woken: SimpleQueue[None] = SimpleQueue()
         tell = partial(woken.put, None)
         with held_interrupt(tell=tell) as interrupt:
@@ -356,6 +356,7 @@ class AsyncInferQueue:
                 f"the queue over network {self._network.name!r} is full, and one of aioinfer's own "
                 f"threads cannot wait for a request; start one item in each callback, or make the "
                 f"queue with more jobs",
+                state="busy",
                 **self._where,
             )
 

@@ -373,7 +373,8 @@ class ExecutableNetwork(Closing):
         if request is None and self.states is not None:
             request = self.create_infer_request()
         if request is not None:
-            check_sequence(self, request, ordered, look_ahead)
+            with placed(**self.admission.where):
+                check_sequence(self, request, ordered, look_ahead)
             look_ahead = 1
         elif look_ahead is None:
             most_waiting = self.config.value_or_default(MAX_QUEUED_REQUESTS)
@@ -461,7 +462,7 @@ class ExecutableNetwork(Closing):
         the model, and ClosedError. A network that is loaded with INPUT_SHAPES has done it. On an
         event loop await ``warm_up_async``.
         """
-        refuse_own_thread("warm_up")
+        refuse_own_thread("warm_up", **self.admission.where)
         self.refuse_if_closed()
         try:
             wanted = parse_input_shapes(shapes) if shapes is not None else None
@@ -648,7 +649,7 @@ class ExecutableNetwork(Closing):
         PropertyError for a negative ``timeout_s``, and RequestStateError on one of aioinfer's own
         threads (as in a callback). On an event loop use ``await aclose()``.
         """
-        refuse_own_thread("close")
+        refuse_own_thread("close", **self.admission.where)
         check_timeout(timeout_s, self.admission.where)
         if not self._process.is_current:
             return True

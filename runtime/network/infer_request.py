@@ -21,13 +21,14 @@ from ...errors import (
     NotSupportedError,
     Place,
     PropertyError,
+    RequestBusyError,
     RequestStateError,
     TensorError,
     nearest,
     placed,
 )
 from ...executors import TaskExecutor, find_shortage
-from ...executors.base import refuse_own_thread
+from ...executors.base import must_not_block, refuse_own_thread
 from ...executors.interrupt import held_interrupt
 from ..loops.completion import must_end, until, until_told
 from ..loops.inline_turn import InlineTurn, threads
@@ -133,7 +134,8 @@ class InferRequest:
 
         Raises as ``infer`` does, and RequestStateError on one of aioinfer's own threads.
         """
-        refuse_own_thread("infer_sync")
+        if must_not_block():
+            self._refuse_own_thread("infer_sync")
         deadline = deadline_of(self._network, deadline_s)
         run = self.make_run(inputs, deadline, priority)
         route = self._network.inline_route
@@ -198,7 +200,8 @@ class InferRequest:
         if not run.has_ended:
             if timeout_s == 0:
                 return False
-            refuse_own_thread("wait")
+            if must_not_block():
+                self._refuse_own_thread("wait")
             if run.callback_loop is not None and is_running_here(run.callback_loop):
                 raise self._state_error(
                     f"wait would stop the event loop that {self!r} is to call back on; "
@@ -302,6 +305,7 @@ class InferRequest:
                 f"{self!r} records no node times; load the network with {{'PERF_COUNT': True}}",
                 "PERF_COUNT",
                 self._network.device,
+                value=False,
                 network=self._network.name,
             )
         if run is None or run.bindings.profile is None:
@@ -391,6 +395,9 @@ class InferRequest:
     def _where(self) -> Place:
         return {"network": self._network.name, "device": self._network.device}
 
+    def _refuse_own_thread(self, call: str) -> None:
+        refuse_own_thread(call, request_id=self.id, state=self._state, **self._where)
+
     def _state_error(self, text: str) -> RequestStateError:
         return RequestStateError(text, request_id=self.id, state=self._state, **self._where)
 
@@ -399,10 +406,13 @@ class InferRequest:
         try:
             return move(self._state, event, self._label)
         except RequestStateError as error:
-            run = self._run
-            error.within(**self._where)
-            error.request_id, error.stage = self.id, "" if run is None else run.stage
+            self._say_which(error)
             raise
+
+    def _say_which(self, error: RequestStateError) -> None:
+        run = self._run
+        error.within(**self._where)
+        error.request_id, error.stage = self.id, "" if run is None else run.stage
 
     @property
     def _told_run(self) -> Run | None:
@@ -490,7 +500,11 @@ class InferRequest:
         states = run.bindings.states
         with self._lock:
             if states is not None:
-                states.check_is_current()
+                try:
+                    states.check_is_current()
+                except RequestBusyError as error:
+                    self._say_which(error)
+                    raise
             state = MOVES.get((self._state, "start"))
             self._state = state or self._move("start")
             before, self._run = self._run, run

@@ -74,7 +74,8 @@ def check_sequence(
     where = f"a stream of one request of network {network.name!r}"
     why = "is one run behind the other" if network.states is None else "hands on its state"
     if not request.is_of(network):
-        raise PropertyError(f"{where} is given {request!r}; give one of this network", "request")
+        text = f"{where} is given {request!r}; give one of this network"
+        raise PropertyError(text, "request", value=repr(request))
     if not is_ordered:
         raise PropertyError(
             f"{where} {why}, so results come in order; leave out ordered",
@@ -82,7 +83,8 @@ def check_sequence(
             value=is_ordered,
         )
     if look_ahead not in (None, 1):
-        raise PropertyError(f"{where} {why}; leave out look_ahead", "look_ahead", value=look_ahead)
+        text = f"{where} {why}; leave out look_ahead"
+        raise PropertyError(text, "look_ahead", value=look_ahead)
 
 
 class _Item:
@@ -306,6 +308,8 @@ class ResultStream:
                 f"{self._network.name!r} was cancelled",
                 network=self._network.name,
                 device=self._network.device,
+                state="cancelled",
+                stage="source",
             )
             self._source_error.__cause__ = cause
             self._changed.set()

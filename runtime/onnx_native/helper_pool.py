@@ -23,12 +23,17 @@ WAIT_LIMIT_S = 120.0
 _LOOK_AGAIN_S = 0.5  # a helper that was lost, and not given back, has made room for another
 
 
+class _Waiting:
+    """Somebody who takes a helper, and may have to wait for one."""
+
+
 class HelperPool:
     """The helpers of this process. Thread-safe."""
 
     def __init__(self) -> None:
         self._idle: SimpleQueue[Helper] = SimpleQueue()
         self._helpers: WeakValueDictionary[int, Helper] = WeakValueDictionary()
+        self._waiting: WeakValueDictionary[int, _Waiting] = WeakValueDictionary()
 
     def helpers(self) -> list[Helper]:
         """List the helpers that are not ended, idle or at work."""
@@ -41,6 +46,8 @@ class HelperPool:
         Raises OverloadedError if that takes too long, and what ``Helper.start`` raises.
         """
         give_up_at = time.monotonic() + WAIT_LIMIT_S
+        waiting = _Waiting()
+        self._waiting[id(waiting)] = waiting
         while True:
             helper = self._idle_one() or self._new_one() or self._free_one()
             if helper is not None:
@@ -49,6 +56,7 @@ class HelperPool:
                 raise OverloadedError(
                     f"the {MOST_HELPERS} helper processes for onnx were busy with other models "
                     f"for {WAIT_LIMIT_S:.0f} s; load fewer models side by side, or try again",
+                    waiting_count=len(self._waiting),
                     limit=MOST_HELPERS,
                 )
 

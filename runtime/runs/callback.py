@@ -111,6 +111,7 @@ class PendingCallback:
                 f"the callback of {run.what} returned a coroutine, which no event loop was given "
                 f"for; call set_callback(callback, loop)",
                 request_id=run.bindings.run_id,
+                stage="callback",
                 **run.admission.where,
             )
         return NOW

@@ -217,6 +217,8 @@ class Run:
                 f"the postprocess function of {self.what} asks for the results that it is to "
                 f"make; use the outputs that it is called with",
                 request_id=bindings.run_id,
+                state="busy",
+                stage="postprocess",
                 **self.admission.where,
             )
         with deferred.lock:

@@ -14,7 +14,6 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -45,7 +44,7 @@ class TracedStage(Protocol):
 
 
 EXACT_BATCH_SIZES = 1024  # that many are counted each by itself
-NO_BYTES: Mapping[str, int] = MappingProxyType({})
+NO_BYTES: Mapping[str, int] = {}  # never written; a proxy could not be pickled
 RING_SPANS = 65_536  # about 10 MB when full: a minute of a thousand requests/s
 
 

@@ -151,7 +151,8 @@ class RunStates:
         if self._bound_at not in (-1, self._kept.run_count):
             raise RequestBusyError(
                 f"another thread has run this request of {self._states.network!r} meanwhile, and "
-                f"its state has changed; wait for that run, or use another request"
+                f"its state has changed; wait for that run, or use another request",
+                state="busy",
             )
 
     def take(self, results: dict[str, Any]) -> TensorError | None:

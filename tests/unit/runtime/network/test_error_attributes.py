@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,3 +86,169 @@ def test_a_model_that_is_no_model_names_its_file(core: aioinfer.Core, tmp_path: 
     assert caught.value.model == str(path)
     assert str(path) not in caught.value.reason
     assert caught.value.reason in str(caught.value)
+
+
+X = np.zeros((1, 3), np.float32)
+
+
+def caught_in_callback(
+    network: aioinfer.ExecutableNetwork, call: Callable[[aioinfer.InferRequest], Any]
+) -> BaseException | None:
+    """Call something in the callback of a run, on a thread of aioinfer's own."""
+    raised: list[BaseException] = []
+
+    def tell(request: aioinfer.InferRequest, _error: BaseException | None) -> None:
+        try:
+            call(request)
+        except errors.AioInferError as error:
+            raised.append(error)
+
+    request = network.create_infer_request()
+    request.set_callback(tell)
+    request.start_async(X)
+    assert request.wait(60.0)
+    return raised[0] if raised else None
+
+
+def caught(call: Callable[[], Any]) -> BaseException | None:
+    try:
+        call()
+    except errors.AioInferError as error:
+        return error
+    return None
+
+
+def of_a_coroutine_as_callback(network: aioinfer.ExecutableNetwork) -> BaseException | None:
+    async def tell(*_: Any) -> None:
+        pass
+
+    request = network.create_infer_request()
+    request.set_callback(lambda *arguments: tell(*arguments))
+    request.start_async(X)
+    return caught(lambda: request.wait(60.0))
+
+
+def of_a_queue_on_a_loop(network: aioinfer.ExecutableNetwork) -> BaseException | None:
+    queue = aioinfer.AsyncInferQueue(network, jobs=1)
+
+    async def main() -> BaseException | None:
+        return caught(queue.wait_all)
+
+    return asyncio.run(main())
+
+
+def of_a_full_queue_in_its_callback(network: aioinfer.ExecutableNetwork) -> BaseException | None:
+    queue, raised = aioinfer.AsyncInferQueue(network, jobs=1), list[BaseException | None]()
+
+    def tell(_request: aioinfer.InferRequest, number: int) -> None:
+        if number == 0:
+            queue.start_async(X, 1)
+            raised.append(caught(lambda: queue.start_async(X, 2)))
+
+    queue.set_callback(tell)
+    queue.start_async(X, 0)
+    queue.wait_all()
+    return raised[0]
+
+
+def of_a_cancelled_source(network: aioinfer.ExecutableNetwork) -> BaseException | None:
+    async def main() -> BaseException | None:
+        async def source() -> Any:
+            for task in asyncio.all_tasks() - {main_task}:
+                task.cancel()
+            yield X
+            await asyncio.sleep(3600.0)
+
+        main_task = asyncio.current_task()
+        try:
+            async for _ in network.stream(source()):
+                pass
+        except errors.AioInferError as error:
+            return error
+        return None
+
+    return asyncio.run(main())
+
+
+def of_another_network(network: aioinfer.ExecutableNetwork) -> BaseException | None:
+    with aioinfer.Core() as core:
+        other = core.load_network(tiny_model(), "REFERENCE").create_infer_request()
+        return caught(lambda: network.stream([X], request=other))
+
+
+MISTAKES: dict[str, tuple[Callable[[aioinfer.ExecutableNetwork], Any], dict[str, Any]]] = {
+    "infer_sync in a callback": (
+        lambda network: caught_in_callback(network, lambda request: request.infer_sync(X)),
+        {"state": "idle"},
+    ),
+    "wait in a callback": (
+        lambda network: caught_in_callback(network, lambda request: request.wait()),
+        {"state": "idle"},
+    ),
+    "close in a callback": (
+        lambda network: caught_in_callback(network, lambda _: network.close()),
+        {"request_id": None},
+    ),
+    "warm_up in a callback": (
+        lambda network: caught_in_callback(network, lambda _: network.warm_up()),
+        {"request_id": None},
+    ),
+    "wait_all in a callback": (
+        lambda network: caught_in_callback(
+            network, lambda _: aioinfer.AsyncInferQueue(network, jobs=1).wait_all()
+        ),
+        {"request_id": None},
+    ),
+    "wait_all on a loop": (of_a_queue_on_a_loop, {"request_id": None}),
+    "a full queue in its callback": (of_a_full_queue_in_its_callback, {"state": "busy"}),
+    "a coroutine as callback": (of_a_coroutine_as_callback, {"stage": "callback"}),
+    "a cancelled source": (of_a_cancelled_source, {"state": "cancelled", "stage": "source"}),
+    "no node times": (
+        lambda network: caught(lambda: _idle(network).profiling()),
+        {"key": "PERF_COUNT", "value": False},
+    ),
+    "a request of another network": (of_another_network, {"key": "request"}),
+    "no look-ahead": (
+        lambda network: caught(lambda: network.stream([X], look_ahead=0)),
+        {"key": "look_ahead", "value": 0},
+    ),
+    "out of order of one request": (
+        lambda network: caught(
+            lambda: network.stream([X], ordered=False, request=network.create_infer_request())
+        ),
+        {"key": "ordered", "value": False},
+    ),
+}
+
+
+def _idle(network: aioinfer.ExecutableNetwork) -> aioinfer.InferRequest:
+    request = network.create_infer_request()
+    request.infer_sync(X)
+    return request
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_an_error_says_of_whom_it_is_and_what_was_wrong(core: aioinfer.Core, mistake: str) -> None:
+    network = core.load_network(tiny_model(), "REFERENCE")
+    make, said = MISTAKES[mistake]
+    error = make(network)
+    assert isinstance(error, errors.RequestStateError | errors.PropertyError)
+    assert (error.network, error.device) == ("tiny", network.device)
+    assert {name: getattr(error, name) for name in said} == said
+    if isinstance(error, errors.RequestStateError) and said.get("state") == "idle":
+        assert isinstance(error.request_id, int)
+
+
+def test_a_postprocess_that_asks_for_its_own_results_is_told_where_it_is(
+    core: aioinfer.Core,
+) -> None:
+    requests: list[aioinfer.InferRequest] = []
+    config = {"POSTPROCESS_STREAMS": 0}
+    network = core.load_network(
+        tiny_model(), "REFERENCE", config, postprocess=lambda _: requests[0].results
+    )
+    requests.append(network.create_infer_request())
+    with pytest.raises(errors.RequestStateError) as refused:
+        requests[0].infer_sync(X)
+    assert (refused.value.request_id, refused.value.stage) == (requests[0].id, "postprocess")
+    assert (refused.value.state, refused.value.network) == ("busy", "tiny")

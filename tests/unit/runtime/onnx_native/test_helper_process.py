@@ -147,8 +147,9 @@ def test_who_waits_for_a_helper_gets_the_first_that_is_free_or_an_error(
     monkeypatch.setattr(helper_pool, "WAIT_LIMIT_S", 0.0)
     monkeypatch.setattr(helper_pool, "_LOOK_AGAIN_S", 0.01)
     busy = lent(pool)
-    with pytest.raises(OverloadedError, match="busy with other models"):
+    with pytest.raises(OverloadedError, match="busy with other models") as refused:
         ask(b"impatient")
+    assert (refused.value.waiting_count, refused.value.limit) == (1, 1)
     monkeypatch.setattr(helper_pool, "WAIT_LIMIT_S", LIMIT_S)
     answers: list[bytes] = []
     waiting = threading.Thread(target=lambda: answers.append(ask(b"patient")))
