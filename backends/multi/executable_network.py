@@ -5,29 +5,28 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from time import perf_counter_ns
 from typing import Any
 
 from ...errors import PropertyError, nearest
 from ...executors import NOW, Lane, Ready, StreamsConfig, Then, TimerHandle, hop
 from ...runtime.blobs.writer import BlobWriter
+from ...runtime.devices.device_failure import Verdict, verdict_on
 from ...runtime.devices.device_name import parse_device
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, MULTI_DEVICE_PRIORITIES
-from ...runtime.graph import Graph
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
-from ...runtime.network.warm_up import made_up_inputs, run_in_slots
+from ...runtime.network.replicated_network import ReplicatedNetwork
+from ...runtime.network.warm_up import made_up_inputs
 from ...runtime.properties.properties import Configuration, Metric
 from ...runtime.runs.admission import Ticket, ticket_of
 from ...runtime.runs.bindings import WARMING, Bindings
 from ...runtime.runs.stage import Stage, Stop
-from ...runtime.tracing.recorder import SpanRecorder, StageTally
-from ...runtime.tracing.statistics import DeviceStatistics, NetworkStatistics, PlanStatistics
-from ...runtime.tracing.timeline import Trace
+from ...runtime.tracing.recorder import SpanRecorder
+from ...runtime.tracing.statistics import DeviceStatistics
 from .balance import Balancer, DeviceLoad
-from .health import Health, Verdict, verdict_on
+from .health import Health
 from .properties import SCHEDULE_POLICY
 
 __all__ = ["Member", "MultiNetwork"]
@@ -47,7 +46,7 @@ class Member(DeviceLoad):
         self.alarm: TimerHandle | None = None
 
 
-class MultiNetwork(ExecutableNetwork):
+class MultiNetwork(ReplicatedNetwork):
     """Gives each run to the device that is expected to end it first; see ``balance.py``.
 
     A device that fails is taken out; what it had runs on another one, once its token has fired. It
@@ -130,7 +129,7 @@ class MultiNetwork(ExecutableNetwork):
         verdict = Verdict.TELL if run.stop.error is not None else verdict_on(error)
         if verdict is Verdict.TELL:
             return False
-        self._note_failure(run, member, error, taken_s)
+        self.note_failure(run.bindings, member.name, error, taken_s)
         if verdict is Verdict.OUT:
             self._take_out(member, error)
         run.tried.append(member)
@@ -164,16 +163,6 @@ class MultiNetwork(ExecutableNetwork):
                 alarm.cancel()
             if due_s is not None:
                 self._alarm = self.clock.call_at(due_s, partial(hop, self.balance))
-
-    def _note_failure(
-        self, run: _MultiSlot, member: Member, error: BaseException, taken_s: float
-    ) -> None:
-        """Have the trace show what was done in vain."""
-        ended_ns = perf_counter_ns()
-        started_ns = max(run.bindings.arrived_ns, ended_ns - round(taken_s * 1e9))
-        stage = _FailedStage(member.name, type(error).__name__)
-        mark, record = run.bindings.mark(), self.admission.recorder.record
-        record(mark, stage, _FAILED_LANE, started_ns, started_ns, ended_ns)
 
     def _take_out(self, member: Member, error: BaseException) -> None:
         with self._balancing:
@@ -269,22 +258,9 @@ class MultiNetwork(ExecutableNetwork):
             )
         return list(order.values())
 
-    def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
-        for member in self.members:
-            run_in_slots(member.network, inputs, 1, stop)
-            stop.raise_if_set()
-            member.network.run_everywhere(inputs, stop)
-
-    def run_kept_everywhere(self, stop: Stop) -> None:
-        for member in self.members:
-            member.network.run_kept_everywhere(stop)
-
-    def begin_ahead(self, count: int) -> None:
-        for member in self.members:
-            member.network.begin_ahead(count)
-
-    def end_ahead(self) -> list[str]:
-        return [lost for member in self.members for lost in member.network.end_ahead()]
+    @property
+    def networks(self) -> tuple[ExecutableNetwork, ...]:
+        return tuple(member.network for member in self.members)
 
     @property
     def execution_devices(self) -> tuple[str, ...]:
@@ -296,10 +272,6 @@ class MultiNetwork(ExecutableNetwork):
             for name in load.network.execution_devices
         ]
         return tuple(dict.fromkeys(names))
-
-    def runtime_graph(self) -> Graph:
-        """Return a copy of the graph that the first device executes."""
-        return self.members[0].network.runtime_graph()
 
     def explain(self) -> str:
         policy = self.config[SCHEDULE_POLICY]
@@ -336,25 +308,6 @@ class MultiNetwork(ExecutableNetwork):
                 for member in self.members
             )
 
-    def statistics(self) -> NetworkStatistics:
-        return dataclasses.replace(super().statistics(), devices=self._device_statistics())
-
-    def trace(self) -> Trace:
-        traces = [super().trace(), *(member.network.trace() for member in self.members)]
-        return Trace.merged(self.name, self.device, traces)
-
-    def _stage_tallies(self) -> list[StageTally]:
-        tallies = super()._stage_tallies()
-        for member in self.members:
-            tallies += member.network._stage_tallies()
-        return tallies
-
-    def _plan_statistics(self) -> PlanStatistics:
-        return PlanStatistics.total(member.network._plan_statistics() for member in self.members)
-
-    def _part_statistics(self) -> tuple[NetworkStatistics, ...]:
-        return tuple(member.network.statistics() for member in self.members)
-
     def get_config(self, key: str) -> Any:
         """Return a property; DEVICE_PROPERTIES are all that its devices were compiled with."""
         if key == DEVICE_PROPERTIES.key:
@@ -384,17 +337,6 @@ class MultiNetwork(ExecutableNetwork):
         finally:
             for member in self.members:
                 member.network.close()
-
-
-class _FailedStage:
-    """What a span says of a run that has failed on a device and goes on to another."""
-
-    def __init__(self, device: str, error: str) -> None:
-        self.place = f"failed on {device}", device
-        self.part: str | Callable[[], str] = error
-
-
-_FAILED_LANE = Lane("MULTI")
 
 
 class _MultiSlot(Slot):
@@ -446,13 +388,9 @@ class _MultiSlot(Slot):
     def go(self, load: DeviceLoad) -> None:
         """Begin on a device."""
         assert isinstance(load, Member)
-        self._member, bindings = load, self.bindings
-        if self.tried:
-            bindings.results.clear()
-            if bindings.profile:
-                bindings.profile.clear()
+        self._member = load
         try:
-            load.network.start_run(bindings, self.stop, NOW, self._on_end)
+            load.network.start_run(self.bindings, self.stop, NOW, self._on_end)
         except BaseException as refused:
             self._ended(NOW, refused)
 

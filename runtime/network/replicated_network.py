@@ -1,0 +1,98 @@
+"""ReplicatedNetwork: what a network says of itself that is loaded whole on several devices."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from time import perf_counter_ns
+from typing import Any
+
+from ...executors import Lane
+from ..graph import Graph
+from ..runs.bindings import Bindings
+from ..runs.stage import Stop
+from ..tracing.recorder import StageTally
+from ..tracing.statistics import DeviceStatistics, NetworkStatistics, PlanStatistics
+from ..tracing.timeline import Trace
+from .executable_network import ExecutableNetwork
+from .warm_up import run_in_slots
+
+__all__ = ["ReplicatedNetwork"]
+
+
+class ReplicatedNetwork(ExecutableNetwork):
+    """One model on several devices, of which one serves a run; their numbers are added up.
+
+    A subclass provides the slots, owns the networks, and closes them.
+    """
+
+    @property
+    @abstractmethod
+    def networks(self) -> tuple[ExecutableNetwork, ...]:
+        """The networks that are loaded now, that which is asked for facts first."""
+
+    @abstractmethod
+    def _device_statistics(self) -> tuple[DeviceStatistics, ...]:
+        """Picture the devices, the preferred one first."""
+
+    def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
+        for network in self.networks:
+            run_in_slots(network, inputs, 1, stop)
+            stop.raise_if_set()
+            network.run_everywhere(inputs, stop)
+
+    def run_kept_everywhere(self, stop: Stop) -> None:
+        for network in self.networks:
+            network.run_kept_everywhere(stop)
+
+    def begin_ahead(self, count: int) -> None:
+        for network in self.networks:
+            network.begin_ahead(count)
+
+    def end_ahead(self) -> list[str]:
+        return [lost for network in self.networks for lost in network.end_ahead()]
+
+    def runtime_graph(self) -> Graph:
+        """Return a copy of the graph that the first device executes."""
+        return self.networks[0].runtime_graph()
+
+    def statistics(self) -> NetworkStatistics:
+        return dataclasses.replace(super().statistics(), devices=self._device_statistics())
+
+    def trace(self) -> Trace:
+        traces = [super().trace(), *(network.trace() for network in self.networks)]
+        return Trace.merged(self.name, self.device, traces)
+
+    def _stage_tallies(self) -> list[StageTally]:
+        tallies = super()._stage_tallies()
+        for network in self.networks:
+            tallies += network._stage_tallies()
+        return tallies
+
+    def _plan_statistics(self) -> PlanStatistics:
+        return PlanStatistics.total(network._plan_statistics() for network in self.networks)
+
+    def _part_statistics(self) -> tuple[NetworkStatistics, ...]:
+        return tuple(network.statistics() for network in self.networks)
+
+    def note_failure(
+        self, bindings: Bindings, device: str, error: BaseException, taken_s: float
+    ) -> None:
+        """Have the trace show what a run has done in vain, before it goes on elsewhere."""
+        ended_ns = perf_counter_ns()
+        started_ns = max(bindings.arrived_ns, ended_ns - round(taken_s * 1e9))
+        stage = _FailedStage(device, type(error).__name__)
+        record = self.admission.recorder.record
+        record(bindings.mark(), stage, Lane(device), started_ns, started_ns, ended_ns)
+        bindings.results.clear()
+        if bindings.profile:
+            bindings.profile.clear()
+
+
+class _FailedStage:
+    """What a span says of a run that has failed on a device and goes on to another."""
+
+    def __init__(self, device: str, error: str) -> None:
+        self.place = f"failed on {device}", device
+        self.part: str | Callable[[], str] = error
