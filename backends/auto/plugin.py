@@ -1,28 +1,44 @@
-"""The AUTO plugin: the first device, in an order, that can run the whole model."""
+"""The AUTO plugin: the device that suits a model best, and others that stand in for it."""
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ...errors import DeviceError, NotSupportedError
-from ...runtime.devices.device_name import devices_inside, parse_device
+from ...errors import AioInferError, DeviceError, NotSupportedError, UnsupportedOpError
+from ...runtime.devices.device_name import parse_device
 from ...runtime.devices.virtual_plugin import VirtualPlugin
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
+from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import SupportMap
-from ...runtime.properties.properties import Configuration
+from ...runtime.properties.properties import (
+    INPUT_SHAPES,
+    OUTPUT_LOCATION,
+    PERFORMANCE_HINT,
+    Configuration,
+    Property,
+)
+from ...runtime.runs.stage import Stop
+from .choose import DEFAULT_ORDER, by_speed, default_turns, unheld
+from .cut_or_whole import CutChoice, choose_cut
+from .executable_network import AutoNetwork, Candidate, Surroundings
+from .held_devices import held_devices, hold
+from .measuring import measured_s
+from .properties import (
+    AUTO_PROPERTIES,
+    CACHE_DIR,
+    ENABLE_RUNTIME_FALLBACK,
+    ENABLE_STARTUP_FALLBACK,
+    MODEL_PRIORITY,
+)
+from .speed_memory import SpeedMemory, model_key
 
 __all__ = ["AutoPlugin"]
-
-DEFAULT_ORDER = ("CUDA", "CPU", "OPENCL", "ONNXRUNTIME", "REFERENCE")
-"""Fastest first; without a list, the devices that are there are tried in this order."""
-
-AFTER_AS_PROCESSOR = {"OPENCL": "ONNXRUNTIME"}
-"""Device that may drive an accelerator -> the one that precedes it where it only drives a CPU."""
 
 ON_ANY_MACHINE = ("CPU", "ONNXRUNTIME")
 """What needs nothing but its packages; the others may be missing for want of hardware."""
@@ -33,15 +49,20 @@ SLOWEST = "REFERENCE"
 LISTED_NODES = 3
 """How many refused nodes of one device an error names."""
 
+ACCELERATORS = ("integrated", "discrete")
+"""What DEVICE_TYPE says of devices that compile slowly and may be lost."""
+
 _log = logging.getLogger("aioinfer.AUTO")
 
 
 class AutoPlugin(VirtualPlugin):
-    """Chooses one device for a whole model, which gets the properties that AUTO is given.
+    """Chooses a device for a model, which gets the properties that AUTO is given.
 
-    The network that is loaded is the device's own.
+    Where that is an accelerator, the processor serves while it compiles, and goes on if it fails;
+    else the network that is loaded is the device's own.
     """
 
+    properties: ClassVar[Sequence[Property[Any]]] = (*VirtualPlugin.properties, *AUTO_PROPERTIES)
     takes_mapped_constants: ClassVar[bool] = True
 
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
@@ -55,19 +76,171 @@ class AutoPlugin(VirtualPlugin):
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         choice = _Choice(f"{self.name} for model {model.name!r}")
         is_disposable, model.is_disposable = model.is_disposable, False  # the next may need it
-        for device in self._takers(model, config, choice):
+        network = self._load(_Load(model, config, choice, is_disposable))
+        if is_disposable and not isinstance(network, AutoNetwork):
+            model.dispose()
+        hold(network, config[MODEL_PRIORITY])
+        _log.info("model %r goes to %s; %s", model.name, network.device, choice.refusals or "")
+        return network
+
+    def _load(self, load: _Load) -> ExecutableNetwork:
+        config, choice = load.config, load.choice
+        takers = self._takers(load.model, config, choice)
+        if (
+            config[PERFORMANCE_HINT] == "CUMULATIVE_THROUGHPUT"
+            and "MULTI" in self.core.plugin_names
+        ):
+            return self._load_on_all(load, list(takers))
+        first = next(takers, None)
+        if first is None:
+            raise choice.error(self.advise(load.model, choice.answers))
+        if config[CACHE_DIR]:
+            load.remember(SpeedMemory(config[CACHE_DIR]))
+            faster = [name for name in takers if not _is(name, SLOWEST)]
+            takers = iter(by_speed([first, *faster], load.times_s))
+            first = next(takers)
+        if load.may_move and self._is_worth_moving(first, config):
+            candidates = [first, *takers]
+            if len(candidates) > 1:
+                return self._load_moving(load, candidates)
+            takers = iter(())
+        cut = self._cut(load, first)
+        if cut is not None:
+            return self._own(load, self.core.load_network(*cut.arguments(load.model)), cut.reason)
+        if load.memory is not None:
+            return self._load_fastest(load, [first, *takers])
+        return self._load_first(load, [first], takers)
+
+    def _load_first(
+        self, load: _Load, first: Iterable[str], others: Iterator[str]
+    ) -> ExecutableNetwork:
+        """Load on the first device that can; each gets to know of its load alone."""
+        choice = load.choice
+        for devices in (first, others):
+            for device in devices:
+                network = self._try(load, device, self.device_config(device, load.config))
+                if network is None:
+                    continue
+                if _is(device, SLOWEST) and choice.installs:
+                    warn_once(self.name, tuple(choice.installs.items()))
+                return self._own(load, network)
+        raise choice.error(self.advise(load.model, choice.answers))
+
+    def _load_fastest(self, load: _Load, devices: Sequence[str]) -> ExecutableNetwork:
+        """Load on the device that was measured to be fastest; those that are new are measured."""
+        loaded: dict[str, ExecutableNetwork] = {}
+        try:
+            for device in devices if len(devices) > 1 else ():
+                if device in load.times_s:
+                    continue
+                network = self._try(load, device, self.device_config(device, load.config))
+                if network is None:
+                    continue
+                loaded[device] = network
+                time_s = measured_s(network, load.config, Stop())
+                if time_s is not None:
+                    load.note(device, time_s)
+            for device in by_speed(devices, load.times_s):
+                values = self.device_config(device, load.config)
+                network = loaded.pop(device, None) or self._try(load, device, values)
+                if network is not None:
+                    times = ", ".join(f"{name} {1000 * t:.3g} ms" for name, t in
+                                      load.times_s.items())  # fmt: skip
+                    return self._own(load, network, f"measured: {times}" if times else "")
+        finally:
+            for network in loaded.values():
+                network.close()
+        raise load.choice.error(self.advise(load.model, load.choice.answers))
+
+    def _load_on_all(self, load: _Load, takers: Sequence[str]) -> ExecutableNetwork:
+        """Share requests out among all devices; a hint asks for that."""
+        if not takers:
+            raise load.choice.error(self.advise(load.model, load.choice.answers))
+        names = [name for name in takers if not _is(name, SLOWEST)] or list(takers)
+        device = f"MULTI:{','.join(names)}"
+        values = self.device_config(device, load.config)
+        known = {item.key for item in AUTO_PROPERTIES}
+        kept = {key: value for key, value in values.items() if key not in known}
+        kept.pop(PERFORMANCE_HINT.key, None)
+        return self._own(load, self.core.load_network(load.model, device, kept))
+
+    def _load_moving(self, load: _Load, devices: Sequence[str]) -> ExecutableNetwork:
+        """Load a network that moves between devices, with the first that is there quickly."""
+        model, config = load.model, load.config
+        kept = model if load.is_disposable else model.copy()
+        candidates = [Candidate(name, time_s=load.times_s.get(name)) for name in devices]
+        loading = threading.Lock()
+
+        def bring(device: str) -> ExecutableNetwork:
+            with loading:
+                return self.core.load_network(kept, device, self.inner_config(device, config))
+
+        first, wanted = self._first_of(load, candidates, bring)
+        if first is None:
+            raise load.choice.error(self.advise(model, load.choice.answers))
+        around = Surroundings(bring, load.note, kept.dispose, config[ENABLE_RUNTIME_FALLBACK])
+        usable = [item for item in candidates if item.error is None]
+        try:
+            return AutoNetwork(
+                usable, first, wanted, around, config, self.core, load.choice.refusals
+            )
+        except BaseException:
+            if first.network is not None:
+                first.network.close()
+            raise
+
+    def _first_of(
+        self, load: _Load, candidates: Sequence[Candidate], bring: Any
+    ) -> tuple[Candidate | None, Candidate | None]:
+        """Load what serves first, and name what is to serve as soon as it is compiled."""
+        order = list(candidates)
+        stands_in = load.config[ENABLE_STARTUP_FALLBACK] and self._is_accelerator(order[0].device)
+        if stands_in:
+            order.sort(key=lambda item: self._is_accelerator(item.device))
+        for candidate in order:
             try:
-                network = self.core.load_network(model, device, self.device_config(device, config))
+                candidate.network = bring(candidate.device)
             except (DeviceError, NotSupportedError) as error:
-                choice.refusals.append(f"{device} cannot load it: {error}")
+                candidate.error = error
+                load.choice.refusals.append(f"{candidate.device} cannot load it: {error}")
                 continue
-            if is_disposable:
-                model.dispose()
-            _log.info("model %r goes to %s; %s", model.name, device, choice.refusals or "")
-            if parse_device(device).name == SLOWEST and choice.installs:
-                warn_once(self.name, tuple(choice.installs.items()))
-            return network
-        raise choice.error(self.advise(model, choice.answers))
+            preferred = [item for item in candidates if item.error is None]
+            wanted = preferred[0] if preferred[0] is not candidate else None
+            return candidate, wanted
+        return None, None
+
+    def _own(self, load: _Load, network: ExecutableNetwork, why: str = "") -> ExecutableNetwork:
+        """Have a device's own network say why it was chosen."""
+        reasons = [*load.choice.refusals, *([why] if why else [])]
+        network.reason = "; ".join(["chosen by AUTO", *reasons])
+        return network
+
+    def _try(self, load: _Load, device: str, values: Mapping[str, Any]) -> ExecutableNetwork | None:
+        try:
+            return self.core.load_network(load.model, device, values)
+        except (DeviceError, NotSupportedError) as error:
+            load.choice.refusals.append(f"{device} cannot load it: {error}")
+            return None
+
+    def _is_worth_moving(self, device: str, config: Configuration) -> bool:
+        """A device that compiles at once and is never lost needs no other one beside it."""
+        if not (config[ENABLE_RUNTIME_FALLBACK] or config[ENABLE_STARTUP_FALLBACK]):
+            return False
+        is_asked_for = ENABLE_RUNTIME_FALLBACK.key in config.given
+        return (is_asked_for and config[ENABLE_RUNTIME_FALLBACK]) or self._is_accelerator(device)
+
+    def _cut(self, load: _Load, whole: str) -> CutChoice | None:
+        """Decide whether CPU should run what it can of a model that it refuses in part."""
+        if "HETERO" not in self.core.plugin_names:
+            return None
+        try:
+            return choose_cut(
+                self.core, load.model, whole, load.choice.answers,
+                lambda device: self.device_config(device, load.config),
+            )  # fmt: skip
+        except (DeviceError, NotSupportedError, UnsupportedOpError) as error:
+            load.choice.refusals.append(f"it cannot be cut: {error}")
+            return None
 
     def _takers(self, model: Model, config: Configuration, choice: _Choice) -> Iterator[str]:
         """Yield the devices that take every node, in order; notes why others do not."""
@@ -91,37 +264,29 @@ class AutoPlugin(VirtualPlugin):
         """Return the devices to try; raises DeviceError for a listed one that is not registered."""
         listed = self.devices_without_counts(config)
         known = self.core.plugin_names
-        for device in (*listed, *(name for item in listed for name in devices_inside(item))):
+        for device in listed:
             if parse_device(device).name not in known:
                 self.core.resolve_device(device)
         devices = listed or [name for name in DEFAULT_ORDER if name in known]
         self.check_device_properties(config, devices)
-        return devices if listed else default_turns(devices, self._is_processor)
+        turns = devices if listed else default_turns(devices, self._is_processor)
+        held = held_devices()
+        return unheld(list(turns), held, config[MODEL_PRIORITY]) if held else turns
 
     def _is_processor(self, device: str) -> bool:
-        """Ask a device; one that is not there, or does not say what it is, counts as none."""
+        return self._type_of(device) == "cpu"
+
+    def _is_accelerator(self, device: str) -> bool:
+        return self._type_of(device) in ACCELERATORS
+
+    def _type_of(self, device: str) -> str:
+        """Ask a device what it is; "" for one that is not there, or does not say."""
         key = "DEVICE_TYPE"
         try:
             has_type = key in self.core.get_metric(device, "SUPPORTED_METRICS")
-            return has_type and self.core.get_metric(device, key) == "cpu"
-        except DeviceError:
-            return False
-
-
-def default_turns(devices: Sequence[str], is_processor: Callable[[str], bool]) -> Iterator[str]:
-    """Yield devices, which stand in DEFAULT_ORDER, in the order of their turns.
-
-    What a device is, is asked only when its turn comes: a device is opened for the answer.
-    """
-    waiting: dict[str, str] = {}
-    for device in devices:
-        other = AFTER_AS_PROCESSOR.get(device)
-        if other is not None and other in devices and is_processor(device):
-            waiting[other] = device
-            continue
-        yield device
-        if device in waiting:
-            yield waiting[device]
+            return str(self.core.get_metric(device, key)) if has_type else ""
+        except AioInferError:
+            return ""
 
 
 @functools.cache
@@ -138,6 +303,37 @@ def warn_once(name: str, installs: tuple[tuple[str, str], ...]) -> None:
 
 
 @dataclass
+class _Load:
+    """One load: the model, what is asked, and what is known of its speed."""
+
+    model: Model
+    config: Configuration
+    choice: _Choice
+    is_disposable: bool
+    memory: SpeedMemory | None = None
+    times_s: dict[str, float] = field(default_factory=dict)
+    _key: str = ""
+
+    @property
+    def may_move(self) -> bool:
+        """What requests keep, and outputs that stay, lie in the memory of one device."""
+        has_locations = bool(self.config.value_or_default(OUTPUT_LOCATION))
+        return not has_locations and not find_pairs(self.model, self.config)
+
+    def remember(self, memory: SpeedMemory) -> None:
+        """Look up what is known of the model."""
+        kept = {key: str(self.config[key]) for key in (INPUT_SHAPES.key, "PERFORMANCE_HINT")}
+        self.memory, self._key = memory, model_key(self.model, kept)
+        self.times_s = memory.times_s(self._key)
+
+    def note(self, device: str, time_s: float) -> None:
+        """Remember what was measured."""
+        self.times_s[device] = time_s
+        if self.memory is not None:
+            self.memory.note(self._key, {device: time_s})
+
+
+@dataclass
 class _Choice:
     """What the devices answered, and why those that were tried did not take the model."""
 
@@ -151,6 +347,10 @@ class _Choice:
         reasons = ". ".join(self.refusals) or f"none of {list(DEFAULT_ORDER)} is installed"
         advice = way_out[:1].upper() + way_out[1:]
         return NotSupportedError(f"{self.where}: no device runs every node. {reasons}. {advice}")
+
+
+def _is(device: str, name: str) -> bool:
+    return parse_device(device).name == name
 
 
 def _refused(answers: SupportMap) -> dict[str, str]:

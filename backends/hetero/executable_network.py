@@ -73,6 +73,7 @@ class HeteroNetwork(ExecutableNetwork):
             core=core,
         )
         self.partition, self._original = partition, original
+        self.reason = ""
         self.removed_nodes = partition.removed_nodes
         self._graph, self._cut = model.graph, cut
         self._subnetworks = _subnetworks(cut, networks, self.inputs)
@@ -135,7 +136,8 @@ class HeteroNetwork(ExecutableNetwork):
         return graph
 
     def explain(self) -> str:
-        return explain_partition(self.partition)
+        text = explain_partition(self.partition)
+        return f"{text}\n{self.reason}" if self.reason else text
 
     def diagram(self, language: Literal["dot", "svg"]) -> str:
         """Draw every node in the colour of its device, and what crosses with its size."""

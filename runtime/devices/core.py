@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Union
 from weakref import WeakValueDictionary
@@ -592,7 +593,9 @@ class Core(Closing):
         with self._lock:
             self._is_closed = True
             networks = list(self._networks.values())
-        networks.reverse()  # outer networks were made after those that they use
+        # Outer networks were made after those that they use, or load more as they go.
+        networks.reverse()
+        networks.sort(key=attrgetter("is_part"))
         for network in networks if not drain else ():
             network.abort()
         is_done = True

@@ -24,6 +24,7 @@ import numpy as np
 from ...errors import (
     AioInferError,
     ClosedError,
+    DeviceError,
     NotSupportedError,
     PropertyError,
     TensorError,
@@ -172,6 +173,8 @@ class ExecutableNetwork(Closing):
         """Inputs for which callers give anything, as functions of theirs make the tensors."""
         self.inline_postprocess: Postprocess | None = None
         """What the thread that takes a run's results calls with them."""
+        self.reason = "the device asked for"
+        """Why it is on its device; for ``explain``."""
         self.kept_outputs = _kept_outputs(config, self.outputs, name)
         """The outputs that stay on the device; a backend adds those that become state there."""
         self.host_inputs: frozenset[str] = frozenset()
@@ -268,6 +271,20 @@ class ExecutableNetwork(Closing):
     def execution_devices(self) -> tuple[str, ...]:
         """The devices that compute for it."""
         return (self.device,)
+
+    async def ready(self, device: str | None = None) -> None:
+        """(optional) Wait until a device serves, of AUTO's, which may still compile for it.
+
+        None: until no device is being compiled. Raises DeviceError for one that never will, and
+        ClosedError. A network of one device is ready when it is loaded.
+        """
+        self.refuse_if_closed()
+        names = self.execution_devices
+        if device is not None and device not in {*names, *(name.split(".")[0] for name in names)}:
+            raise DeviceError(
+                f"network {self.name!r} is served by {', '.join(names)} and by no {device}",
+                **self.admission.where,
+            )
 
     @property
     def optimal_request_count(self) -> int:
@@ -538,7 +555,7 @@ class ExecutableNetwork(Closing):
     def explain(self) -> str:
         """Say in words which device runs which node, and why."""
         graph = self.runtime_graph()
-        text = f"{self.name}: all {len(graph)} nodes on {self.device}, the device asked for"
+        text = f"{self.name}: all {len(graph)} nodes on {self.device}, {self.reason}"
         if self.removed_nodes:
             text += f"; passes made needless: {', '.join(self.removed_nodes)}"
         return text

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 import aioinfer
-from aioinfer.backends.auto.plugin import DEFAULT_ORDER, default_turns, warn_once
+from aioinfer.backends.auto.choose import DEFAULT_ORDER, default_turns
+from aioinfer.backends.auto.plugin import warn_once
 from aioinfer.errors import DeviceError, NotSupportedError, PropertyError
 from aioinfer.runtime.devices.plugin import CoreHandle, Plugin
 from aioinfer.runtime.graph import Model
@@ -72,7 +73,8 @@ def test_a_device_is_asked_what_hardware_it_is(
     core.register_plugin(
         "ONNXRUNTIME", lambda handle, name: MockPlugin(handle, name, mock.devices[1:])
     )
-    assert core.load_network(MODEL).device == f"MOCK.{chosen}"
+    alone = {"ENABLE_STARTUP_FALLBACK": False, "ENABLE_RUNTIME_FALLBACK": False}
+    assert core.load_network(MODEL, "AUTO", alone).device == f"MOCK.{chosen}"
 
 
 def test_a_device_that_refuses_a_node_is_passed_over(

@@ -1,0 +1,124 @@
+"""Which device gets a model, in which order others follow, and whether to cut it. Pure decisions.
+
+What is measured comes before what is supposed: DEFAULT_ORDER, and for a model that CPU refuses in
+part the rough numbers of SPEEDS, which only tell compiled kernels from numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...runtime.devices.device_name import parse_device
+from ...runtime.graph import Node, TensorType, Value
+from .properties import PRIORITIES
+
+__all__ = [
+    "AFTER_AS_PROCESSOR",
+    "DEFAULT_ORDER",
+    "Piece",
+    "by_speed",
+    "default_turns",
+    "expected_s",
+    "is_same_or_one_of",
+    "unheld",
+    "work_of",
+]
+
+DEFAULT_ORDER = ("CUDA", "CPU", "OPENCL", "ONNXRUNTIME", "REFERENCE")
+"""Fastest first; without a list, the devices that are there are tried in this order."""
+
+AFTER_AS_PROCESSOR = {"OPENCL": "ONNXRUNTIME"}
+"""Device that may drive an accelerator -> the one that precedes it where it only drives a CPU."""
+
+SPEEDS: Mapping[str, tuple[float, float]] = {
+    "CPU": (2e-6, 20e9),
+    "ONNXRUNTIME": (4e-6, 16e9),
+    "REFERENCE": (40e-6, 0.4e9),
+}
+"""Seconds for each node, and operations a second, of what computes on the processor."""
+
+HOP_S = 60e-6
+CARRIED_BYTES_PER_S = 5e9
+"""What a hand-over from one device to the next costs."""
+
+
+def default_turns(devices: Sequence[str], is_processor: Callable[[str], bool]) -> Iterator[str]:
+    """Yield devices, which stand in DEFAULT_ORDER, in the order of their turns.
+
+    What a device is, is asked only when its turn comes: a device is opened for the answer.
+    """
+    waiting: dict[str, str] = {}
+    for device in devices:
+        other = AFTER_AS_PROCESSOR.get(device)
+        if other is not None and other in devices and is_processor(device):
+            waiting[other] = device
+            continue
+        yield device
+        if device in waiting:
+            yield waiting[device]
+
+
+def is_same_or_one_of(device: str, name: str) -> bool:
+    """True if ``name`` means the device, or its kind."""
+    return device == name or parse_device(device).name == name
+
+
+def unheld(devices: Sequence[str], held: Mapping[str, str], priority: str) -> list[str]:
+    """List the devices that no model of a higher priority has; the last one if all are held.
+
+    ``held``: the highest priority that each device has now.
+    """
+    own = PRIORITIES.index(priority)
+    free = [name for name in devices if PRIORITIES.index(held.get(name, PRIORITIES[0])) <= own]
+    return free or list(devices[-1:])
+
+
+def by_speed(devices: Sequence[str], times_s: Mapping[str, float]) -> list[str]:
+    """Order devices: those with a time, among themselves, fastest first; others stay in place."""
+    measured = iter(sorted((name for name in devices if name in times_s), key=times_s.__getitem__))
+    return [next(measured) if name in times_s else name for name in devices]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Nodes that run on one device, one behind the other; ``work`` is all their operations."""
+
+    device: str
+    node_count: int
+    work: float
+
+
+def expected_s(pieces: Iterable[Piece], carried_bytes: Iterable[int] = ()) -> float:
+    """Suppose how long pieces take, one behind the other; infinite for a device not in SPEEDS."""
+    total_s = 0.0
+    for count, piece in enumerate(pieces):
+        if piece.device not in SPEEDS:
+            return math.inf
+        node_s, per_s = SPEEDS[piece.device]
+        total_s += piece.node_count * node_s + piece.work / per_s + (HOP_S if count else 0.0)
+    return total_s + sum(carried_bytes) / CARRIED_BYTES_PER_S
+
+
+def work_of(node: Node) -> float:
+    """Count a node's operations, roughly: what it makes, times the length of its products."""
+    made = sum(_count(value) for value in node.outputs)
+    if node.op_type in ("Conv", "ConvInteger"):
+        return 2.0 * made * max(1, math.prod(_dims(node.input_at(1))[1:]))
+    if node.op_type in ("MatMul", "Gemm", "MatMulInteger"):
+        return 2.0 * made * max(1, *_dims(node.input_at(0))[-1:])
+    return float(made)
+
+
+def _dims(value: Value | None) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    if value.constant is not None:
+        return tuple(getattr(value.constant, "shape", ()))
+    shape = value.type.shape if isinstance(value.type, TensorType) else None
+    return tuple(dim if isinstance(dim, int) else 1 for dim in shape or ())
+
+
+def _count(value: Value) -> int:
+    return math.prod(_dims(value))

@@ -1,0 +1,496 @@
+"""AutoNetwork: a model that moves from one device to the next, without a lost or doubled request.
+
+Theory of operation. One network serves at a time. Each run is given to the one that serves when it
+starts, and ends there; so a move is one assignment, and the network before is closed when what it
+has is over. While the first device still compiles, on a thread of this network, the processor
+serves; both are measured then, and the faster one stays. A device that fails when it serves makes
+place for the next one; the runs that it had, and those that come before the next is compiled, are
+parked, and go on there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import ClosedError, DeviceError
+from ...executors import NOW, Ready, Then, hop
+from ...executors.shortage import start_thread
+from ...runtime.devices.device_failure import Verdict, verdict_on
+from ...runtime.devices.plugin import CoreHandle
+from ...runtime.loops.completion import until_told
+from ...runtime.network.executable_network import ExecutableNetwork, Slot
+from ...runtime.network.replicated_network import ReplicatedNetwork
+from ...runtime.properties.properties import INPUT_SHAPES, Configuration
+from ...runtime.runs.stage import Stage, Stop
+from ...runtime.tracing.recorder import SpanRecorder
+from ...runtime.tracing.statistics import DeviceStatistics
+from .choose import is_same_or_one_of
+from .measuring import measured_s
+
+__all__ = ["AutoNetwork", "Candidate", "Surroundings"]
+
+_log = logging.getLogger("aioinfer.AUTO")
+
+SLOT_COUNT = 64
+"""A slot is no memory here, and the device that is to come may have any number of its own."""
+
+
+@dataclass(eq=False)
+class Candidate:
+    """A device that takes the model, and what became of it."""
+
+    device: str
+    network: ExecutableNetwork | None = None
+    error: BaseException | None = None
+    """Why it is not used any more."""
+    was_slower: bool = False
+    time_s: float | None = None
+    run_count: int = 0
+    moved_count: int = 0
+    failure_count: int = 0
+    running: set[object] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What an AutoNetwork asks of the plugin that made it.
+
+    ``note`` is told what was measured, and ``over`` that no more is loaded.
+    """
+
+    load: Callable[[str], ExecutableNetwork]
+    note: Callable[[str, float], None]
+    over: Callable[[], None]
+    falls_back: bool
+
+
+class AutoNetwork(ReplicatedNetwork):
+    """Serves with one of several devices at a time; ``candidates`` are in the order of preference.
+
+    ``first`` is loaded already. With ``wanted``, a device that is to compile, it only stands in.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        first: Candidate,
+        wanted: Candidate | None,
+        surroundings: Surroundings,
+        config: Configuration,
+        core: CoreHandle,
+        reasons: Sequence[str],
+    ) -> None:
+        network = first.network
+        assert network is not None
+        names = ",".join(candidate.device for candidate in candidates)
+        super().__init__(
+            name=network.name,
+            device=f"{config.device}:{names}",
+            inputs=network.inputs,
+            outputs=network.outputs,
+            config=config,
+            core=core,
+        )
+        self.candidates = tuple(candidates)
+        self._around = surroundings
+        self._reasons = list(reasons)
+        self.serving: Candidate | None = first
+        """The device that runs are given to; None while the next one compiles."""
+        self._facts: Candidate = first
+        """The device that served last."""
+        self._loading: Candidate | None = None
+        self._choosing = threading.Lock()
+        self._parked: list[_AutoSlot] = []
+        self._told: list[Callable[[], None]] = []
+        self._thread: threading.Thread | None = None
+        self._measuring = Stop()
+        network.is_part = True
+        self.removed_nodes = network.removed_nodes
+        self.has_perf_count = network.has_perf_count
+        try:
+            wanted_count = int(config["PERFORMANCE_HINT_NUM_REQUESTS"])
+            self._provide_slots([_AutoSlot(self) for _ in range(wanted_count or SLOT_COUNT)])
+        except BaseException:
+            self._abandon()
+            raise
+        if wanted is not None:
+            self._bring(wanted)
+
+    @property
+    def networks(self) -> tuple[ExecutableNetwork, ...]:
+        with self._choosing:
+            ordered = [self._facts, *self.candidates]
+        found = [candidate.network for candidate in ordered]
+        return tuple(dict.fromkeys(network for network in found if network is not None))
+
+    @property
+    def execution_devices(self) -> tuple[str, ...]:
+        """What serves now, or served last."""
+        network = (self.serving or self._facts).network
+        return () if network is None else network.execution_devices
+
+    @property
+    def optimal_request_count(self) -> int:
+        """What keeps the device busy that serves now."""
+        network = (self.serving or self._facts).network
+        return super().optimal_request_count if network is None else network.optimal_request_count
+
+    def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
+        try:
+            super().run_everywhere(inputs, stop)
+        except ClosedError:  # a device has made place for another one, which is warm
+            self.refuse_if_closed()
+
+    def serve(self, run: _AutoSlot) -> None:
+        """Give a run to the device that serves, or have it wait for the next one. Never raises."""
+        serving = self.serving
+        if serving is None:
+            with self._choosing:
+                serving = self.serving
+                if serving is None:
+                    self._parked.append(run)
+            if serving is None:
+                run.stop.when_set(run.drop)
+                return
+        run.go(serving)
+
+    def count(self, candidate: Candidate, run: _AutoSlot, change: int = 1) -> None:
+        """Note that a device gets a run, or with -1 that it did not after all."""
+        with self._choosing:
+            candidate.run_count += change
+            (candidate.running.add if change > 0 else candidate.running.discard)(run)
+
+    def drop(self, run: _AutoSlot) -> bool:
+        """Take a stopped run out of those that wait for a device; False: it has one."""
+        with self._choosing:
+            if run not in self._parked:
+                return False
+            self._parked.remove(run)
+        return True
+
+    def goes_on(self, run: _AutoSlot, candidate: Candidate, error: BaseException) -> bool:
+        """Decide whether a run that has failed goes on; if so, another device is to serve."""
+        if run.stop.error is not None or not self._around.falls_back:
+            return False
+        if verdict_on(error) is not Verdict.OUT:
+            return False
+        following: Candidate | None = None
+        with self._choosing:
+            if self.serving is candidate:
+                following = self._next_after_failure(candidate, error)
+            serving = self.serving
+            if serving is not None and serving in run.tried:
+                return False
+            candidate.moved_count += 1
+        self.note_failure(run.bindings, candidate.device, error, 0.0)
+        if following is not None:
+            self._bring(following)
+        return True
+
+    def _next_after_failure(self, failed: Candidate, error: BaseException) -> Candidate | None:
+        """Have another device serve, or return the one that is to be brought; under the lock."""
+        failed.error = error
+        failed.failure_count += 1
+        left = [item for item in self.candidates if item.error is None]
+        loaded = [item for item in left if item.network is not None and not item.was_slower]
+        if loaded:
+            self.serving = self._facts = loaded[0]
+        elif self._loading is not None:
+            self.serving = None  # which is on its way
+        elif left:
+            self.serving = None
+            _log.warning("%r: %s has failed; %s is next", self.name, failed.device, left[0].device)
+            return left[0]
+        else:
+            failed.error = None  # there is nothing else
+        return None
+
+    def _bring(self, candidate: Candidate) -> None:
+        """Load a device on a thread of its own, and have it serve."""
+        with self._choosing:
+            self._loading = candidate
+        name = f"aioinfer.AUTO.{candidate.device}"
+        thread = threading.Thread(target=self._load_in_turn, args=[candidate], name=name)
+        thread.daemon = True
+        try:
+            self._thread = thread
+            start_thread(thread)
+        except DeviceError as error:
+            self._thread = None
+            candidate.error = error
+            self._settle(None)
+
+    def _load_in_turn(self, wanted: Candidate) -> None:
+        """Load the wanted device, or those after it that are as good; the thread's function."""
+        candidate: Candidate | None = wanted
+        while candidate is not None:
+            try:
+                network = self._around.load(candidate.device)
+                network.is_part = True
+                candidate.network = network
+                if self.config[INPUT_SHAPES]:
+                    network.warm_up(self.config[INPUT_SHAPES])
+                self._settle(candidate if self._is_worth_it(candidate) else None)
+                break
+            except BaseException as error:  # of this device: the next is tried
+                candidate.error = error
+                candidate.failure_count += 1
+                log = _log.debug if self.is_closed else _log.warning
+                log("%r: %s cannot be loaded: %r", self.name, candidate.device, error)
+                candidate = None if self.is_closed else self._next_to_load()
+        else:
+            self._settle(None)
+        self._close_unused()
+
+    def _next_to_load(self) -> Candidate | None:
+        with self._choosing:
+            for candidate in self.candidates:
+                if candidate is self.serving:
+                    break  # what comes after it is no better
+                if candidate.error is None and candidate.network is None:
+                    self._loading = candidate
+                    return candidate
+        return None
+
+    def _is_worth_it(self, candidate: Candidate) -> bool:
+        """Measure the device that is loaded now, and the one that it would replace."""
+        serving = self.serving
+        if serving is None:
+            return True
+        for measured in (candidate, serving):
+            if measured.time_s is None and measured.network is not None:
+                measured.time_s = measured_s(measured.network, self.config, self._measuring)
+                if measured.time_s is not None:
+                    self._around.note(measured.device, measured.time_s)
+        if candidate.time_s is None or serving.time_s is None:
+            return True
+        candidate.was_slower = candidate.time_s > serving.time_s
+        return not candidate.was_slower
+
+    def _settle(self, brought: Candidate | None) -> None:
+        """Let a device serve that was brought, if one was; and go on with what waits for it."""
+        with self._choosing:
+            self._loading = None
+            if brought is not None and brought.error is None:
+                self.serving = self._facts = brought
+            error = None
+            if self.serving is None:
+                error = self._facts.error
+                self._facts.error = None  # it is all that is left
+                self.serving = self._facts if self._facts.network is not None else None
+            parked, self._parked = self._parked, []
+            told, self._told = self._told, []
+        if brought is not None:
+            _log.info("%r is served by %s now", self.name, brought.device)
+        for run in parked:
+            run.stop.forget(run.drop)
+            if error is None:
+                hop(run.go, self.serving)
+            else:
+                hop(run.end, error)
+        for wake in told:
+            wake()
+
+    def _close_unused(self) -> None:
+        """Give devices back that do not serve any more, as soon as their runs are over."""
+        with self._choosing:
+            unused = [
+                item
+                for item in self.candidates
+                if item.network is not None and item is not self.serving and item is not self._facts
+            ]
+        for candidate in unused:
+            network = candidate.network
+            assert network is not None
+            network.close()
+            candidate.network = None
+            _log.info("%r is not on %s any more", self.name, candidate.device)
+
+    async def ready(self, device: str | None = None) -> None:
+        while not self._is_ready(device):
+            await until_told(self._tell_later, self._forget)
+
+    def _tell_later(self, wake: Callable[[], None]) -> None:
+        with self._choosing:
+            if self._loading is not None:
+                self._told.append(wake)
+                return
+        wake()
+
+    def _forget(self, wake: Callable[[], None]) -> None:
+        with self._choosing:
+            if wake in self._told:
+                self._told.remove(wake)
+
+    def _is_ready(self, device: str | None) -> bool:
+        """Say whether a device serves; raises DeviceError if it never will, and ClosedError."""
+        self.refuse_if_closed()
+        with self._choosing:
+            if device is None:
+                return self._loading is None
+            known = [item for item in self.candidates if is_same_or_one_of(item.device, device)]
+            if self.serving in known:
+                return True
+            failed = next((item for item in known if item.error is not None), None)
+            if known and self._loading is not None and failed is None:
+                return False
+        why = "it is not among its devices"
+        if failed is not None:
+            why = f"it has failed: {failed.error}"
+        elif known:
+            why = self._state(known[0])
+        raise DeviceError(
+            f"network {self.name!r} is not served by {device}: {why}",
+            **self.admission.where,
+        ) from (failed.error if failed is not None else None)
+
+    def _state(self, candidate: Candidate) -> str:
+        if candidate.error is not None:
+            return f"not used any more: {candidate.error}"
+        if candidate is self.serving:
+            return "serves"
+        if candidate is self._loading:
+            return "is being compiled, to serve then"
+        if candidate.was_slower:
+            return "was slower when measured"
+        return "comes next should what serves fail"
+
+    def explain(self) -> str:
+        lines = [f"{self.name}: AUTO moves between devices; one serves at a time"]
+        for candidate in self.candidates:
+            time_s = candidate.time_s
+            measured = "" if time_s is None else f", measured {1000 * time_s:.3g} ms a request"
+            lines.append(f"{candidate.device}: {self._state(candidate)}{measured}")
+        lines += self._reasons
+        lines.append(self.networks[0].explain())
+        return "\n".join(lines)
+
+    def _device_statistics(self) -> tuple[DeviceStatistics, ...]:
+        with self._choosing:
+            return tuple(
+                DeviceStatistics(
+                    device=candidate.device,
+                    is_in_use=candidate is self.serving,
+                    run_count=candidate.run_count,
+                    running_run_count=len(candidate.running),
+                    failure_count=candidate.failure_count,
+                    moved_run_count=candidate.moved_count,
+                    mean_service_s=candidate.time_s,
+                )
+                for candidate in self.candidates
+            )
+
+    def _release_device(self) -> None:
+        error = ClosedError(f"network {self.name!r} was closed", **self.admission.where)
+        self._measuring.set(error)
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+        for candidate in self.candidates:
+            if candidate.network is not None:
+                candidate.network.close()
+                candidate.network = None
+        with self._choosing:
+            told, self._told = self._told, []
+        for wake in told:
+            wake()
+        self._around.over()
+
+
+class _AutoSlot(Slot):
+    """One run that waits for a device or has one."""
+
+    stages: Sequence[Stage] = ()
+
+    def __init__(self, network: AutoNetwork) -> None:
+        self._network = network
+        self.tried: list[Candidate] = []
+        """The devices on which it has failed."""
+        self._candidate: Candidate | None = None
+        self._after: Ready = NOW
+        self._then: Then | None = None
+        self._on_end: Then = self._ended
+
+    def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> _AutoSlot:
+        self._after, self._then = after, then
+        if after is NOW:
+            self._network.serve(self)
+        else:
+            after.when_ready(self._began)
+        return self
+
+    def release(self) -> None:
+        self._candidate = None
+        self.tried.clear()
+
+    def _began(self, error: BaseException | None) -> None:
+        if error is None:
+            self._network.serve(self)
+        else:
+            self._end(self._after, error)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        candidate = self._candidate
+        return "waiting for a device" if candidate is None else f"on {candidate.device}"
+
+    @property
+    def stage(self) -> str:
+        """The name of what it is in, for messages."""
+        candidate = self._candidate
+        return "device" if candidate is None else candidate.device
+
+    def go(self, candidate: Candidate) -> None:
+        """Begin on a device, or on the one that serves if that has just been closed."""
+        network = candidate.network
+        self._candidate = candidate
+        self._network.count(candidate, self)
+        try:
+            if network is None:
+                raise ClosedError(f"{candidate.device} does not serve any more")
+            network.start_run(self.bindings, self.stop, NOW, self._on_end)
+        except BaseException as refused:
+            if isinstance(refused, ClosedError) and self._network.serving is not candidate:
+                self._network.count(candidate, self, -1)
+                self._network.serve(self)
+            else:
+                self._over(refused)
+
+    def drop(self) -> None:
+        """Leave those that wait, if it was stopped and does; a listener of its Stop."""
+        error = self.stop.error
+        if error is not None and self._network.drop(self):
+            hop(self._end, NOW, error)
+
+    def end(self, error: BaseException) -> None:
+        """End without a device, for want of one."""
+        self._end(NOW, self.stop.error or error)
+
+    def _ended(self, ready: Ready, error: BaseException | None) -> None:
+        if ready is NOW:
+            self._over(error)
+        else:
+            ready.when_ready(lambda late: self._over(error or late))
+
+    def _over(self, error: BaseException | None) -> None:
+        """End, or go on on another device; nothing works for it any more."""
+        network, candidate = self._network, self._candidate
+        assert candidate is not None
+        candidate.running.discard(self)
+        if error is not None:
+            self.tried.append(candidate)
+            if network.goes_on(self, candidate, error):
+                self._candidate = None
+                network.serve(self)
+                return
+        self._end(NOW, error)
+
+    def _end(self, ready: Ready, error: BaseException | None) -> None:
+        then, self._then = self._then, None
+        assert then is not None
+        then(ready, error)

@@ -1,0 +1,343 @@
+"""A model that moves between devices, which compile and fail when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aioinfer
+from aioinfer.backends.auto import executable_network
+from aioinfer.errors import (
+    ClosedError,
+    DeviceError,
+    NotSupportedError,
+    RequestCancelledError,
+    TensorError,
+)
+from aioinfer.executors import ImmediateExecutor
+from aioinfer.runtime.graph import Model
+from aioinfer.runtime.network.executable_network import ExecutableNetwork
+from aioinfer.runtime.properties.properties import Configuration, Metric
+from aioinfer.testing import MockDevices, MockPlugin
+from unit.backends.hetero.small_graphs import arrays, graph
+
+WAIT_S = 20.0  # a bound for what must happen; never slept through
+MODEL = graph("a@0 = Relu(p)\nb@0 = Neg(a)", "b")
+BOTH = "AUTO:FAST,SLOW"
+
+
+class GatedPlugin(MockPlugin):
+    """Compiles when it may, unless it fails; a test writes what it does."""
+
+    kind = "cpu"
+    gate: threading.Event
+    compiled: list[str]
+    error: Exception | None = None
+
+    def metrics(self) -> Sequence[Metric]:
+        return (Metric("DEVICE_TYPE", lambda _: self.kind, "What it is."),)
+
+    def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
+        assert self.gate.wait(WAIT_S)
+        self.compiled.append(self.name)
+        if self.error is not None:
+            raise self.error
+        return super().compile_network(model, config)
+
+
+class Devices:
+    """FAST and FASTER, accelerators, and SLOW, a processor, which compute on the calling thread."""
+
+    def __init__(self, core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.plugins: dict[str, GatedPlugin] = {}
+        self.mocks: dict[str, MockDevices] = {}
+        self.compiled: list[str] = []
+        self.times_s: dict[str, float | None] = {"FAST": 1.0, "FASTER": 0.5, "SLOW": 9.0}
+        self.executor: Any = ImmediateExecutor("mock")
+        for name, kind in (("FAST", "discrete"), ("FASTER", "discrete"), ("SLOW", "cpu")):
+            core.register_plugin(name, self._maker(name, kind))
+            core.get_metric(name, "FULL_DEVICE_NAME")
+
+        def measured(network: ExecutableNetwork, *_: object) -> float | None:
+            return self.times_s[self.name_of(network)]
+
+        monkeypatch.setattr(executable_network, "measured_s", measured)
+
+    def _maker(self, name: str, kind: str) -> Any:
+        mocks = self.mocks[name] = MockDevices(1)
+        mocks[0].name = f"{name}.0"
+
+        def make(handle: Any, plugin_name: str) -> MockPlugin:
+            made = GatedPlugin(handle, plugin_name, mocks.devices)
+            made.kind, made.gate, made.compiled = kind, threading.Event(), self.compiled
+            made.gate.set()
+            self.plugins[name] = made
+            return made
+
+        return make
+
+    @staticmethod
+    def name_of(network: ExecutableNetwork) -> str:
+        return network.device.partition(".")[0]
+
+    def held(self, name: str) -> int:
+        return self.mocks[name][0].held.waiting_count
+
+    def release(self, name: str) -> None:
+        held = self.mocks[name][0].held
+        held.release(held.waiting_count)
+
+    def fail(self, name: str, error: BaseException | None) -> None:
+        self.mocks[name][0].stage_fault = None if error is None else lambda stage: error
+
+
+@pytest.fixture
+def devices(core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch) -> Iterator[Devices]:
+    made = Devices(core, monkeypatch)
+    yield made
+    for plugin in made.plugins.values():
+        plugin.gate.set()
+    for name in made.plugins:
+        made.release(name)
+
+
+def start(network: aioinfer.ExecutableNetwork) -> aioinfer.InferRequest:
+    request = network.create_infer_request()
+    request.start_async(arrays())
+    return request
+
+
+def check(request: aioinfer.InferRequest) -> None:
+    assert request.wait(WAIT_S)
+    np.testing.assert_array_equal(request.results["b"], -np.maximum(arrays()["p"], 0))
+
+
+async def test_the_processor_serves_until_the_accelerator_is_compiled(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    devices.plugins["FAST"].gate.clear()
+    network = core.load_network(MODEL, BOTH)
+    assert network.execution_devices == ("SLOW.0",)
+    await network.ready("SLOW")
+    assert "FAST: is being compiled" in network.explain()
+    before = start(network)
+    devices.plugins["FAST"].gate.set()
+    async with asyncio.timeout(WAIT_S):
+        await network.ready("FAST")
+        await network.ready()
+    assert network.execution_devices == ("FAST.0",)
+    after = start(network)
+    assert (devices.held("SLOW"), devices.held("FAST")) == (1, 1)
+    devices.release("FAST")
+    check(after)
+    devices.release("SLOW")
+    check(before)
+    statistics = network.statistics()
+    assert statistics.finished_request_count == 2
+    assert [(d.device, d.run_count, d.is_in_use) for d in statistics.devices] == [
+        ("FAST", 1, True),
+        ("SLOW", 1, False),
+    ]
+    assert "FAST: serves, measured 1e+03 ms" in network.explain()
+
+
+async def test_a_device_that_was_measured_to_be_slower_does_not_take_over(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    devices.times_s["FAST"] = 10.0
+    network = core.load_network(MODEL, BOTH)
+    async with asyncio.timeout(WAIT_S):
+        await network.ready()
+    assert network.execution_devices == ("SLOW.0",)
+    assert "FAST: was slower when measured, measured 1e+04 ms" in network.explain()
+    with pytest.raises(DeviceError, match="was slower when measured"):
+        await network.ready("FAST")
+    with pytest.raises(DeviceError, match="not among its devices"):
+        await network.ready("CUDA")
+    network.close()
+    with pytest.raises(ClosedError):
+        await network.ready("SLOW")
+
+
+async def test_an_accelerator_that_cannot_compile_makes_place_for_the_next_one(
+    core: aioinfer.Core, devices: Devices, caplog: pytest.LogCaptureFixture
+) -> None:
+    devices.plugins["FASTER"].error = NotSupportedError("out of registers")
+    with caplog.at_level(logging.WARNING, "aioinfer.AUTO"):
+        network = core.load_network(MODEL, "AUTO:FASTER,FAST,SLOW")
+        async with asyncio.timeout(WAIT_S):
+            await network.ready()
+    assert network.execution_devices == ("FAST.0",)
+    assert devices.compiled == ["SLOW", "FASTER", "FAST"]
+    assert "FASTER cannot be loaded" in caplog.text
+    with pytest.raises(DeviceError, match="out of registers"):
+        await network.ready("FASTER")
+
+
+def test_without_a_stand_in_the_load_waits_for_the_accelerator(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    network = core.load_network(MODEL, BOTH, {"ENABLE_STARTUP_FALLBACK": False})
+    assert network.execution_devices == ("FAST.0",)
+    assert devices.compiled == ["FAST"]
+
+
+async def test_when_the_device_fails_another_one_goes_on_with_what_it_had(
+    core: aioinfer.Core, devices: Devices, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = core.load_network(MODEL, BOTH, {"ENABLE_STARTUP_FALLBACK": False})
+    devices.plugins["SLOW"].gate.clear()
+    requests = [start(network), start(network)]
+    devices.fail("FAST", DeviceError("it fell off the bus"))
+    with caplog.at_level(logging.WARNING, "aioinfer.AUTO"):
+        devices.release("FAST")
+    requests.append(start(network))
+    assert "waiting for a device" in repr(requests[2])
+    devices.plugins["SLOW"].gate.set()
+    async with asyncio.timeout(WAIT_S):
+        await network.ready("SLOW")
+    for _ in range(3):
+        devices.release("SLOW")
+    for request in requests:
+        check(request)
+    fast, slow = network.statistics().devices
+    assert (fast.failure_count, fast.moved_run_count, fast.is_in_use) == (1, 2, False)
+    assert slow.run_count == 3
+    assert devices.compiled == ["FAST", "SLOW"]
+    assert "FAST has failed; SLOW is next" in caplog.text
+    assert "failed on FAST" in {span.stage for span in network.trace()}
+    assert "FAST: not used any more: it fell off the bus" in network.explain()
+
+
+async def test_who_cancels_while_the_next_device_compiles_is_answered_at_once(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    network = core.load_network(MODEL, BOTH, {"ENABLE_STARTUP_FALLBACK": False})
+    devices.plugins["SLOW"].gate.clear()
+    request = start(network)
+    devices.fail("FAST", DeviceError("lost"))
+    devices.release("FAST")
+    request.cancel()
+    with pytest.raises(RequestCancelledError):
+        request.wait(WAIT_S)
+    devices.plugins["SLOW"].gate.set()
+
+
+async def test_when_the_stand_in_fails_the_accelerator_gets_its_requests(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    devices.plugins["FAST"].gate.clear()
+    network = core.load_network(MODEL, BOTH)
+    request = start(network)
+    devices.fail("SLOW", DeviceError("lost"))
+    devices.release("SLOW")
+    devices.plugins["FAST"].gate.set()
+    async with asyncio.timeout(WAIT_S):
+        await network.ready("FAST")
+    devices.release("FAST")
+    check(request)
+
+
+async def test_when_all_have_failed_the_caller_is_told_and_the_last_one_is_tried_again(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    network = core.load_network(MODEL, BOTH, {"ENABLE_STARTUP_FALLBACK": False})
+    for name in ("FAST", "SLOW"):
+        devices.fail(name, DeviceError(f"lost {name}"))
+    request = start(network)
+    devices.release("FAST")
+    async with asyncio.timeout(WAIT_S):
+        await network.ready("SLOW")
+    devices.release("SLOW")
+    with pytest.raises(DeviceError, match="lost SLOW"):
+        request.wait(WAIT_S)
+    devices.fail("SLOW", None)
+    request = start(network)
+    devices.release("SLOW")
+    check(request)
+
+
+async def test_if_the_next_one_cannot_be_loaded_the_caller_gets_the_first_error(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    network = core.load_network(MODEL, BOTH, {"ENABLE_STARTUP_FALLBACK": False})
+    devices.plugins["SLOW"].error = DeviceError("no memory")
+    devices.fail("FAST", DeviceError("lost"))
+    request = start(network)
+    devices.release("FAST")
+    async with asyncio.timeout(WAIT_S):
+        await network.ready()
+    with pytest.raises(DeviceError, match="lost"):
+        request.wait(WAIT_S)
+
+
+def test_a_bad_request_moves_nothing(core: aioinfer.Core, devices: Devices) -> None:
+    network = core.load_network(MODEL, BOTH, {"ENABLE_STARTUP_FALLBACK": False})
+    devices.fail("FAST", TensorError("wrong"))
+    request = start(network)
+    devices.release("FAST")
+    with pytest.raises(TensorError):
+        request.wait(WAIT_S)
+    assert network.execution_devices == ("FAST.0",)
+    assert devices.compiled == ["FAST"]
+
+
+def test_without_fallback_a_lost_device_is_told_of(core: aioinfer.Core, devices: Devices) -> None:
+    config = {"ENABLE_STARTUP_FALLBACK": False, "ENABLE_RUNTIME_FALLBACK": False}
+    network = core.load_network(MODEL, BOTH, config)
+    assert network.device == "FAST.0"
+    assert "chosen by AUTO" in network.explain()
+
+
+def test_closing_while_a_device_compiles_gives_everything_back(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    devices.plugins["FAST"].gate.clear()
+    network = core.load_network(MODEL, BOTH)
+    request = start(network)
+    devices.release("SLOW")
+    check(request)
+    network.abort()
+    threading.Timer(0, devices.plugins["FAST"].gate.set).start()
+    assert network.close(timeout_s=WAIT_S)
+    assert not any(thread.name.startswith("aioinfer.AUTO") for thread in threading.enumerate())
+
+
+def test_no_request_is_lost_or_doubled_by_moves(
+    core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Devices fail at random while many threads ask; what is computed is counted."""
+    devices = Devices(core, monkeypatch)
+    computed: list[str] = []
+    for name, mocks in devices.mocks.items():
+        mocks[0].executor = ImmediateExecutor(name)
+    network = core.load_network(MODEL, "AUTO:FASTER,FAST,SLOW", {"ENABLE_STARTUP_FALLBACK": False})
+
+    def fault(stage: str) -> BaseException | None:
+        computed.append(stage)
+        return DeviceError("lost") if len(computed) in (100, 250) else None
+
+    for mocks in devices.mocks.values():
+        mocks[0].stage_fault = fault
+
+    def ask() -> None:
+        for _ in range(100):
+            request = network.create_infer_request()
+            request.start_async(arrays())
+            check(request)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(computed) == 402
+    statistics = network.statistics()
+    assert statistics.finished_request_count == 400
+    assert sum(used.run_count for used in statistics.devices) == 402
