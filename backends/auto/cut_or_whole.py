@@ -11,7 +11,7 @@ from ...runtime.graph import Model
 from ...runtime.passes import SupportMap
 from .choose import SPEEDS, Piece, expected_s, work_of
 
-__all__ = ["CutChoice", "choose_cut"]
+__all__ = ["CUT_ON", "CutChoice", "choose_cut"]
 
 CUT_ON = "CPU"
 BETTER_BY = 1.2
@@ -91,7 +91,7 @@ def choose_cut(
         for subgraph in partition.subgraphs
     ]
     cut_s = expected_s(pieces, [cut.bytes or 0 for cut in partition.cuts])
-    whole_piece = Piece(whole, len(model.graph.nodes), sum(work.values()))
+    whole_piece = Piece(whole, sum(1 for _ in model.graph.nodes), sum(work.values()))
     whole_s = expected_s([whole_piece])
     if cut_s * BETTER_BY > whole_s:
         return None

@@ -156,7 +156,10 @@ class AutoNetwork(ReplicatedNetwork):
             if serving is None:
                 run.stop.when_set(run.drop)
                 return
-        run.go(serving)
+        if run.failure is not None and serving in run.tried:
+            run.end(run.failure)  # there is nothing else left
+        else:
+            run.go(serving)
 
     def count(self, candidate: Candidate, run: _AutoSlot, change: int = 1) -> None:
         """Note that a device gets a run, or with -1 that it did not after all."""
@@ -410,6 +413,8 @@ class _AutoSlot(Slot):
         self._network = network
         self.tried: list[Candidate] = []
         """The devices on which it has failed."""
+        self.failure: BaseException | None = None
+        """How it has failed last."""
         self._candidate: Candidate | None = None
         self._after: Ready = NOW
         self._then: Then | None = None
@@ -424,7 +429,7 @@ class _AutoSlot(Slot):
         return self
 
     def release(self) -> None:
-        self._candidate = None
+        self._candidate = self.failure = None
         self.tried.clear()
 
     def _began(self, error: BaseException | None) -> None:
@@ -483,6 +488,7 @@ class _AutoSlot(Slot):
         assert candidate is not None
         candidate.running.discard(self)
         if error is not None:
+            self.failure = error
             self.tried.append(candidate)
             if network.goes_on(self, candidate, error):
                 self._candidate = None

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from ...errors import AioInferError, DeviceError, NotSupportedError, UnsupportedOpError
 from ...runtime.devices.device_name import parse_device
-from ...runtime.devices.virtual_plugin import VirtualPlugin
+from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
@@ -25,7 +25,7 @@ from ...runtime.properties.properties import (
 )
 from ...runtime.runs.stage import Stop
 from .choose import DEFAULT_ORDER, by_speed, default_turns, unheld
-from .cut_or_whole import CutChoice, choose_cut
+from .cut_or_whole import CUT_ON, CutChoice, choose_cut
 from .executable_network import AutoNetwork, Candidate, Surroundings
 from .held_devices import held_devices, hold
 from .measuring import measured_s
@@ -236,11 +236,22 @@ class AutoPlugin(VirtualPlugin):
         try:
             return choose_cut(
                 self.core, load.model, whole, load.choice.answers,
-                lambda device: self.device_config(device, load.config),
+                lambda device: self._cut_config(device, [CUT_ON, whole], load.config),
             )  # fmt: skip
         except (DeviceError, NotSupportedError, UnsupportedOpError) as error:
             load.choice.refusals.append(f"it cannot be cut: {error}")
             return None
+
+    def _cut_config(
+        self, device: str, parts: Sequence[str], config: Configuration
+    ) -> dict[str, Any]:
+        """Collect what HETERO is given: what only its devices know, goes to them."""
+        values = self.device_config(device, config)
+        nested: dict[str, dict[str, Any]] = {}
+        for part in parts:
+            own = self.device_config(part, config)
+            nested[part] = {key: value for key, value in own.items() if key not in values}
+        return {**values, DEVICE_PROPERTIES.key: nested}
 
     def _takers(self, model: Model, config: Configuration, choice: _Choice) -> Iterator[str]:
         """Yield the devices that take every node, in order; notes why others do not."""

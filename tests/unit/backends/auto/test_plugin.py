@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 import aioinfer
+from aioinfer.backends.auto import measuring, plugin
 from aioinfer.backends.auto.choose import DEFAULT_ORDER, default_turns
 from aioinfer.backends.auto.plugin import warn_once
 from aioinfer.errors import DeviceError, NotSupportedError, PropertyError
+from aioinfer.executors import ImmediateExecutor
 from aioinfer.runtime.devices.plugin import CoreHandle, Plugin
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.network.executable_network import ExecutableNetwork
 from aioinfer.runtime.properties.properties import Configuration, Metric
+from aioinfer.runtime.runs.stage import Stop
 from aioinfer.testing import MockDevices, MockPlugin
 from unit.backends.hetero.small_graphs import graph
 
@@ -181,8 +186,9 @@ def test_falling_to_reference_for_want_of_packages_is_warned_of_once(
 ) -> None:
     for name in ("CPU", "CUDA", "ONNXRUNTIME"):
         core.register_plugin(name, not_installed)
-    for _ in range(3):
-        assert core.load_network(MODEL).device == "REFERENCE.0"
+    with caplog.at_level(logging.WARNING, "aioinfer.AUTO"):
+        for _ in range(3):
+            assert core.load_network(MODEL).device == "REFERENCE.0"
     (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
     text = record.getMessage()
     assert "CPU: pip install aioinfer[cpu]" in text
@@ -205,3 +211,80 @@ def test_nothing_is_warned_of_where_packages_would_not_help(
     core.register_plugin("ONNXRUNTIME", not_installed)
     assert core.load_network(MODEL).device == "MOCK.0"
     assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+def test_what_was_measured_decides_and_is_remembered(
+    core: aioinfer.Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[str] = []
+
+    def measure(network: ExecutableNetwork, *_: object) -> float:
+        measured.append(network.device)
+        return {"MOCK.0": 3.0, "MOCK.1": 1.0, "MOCK.2": 2.0}[network.device]
+
+    monkeypatch.setattr(plugin, "measured_s", measure)
+    core.register_plugin("MOCK", MockDevices(3).make_plugin)
+    names = "AUTO:MOCK.0,MOCK.1,MOCK.2"
+    for _ in range(2):
+        network = core.load_network(MODEL, names, {"CACHE_DIR": str(tmp_path)})
+        assert network.device == "MOCK.1"
+        assert "MOCK.1 1e+03 ms" in network.explain()
+    assert measured == ["MOCK.0", "MOCK.1", "MOCK.2"]
+    assert core.load_network(MODEL, names).device == "MOCK.0"
+
+
+def test_measuring_runs_the_network(core: aioinfer.Core) -> None:
+    network = core.load_network(MODEL, "REFERENCE", {"INPUT_SHAPES": {"p": (2, 3)}})
+    time_s = measuring.measured_s(network, network.config, Stop())
+    assert time_s is not None
+    assert 0 < time_s < 10
+    assert network.statistics().finished_request_count == 0
+    mock = MockDevices(1, executor=ImmediateExecutor("mock"))
+    mock[0].stage_fault = lambda stage: RuntimeError("no")
+    core.register_plugin("MOCK", mock.make_plugin)
+    failing = core.load_network(MODEL, "MOCK")
+    assert measuring.measured_s(failing, failing.config, Stop()) is None
+
+
+def test_a_model_of_a_higher_priority_keeps_others_off_its_device(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    names = "AUTO:MOCK.0,MOCK.1"
+    first = core.load_network(MODEL, names, {"MODEL_PRIORITY": "HIGH"})
+    assert first.device == "MOCK.0"
+    assert core.load_network(MODEL, names).device == "MOCK.1"
+    assert core.load_network(MODEL, names, {"MODEL_PRIORITY": "HIGH"}).device == "MOCK.0"
+    assert core.load_network(MODEL, "AUTO:MOCK.0").device == "MOCK.0"
+    first.close()
+    core.close()
+    with aioinfer.Core() as other:
+        other.register_plugin("MOCK", MockDevices(2).make_plugin)
+        assert other.load_network(MODEL, names).device == "MOCK.0"
+
+
+def test_a_hint_asks_for_all_devices_at_once(core: aioinfer.Core, mock: MockDevices) -> None:
+    hint = {"PERFORMANCE_HINT": "CUMULATIVE_THROUGHPUT"}
+    network = core.load_network(MODEL, "AUTO:MOCK.0,MOCK.1", hint)
+    assert network.execution_devices == ("MOCK.0", "MOCK.1")
+    assert network.device.startswith("MULTI:")
+
+
+@pytest.mark.parametrize(("length", "count", "is_cut"), [(4, 1, False), (3_000_000, 20, True)])
+def test_what_the_processor_refuses_in_part_is_cut_if_that_pays(
+    length: int, count: int, is_cut: bool, core: aioinfer.Core
+) -> None:
+    devices = MockDevices(1)
+    devices[0].refused_ops["Neg"] = "it cannot count below zero"
+    core.register_plugin("CPU", devices.make_plugin)
+    layers = "\n".join(f"a{n}@0 = Relu({'p' if not n else f'a{n - 1}'})" for n in range(count))
+    proto = graph(f"{layers}\nz@0 = Neg(a{count - 1})", "z", shape=(1, length))
+    network = core.load_network(proto)
+    assert network.execution_devices == (("MOCK.0", "REFERENCE.0") if is_cut else ("REFERENCE.0",))
+    assert ("is expected to take" in network.explain()) is is_cut
+    assert "CPU refuses 'z' (it cannot count below zero)" in network.explain()
+
+
+def test_the_choice_is_explained(core: aioinfer.Core) -> None:
+    core.register_plugin("CUDA", cannot_start)
+    explained = core.load_network(MODEL).explain()
+    assert "chosen by AUTO; CUDA is not there" in explained

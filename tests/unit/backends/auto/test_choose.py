@@ -1,0 +1,62 @@
+"""Which device gets a model: pure decisions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from aioinfer.backends.auto.choose import (
+    Piece,
+    by_speed,
+    expected_s,
+    is_same_or_one_of,
+    unheld,
+    work_of,
+)
+from unit.backends.hetero.small_graphs import model
+
+
+def test_what_is_measured_is_ordered_and_the_rest_stays_in_place() -> None:
+    order = ["CUDA", "CPU", "OPENCL", "REFERENCE"]
+    assert by_speed(order, {}) == order
+    times_s = {"CUDA": 3.0, "OPENCL": 1.0, "REFERENCE": 2.0, "GONE": 0.1}
+    assert by_speed(order, times_s) == ["OPENCL", "CPU", "REFERENCE", "CUDA"]
+
+
+@pytest.mark.parametrize(
+    ("held", "priority", "left"),
+    [
+        ({}, "LOW", ["A", "B"]),
+        ({"A": "MEDIUM"}, "MEDIUM", ["A", "B"]),
+        ({"A": "HIGH"}, "MEDIUM", ["B"]),
+        ({"A": "HIGH", "B": "HIGH"}, "LOW", ["B"]),
+        ({"A": "HIGH", "B": "MEDIUM"}, "HIGH", ["A", "B"]),
+    ],
+)
+def test_devices_of_models_of_a_higher_priority_are_left_alone(
+    held: dict[str, str], priority: str, left: list[str]
+) -> None:
+    assert unheld(["A", "B"], held, priority) == left
+
+
+def test_a_name_is_a_device_or_its_kind() -> None:
+    assert is_same_or_one_of("CUDA.1", "CUDA")
+    assert is_same_or_one_of("CUDA.1", "CUDA.1")
+    assert not is_same_or_one_of("CUDA.1", "CUDA.0")
+    assert not is_same_or_one_of("CUDA", "CUDA.0")
+
+
+def test_a_cut_pays_if_the_slow_part_is_small_and_little_crosses() -> None:
+    whole = expected_s([Piece("REFERENCE", 100, 1e9)])
+    pieces = [Piece("CPU", 60, 0.9e9), Piece("REFERENCE", 1, 1e5), Piece("CPU", 39, 0.1e9)]
+    assert expected_s(pieces, [1 << 20]) < whole / 10
+    assert expected_s(pieces, [1 << 34]) > whole
+    tiny = [Piece("CPU", 1, 10), Piece("REFERENCE", 1, 10)]
+    assert expected_s(tiny) > expected_s([Piece("REFERENCE", 2, 20)])
+    assert math.isinf(expected_s([Piece("CUDA", 1, 1.0)]))
+
+
+def test_work_counts_products() -> None:
+    graph = model("a@0 = Relu(p)\nb@0 = Add(a, k)", "b").graph
+    assert [work_of(node) for node in graph.nodes] == [6.0, 6.0]
