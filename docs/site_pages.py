@@ -39,6 +39,7 @@ NAVIGATION = {
         "batching.md",
         "multi.md",
         "hetero.md",
+        "auto.md",
         "reload.md",
         "containers.md",
         "python-versions.md",

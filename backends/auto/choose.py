@@ -23,6 +23,7 @@ __all__ = [
     "expected_s",
     "is_same_or_one_of",
     "unheld",
+    "without",
     "work_of",
 ]
 
@@ -63,6 +64,25 @@ def default_turns(devices: Sequence[str], is_processor: Callable[[str], bool]) -
 def is_same_or_one_of(device: str, name: str) -> bool:
     """True if ``name`` means the device, or its kind."""
     return device == name or parse_device(device).name == name
+
+
+def without(
+    devices: Sequence[str], excluded: Sequence[str], ids_of: Callable[[str], Sequence[str]]
+) -> list[str]:
+    """List devices but for those left out: ``CUDA`` is all of a kind, ``CUDA.1`` one of them.
+
+    A name without an id then stands for those of its kind that are left.
+    """
+    left: list[str] = []
+    for device in devices:
+        if any(is_same_or_one_of(device, name) for name in excluded):
+            continue
+        if any(parse_device(name).name == device for name in excluded):
+            ids = [f"{device}.{number}" for number in ids_of(device)]
+            left += [name for name in ids if name not in excluded]
+        else:
+            left.append(device)
+    return left
 
 
 def unheld(devices: Sequence[str], held: Mapping[str, str], priority: str) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Any
 from ...errors import ClosedError, DeviceError
 from ...executors import NOW, Ready, Then, hop
 from ...executors.shortage import start_thread
+from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.device_failure import Verdict, verdict_on
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.loops.completion import until_told
@@ -312,6 +313,11 @@ class AutoNetwork(ReplicatedNetwork):
             network.close()
             candidate.network = None
             _log.info("%r is not on %s any more", self.name, candidate.device)
+
+    def write_blob(self, blob: BlobWriter) -> None:
+        """Add the network that serves, as that of its own device."""
+        self.refuse_if_closed()
+        self.networks[0].write_blob(blob)
 
     async def ready(self, device: str | None = None) -> None:
         while not self._is_ready(device):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ...errors import AioInferError, DeviceError, NotSupportedError, UnsupportedOpError
-from ...runtime.devices.device_name import parse_device
+from ...runtime.devices.device_name import devices_inside, parse_device
 from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
@@ -24,7 +24,7 @@ from ...runtime.properties.properties import (
     Property,
 )
 from ...runtime.runs.stage import Stop
-from .choose import DEFAULT_ORDER, by_speed, default_turns, unheld
+from .choose import DEFAULT_ORDER, by_speed, default_turns, unheld, without
 from .cut_or_whole import CUT_ON, CutChoice, choose_cut
 from .executable_network import AutoNetwork, Candidate, Surroundings
 from .held_devices import held_devices, hold
@@ -64,6 +64,7 @@ class AutoPlugin(VirtualPlugin):
 
     properties: ClassVar[Sequence[Property[Any]]] = (*VirtualPlugin.properties, *AUTO_PROPERTIES)
     takes_mapped_constants: ClassVar[bool] = True
+    takes_exclusions: ClassVar[bool] = True
 
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
         """Return the chosen device's answers; the first one's if none takes every node."""
@@ -273,16 +274,29 @@ class AutoPlugin(VirtualPlugin):
 
     def _candidates(self, config: Configuration) -> Iterable[str]:
         """Return the devices to try; raises DeviceError for a listed one that is not registered."""
-        listed = self.devices_without_counts(config)
-        known = self.core.plugin_names
-        for device in listed:
-            if parse_device(device).name not in known:
-                self.core.resolve_device(device)
+        self.devices_without_counts(config)  # refuses counts
+        entries, known = self.priorities(config), self.core.plugin_names
+        for entry in entries:
+            for device in (entry.device, *devices_inside(entry.device)):
+                if parse_device(device).name not in known:
+                    self.core.resolve_device(device)
+        listed = [entry.device for entry in entries if not entry.is_excluded]
+        excluded = [entry.device for entry in entries if entry.is_excluded]
         devices = listed or [name for name in DEFAULT_ORDER if name in known]
         self.check_device_properties(config, devices)
+        if excluded:
+            devices = without(devices, excluded, self._ids_of)
+            if not devices:
+                raise DeviceError(f"{config.device}: {excluded} leave no device; leave fewer out")
         turns = devices if listed else default_turns(devices, self._is_processor)
         held = held_devices()
         return unheld(list(turns), held, config[MODEL_PRIORITY]) if held else turns
+
+    def _ids_of(self, device: str) -> list[str]:
+        try:
+            return list(self.core.get_metric(device, "AVAILABLE_DEVICES"))
+        except AioInferError:
+            return []
 
     def _is_processor(self, device: str) -> bool:
         return self._type_of(device) == "cpu"

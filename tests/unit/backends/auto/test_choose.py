@@ -12,6 +12,7 @@ from aioinfer.backends.auto.choose import (
     expected_s,
     is_same_or_one_of,
     unheld,
+    without,
     work_of,
 )
 from unit.backends.hetero.small_graphs import model
@@ -38,6 +39,21 @@ def test_devices_of_models_of_a_higher_priority_are_left_alone(
     held: dict[str, str], priority: str, left: list[str]
 ) -> None:
     assert unheld(["A", "B"], held, priority) == left
+
+
+@pytest.mark.parametrize(
+    ("excluded", "left"),
+    [
+        ([], ["CUDA", "CPU", "X.1"]),
+        (["CPU"], ["CUDA", "X.1"]),
+        (["CUDA"], ["CPU", "X.1"]),
+        (["CUDA.1"], ["CUDA.0", "CUDA.2", "CPU", "X.1"]),
+        (["X"], ["CUDA", "CPU"]),
+        (["X.1", "CUDA", "CPU"], []),
+    ],
+)
+def test_devices_are_left_out_by_kind_or_one_by_one(excluded: list[str], left: list[str]) -> None:
+    assert without(["CUDA", "CPU", "X.1"], excluded, lambda _: ["0", "1", "2"]) == left
 
 
 def test_a_name_is_a_device_or_its_kind() -> None:

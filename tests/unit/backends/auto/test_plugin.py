@@ -288,3 +288,22 @@ def test_the_choice_is_explained(core: aioinfer.Core) -> None:
     core.register_plugin("CUDA", cannot_start)
     explained = core.load_network(MODEL).explain()
     assert "chosen by AUTO; CUDA is not there" in explained
+
+
+def test_devices_can_be_left_out(core: aioinfer.Core) -> None:
+    core.register_plugin("CPU", MockDevices(2).make_plugin)
+    assert core.load_network(MODEL, "AUTO").device == "MOCK.0"
+    assert core.load_network(MODEL, "AUTO:-CPU").device == "REFERENCE.0"
+    assert core.load_network(MODEL, "AUTO:-CPU.0").device == "MOCK.1"
+    assert core.load_network(MODEL, "AUTO:CPU,REFERENCE,-CPU.0").device == "MOCK.1"
+    with pytest.raises(DeviceError, match="leave fewer out"):
+        core.load_network(MODEL, "AUTO:-CPU,-REFERENCE")
+    with pytest.raises(DeviceError, match="unknown device 'CPUU'"):
+        core.load_network(MODEL, "AUTO:-CPUU")
+
+
+async def test_an_export_is_that_of_the_device_that_serves(core: aioinfer.Core) -> None:
+    config = {"ENABLE_RUNTIME_FALLBACK": True, "EXPORTABLE": True}
+    network = core.load_network(MODEL, "AUTO:REFERENCE.0,REFERENCE.1", config)
+    again = core.import_network(network.export())
+    assert again.device == "REFERENCE.0"
