@@ -5,7 +5,8 @@ each on a queue of its own and each behind the event of the one before. The host
 them. What the device does for several slots overlaps. Where a plan was captured with its copies,
 all three are one command on the queue for launches, and one stage: but for runs with arrays of the
 device, and those whose launches are profiled. Where all inputs are outputs that the device has
-kept, nothing is uploaded, and where all outputs are kept, nothing is downloaded.
+kept, nothing is uploaded, and where all outputs are kept, nothing is downloaded. A plan that calls
+functions of users is not captured: its run goes to a thread for them first, and enqueues there.
 
 The first stage copies the inputs into memory that the device reads at full speed. Where its plan is
 not built, memory has to be taken or much has to be copied, it is called again once that is done: on
@@ -79,6 +80,7 @@ class SlotNetwork(InputNetwork, OutputNetwork, Protocol):
     opened: OpenedDevice
     inline: ImmediateExecutor
     binding_executor: StreamsExecutor
+    users_executor: StreamsExecutor | None
     shape_tensors: list[str]
     only_plan: Plan | None
 
@@ -132,11 +134,13 @@ class AcceleratorSlot(Slot):
         read = self._download_staged if is_staged else self._download
         download = Stage("download", streams.download, read)
         back = (download, deliver)[: 1 + is_staged]
+        users = network.users_executor
+        first = () if users is None else (Stage("extensions", users, lambda _lane: NOW),)
         self._separate: dict[tuple[bool, bool], Sequence[Stage]] = {
-            (True, True): (upload, compute, *back),
-            (True, False): (upload, compute),
-            (False, True): (compute, *back),
-            (False, False): (compute,),
+            (True, True): (*first, upload, compute, *back),
+            (True, False): (*first, upload, compute),
+            (False, True): (*first, compute, *back),
+            (False, False): (*first, compute),
         }
         """By whether anything is uploaded, and downloaded."""
         self._together: Sequence[Stage] = Stage("replay", streams.replay, self._replay), deliver
@@ -239,7 +243,7 @@ class AcceleratorSlot(Slot):
             return self._staged_by_others(copies)
         for target, source in copies:
             np.copyto(target, source, casting="no")
-        self._note_copied(self.stages[0].name, {"host": _LIGHT_BYTES - left_bytes})
+        self._note_copied("upload" if is_apart else "replay", {"host": _LIGHT_BYTES - left_bytes})
         return None
 
     def _find_plan(self) -> PendingPlan[Plan]:

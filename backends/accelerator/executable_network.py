@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...executors import ImmediateExecutor, StreamsConfig, allowed_cpus
+from ...executors import ImmediateExecutor, StreamsConfig, StreamsExecutor, allowed_cpus
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph, is_static
 from ...runtime.network.executable_network import ExecutableNetwork
@@ -90,6 +90,8 @@ class AcceleratorNetwork(ExecutableNetwork):
         self.copy_executor = core.executors.acquire(copies)
         binding = StreamsConfig(f"{device.name} binding", thread_count=1)
         self.binding_executor = core.executors.acquire(binding)
+        self.users_executor = self._acquire_users_executor(stream_count)
+        """Where users' functions are called; None where the model has none."""
         self.inline = ImmediateExecutor("inline")
         self._streams: Sequence[ComputeStream] = ()
         self._has_weights = True
@@ -142,6 +144,12 @@ class AcceleratorNetwork(ExecutableNetwork):
             self._abandon()
             raise
 
+    def _acquire_users_executor(self, stream_count: int) -> StreamsExecutor | None:
+        if not any(node.user_kernel is not None for node in self._model.graph.nodes):
+            return None
+        config = StreamsConfig(f"{self.opened.name} extensions", stream_count, 1)
+        return self._core.executors.acquire(config)
+
     @property
     def shape_plans(self) -> ShapePlans[Plan]:
         """The plans by shape signature."""
@@ -190,6 +198,8 @@ class AcceleratorNetwork(ExecutableNetwork):
         self._core.executors.release(self.compile_executor)
         self._core.executors.release(self.copy_executor)
         self._core.executors.release(self.binding_executor)
+        if self.users_executor is not None:
+            self._core.executors.release(self.users_executor)
         self.opened.give_back(self._streams)
         for memory in self._memories:
             memory.release()
@@ -209,8 +219,8 @@ class AcceleratorNetwork(ExecutableNetwork):
             Metric(
                 "EAGER_PLAN_COUNT",
                 lambda _: sum(memory.eager_count for memory in self._memories),
-                "Plans that the driver refused to capture for a slot, over all slots; their "
-                "launches are enqueued one by one.",
+                "Plans that the driver refused to capture for a slot, or that call users' kernels, "
+                "over all slots; their launches are enqueued one by one.",
             ),
         ]
         return [

@@ -11,6 +11,7 @@ from ...runtime.lowering.node_operands import NodeOrigin
 from .launching.kernel_source import KernelSource
 from .operand import Buffer, Operand
 from .queues.library_operation import LibraryOperation
+from .queues.user_operation import UserOperation
 
 __all__ = ["Launch", "LaunchArgument", "Plan"]
 
@@ -49,6 +50,11 @@ class Plan:
     offsets: Mapping[Buffer, int]
     arena_bytes: int
     constants: Sequence[Buffer]
+
+    @property
+    def calls_users(self) -> bool:
+        """True if functions of users are among its launches, which cannot be replayed."""
+        return any(isinstance(launch.source, UserOperation) for launch in self.launches)
 
     def release_graph(self) -> None:
         """Free the large constants of the graph, which is there to be looked at."""

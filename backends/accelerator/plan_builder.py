@@ -87,6 +87,11 @@ class PlanBuilder(Lowering):
             found = self._operands[value] = self._cast(found, wanted)
         return found
 
+    def own_operand(self, value: Value) -> Operand:
+        """Return where a value lies in its own type, whatever it is held in."""
+        found, wanted = self._as_it_lies(value), self.dtype(value)
+        return found if found.dtype is wanted else self._cast(found, wanted)
+
     def scalar_or_operand(self, value: Value) -> Operand | float:
         """Return a float constant of one element as a number, anything else as it lies.
 

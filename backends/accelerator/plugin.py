@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar
 
 from ...errors import DeviceError, PropertyError
+from ...runtime.devices.extension import bind_kernels
 from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import DType, Model
 from ...runtime.lowering.kernel_registry import KernelRegistry
@@ -174,6 +175,8 @@ class AcceleratorPlugin(Plugin):
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
         copied, disabled = model.to_rewrite(), self.disabled_passes(config)
+        if self.extensions:
+            bind_kernels(copied, self.extensions)
         folding = [item for item in model_passes() if item.name not in disabled]
         return copied, run_passes(copied, (*default_passes(), *folding, DeadCode()))
 

@@ -37,6 +37,7 @@ from ..accelerator.queues.driver import (
     Queue,
 )
 from ..accelerator.queues.library_operation import LibraryOperation
+from ..accelerator.queues.user_operation import UserOperation
 from .cupy_array import Arrivals, exported
 from .cupy_device import CupyDevice
 from .cupy_event import EventPool
@@ -44,6 +45,7 @@ from .cupy_facts import count_devices, facts_of, refuse_without_driver
 from .cupy_memory import CupyHostMemory, CupyMemory
 from .cupy_program import CupyPrograms
 from .cupy_queue import CapturingQueue, CupyLaunchGraph, CupyQueue, LibraryKernel
+from .cupy_user_kernel import UserProgram
 from .libraries import find_libraries, plan_operation
 from .libraries.library_errors import warnings_are_no_errors
 from .libraries.planned import Planned
@@ -145,6 +147,8 @@ class _Context:
         return self._programs.program(source)
 
     def library_program(self, operation: LibraryOperation) -> Program:
+        if isinstance(operation, UserOperation):
+            return UserProgram(self._device, operation)
         return _LibraryProgram(self._device.on_device(plan_operation, operation, self.facts.index))
 
     def capture(self, enqueue: Callable[[Queue], None]) -> LaunchGraph:

@@ -21,6 +21,7 @@ from .cupy_device import CupyDevice
 from .cupy_event import CupyEvent, EventPool, Submission
 from .cupy_memory import address_of
 from .cupy_program import CupyKernel
+from .cupy_user_kernel import UserKernel
 from .libraries.planned import Planned
 
 __all__ = ["CapturingQueue", "CupyLaunchGraph", "CupyQueue", "LibraryKernel"]
@@ -145,7 +146,7 @@ class CupyQueue:
 
 
 def _launched(kernel: Kernel) -> Launched:
-    assert isinstance(kernel, CupyKernel | LibraryKernel)
+    assert isinstance(kernel, CupyKernel | LibraryKernel | UserKernel)
     return kernel
 
 

@@ -53,6 +53,7 @@ class CudaPlugin(AcceleratorPlugin):
     kernels: ClassVar[KernelRegistry[PlanBuilder]] = KERNELS
     plans_without_device: ClassVar[bool] = True
     most_streams: ClassVar[int] = 16
+    takes_extensions: ClassVar[bool] = True
 
     def __init__(self, core: CoreHandle, name: str, driver: Driver | None = None) -> None:
         super().__init__(core, name, _cupy_driver if driver is None else lambda: driver)

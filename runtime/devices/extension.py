@@ -27,13 +27,13 @@ InferTypes = Callable[[Sequence[TensorType | None], Mapping[str, Any]], Sequence
 class Extension:
     """An operator that a user brings along.
 
-    ``kernel(*inputs, **attributes)`` gets numpy arrays (None for an optional input that is not
-    given), must not write into them, and returns an array or a tuple of arrays. The arrays are the
-    device's, and change once it has returned: it copies what it keeps. It runs on a device's
-    thread, several at once. ``infer_types`` is the operator's dtype and shape rule; it may be
-    called several times, with more known each time, and for lengths that no run has. Devices that
-    place memory ahead, such as CPU, need it, and with it every length of the outputs where all
-    lengths of the inputs are known. Raises GraphError for what is no operator.
+    ``kernel(*inputs, **attributes)`` gets numpy arrays, on CUDA CuPy's (None for an optional input
+    that is not given), must not write into them, and returns an array or a tuple of arrays. The
+    arrays are the device's, and change once it has returned: it copies what it keeps. It runs on a
+    device's thread, several at once. ``infer_types`` is the operator's dtype and shape rule; it may
+    be called several times, with more known each time, and for lengths that no run has. Devices
+    that place memory ahead, CPU and CUDA, need it, and with it every length of the outputs where
+    all lengths of the inputs are known. Raises GraphError for what is no operator.
 
     ```python
     def swirl(x, *, strength=1.0):

@@ -289,7 +289,8 @@ class Context(Protocol):
     def library_program(self, operation: LibraryOperation) -> Program:
         """Build a library's plan for an operation. Blocks, for up to seconds.
 
-        Only for what is in ``facts.libraries``. The sizes of its launches say nothing.
+        Only for what is in ``facts.libraries``, and for a UserOperation where the device's plugin
+        takes extensions. The sizes of its launches say nothing.
         """
 
     def capture(self, enqueue: Callable[[Queue], None]) -> LaunchGraph:

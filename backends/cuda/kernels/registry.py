@@ -22,6 +22,7 @@ FAMILIES: tuple[str, ...] = (
     "matmul",
     "pooling",
     "transposition",
+    "user_kernels",
 )
 """The modules of this package that register kernels."""
 

@@ -10,6 +10,7 @@ import ctypes
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -43,6 +44,63 @@ class FakeArray:
         block = self._gpu.blocks.pop(self.data.ptr, None)
         if block is not None:
             block[:] = SPOILT
+
+
+@dataclass(frozen=True)
+class FakeUnownedMemory:
+    """A block that is somebody else's, seen by CuPy."""
+
+    ptr: int
+    size: int
+    owner: object
+    device_id: int
+
+
+@dataclass(frozen=True)
+class FakeMemoryPointer:
+    """An address in a block."""
+
+    mem: Any
+    offset: int
+
+
+class FakeView:
+    """An array of CuPy's on memory that is not its own; it is worked on by the current stream."""
+
+    def __init__(self, cupy: FakeCupy, shape: tuple[int, ...], dtype: Any, pointer: Any) -> None:
+        self.shape, self.dtype, self._cupy = shape, np.dtype(dtype), cupy
+        memory = pointer.mem
+        self.nbytes = int(np.prod(shape)) * self.dtype.itemsize
+        assert pointer.offset + self.nbytes <= memory.size
+        assert cupy.gpus[memory.device_id] is cupy.gpus[cupy.current]
+        self._address, self._owner = memory.ptr + pointer.offset, memory.owner
+
+    def look(self, gpu: FakeGpu) -> np.ndarray:
+        """See its content as it is now."""
+        return gpu.use(self._address, self.nbytes).view(self.dtype).reshape(self.shape)
+
+    def made_of(self, function: Callable[[np.ndarray], np.ndarray]) -> FakeMade:
+        """Enqueue what makes another array of it on the thread's current stream."""
+        made, stream = FakeMade(self.shape, self.dtype), self._cupy.streams_in_use[-1]
+        stream.add("user", lambda: made.content.append(function(self.look(stream.gpu))))
+        return made
+
+    def __setitem__(self, index: Any, made: FakeMade) -> None:
+        assert index is Ellipsis
+        stream = self._cupy.streams_in_use[-1]
+
+        def copy() -> None:
+            self.look(stream.gpu)[...] = made.content[0]
+
+        stream.add("user copy", copy)
+
+
+class FakeMade(FakeView):
+    """An array of CuPy's own, whose content comes when the GPU has made it."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.content: list[np.ndarray] = []
 
 
 class FakeOwner:
@@ -206,6 +264,8 @@ class FakeCupy:
             Event=lambda **named: ManualEvent(self, **named),
             PinnedMemory=lambda size: FakePinnedMemory(self, size),
             PinnedMemoryPointer=FakePinnedMemoryPointer,
+            UnownedMemory=FakeUnownedMemory,
+            MemoryPointer=FakeMemoryPointer,
             get_elapsed_time=self._elapsed_ms,
         )
 
@@ -249,6 +309,9 @@ class FakeCupy:
         array = exported.__dlpack__(stream=0, max_version=(1, 1))
         assert isinstance(array, FakeArray)
         return array
+
+    def ndarray(self, shape: tuple[int, ...], dtype: Any, pointer: Any) -> FakeView:
+        return FakeView(self, shape, dtype, pointer)
 
     def ascontiguousarray(self, array: FakeArray) -> FakeArray:
         """Make a dense copy on the thread's current stream."""

@@ -33,6 +33,7 @@ from aioinfer.backends.accelerator.queues.driver import (
     Queue,
 )
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
+from aioinfer.backends.accelerator.queues.user_operation import UserOperation
 from quick_builds import QuickDriver
 from unit.backends.cuda.library_stand_ins import STAND_INS, StandIn
 
@@ -120,6 +121,49 @@ class _LibraryKernel:
 
     def _refusal(self, reason: str) -> DriverError:
         return DriverError(ErrorKind.OTHER, f"{self._operation.name} {reason}")
+
+
+class _UserKernel(_LibraryKernel):
+    """A user's function on numpy's arrays: what CuPy's are, as far as numpy has it."""
+
+    def __init__(self, operation: UserOperation) -> None:
+        self._user, self._arguments = operation, []
+
+    def set_arguments(self, arguments: Sequence[Argument]) -> None:
+        given = [item for item in arguments if not isinstance(item, int | float)]
+        for item, form in zip(given, self._user.forms, strict=True):
+            assert item.size_bytes >= form.example.nbytes
+        self._arguments = given
+
+    def launch_on(self, queue: Queue) -> Event:
+        arrays = [np.empty(form.shape, form.dtype) for form in self._user.forms]
+        count = len(arrays) - len(self._user.outputs)
+        for array, memory in zip(arrays[:count], self._arguments, strict=False):
+            if array.size:
+                queue.read(_bytes_of(array), memory).wait()
+        self._user.call(arrays)
+        event = queue.marker([])
+        for array, memory in zip(arrays[count:], self._arguments[count:], strict=True):
+            if array.size:
+                event = queue.write(memory, _bytes_of(array))
+                event.wait()
+        return event
+
+    def frozen(self) -> _LibraryKernel:
+        raise AssertionError("a function of a user is not captured")
+
+
+def _bytes_of(array: np.ndarray[Any, Any]) -> Bytes:
+    return array.reshape(-1).view(np.uint8)
+
+
+class _UserProgram:
+    def __init__(self, operation: UserOperation) -> None:
+        self._operation = operation
+
+    def kernel(self, name: str) -> Kernel:
+        assert name == self._operation.name
+        return _UserKernel(self._operation)
 
 
 class _LibraryProgram:
@@ -236,6 +280,8 @@ class _Context:
         return self._inner.program(source)
 
     def library_program(self, operation: LibraryOperation) -> Program:
+        if isinstance(operation, UserOperation):
+            return _UserProgram(operation)
         found = STAND_INS.get((operation.library, operation.label))
         if found is None or operation.library not in self.facts.libraries:
             reason = f"there is no {operation.label!r} of {operation.library!r} here"
