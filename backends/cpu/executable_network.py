@@ -34,7 +34,7 @@ from .onednn.bindings import version_text
 from .onednn.library import is_waiting_ours
 from .plans.node_facts import described_graph
 from .plans.plan import Plan
-from .programs.growing_memory import behind, outermost
+from .programs.growing_memory import in_room, next_room, view_of
 from .programs.lane_programs import LanePrograms
 from .programs.node_times import node_times
 from .programs.resized_plan import resized_plan
@@ -241,9 +241,14 @@ class _CpuSlot(Slot):
         self.plan, self._stage.part = plan, plan.id
         self.may_run_inline = plan.thread_count == 1 and not self._network.runs_user_code
         self._empty = self._network.pool.empty if plan.has_large_outputs else np.empty
+        grown = {state.output for state in plan.growing}  # which get memory of another kind
+        self._forms = [
+            ((0,), form[1]) if index in grown else form
+            for index, form in enumerate(plan.output_forms)
+        ]
         self._outputs = [
             (name, *form)
-            for name, form in zip(self._network.output_names, plan.output_forms, strict=True)
+            for name, form in zip(self._network.output_names, self._forms, strict=True)
         ]
 
     def compute(self, lane: Lane) -> Ready:
@@ -267,7 +272,7 @@ class _CpuSlot(Slot):
                 raise self.stop.error
             buffers: list[Array] = []
             if plan.growing:
-                given = self._outermost(plan, given)
+                given = self._in_rooms(plan, given)
             for name in network.input_names:
                 array = given[name]
                 if type(array) is not np.ndarray or array.flags.num & PLAIN_FLAGS != PLAIN_FLAGS:
@@ -275,8 +280,8 @@ class _CpuSlot(Slot):
                 buffers.append(array)
             results: dict[str, Array] = {}
             if bound:
-                names, forms = network.output_names, plan.output_forms
-                outputs = output_arrays(names, forms, bound, buffers, self._empty)
+                names = network.output_names
+                outputs = output_arrays(names, self._forms, bound, buffers, self._empty)
                 results.update(zip(names, outputs, strict=True))
                 buffers += outputs
             else:
@@ -285,7 +290,7 @@ class _CpuSlot(Slot):
                     array = results[name] = empty(shape, dtype)
                     buffers.append(array)
             if plan.growing:
-                self._place_behind(plan, buffers, results)
+                self._place_in_rooms(plan, buffers, results)
             if not network.has_buffers:
                 buffers = [as_buffer(array) for array in buffers]
             if bindings.profile is None:
@@ -316,21 +321,21 @@ class _CpuSlot(Slot):
             self.bindings.note_copied(recorder, "compute", "host", array.nbytes)
         return array
 
-    def _outermost(self, plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Order states that grow as the plan reads them."""
+    def _in_rooms(self, plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Give states that grow the memory with room that the plan reads them in."""
         names = [(self._network.input_names[state.input], state.axis) for state in plan.growing]
-        return {**given, **{name: outermost(given[name], axis) for name, axis in names}}
+        return {**given, **{name: in_room(given[name], axis) for name, axis in names}}
 
-    def _place_behind(self, plan: Plan, buffers: list[Array], results: dict[str, Array]) -> None:
+    def _place_in_rooms(self, plan: Plan, buffers: list[Array], results: dict[str, Array]) -> None:
         """Let states that grow be written behind what is there, if the run is of their request."""
-        is_own = self.bindings.states is not None
+        is_of_request = self.bindings.states is not None
         for state in plan.growing:
-            name, shape = self._network.output_names[state.output], plan.outputs[state.output].shape
-            made = behind(
-                buffers[state.input],
-                shape,
-                state.axis,
-                is_own=is_own and state in plan.in_place,
+            past, place = buffers[state.input], len(plan.inputs) + state.output
+            source, target = plan.inputs[state.input], plan.outputs[state.output]
+            is_own = is_of_request and state in plan.in_place
+            room = next_room(past, source.shape, target.shape, state.axis, is_own=is_own)
+            results[self._network.output_names[state.output]] = view_of(
+                room, target.shape, state.axis
             )
-            buffers[len(plan.inputs) + state.output] = made
-            results[name] = np.moveaxis(made, 0, state.axis)
+            buffers[state.input] = past[: source.buffer.size_bytes // past.itemsize]
+            buffers[place] = room[: target.buffer.size_bytes // room.itemsize]

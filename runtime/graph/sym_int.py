@@ -21,6 +21,7 @@ __all__ = [
     "ClosedTrace",
     "SymInt",
     "Trace",
+    "computed",
     "has_sym_ints",
     "identity_of",
     "is_sym_int",
@@ -324,11 +325,20 @@ def identity_of(number: Hashable) -> Hashable:
 
 def larger(left: int, right: int) -> int:
     """Return the larger one of two numbers, which decides nothing where one is a SymInt."""
+    return computed(max, left, right)
+
+
+def computed(function: Callable[[int, int], int], left: int, right: int) -> int:
+    """Return a pure function of two numbers, whose inside decides nothing where one is a SymInt.
+
+    The function is called with the numbers of each replay, so it is to be the same object each
+    time, and is given plain integers.
+    """
     for number in (left, right):
         if is_sym_int(number):
             trace = number.trace
-            return cast(int, trace.compute(max, _place(trace, left), _place(trace, right)))
-    return max(left, right)
+            return cast(int, trace.compute(function, _place(trace, left), _place(trace, right)))
+    return function(left, right)
 
 
 def _place(trace: Trace, number: Any) -> int:

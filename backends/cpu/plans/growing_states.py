@@ -1,23 +1,28 @@
 """States that each run makes longer, and the order in memory in which that needs no copy. Pure.
 
 Theory of operation. Exporters write keys and values of the past as ``present = Concat(past, new)``
-along an axis that is not the first one, so that the rows of each head lie together and every step
-would have to move them all. Here the growing axis is the outermost one in memory, whatever its
-place in the shape: strides do not depend on the length, and what is new lies behind what was there.
-Where a run gives memory for the output that begins with the input's own, the copy of what was there
-finds itself in its place, and does nothing.
+along an axis that is not the first one: the rows of each head lie together, and in dense memory
+every step would have to move them all. Here there is room behind the rows of each head, and how
+much depends on the length alone: the strides of a state are a function of its shape, as plans need,
+and are the same for all lengths that have the same room. Where a run gives memory for the output
+that is the input's own, the copy of what was there finds itself in its place, and does nothing;
+what is new is written into the room. Products read rows that lie together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ....runtime.graph import Graph, TensorType, Value
+from ....runtime.graph.sym_int import computed
 from ....runtime.lowering.strides import row_major
 from .operand_layout import Layout
 
-__all__ = ["GrowingState", "growing_layout", "growing_states"]
+__all__ = ["GrowingState", "growing_layout", "growing_states", "shape_with_room"]
+
+FEWEST_ROWS = 32
+"""Room for so many at least, so that short states are not copied every few steps."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,22 @@ def _joined_axis(value: Value, past: Value) -> int | None:
     return axis % rank if -rank <= axis < rank else None
 
 
+def shape_with_room(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    """Return the shape of the memory that a state of this shape begins in: longer along its axis.
+
+    Each step to more room is half as much again, so copies are few.
+    """
+    return (*shape[:axis], computed(_rows_with_room, shape[axis], FEWEST_ROWS), *shape[axis + 1 :])
+
+
+def _rows_with_room(length: int, fewest: int) -> int:
+    rows = fewest
+    while rows < length:
+        rows += rows // 2
+    return rows
+
+
 def growing_layout(layout: Layout, axis: int) -> Layout:
-    """Order the same elements so that the axis is the outermost one in memory."""
-    shape = list(layout.shape)
-    strides = row_major([shape.pop(axis), *shape])
-    moved = (*strides[1 : axis + 1], strides[0], *strides[axis + 1 :])
-    return Layout.plain(layout.shape, layout.dtype, moved)
+    """Lay the same elements into memory with room."""
+    strides = row_major(shape_with_room(layout.shape, axis))
+    return Layout.plain(layout.shape, layout.dtype, strides)

@@ -278,6 +278,22 @@ def _small_product(parameters: Sequence[int]) -> list[Reach]:
     return [(0, size, _FLOAT32) for size in (*sizes, _product(rows, columns, 4))]
 
 
+def _thin_product(parameters: Sequence[int]) -> list[Reach]:
+    is_standing, parts, *lengths = _take(parameters, 17)[:7]
+    outer, pairs, rows, inner, columns = lengths
+    strides = [4 * stride for stride in parameters[7:16]]
+    if is_standing not in (0, 1) or not 1 <= parts < _MOST or inner < 1:
+        raise ValueError(f"a product in {parts} parts of rows of {inner}")
+    _product(*lengths, 4)
+    _product(parts, outer, pairs)
+    _product(parts, columns)
+    left = _strided((outer, pairs, rows, inner), (*strides[:3], 4), 4)
+    pieces = (4, strides[5]) if is_standing else (strides[5], 4)
+    right = _strided((outer, pairs, inner, columns), (*strides[3:5], *pieces), 4)
+    target = _strided((outer, pairs, rows, columns), (*strides[6:], 4), 4)
+    return [(*reach, _FLOAT32) for reach in (left, right, target)]
+
+
 def _pool(parameters: Sequence[int]) -> list[Reach]:
     kind, element, item, outer, inner, *words = _take(parameters, 23)
     known, dtypes = _element(element)
@@ -320,5 +336,6 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "sample_grid": _sample_grid,
     "small_product": _small_product,
     "softmax": _softmax,
+    "thin_product": _thin_product,
     "where": _where,
 }

@@ -98,9 +98,9 @@ class Plan:
     thread_count: int
     weights: Sequence[PackedWeight] = ()
     growing: Sequence[GrowingState] = ()
-    """States whose arrays have the growing axis outermost in memory."""
+    """States whose arrays lie in memory with room along the growing axis."""
     in_place: Collection[GrowingState] = ()
-    """Those of them whose output may begin with the memory of the input: no step writes there."""
+    """Those of them whose output may lie in the memory of the input: no step writes there."""
     made_of: Plan | None = None
     """The plan for the network's own team, of one that was made for a smaller team."""
     resized: dict[int, Plan | None] = field(default_factory=dict)

@@ -3,42 +3,69 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["behind", "outermost"]
+from ..plans.growing_states import shape_with_room
+
+__all__ = ["in_room", "next_room", "view_of"]
 
 Array = np.ndarray[Any, Any]
 
-FEWEST_ROWS = 32
-"""Room for so many at least, so that short states are not copied every few steps."""
+_LARGE_PAGE_BYTES = 2 << 20
+"""Reading states of megabytes by small pages takes up to half as long again."""
+_HUGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
+"""None: the system has none to ask for."""
 
 
-def outermost(array: Array, axis: int) -> Array:
-    """See an array with this axis first, in C order; copied only if it lies otherwise."""
-    return np.require(np.moveaxis(array, axis, 0), requirements=["C", "A"])
-
-
-def behind(past: Array, shape: Sequence[int], axis: int, *, is_own: bool) -> Array:
-    """Make the memory of a state of this shape, the axis first, of which ``past`` is the beginning.
-
-    It begins with the memory of ``past`` where that is the state of a request (``is_own``) and
-    was made here with room for more; what is there stays. Else it is new, with room.
-    """
-    rows = [shape[axis], *shape[:axis], *shape[axis + 1 :]]
-    count, room = math.prod(rows), past.base
-    has_room = (
-        is_own
-        and type(room) is np.ndarray
+def in_room(array: Array, axis: int) -> Array:
+    """Return the memory with room that a state lies in, flat; copied there if it lies otherwise."""
+    room = array.base
+    if (
+        type(room) is np.ndarray
         and room.ndim == 1
-        and room.dtype == past.dtype
-        and room.size >= count
-        and room.__array_interface__["data"] == past.__array_interface__["data"]
-    )
-    if not has_room or room is None:
-        more = max(count // 2, FEWEST_ROWS * math.prod(rows[1:]))
-        room = np.empty(count + more, past.dtype)
-    made: Array = room[:count].reshape(rows)
-    return made
+        and room.dtype == array.dtype
+        and room.size == math.prod(shape_with_room(array.shape, axis))
+        and room.__array_interface__["data"][0] == array.__array_interface__["data"][0]
+        and array.strides == view_of(room, array.shape, axis).strides
+    ):
+        return room
+    room = _new_room(math.prod(shape_with_room(array.shape, axis)), array.dtype)
+    view_of(room, array.shape, axis)[...] = array
+    return room
+
+
+def next_room(
+    past: Array, before: Sequence[int], shape: Sequence[int], axis: int, *, is_own: bool
+) -> Array:
+    """Return the memory of a state of this shape, flat, of which ``past`` is the beginning.
+
+    It is that of ``past``, a state of the shape ``before``, where that is the state of a request
+    (``is_own``) and has the room; what is there stays. Else it is new.
+    """
+    whole = shape_with_room(shape, axis)
+    if is_own and whole == shape_with_room(before, axis):
+        return past
+    return _new_room(math.prod(whole), past.dtype)
+
+
+def _new_room(count: int, dtype: np.dtype[Any]) -> Array:
+    """Make flat memory, in large pages if there is much of it."""
+    size_bytes = count * dtype.itemsize
+    if size_bytes < 2 * _LARGE_PAGE_BYTES or _HUGE is None:
+        return np.empty(count, dtype)
+    memory = mmap.mmap(-1, size_bytes + _LARGE_PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(_HUGE)
+    start = -np.frombuffer(memory, np.uint8).ctypes.data % _LARGE_PAGE_BYTES
+    return np.frombuffer(memory, dtype, count, start)
+
+
+def view_of(room: Array, shape: Sequence[int], axis: int) -> Array:
+    """See the state of this shape that a flat memory begins with."""
+    seen: Array = room.reshape(shape_with_room(shape, axis))[
+        (*[slice(None)] * axis, slice(shape[axis]))
+    ]
+    return seen

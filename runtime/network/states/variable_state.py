@@ -41,7 +41,7 @@ class VariableState:
         value = self._values.get(self.name)
         if value is None:
             return zeros(self._port, {})
-        return np.array(value.host() if isinstance(value, KeptArray) else value)
+        return np.array(value.host() if isinstance(value, KeptArray) else value, order="C")
 
     @state.setter
     def state(self, given: Any) -> None:

@@ -25,6 +25,7 @@ from ...plans.view_strides import reshaped_strides
 from ..registry import kernel
 from .epilogue import Epilogue
 from .small_matmul import is_small, lower_small_product
+from .thin_product import emit_thin_product, thin_product
 
 __all__ = ["as_matrices", "product"]
 
@@ -114,6 +115,15 @@ def _times(factor: float) -> tuple[PostOp, ...]:
     return () if factor == 1.0 else (PostOp.unary("linear", factor, 0.0),)
 
 
+def _factor(post_ops: Sequence[PostOp]) -> float | None:
+    """Return the factor that is all that post-ops do; None if they do anything else."""
+    if not post_ops:
+        return 1.0
+    (first, *others) = post_ops
+    is_scaling = first.name == "linear" and first.beta == 0.0 and not others
+    return first.alpha if is_scaling else None
+
+
 def _lower(
     node: Node,
     builder: PlanBuilder,
@@ -138,6 +148,15 @@ def _lower(
         is_row = bias is None or math.prod(builder.shape(bias)) == sides.right[1]
         if a.layout.is_row_major and weights.dtype == np.float32 and is_row:
             lower_small_product(builder, result, a, weights, bias, post_ops)
+            return
+    factor = _factor(post_ops)
+    if bias is None and factor is not None and right.constant is None and sides.left[-1]:
+        a = _matrices(builder, left, sides.left, held, is_turned[0])
+        b = _matrices(builder, right, sides.right, held, is_turned[1])
+        thin = thin_product(a.layout, b.layout, Layout.plain(sides.result, held))
+        if thin is not None:
+            made = builder.result(result, Layout.plain(builder.shape(result), held))
+            emit_thin_product(builder, thin, (a, b, made), factor)
             return
     epilogue = Epilogue(node, builder, lambda dims: _fit(dims, sides), post_ops)
     if sides.left[-1] == 0:  # an empty sum: zeros, and what is added to them
@@ -181,6 +200,10 @@ def _primitive(
 
 def product(builder: PlanBuilder, left: Operand, right: Operand, target: Operand) -> None:
     """Emit a product of batches of matrices into a place; all have the same rank."""
+    thin = thin_product(left.layout, right.layout, target.layout)
+    if thin is not None:
+        emit_thin_product(builder, thin, (left, right, target))
+        return
     engine = builder.engine
     pd = engine.primitive_desc(
         "matmul",

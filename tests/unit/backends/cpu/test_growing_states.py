@@ -13,6 +13,7 @@ from aioinfer.backends.cpu.plans.growing_states import (
     GrowingState,
     growing_layout,
     growing_states,
+    shape_with_room,
 )
 from aioinfer.backends.cpu.plans.operand_layout import Layout
 from aioinfer.errors import RequestCancelledError
@@ -175,10 +176,20 @@ def test_only_a_join_behind_the_state_grows_in_place(line: str, axis: int | None
     assert found == ([] if axis is None else [GrowingState(1, 0, axis)])
 
 
-def test_the_growing_axis_is_the_outermost_in_memory() -> None:
-    layout = growing_layout(Layout.plain((2, 3, 5, 7), DType.FLOAT32), 2)
-    assert layout.strides == (21, 7, 42, 1)
-    assert layout.size_bytes == 2 * 3 * 5 * 7 * 4
+def test_the_rows_of_a_head_lie_together_with_room_behind_them() -> None:
+    for length in (0, 1, 5, 32):
+        layout = growing_layout(Layout.plain((2, 3, length, 7), DType.FLOAT32), 2)
+        assert layout.strides == (3 * 32 * 7, 32 * 7, 7, 1)
+    assert growing_layout(Layout.plain((2, 33), DType.FLOAT32), 1).strides == (48, 1)
+    assert growing_layout(Layout.plain((33, 2), DType.FLOAT32), 0).strides == (2, 1)
+
+
+def test_room_is_half_as_much_again_and_no_more() -> None:
+    rooms = {shape_with_room((4, length), 1)[1] for length in range(1, 100_000)}
+    assert len(rooms) < 25
+    for length in (1, 32, 33, 1000, 65_537, 10**12):
+        (_, room) = shape_with_room((4, length), 1)
+        assert length <= room <= max(32, length * 3 // 2)
 
 
 def test_a_run_that_goes_on_unnoticed_shares_no_memory_with_the_next(core: aioinfer.Core) -> None:
