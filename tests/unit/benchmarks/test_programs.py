@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -128,6 +129,17 @@ def test_requests_that_share_runs(measure: Measure) -> None:
     rows = measure("batching", "--models perceptron --rows 4 --tasks 5 --rounds 1 --seconds 0.02")
     assert {"batch", "fixed", "onnxruntime with a timer"} <= {row["way"] for row in rows}
     assert all(row["rows_per_s"] > 0 for row in rows)
+
+
+@needs_cpu
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="wants two CPUs")
+def test_a_pipeline_over_two_parts(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(MODELS["resnet50"], build=SMALL["resnet50"], inputs=IMAGES)
+    monkeypatch.setitem(MODELS, "resnet50", small)
+    rows = measure("balance", "--models resnet50 --rounds 1 --seconds 0.3")
+    assert [row["way"] for row in rows] == ["sum", "pipeline", "estimated"]
+    assert all(row["throughput"] > 0 and row["share"] > 0 for row in rows)
+    assert all(row["expected"] > 0 for row in rows[1:])
 
 
 @needs_cpu
