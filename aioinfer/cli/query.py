@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -119,6 +120,7 @@ def _document(
 
 def _partition_document(division: Division) -> dict[str, Any]:
     partition = division.partition
+    expected = partition.expected
     return {
         "devices": list(partition.devices),
         "subgraphs": [
@@ -134,6 +136,7 @@ def _partition_document(division: Division) -> dict[str, Any]:
         ],
         "cuts": [json_value(vars(cut)) for cut in partition.cuts],
         "removed_nodes": list(partition.removed_nodes),
+        "expected": None if expected is None else json_value(dataclasses.asdict(expected)),
     }
 
 

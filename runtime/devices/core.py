@@ -227,7 +227,7 @@ class Core(Closing):
         model whole.
         """
         plugin, config_of = self._plugin(device)
-        with _failures_named(device):
+        with full_collections_paused(), _failures_named(device):
             return plugin.divide_network(self._read(model, is_mapped=True), config_of(config))
 
     def import_network(

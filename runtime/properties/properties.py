@@ -181,21 +181,24 @@ class Configuration(Mapping[str, Any]):
 
     def with_values(self, values: Mapping[Any, Any]) -> Configuration:
         """Return a copy in which these win; PropertyError for unknown keys and bad values."""
-        changed = Configuration(self.device, self._properties.values(), self._facts)
+        keys = property_keys(values, self.device)
+        if not keys:
+            return self
         parsed = {}
-        for key, given in property_keys(values, self.device).items():
+        for key, given in keys.items():
             if key not in self._properties:
                 raise self._not_settable(key)
             parsed[key] = self._properties[key].value_of(given, self.device)
-        changed._values = {**self._values, **parsed}
-        changed._given = self._given | parsed.keys()
-        return changed
+        return self._with({**self._values, **parsed}, self._given | parsed.keys())
 
     def with_defaults(self, values: Mapping[Any, Any]) -> Configuration:
         """Return a copy with other defaults: as ``with_values``, but they do not count as given."""
-        changed = self.with_values(values)
-        changed._given = self._given
-        return changed
+        return self._with(self.with_values(values)._values, self._given)
+
+    def _with(self, values: dict[str, Any], given: frozenset[str]) -> Configuration:
+        made = Configuration(self.device, (), self._facts)
+        made._properties, made._values, made._given = self._properties, values, given
+        return made
 
     def unknown(self, key: str) -> PropertyError:
         """Make the error for a key that is not declared here."""

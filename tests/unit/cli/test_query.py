@@ -109,6 +109,17 @@ def test_the_steps_of_the_selection_are_printed(aioinfer: Run, digits: str) -> N
     assert "Select root" not in aioinfer("query", digits, "-d", HETERO, *CUT).out
 
 
+def test_a_pipeline_says_what_its_stages_are_expected_to_take(aioinfer: Run, digits: str) -> None:
+    arguments = ["-d", HETERO, "--config", "PARTITION_POLICY=PIPELINE"]
+    finished = aioinfer("query", digits, *arguments)
+    assert (finished.code, finished.err) == (0, "")
+    assert "estimated: the bottleneck is REFERENCE.0 with" in finished.out
+    document = json.loads(aioinfer("query", digits, *arguments, "--json").out)
+    expected = document["partition"]["expected"]
+    assert expected["policy"] == "PIPELINE"
+    assert sum(stage["node_count"] for stage in expected["outcome"]["stages"]) == 14
+
+
 def test_saved_subgraphs_compute_together_what_the_model_computes(
     aioinfer: Run, digits: str, heldout: str, tmp_path: Path
 ) -> None:
