@@ -50,6 +50,8 @@ PAUSE_S = 0.002
 WORKER = {"INLINE_THRESHOLD_US": 0}
 INLINE = {"INLINE_THRESHOLD_US": 100_000}
 """Counting makes runs longer, and so does a busy machine."""
+WORKER_CPU = {"DEVICE_PROPERTIES": {"CPU": WORKER}}
+INLINE_CPU = {"DEVICE_PROPERTIES": {"CPU": INLINE}}
 NO_PLAN_IS_SHORT = {"INLINE_THRESHOLD_US": 1}
 
 
@@ -83,6 +85,10 @@ SITUATIONS = (
     Situation(
         "64 tasks, network.infer, BATCH", "BATCH:CPU(16)", {}, is_open=True, most=24, task_count=64
     ),
+    Situation("network.infer, inline, MULTI of one", "MULTI:CPU", INLINE_CPU, most=18),
+    Situation("network.infer, worker, MULTI of one", "MULTI:CPU", WORKER_CPU, most=32),
+    Situation("network.infer, worker, MULTI of two", "MULTI:CPU,REFERENCE.0", WORKER_CPU),
+    Situation("network.infer, inline, AUTO", "AUTO:CPU,REFERENCE", INLINE_CPU, most=18),
     Situation("network.infer, fake accelerator", "FAKE", {}, most=140),
     Situation("request.infer, fake accelerator", "FAKE", {}, by_request=True, most=140),
 )

@@ -22,8 +22,6 @@ __all__ = ["Balancer", "DeviceLoad", "ServiceTime"]
 
 LATEST = 16
 """From how many runs the mean is taken: enough to be steady, few enough to follow a change."""
-FIRST = 2
-"""How many runs there are before a time is believed: the first one builds what later ones find."""
 PASSED_OVER = 512
 """After this number of requests that went past it, an idle device gets one, to be measured again:
 rarely enough that 99 % of the requests do not notice."""
@@ -41,7 +39,7 @@ R = TypeVar("R", bound=Waiting)
 class ServiceTime:
     """How long a device takes for a run: the mean of the middle half of the latest ones.
 
-    Of fewer than four, the shortest. ``mean_s`` is None until there are FIRST.
+    Of fewer than four, the shortest. ``mean_s`` is None before the first.
     """
 
     def __init__(self) -> None:
@@ -53,8 +51,6 @@ class ServiceTime:
         latest = self._latest
         latest.append(taken_s)
         count = len(latest)
-        if count < FIRST:
-            return
         if count < 4:
             self.mean_s = min(latest)
             return
@@ -75,6 +71,9 @@ class DeviceLoad:
         """It has failed and not been seen to work since."""
         self.passed_over_count = 0
         self.run_count = 0
+        self.warm_since_s: float | None = None
+        """When its first run ended, which has built what later ones find. Runs that were there
+        meanwhile have waited for that, and tell nothing of its speed."""
 
     @property
     def has_room(self) -> bool:
@@ -167,6 +166,8 @@ class Balancer(Generic[R]):
         for other in rooms:
             if other is not load:
                 other.passed_over_count += 1
+        if load.passed_over_count >= PASSED_OVER:
+            load.service = ServiceTime()  # what is known of it is old
         load.passed_over_count = 0
         return run, load
 
@@ -178,10 +179,12 @@ class Balancer(Generic[R]):
 
     def ended(self, run: Hashable, load: DeviceLoad, now_s: float, *, is_well: bool) -> float:
         """Note that a device is done with a request, and return how long it had it."""
-        taken_s = now_s - load.started.pop(run)
-        if is_well:
-            load.service.note(taken_s)
-        return taken_s
+        started_s = load.started.pop(run)
+        if is_well and load.warm_since_s is None:
+            load.warm_since_s = now_s
+        elif is_well and load.warm_since_s is not None and started_s >= load.warm_since_s:
+            load.service.note(now_s - started_s)
+        return now_s - started_s
 
     def usable(self) -> list[DeviceLoad]:
         """List the devices that may get requests, the preferred one first."""

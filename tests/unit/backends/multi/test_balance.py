@@ -41,7 +41,6 @@ def device(name: str, mean_s: float | None, place_count: int = 1) -> DeviceLoad:
     made = DeviceLoad(name, place_count)
     if mean_s is not None:
         made.service.note(mean_s)
-        made.service.note(mean_s)
     return made
 
 
@@ -59,16 +58,26 @@ def with_waiting(balancer: Balancer[Request], count: int) -> Balancer[Request]:
     return balancer
 
 
-def test_a_time_is_believed_from_the_second_run_on_and_outliers_are_not() -> None:
+def test_outliers_count_for_nothing() -> None:
     time = ServiceTime()
-    time.note(60.0)
     assert time.mean_s is None
-    time.note(1.0)
+    for taken_s in (60.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 500.0):
+        time.note(taken_s)
     assert time.mean_s == 1.0
-    for _ in range(6):
-        time.note(1.0)
-    time.note(500.0)
-    assert time.mean_s == 1.0
+
+
+def test_runs_that_have_waited_for_the_first_one_tell_nothing_of_the_speed() -> None:
+    only = device("A", None, 3)
+    balancer = Balancer([only])
+    runs = [request() for _ in range(4)]
+    for run in runs[:3]:
+        balancer.give(run, only, 0.0)
+    for run in runs[:3]:
+        balancer.ended(run, only, 60.0, is_well=True)
+    assert only.service.mean_s is None
+    balancer.give(runs[3], only, 60.0)
+    balancer.ended(runs[3], only, 61.0, is_well=True)
+    assert only.service.mean_s == 1.0
 
 
 def test_the_mean_follows_a_change() -> None:
@@ -137,9 +146,14 @@ def test_a_device_that_nobody_used_for_long_is_measured_again() -> None:
         assert picked[1] is fast
         balancer.ended(picked[0], fast, now_s + 1.0, is_well=True)
     balancer.add(request())
-    assert taken(balancer) == ["slow"]
+    picked = balancer.take(600.0)
+    assert picked is not None
+    assert picked[1] is slow
     balancer.add(request())
-    assert taken(balancer) == ["fast"]
+    assert taken(balancer, 600.0) == ["fast"]
+    slow.warm_since_s = 0.0
+    balancer.ended(picked[0], slow, 602.0, is_well=True)
+    assert slow.service.mean_s == 2.0, "what was known before is forgotten"
 
 
 def test_a_device_that_is_out_gets_nothing_unless_all_are() -> None:
