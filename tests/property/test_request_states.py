@@ -1,12 +1,15 @@
 """Requests under random orders of start, finish, error, cancel, deadline and close.
 
 Time and devices stand still until the test moves them, so each step has one right effect, and after
-it every request must show exactly that. In the end every run has settled once, its callback came
-once, and slots, queue and requests are as they were.
+it every request must show exactly that. Callbacks come on the network's thread and, as coroutines,
+on an event loop; they may start their request again, which is parked if the device is busy with the
+run before. In the end every run has settled once, its callback came once, and slots, queue and
+requests are as they were.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -31,6 +34,9 @@ from unit.runtime.models import expected, tiny_model
 
 X = np.array([[-1, 2, 3]], np.float32)
 REQUEST_COUNT = 5
+CALLED_BACK = (0, 2, 4)
+"""The requests with a callback, the last one's on a loop."""
+WAIT_S = 60.0
 STREAMS = ("upload", "compute", "download")
 
 
@@ -74,11 +80,28 @@ def core(held: MockDevices, streamed: MockDevices) -> Iterator[aioinfer.Core]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Give a loop that runs on a thread of its own."""
+    made = asyncio.new_event_loop()
+    thread = threading.Thread(target=made.run_forever)
+    thread.start()
+    yield made
+    made.call_soon_threadsafe(made.stop)
+    thread.join()
+    made.close()
+
+
 class World:
     """A network on devices that wait, its requests, and what each of them must show."""
 
     def __init__(
-        self, core: aioinfer.Core, model: aioinfer.Model, kind: str, devices: list[MockDevice]
+        self,
+        core: aioinfer.Core,
+        model: aioinfer.Model,
+        kind: str,
+        devices: list[MockDevice],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         device, config = KINDS[kind]
         self.devices = devices
@@ -89,15 +112,76 @@ class World:
         """How the last run of each request was answered; None: not yet."""
         self.deadlines: list[float | None] = [None] * REQUEST_COUNT
         self.start_counts = [0] * REQUEST_COUNT
+        self.again = [0] * REQUEST_COUNT
+        """How many callbacks of each request are to start it again."""
         self.told: Counter[int] = Counter()
-        self.told_lock = threading.Lock()
+        self.begun: Counter[int] = Counter()
+        self.restarted: list[int] = []
+        """The requests that callbacks have started since the last step, which settles them."""
+        self.parked_count = 0
+        self.telling = threading.Condition()
         self.has_failed = self.is_closed = False
-        for request in self.requests[::2]:  # the others are waited for
-            request.set_callback(self.callback)
+        for index in CALLED_BACK:  # the others are waited for
+            on_loop = index == CALLED_BACK[-1]
+            callback = self.callback_on_loop if on_loop else self.callback
+            self.requests[index].set_callback(callback, loop if on_loop else None)
 
     def callback(self, request: aioinfer.InferRequest, _error: BaseException | None) -> None:
-        with self.told_lock:
-            self.told[request.id] += 1
+        index = self.begin_telling(request)
+        self.tell(index, started=self.start_again(index))
+
+    async def callback_on_loop(
+        self, request: aioinfer.InferRequest, _error: BaseException | None
+    ) -> None:
+        index = self.begin_telling(request)
+        await asyncio.sleep(0)
+        self.tell(index, started=self.start_again(index))
+
+    def begin_telling(self, request: aioinfer.InferRequest) -> int:
+        index = self.requests.index(request)
+        with self.telling:
+            self.begun[index] += 1
+        return index
+
+    def tell(self, index: int, *, started: bool) -> None:
+        with self.telling:
+            self.told[index] += 1
+            if started:
+                self.restarted.append(index)
+            self.telling.notify_all()
+
+    def start_again(self, index: int) -> bool:
+        """Start a request in its own callback, if that is wanted; it is told whether it did."""
+        if not self.again[index]:
+            return False
+        self.again[index] -= 1
+        try:
+            self.requests[index].start_async({"x": X + index})
+        except ClosedError:
+            assert self.is_closed
+            return False
+        self.parked_count += self.requests[index]._state == "cancelled"
+        return True
+
+    def has_told(self) -> bool:
+        """Whether every callback that is due has come and gone."""
+        return all(
+            self.begun[index] == self.told[index]
+            and self.told[index]
+            == self.start_counts[index]
+            + self.restarted.count(index)
+            - (self.answer_of(index) is None and self.start_counts[index] > 0)
+            for index in CALLED_BACK
+        )
+
+    def settle(self) -> None:
+        """Wait for the callbacks that a step has caused, and note what they have started."""
+        with self.telling:
+            assert self.telling.wait_for(self.has_told, WAIT_S), (self.told, self.start_counts)
+            restarted, self.restarted = self.restarted, []
+        for index in restarted:
+            self.start_counts[index] += 1
+            self.deadlines[index] = self.expected[index] = None
 
     def answer_of(self, index: int) -> str | None:
         try:
@@ -112,7 +196,9 @@ class World:
         return self.start_counts[index] > 0 and self.expected[index] is None
 
     def start(self, index: int, deadline_s: float | None, priority: int) -> None:
-        request, was_idle = self.requests[index], self.requests[index]._state == "idle"
+        request = self.requests[index]
+        may_park = request._state == "cancelled" and request._has_unparked
+        was_idle = request._state == "idle" or may_park
 
         def call() -> None:
             request.start_async({"x": X + index}, deadline_s=deadline_s, priority=priority)
@@ -128,11 +214,16 @@ class World:
             self.start_counts[index] += 1
             self.deadlines[index] = None if deadline_s is None else self.clock.now_s() + deadline_s
             self.expected[index] = "DeadlineExceededError" if deadline_s == 0 else None
+        self.settle()
+
+    def start_in_callback(self, index: int) -> None:
+        self.again[index] += 1
 
     def cancel(self, index: int) -> None:
         self.requests[index].cancel()
         if self.is_under_way(index):
             self.expected[index] = RequestCancelledError.__name__
+        self.settle()
 
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -140,13 +231,15 @@ class World:
             is_due = deadline is not None and deadline <= self.clock.now_s()
             if self.is_under_way(index) and is_due:
                 self.expected[index] = DeadlineExceededError.__name__
+        self.settle()
 
     def close(self) -> None:
-        self.network.abort()
         self.is_closed = True
+        self.network.abort()
         for index in range(REQUEST_COUNT):
             if self.is_under_way(index):
                 self.expected[index] = ClosedError.__name__
+        self.settle()
 
     def places(self, *, failing: bool) -> list[Callable[[], None]]:
         """List what the devices could do now: end one run, or one stream's next piece of work."""
@@ -176,6 +269,7 @@ class World:
             return False
         self.has_failed |= failing
         places[choice % len(places)]()
+        self.settle()
         for index in range(REQUEST_COUNT):
             if self.is_under_way(index):
                 answer = self.answer_of(index)
@@ -202,6 +296,7 @@ steps = st.one_of(
     starts,
     starts,
     st.tuples(st.just("cancel"), st.integers(0, REQUEST_COUNT - 1)),
+    st.tuples(st.just("start_in_callback"), st.sampled_from(CALLED_BACK)),
     st.tuples(st.just("advance"), st.sampled_from([0.5, 1.0, 3.0])),
     st.tuples(st.just("work"), st.integers(0, 5)),
     st.tuples(st.just("work"), st.integers(0, 5)),
@@ -217,11 +312,13 @@ def test_every_run_settles_once(
     core: aioinfer.Core,
     held: MockDevices,
     streamed: MockDevices,
+    loop: asyncio.AbstractEventLoop,
     kind: str,
     script: list[tuple[Any, ...]],
     close_before: int | None,
 ) -> None:
-    world = World(core, core.read_model(tiny_model()), kind, [*held.devices, *streamed.devices])
+    devices = [*held.devices, *streamed.devices]
+    world = World(core, core.read_model(tiny_model()), kind, devices, loop)
     for number, (name, *arguments) in enumerate(script):
         if number == close_before:
             world.close()
@@ -241,10 +338,8 @@ def test_every_run_settles_once(
         assert world.expected[index] is not None or not world.start_counts[index]
         assert request._state == "idle"
         event(f"{kind}: {world.expected[index]}")
-        if request._callback is not None:
-            assert world.told[request.id] == world.start_counts[index]
-        else:
-            assert world.told[request.id] == 0
+        assert world.told[index] == (world.start_counts[index] if index in CALLED_BACK else 0)
+    event(f"{kind}: {min(world.parked_count, 2)} parked")
     statistics = network.statistics()
     counted = (
         statistics.finished_request_count,
