@@ -17,6 +17,7 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import SupportMap
 from ...runtime.properties.properties import (
+    ALLOW_AUTO_BATCHING,
     INPUT_SHAPES,
     OUTPUT_LOCATION,
     PERFORMANCE_HINT,
@@ -63,6 +64,10 @@ class AutoPlugin(VirtualPlugin):
     """
 
     properties: ClassVar[Sequence[Property[Any]]] = (*VirtualPlugin.properties, *AUTO_PROPERTIES)
+    standard_properties: ClassVar[Sequence[Property[Any]]] = (
+        *VirtualPlugin.standard_properties,
+        ALLOW_AUTO_BATCHING,
+    )
     takes_mapped_constants: ClassVar[bool] = True
     takes_exclusions: ClassVar[bool] = True
 

@@ -193,6 +193,10 @@ class BatchNetwork(OuterNetwork):
     def copier(self, size_bytes: int) -> TaskExecutor:
         return self._light if size_bytes <= _LIGHT_BYTES else self._heavy
 
+    @property
+    def execution_devices(self) -> tuple[str, ...]:
+        return (self.device,)
+
     def statistics(self) -> NetworkStatistics:
         with self.collecting:
             sizes = dict(sorted(self._group_sizes.items()))

@@ -19,7 +19,7 @@ from ...runtime.plans.batch_axis import BatchAxis
 from ...runtime.properties.properties import Configuration, Property
 from .executable_network import BatchNetwork
 from .open_batch import with_open_batch
-from .properties import AUTO_BATCH_TIMEOUT
+from .properties import ALLOW_UNBATCHED, AUTO_BATCH_TIMEOUT
 
 __all__ = ["DEFAULT_ROWS", "BatchPlugin"]
 
@@ -41,6 +41,7 @@ class BatchPlugin(VirtualPlugin):
     properties: ClassVar[Sequence[Property[Any]]] = (
         *VirtualPlugin.properties,
         AUTO_BATCH_TIMEOUT,
+        ALLOW_UNBATCHED,
     )
     takes_mapped_constants: ClassVar[bool] = True
 
@@ -58,6 +59,11 @@ class BatchPlugin(VirtualPlugin):
                 f"each (STATE); load it on {entry.device} itself"
             )
         found = with_open_batch(model)
+        if isinstance(found, str) and config[ALLOW_UNBATCHED]:
+            device_config = self.device_config(entry.device, config)
+            alone = self.core.load_network(model, entry.device, device_config)
+            alone.batching_refusal = found
+            return alone
         if isinstance(found, str):
             raise NotSupportedError(
                 f"{self.name} cannot join requests for model {model.name!r}: {found}. Load it on "

@@ -53,6 +53,7 @@ from .collection_pause import full_collections_paused
 from .device_aliases import understood
 from .device_name import DeviceName, parse_device
 from .extension import Extension
+from .implicit_batching import BATCH, implicit_batch
 from .importing import configuration_of, device_of, refuse_other_device
 from .plugin import Division, Plugin
 from .plugin_registry import MakePlugin, PluginRegistry, closed_core
@@ -164,6 +165,8 @@ class Core(Closing):
             if wanted.is_mapped and (has_static_types(wanted.inputs) or not may_map):
                 wanted = _in_memory(wanted)  # once is enough
             pairs = find_pairs(wanted, configuration)
+            if not pairs:
+                plugin, configuration = self._batched(device, plugin, configuration)
             functions = None
             if preprocess is not None or postprocess is not None:
                 ports = [port for port in ports_of(wanted.inputs) if port.name not in pairs]
@@ -454,6 +457,21 @@ class Core(Closing):
             return configuration
 
         return plugin, config_of
+
+    def _batched(
+        self, device: str, plugin: Plugin, configuration: Configuration
+    ) -> tuple[Plugin, Configuration]:
+        """Return BATCH around the device where that is asked for without its name."""
+        if any(declared.key == DEVICE_PRIORITIES for declared in plugin.properties):
+            return plugin, configuration  # AUTO asks again for the device that it chooses
+        if BATCH not in self._registry.names:
+            return plugin, configuration
+        knows = self._started(BATCH).configuration(None).knows
+        found = implicit_batch(str(self._parsed(device)), configuration, knows)
+        if found is None:
+            return plugin, configuration
+        batch, config_of = self._plugin(found[0])
+        return batch, config_of(found[1])
 
     @staticmethod
     def _check_takes_list(plugin: Plugin, name: DeviceName) -> None:

@@ -17,6 +17,7 @@ from ..graph import Model
 from ..network.executable_network import ExecutableNetwork
 from ..passes import SupportMap
 from ..properties.properties import (
+    ALLOW_AUTO_BATCHING,
     DEVICE_ID,
     DEVICE_SHARE,
     INPUT_SHAPES,
@@ -86,7 +87,9 @@ class VirtualPlugin(Plugin):
     """
 
     standard_properties: ClassVar[Sequence[Property[Any]]] = tuple(
-        declared for declared in STANDARD_PROPERTIES if declared is not DEVICE_ID
+        declared
+        for declared in STANDARD_PROPERTIES
+        if declared not in (DEVICE_ID, ALLOW_AUTO_BATCHING)
     )
     properties: ClassVar[Sequence[Property[Any]]] = (MULTI_DEVICE_PRIORITIES, DEVICE_PROPERTIES)
     takes_exclusions: ClassVar[bool] = False
@@ -219,6 +222,16 @@ class VirtualPlugin(Plugin):
         where results are.
         """
         values = self.device_config(device, config)
+        if ALLOW_AUTO_BATCHING not in self.standard_properties and values.pop(
+            ALLOW_AUTO_BATCHING.key, False
+        ):
+            raise PropertyError(
+                f"{self.name}: requests share runs of {device} where the list says so: write "
+                f"BATCH:{device}(8) instead of {ALLOW_AUTO_BATCHING.key}",
+                ALLOW_AUTO_BATCHING.key,
+                self.name,
+                value=True,
+            )
         for declared in (*REQUEST_PROPERTIES, INPUT_SHAPES, OUTPUT_LOCATION):
             values.pop(declared.key, None)
         if self.core.device_configuration(device).knows(STATE.key):

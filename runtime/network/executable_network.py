@@ -167,6 +167,8 @@ class ExecutableNetwork(Closing):
         """The way of short runs that stay on their callers' threads; None: all runs go to slots."""
         self.shared_route: SharedRoute | None = None
         """The way of awaited calls that share a run; None: each has one of its own."""
+        self.batching_refusal = ""
+        """Why its requests do not share runs, where that was asked for if it can be."""
         self.has_perf_count = bool(config["PERF_COUNT"])
         """True if node times are recorded."""
         self.free_inputs: frozenset[str] = frozenset()
@@ -558,6 +560,8 @@ class ExecutableNetwork(Closing):
         text = f"{self.name}: all {len(graph)} nodes on {self.device}, {self.reason}"
         if self.removed_nodes:
             text += f"; passes made needless: {', '.join(self.removed_nodes)}"
+        if self.batching_refusal:
+            text += f"; requests do not share runs: {self.batching_refusal}"
         return text
 
     def get_config(self, key: str) -> Any:

@@ -32,6 +32,7 @@ class RunningNetwork(Protocol):
     clock: Clock
     default_deadline_s: float | None
     has_perf_count: bool
+    batching_refusal: str
     inline_route: InlineRoute | None
     adopt_array: AdoptArray | None
     free_inputs: frozenset[str]

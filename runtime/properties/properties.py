@@ -28,6 +28,7 @@ from .property_parsers import (
 )
 
 __all__ = [
+    "ALLOW_AUTO_BATCHING",
     "AUTO",
     "DEFAULT_DEADLINE_S",
     "DEVICE_ID",
@@ -347,6 +348,15 @@ ENABLE_MMAP = Property(
     "has to stay as it is while the network lives, if its shapes are open. Only files on a disk of "
     "this machine that no other user may write to are mapped; others are read; with NO all are.",
 )
+ALLOW_AUTO_BATCHING = Property(
+    "ALLOW_AUTO_BATCHING",
+    parse_boolean,
+    False,
+    "With PERFORMANCE_HINT THROUGHPUT: load the network on BATCH around this device, so that "
+    "requests which come while it is busy share runs, if that leaves all answers as they are. The "
+    "network's explain() says whether they do, or why not.",
+    only_at_load=True,
+)
 PLAN_CACHE_COUNT = Property(
     "PLAN_CACHE_COUNT",
     parse_integer(0),
@@ -434,6 +444,7 @@ STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
     INLINE_THRESHOLD_US,
     ENABLE_MMAP,
     EXPORTABLE,
+    ALLOW_AUTO_BATCHING,
     *REQUEST_PROPERTIES,
 )
 """What a device declares; one to which a key means nothing leaves that out of its

@@ -285,7 +285,7 @@ def test_a_closed_network_goes_without_the_collector(core: aioinfer.Core) -> Non
 
 def test_facts_are_those_of_the_device_inside(core: aioinfer.Core) -> None:
     network = load(core, device="BATCH:REFERENCE(4)")
-    assert network.execution_devices == ("REFERENCE.0",)
+    assert network.execution_devices == ("BATCH:REFERENCE.0(4)",)
     assert network.get_metric("MAX_BATCH_SIZE") == 4
     assert "share a run, of up to 4 rows" in network.explain()
     assert network.get_config("AUTO_BATCH_TIMEOUT") == 0

@@ -15,7 +15,7 @@ import aioinfer
 from aioinfer.backends.reference.plugin import ReferencePlugin
 from aioinfer.errors import DeviceError, PropertyError
 from aioinfer.executors import allowed_cpus
-from aioinfer.runtime.properties.properties import INPUT_SHAPES, OUTPUT_LOCATION, STATE
+from aioinfer.runtime.properties.properties import INPUT_SHAPES
 from unit.runtime.models import expected, tiny_model, two_input_model
 
 X = np.array([[-1, 2, 3]], np.float32)
@@ -114,12 +114,15 @@ def test_every_fact_of_the_seeds_has_an_answer(
     assert is_full(core.get_metric("REFERENCE", key))
 
 
-@pytest.mark.parametrize("key", [declared.key for declared in ReferencePlugin.standard_properties])
+@pytest.mark.parametrize(
+    ("key", "is_of_one_network"),
+    [(declared.key, declared.only_at_load) for declared in ReferencePlugin.standard_properties],
+)
 def test_every_property_can_be_read_written_back_and_given_to_a_network(
-    core: aioinfer.Core, key: str
+    core: aioinfer.Core, key: str, is_of_one_network: bool
 ) -> None:
     value = core.get_config("REFERENCE", key)
-    if key not in (INPUT_SHAPES.key, OUTPUT_LOCATION.key, STATE.key):  # of one network
+    if not is_of_one_network:
         core.set_config("REFERENCE", {key: value})
     with core.load_network(tiny_model(), "REFERENCE", {key: value}) as network:
         told = network.get_config(key)
@@ -308,6 +311,8 @@ def test_a_network_tells_what_it_is_and_what_it_was_compiled_with(core: aioinfer
             "INFERENCE_NUM_THREADS": 0,
             "INLINE_THRESHOLD_US": 50,
             "ENABLE_MMAP": True,
+            "ALLOW_AUTO_BATCHING": False,
+            "EXPORTABLE": False,
             "MAX_QUEUED_REQUESTS": -1,
             "DEFAULT_DEADLINE_S": 0.0,
             "INFERENCE_PRECISION_HINT": "f32",
