@@ -27,12 +27,12 @@ CLEARLY = 0.95
 class Branches:
     """``affinity`` has a device for each node; ``alone_s`` is the best single device's time.
 
-    Infinity where no single device takes all nodes.
+    None where no single device takes all nodes.
     """
 
     affinity: tuple[str, ...]
     seconds: float
-    alone_s: float
+    alone_s: float | None
     loads_s: Mapping[str, float]
 
 
@@ -57,7 +57,8 @@ def place_branches(
     by_name = {device.name: device for device in devices}
     for node, name in zip(nodes, affinity, strict=True):
         loads[name] += node_seconds(node, by_name[name])
-    return Branches(tuple(affinity), seconds, alone_s, loads)
+    known_s = alone_s if alone_s < math.inf else None
+    return Branches(tuple(affinity), seconds, known_s, loads)
 
 
 def _schedule(

@@ -77,7 +77,6 @@ DEVICE_SPEEDS: Property[Mapping[str, Mapping[str, float]]] = Property(
     "How fast devices are, for PARTITION_POLICY: {device: {'GFLOPS': .., 'GB_PER_S': .., "
     "'LINK_GB_PER_S': .., 'HOP_US': .., 'LAUNCH_US': ..}}; what is not said is guessed from "
     "DEVICE_TYPE.",
-    only_at_load=True,
 )
 
 

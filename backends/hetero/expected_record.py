@@ -13,15 +13,12 @@ __all__ = ["expected_record", "read_expected"]
 
 
 def expected_record(expected: Expected | None) -> dict[str, Any] | None:
-    """Return it as JSON holds it; an infinite time as a text."""
+    """Return it as JSON holds it."""
     if expected is None:
         return None
-    outcome = asdict(expected.outcome)
-    if isinstance(expected.outcome, Branches):
-        outcome["alone_s"] = str(expected.outcome.alone_s)
     return {
         "policy": expected.policy,
-        "outcome": outcome,
+        "outcome": asdict(expected.outcome),
         "measured_devices": list(expected.measured_devices),
     }
 
@@ -48,6 +45,7 @@ def read_expected(content: Any) -> Expected | None:
         )
         outcome = Balance(affinity, stages, loads)
     else:
-        outcome = Branches(affinity, float(said["seconds"]), float(said["alone_s"]), loads)
+        alone_s = None if said["alone_s"] is None else float(said["alone_s"])
+        outcome = Branches(affinity, float(said["seconds"]), alone_s, loads)
     measured = tuple(str(device) for device in content["measured_devices"])
     return Expected(str(content["policy"]), outcome, measured)

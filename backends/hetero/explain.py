@@ -102,7 +102,7 @@ def _pipeline_text(outcome: Balance, basis: str) -> str:
 
 def _branches_text(outcome: Branches, basis: str) -> str:
     alone = "no device runs it alone"
-    if outcome.alone_s < math.inf:
+    if outcome.alone_s is not None:
         alone = f"{_time_text(outcome.alone_s)} on the best device alone"
     loads = ", ".join(f"{name} {_time_text(load)}" for name, load in outcome.loads_s.items())
     return (

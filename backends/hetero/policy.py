@@ -64,7 +64,6 @@ DEVICE_MEMORY_LIMIT: Property[Mapping[str, int]] = Property(
     MappingProxyType({}),
     "How many bytes of constants a device may get under PARTITION_POLICY=PIPELINE, as {device: "
     "bytes}; without it, five sixths of the memory of devices that have their own.",
-    only_at_load=True,
 )
 POLICY_PROPERTIES: tuple[Property[Any], ...] = (
     PARTITION_POLICY,
