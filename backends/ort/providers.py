@@ -50,17 +50,17 @@ class Providers:
 def sample_model(dtype: DType = DType.FLOAT32) -> Model:
     """Make a model of operators that every accelerator has: MatMul, Add, Relu.
 
-    Of int8, the product is quantised arithmetic: MatMulInteger, with int32 behind it.
+    Of int8, the matmul is quantised arithmetic: MatMulInteger, with int32 behind it.
     """
     is_quantised = dtype is DType.INT8
     given = TensorType(dtype, (1, 4))
     made = TensorType(DType.INT32 if is_quantised else dtype, (1, 4))
     x, weight, bias = Value("x", given), Value("w", TensorType(dtype, (4, 4))), Value("b", made)
-    product, total, y = (Value(name, made) for name in ("product", "total", "y"))
+    matmul, total, y = (Value(name, made) for name in ("matmul", "total", "y"))
     multiply = "MatMulInteger" if is_quantised else "MatMul"
     graph = Graph("sample", [x, weight, bias])
-    graph.append(Node(multiply, [x, weight], [product], name="matmul"))
-    graph.append(Node("Add", [product, bias], [total], name="add"))
+    graph.append(Node(multiply, [x, weight], [matmul], name="matmul"))
+    graph.append(Node("Add", [matmul, bias], [total], name="add"))
     graph.append(Node("Relu", [total], [y], name="relu"))
     graph.outputs = [y]
     return Model(graph, {"": 21})

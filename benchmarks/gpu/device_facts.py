@@ -2,7 +2,7 @@
 
     python benchmarks/gpu/device_facts.py --json facts.json
 
-The ceilings are a large copy on the device, counting bytes read and written, and a large product
+The ceilings are a large copy on the device, counting bytes read and written, and a large matmul
 in float16. ``facts.device_properties`` is what cuDNN needs to plan for this device on a machine
 without one.
 """
@@ -42,7 +42,7 @@ def measure(report: Report, settings: Settings) -> None:
     report.add("memory", total_bytes / 2**30, "GiB", note=f"{free_bytes / 2**30:.1f} GiB free")
     print(json.dumps(report.facts, indent=1, default=str), flush=True)
     measure_copy(report, settings)
-    measure_product(report, settings)
+    measure_matmul(report, settings)
 
 
 def measure_copy(report: Report, settings: Settings) -> None:
@@ -59,7 +59,7 @@ def measure_copy(report: Report, settings: Settings) -> None:
     report.add("copy", 2 * COPIED_BYTES / taken_us / 1e6, "TB/s", COPY_BYTES_PER_S / 1e12)
 
 
-def measure_product(report: Report, settings: Settings) -> None:
+def measure_matmul(report: Report, settings: Settings) -> None:
     import cupy
 
     a, b = (cupy.random.standard_normal((SIDE, SIDE), "f").astype("e") for _ in range(2))
@@ -69,7 +69,7 @@ def measure_product(report: Report, settings: Settings) -> None:
     with stream:
         taken_us = device_us(stream, lambda: cupy.matmul(a, b, out=out), 10, settings.rounds)
     rate = 2 * SIDE**3 / taken_us / 1e6
-    report.add(f"float16 product of {SIDE}", rate, "TFLOP/s", PRODUCT_FLOP_PER_S / 1e12)
+    report.add(f"float16 matmul of {SIDE}", rate, "TFLOP/s", PRODUCT_FLOP_PER_S / 1e12)
 
 
 def mps() -> dict[str, Any]:

@@ -111,7 +111,7 @@ STEPS = (
     _benchmark("resnet50", 75),
     _benchmark("transfers", 20),
     _benchmark("bert_base", 90, "rest"),
-    _benchmark("gelu_product", 30, "rest"),
+    _benchmark("gelu_matmul", 30, "rest"),
     _benchmark("overlap", 30, "rest"),
     Step("hetero-suite", "tests", 90, "rest", (*_SHARED, *_EACH), f"HETERO:{DEVICE},REFERENCE"),
     _benchmark("torch_baseline", 150, "rest"),

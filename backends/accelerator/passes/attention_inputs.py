@@ -12,9 +12,9 @@ from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
 from ....runtime.passes.folding.constant_cache import ConstantCache
 from ....runtime.passes.fusion.joined_matmuls import (
-    JoinableProduct,
-    join_products,
-    match_product,
+    JoinableMatmul,
+    join_matmuls,
+    match_matmul,
     may_join,
 )
 from ....runtime.passes.rewriting.matching import (
@@ -51,7 +51,7 @@ class AttentionMatmulFusion(Pass):
         for node in list(graph.nodes):
             if node.graph is graph and _is_attention(node):
                 for group in _groups(node):
-                    yield join_products(group, self._cache)
+                    yield join_matmuls(group, self._cache)
 
 
 class PackedAttention(Pass):
@@ -89,8 +89,8 @@ def _is_attention(node: Node) -> bool:
     return node.domain == ACCELERATOR_DOMAIN and node.op_type == "Attention"
 
 
-def _groups(node: Node) -> list[list[JoinableProduct]]:
-    groups: dict[Value, list[JoinableProduct]] = {}
+def _groups(node: Node) -> list[list[JoinableMatmul]]:
+    groups: dict[Value, list[JoinableMatmul]] = {}
     for value in node.inputs[:_PARTS]:
         matmul = _matmul_behind(value, node)
         x = None if matmul is None else matmul.node.inputs[0]
@@ -102,7 +102,7 @@ def _groups(node: Node) -> list[list[JoinableProduct]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _matmul_behind(value: Value | None, user: Node) -> JoinableProduct | None:
+def _matmul_behind(value: Value | None, user: Node) -> JoinableMatmul | None:
     """Return the matmul that makes a value for this user alone."""
     if value is None or only_user(value) is not user or value.producer is None:
         return None
@@ -110,7 +110,7 @@ def _matmul_behind(value: Value | None, user: Node) -> JoinableProduct | None:
     makers = [maker]
     if is_standard(maker, "Add"):
         makers = [found for item in maker.inputs if (found := made_by(item, "MatMul")) is not None]
-    matmuls = (match_product(found) for found in makers)
+    matmuls = (match_matmul(found) for found in makers)
     return next((item for item in matmuls if item is not None and item.last is maker), None)
 
 

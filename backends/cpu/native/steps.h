@@ -35,7 +35,7 @@ extern const struct named_kernel movement_kernels[];
 extern const struct named_kernel elementwise_kernels[];
 extern const struct named_kernel reduction_kernels[];
 extern const struct named_kernel row_kernels[];
-extern const struct named_kernel product_kernels[];
+extern const struct named_kernel matmul_kernels[];
 extern const struct named_kernel pool_kernels[];
 
 /* True once another thread has set a run's stop word; NULL for a run that has none. */

@@ -1,4 +1,4 @@
-"""Products of one value with several weights as one product."""
+"""Matmuls of one value with several weights as one matmul."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass
 from ....runtime.passes.folding.constant_cache import ConstantCache
 from ....runtime.passes.fusion.joined_matmuls import (
-    JoinableProduct,
-    join_products,
-    match_product,
+    JoinableMatmul,
+    join_matmuls,
+    match_matmul,
     may_join,
 )
 from ....runtime.passes.rewriting.matching import is_standard
@@ -22,8 +22,8 @@ __all__ = ["SharedInputFusion"]
 class SharedInputFusion(Pass):
     """Multiply by the queries', keys' and values' weights at once, and split the result.
 
-    Also for other products with constant matrices that share their left side, a bias after them
-    included. Not joined are products with an attention between them: those of different layers with
+    Also for other matmuls with constant matrices that share their left side, a bias after them
+    included. Not joined are matmuls with an attention between them: those of different layers with
     one encoder's output would all have to be kept at once. ``cache`` makes the joined weights, so
     that all plans have the same array.
     """
@@ -36,28 +36,28 @@ class SharedInputFusion(Pass):
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for group in _groups(graph):
-            yield join_products(group, self._cache)
+            yield join_matmuls(group, self._cache)
 
 
-def _groups(graph: Graph) -> Iterator[list[JoinableProduct]]:
-    """Collect products of one value, up to the next node that multiplies two computed values."""
-    open_groups: dict[Value, list[JoinableProduct]] = {}
+def _groups(graph: Graph) -> Iterator[list[JoinableMatmul]]:
+    """Collect matmuls of one value, up to the next node that multiplies two computed values."""
+    open_groups: dict[Value, list[JoinableMatmul]] = {}
     for node in list(graph.nodes):
         if _is_attending(node):
             yield from _worthwhile(open_groups)
             open_groups = {}
             continue
-        product = match_product(node)
-        x = node.inputs[0] if product is not None else None
-        if product is None or x is None:
+        matmul = match_matmul(node)
+        x = node.inputs[0] if matmul is not None else None
+        if matmul is None or x is None:
             continue
         group = open_groups.setdefault(x, [])
-        if not group or may_join(group[0], product):
-            group.append(product)
+        if not group or may_join(group[0], matmul):
+            group.append(matmul)
     yield from _worthwhile(open_groups)
 
 
-def _worthwhile(groups: dict[Value, list[JoinableProduct]]) -> Iterator[list[JoinableProduct]]:
+def _worthwhile(groups: dict[Value, list[JoinableMatmul]]) -> Iterator[list[JoinableMatmul]]:
     return (group for group in groups.values() if len(group) > 1)
 
 

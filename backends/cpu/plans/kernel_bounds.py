@@ -270,7 +270,7 @@ def _layer_norm(parameters: Sequence[int]) -> list[Reach]:
     return [(0, size, dtypes), *factors, (0, size, dtypes), *statistics]
 
 
-def _small_product(parameters: Sequence[int]) -> list[Reach]:
+def _small_matmul(parameters: Sequence[int]) -> list[Reach]:
     rows, inner, columns, has_bias, _ = _take(parameters, 5)
     sizes = [_product(rows, inner, 4), _product(inner, columns, 4)]
     if has_bias:
@@ -278,7 +278,7 @@ def _small_product(parameters: Sequence[int]) -> list[Reach]:
     return [(0, size, _FLOAT32) for size in (*sizes, _product(rows, columns, 4))]
 
 
-def _thin_product(parameters: Sequence[int]) -> list[Reach]:
+def _thin_matmul(parameters: Sequence[int]) -> list[Reach]:
     is_standing, parts, *lengths = _take(parameters, 17)[:7]
     outer, pairs, rows, inner, columns = lengths
     strides = [4 * stride for stride in parameters[7:16]]
@@ -334,8 +334,8 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "resample": _resample,
     "rms_norm": _rms_norm,
     "sample_grid": _sample_grid,
-    "small_product": _small_product,
+    "small_matmul": _small_matmul,
     "softmax": _softmax,
-    "thin_product": _thin_product,
+    "thin_matmul": _thin_matmul,
     "where": _where,
 }

@@ -1,4 +1,4 @@
-"""Convolutions as matrix products over unfolded windows."""
+"""Convolutions as matmuls over unfolded windows."""
 
 from __future__ import annotations
 

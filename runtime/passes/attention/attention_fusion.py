@@ -28,8 +28,8 @@ _Masks = dict[Hashable, Value]
 class AttentionFusion(Pass):
     """Fuse what exporters write for multi-head attention, in ``dtypes`` and of known shapes.
 
-    From the split into heads to their merge: scaled products of queries and keys, masks added or
-    chosen by a Where, Softmax, the product with the values. How the heads are split off does not
+    From the split into heads to their merge: scaled matmuls of queries and keys, masks added or
+    chosen by a Where, Softmax, the matmul with the values. How the heads are split off does not
     matter, only which element ends up where: also from one packed value, by Split, Gather or Slice.
     What others use, too, stays beside the new node; an attention whose scores or probabilities are
     used elsewhere stays as it is. ONNX's own Attention becomes the same node where it does no more.
@@ -77,7 +77,7 @@ class _Rewrite:
         self._found = found
         self._domain = domain
         self._removed = removed
-        self._name = found.scores.product.name
+        self._name = found.scores.matmul.name
         self.patch = GraphPatch(f"fuse the attention around {self._name!r}")
         query, key, value = self._operands()
         inputs = [query, key, value]

@@ -71,7 +71,7 @@ def match_attention(
     context, between = _context(probabilities)
     if scores is None or context is None or context.inputs[1] is None:
         return None
-    essential = (scores.product, softmax, *guard, *between, context)
+    essential = (scores.matmul, softmax, *guard, *between, context)
     for merged in sorted(_merges(context), key=lambda merged: merged.cost):
         operands = _operands(scores, context.inputs[1], merged.layout, graph)
         target = (merged.layout.batch, merged.layout.heads, *shape[-2:])
@@ -112,7 +112,7 @@ def _guard(probabilities: Value) -> tuple[Node, ...]:
 
 
 def _context(probabilities: Value) -> tuple[Node | None, list[Node]]:
-    """Find the product of the probabilities with the values, and Reshapes on the way to it."""
+    """Find the matmul of the probabilities with the values, and Reshapes on the way to it."""
     between: list[Node] = []
     user = only_user(probabilities)
     while user is not None and is_standard(user, "Reshape"):
@@ -141,7 +141,7 @@ class _Merge:
 
 
 def _merges(context: Node) -> Iterator[_Merge]:
-    """Follow the product with the values to all that hold the heads in order."""
+    """Follow the matmul with the values to all that hold the heads in order."""
     value: Value = context.outputs[0]
     shape = static_shape(value)
     if shape is None or 0 in shape or len(shape) not in (3, 4):
@@ -166,7 +166,7 @@ def _operands(
     scores: Scores, values: Value, layout: HeadLayout, graph: Graph
 ) -> tuple[Columns, Columns, Columns] | None:
     """Find queries, keys and values before their heads were split off."""
-    queries, keys = scores.product.inputs
+    queries, keys = scores.matmul.inputs
     if queries is None or keys is None:
         return None
     shapes = [static_shape(value) for value in (queries, keys, values)]

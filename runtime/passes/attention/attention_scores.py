@@ -1,4 +1,4 @@
-"""From the product of queries and keys to what a Softmax is given: scales and masks."""
+"""From the matmul of queries and keys to what a Softmax is given: scales and masks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ABSORBING = -1e30
 _EXCLUDING = -1e4
 """Below every other score by this much, a key has no share in float32; exporters write it, too."""
 _LONGEST = 8
-"""Nodes between the product and the Softmax: two Reshapes, a scale, some masks."""
+"""Nodes between the matmul and the Softmax: two Reshapes, a scale, some masks."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,16 @@ class MaskStep:
 
 @dataclass(frozen=True)
 class Scores:
-    """``product`` times ``scale``, then the steps in order."""
+    """``matmul`` times ``scale``, then the steps in order."""
 
-    product: Node
+    matmul: Node
     scale: float = 1.0
     steps: tuple[MaskStep, ...] = ()
     nodes: tuple[Node, ...] = ()
 
 
 def match_scores(value: Value | None, graph: Graph, depth: int = _LONGEST) -> Scores | None:
-    """Match a product of two computed values, scaled and masked; shapes must be static.
+    """Match a matmul of two computed values, scaled and masked; shapes must be static.
 
     A mask must not widen the scores. A Where with a number that is not far below all scores is no
     mask, unless its condition is known to leave each row a key.

@@ -175,9 +175,9 @@ def _column(reader: Node, numbers: _Array) -> _Array:
     return numbers.reshape((groups, 1, -1) + (1,) * (rank - 2))
 
 
-def _row_axis(product: Node) -> int:
+def _row_axis(matmul: Node) -> int:
     """Return the axis of the weights of Gemm or MatMul over which they sum."""
-    return int(bool(product.attributes.get("transB", 0)))
+    return int(bool(matmul.attributes.get("transB", 0)))
 
 
 def _in_groups(reader: Node, weights: _Array) -> _Array:

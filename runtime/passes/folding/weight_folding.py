@@ -1,7 +1,7 @@
 """A scale and a shift of what Conv, ConvTranspose, Gemm or MatMul gives, moved into its constants.
 
 Theory of operation. All four are linear in their weights, so ``scale * op(x, W) + shift`` is
-``op(x, scale * W)`` with another bias, if there is one number for each output channel. Products are
+``op(x, scale * W)`` with another bias, if there is one number for each output channel. Matmuls are
 computed in float64 and rounded once, to the type of the weights. Whatever does not fit in (weights
 that are no constants, results that overflow) is left as it is.
 """
@@ -159,9 +159,9 @@ def _patch(node: Node, follower: Node, parts: _Parts) -> GraphPatch:
     if node.op_type != "MatMul":
         inputs.append(bias)
         return patch.add(Node(node.op_type, inputs, (result,), parts.attributes, name=node.name))
-    product = Value(node.outputs[0].name, node.outputs[0].type)
-    multiply = Node("MatMul", inputs, (product,), name=node.name)
-    return patch.add(multiply).add(Node("Add", (product, bias), (result,), name=follower.name))
+    matmul = Value(node.outputs[0].name, node.outputs[0].type)
+    multiply = Node("MatMul", inputs, (matmul,), name=node.name)
+    return patch.add(multiply).add(Node("Add", (matmul, bias), (result,), name=follower.name))
 
 
 def new_constant(node: Node, index: int, array: _Array, role: str) -> Value:

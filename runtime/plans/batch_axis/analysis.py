@@ -17,8 +17,8 @@ from ...graph import Model, Node, TensorType, Value
 from ...type_inference import infer_graph_types
 from .axis_rules import AXIS_RULES
 from .elementwise_rules import ELEMENTWISE_RULES
+from .matmul_rules import MATMUL_RULES
 from .movement_rules import MOVEMENT_RULES
-from .product_rules import PRODUCT_RULES
 from .size import BATCH, Size, length_of, unknown_length
 from .size_rules import SIZE_RULES
 from .traced import NotApartError, Rule, Traced, free_value, of_constant
@@ -28,7 +28,7 @@ __all__ = ["BatchAxis", "find_batch_axis", "forget_types"]
 _RULES: Mapping[str, Rule] = {
     **ELEMENTWISE_RULES,
     **MOVEMENT_RULES,
-    **PRODUCT_RULES,
+    **MATMUL_RULES,
     **AXIS_RULES,
 }
 _COUNTING_INPUTS: Mapping[str, Collection[int]] = {

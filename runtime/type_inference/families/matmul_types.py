@@ -1,4 +1,4 @@
-"""Types of matrix products, and of sums of products in general."""
+"""Types of matmuls, and of sums of products in general."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..rules import type_rule
 
 
 def _product(a: Shape, b: Shape) -> Shape:
-    """Return the shape of a matrix product as numpy's ``matmul`` does."""
+    """Return the shape of a matmul as numpy's ``matmul`` does."""
     if not a or not b or not agree(a[-1], b[-2] if len(b) > 1 else b[0]):
         raise ContradictionError(
             f"{shape_text(a)} and {shape_text(b)} are no two matrices to multiply: the last length "
@@ -25,7 +25,7 @@ def _product(a: Shape, b: Shape) -> Shape:
 
 
 @type_rule("MatMul")
-def matrix_product(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+def matmul(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """(..., M, K) and (..., K, N) make (..., M, N)."""
     a, b = operand(node, 0), operand(node, 1)
     if a is None or b is None:
@@ -53,7 +53,7 @@ def _require_one_or_each(what: str, node: Node, index: int, length: Dim) -> None
 
 
 @type_rule("MatMulInteger")
-def integer_product(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+def integer_matmul(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """As MatMul; sums are int32."""
     a, b = operand(node, 0), operand(node, 1)
     if a is None or b is None:
@@ -67,7 +67,7 @@ def integer_product(node: Node, contents: ShapeContent) -> list[TensorType] | No
 
 
 @type_rule("QLinearMatMul")
-def quantized_product(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+def quantized_matmul(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """As MatMul, of the element type of the result's zero point."""
     a, b, zero_point = operand(node, 0), operand(node, 3), operand(node, 7)
     if a is None or b is None or zero_point is None:

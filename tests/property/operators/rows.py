@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from property.operators.cases import FLOATS, Case, generator, given, is_float
-from property.operators.products import draw_window
+from property.operators.matmuls import draw_window
 
 
 @generator("MaxPool", "AveragePool", "LpPool")

@@ -1,7 +1,7 @@
-"""Attention: two products of many heads, and softmax in between; the CPU's own node and ONNX's.
+"""Attention: two matmuls of many heads, and softmax in between; the CPU's own node and ONNX's.
 
 Theory of operation. The heads are never moved: queries, keys and values are read as strided views
-of wherever they lie, often one packed projection, and the second product writes the heads side by
+of wherever they lie, often one packed projection, and the second matmul writes the heads side by
 side, as the next layer wants them. Scores are float32, in the memory of one buffer; scale, mask
 and softmax are one native pass over them.
 """
@@ -22,7 +22,7 @@ from ...plans.plan_builder import PlanBuilder
 from ..movement.copies import broadcast
 from ..registry import kernel
 from .epilogue import repeated
-from .matmul import product
+from .matmul import matmul
 
 __all__ = ["ELEMENT_CODES"]
 
@@ -100,7 +100,7 @@ def _lower(
     scores = builder.temporary(Layout.plain(shape, DType.FLOAT32))
     groups = shape[1] // k.shape[1]
     if size:
-        product(builder, _grouped(q, groups), _turned(_shared(k, groups)), _grouped(scores, groups))
+        matmul(builder, _grouped(q, groups), _turned(_shared(k, groups)), _grouped(scores, groups))
     else:
         builder.native("fill", (scores,), (4, scores.layout.count, 0))
     scale = float(node.attributes.get("scale", 1 / math.sqrt(max(1, size))))
@@ -108,7 +108,7 @@ def _lower(
     zero_empty_rows = bool(node.attributes.get("zero_empty_rows", 0))
     probabilities = _probabilities(builder, scores, mask, scale, zero_empty_rows, held)
     target = _grouped(_split(made, heads[0]), groups)
-    product(builder, _grouped(probabilities, groups), _shared(v, groups), target)
+    matmul(builder, _grouped(probabilities, groups), _shared(v, groups), target)
 
 
 def _matrices(builder: PlanBuilder, value: Value | None, heads: int, dtype: DType) -> Operand:

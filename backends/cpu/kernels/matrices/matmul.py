@@ -1,8 +1,8 @@
-"""MatMul and Gemm: products of matrices, many at once or one, with what is fused into them.
+"""MatMul and Gemm: matmuls, many at once or one, with what is fused into them.
 
-Theory of operation. A product with one matrix on the right is two-dimensional, whatever the rank
+Theory of operation. A matmul with one matrix on the right is two-dimensional, whatever the rank
 on the left. Its rows are read as they lie, and constant weights are packed into what oneDNN likes
-best, which does not depend on the number of rows: plans of all lengths share them. Other products
+best, which does not depend on the number of rows: plans of all lengths share them. Other matmuls
 stay batches; an axis of length 1 is broadcast by oneDNN.
 """
 
@@ -24,10 +24,10 @@ from ...plans.plan_builder import PlanBuilder
 from ...plans.view_strides import reshaped_strides
 from ..registry import kernel
 from .epilogue import Epilogue
-from .small_matmul import is_small, lower_small_product
-from .thin_product import emit_thin_product, thin_product
+from .small_matmul import is_small, lower_small_matmul
+from .thin_matmul import emit_thin_matmul, thin_matmul
 
-__all__ = ["as_matrices", "product"]
+__all__ = ["as_matrices", "matmul"]
 
 Array = np.ndarray[Any, Any]
 Dims = tuple[int, ...]
@@ -57,14 +57,14 @@ def _refuse_rank(node: Node) -> str | None:
 @kernel("MatMul", refuses=_refuse_rank)
 @kernel("MatMul", domain=CPU_DOMAIN, refuses=_refuse_rank)
 def lower_matmul(node: Node, builder: PlanBuilder) -> None:
-    """Lower a product of any ranks, with a bias along the last axis and post-ops where fused."""
+    """Lower a matmul of any ranks, with a bias along the last axis and post-ops where fused."""
     left, right = node.inputs[0], node.inputs[1]
     assert left is not None
     assert right is not None
     bias = node.input_at(2)
     shapes = builder.shape(left), builder.shape(right)
     if () in shapes or shapes[0][-1] != shapes[1][-2:][0]:
-        raise builder.contradiction(f"there is no product of {shapes[0]} and {shapes[1]}")
+        raise builder.contradiction(f"there is no matmul of {shapes[0]} and {shapes[1]}")
     try:
         sides = _sides(*shapes)
     except ValueError as error:
@@ -82,11 +82,11 @@ def lower_gemm(node: Node, builder: PlanBuilder) -> None:
     is_turned = [bool(node.attributes.get(name, 0)) for name in ("transA", "transB")]
     shapes = builder.shape(left), builder.shape(right)
     if {len(shape) for shape in shapes} != {2}:
-        raise builder.contradiction(f"there is no product of {shapes[0]} and {shapes[1]}")
+        raise builder.contradiction(f"there is no matmul of {shapes[0]} and {shapes[1]}")
     rows, inner = _turned(shapes[0], is_turned[0])
     found, columns = _turned(shapes[1], is_turned[1])
     if found != inner:
-        raise builder.contradiction(f"there is no product of {shapes[0]} and {shapes[1]}")
+        raise builder.contradiction(f"there is no matmul of {shapes[0]} and {shapes[1]}")
     sides = _Sides((rows, inner), (inner, columns), (rows, columns))
     bias = node.input_at(2)
     bias, post_ops = _gemm_post_ops(node, builder, bias, columns)
@@ -106,7 +106,7 @@ def _gemm_post_ops(
     is_row = math.prod(shape) == columns and shape[-1:] == (columns,)
     if alpha == beta == 1.0 and is_row:
         return bias, rest
-    # beta * (alpha / beta * product + C): oneDNN adds operands, but does not scale them.
+    # beta * (alpha / beta * matmul + C): oneDNN adds operands, but does not scale them.
     added = (*_times(alpha / beta), PostOp.binary("add", 2), *_times(beta))
     return None, (*added, *rest)
 
@@ -147,16 +147,16 @@ def _lower(
         weights = _lying_as(builder, right.constant, sides.right, is_turned[1])
         is_row = bias is None or math.prod(builder.shape(bias)) == sides.right[1]
         if a.layout.is_row_major and weights.dtype == np.float32 and is_row:
-            lower_small_product(builder, result, a, weights, bias, post_ops)
+            lower_small_matmul(builder, result, a, weights, bias, post_ops)
             return
     factor = _factor(post_ops)
     if bias is None and factor is not None and right.constant is None and sides.left[-1]:
         a = _matrices(builder, left, sides.left, held, is_turned[0])
         b = _matrices(builder, right, sides.right, held, is_turned[1])
-        thin = thin_product(a.layout, b.layout, Layout.plain(sides.result, held))
+        thin = thin_matmul(a.layout, b.layout, Layout.plain(sides.result, held))
         if thin is not None:
             made = builder.result(result, Layout.plain(builder.shape(result), held))
-            emit_thin_product(builder, thin, (a, b, made), factor)
+            emit_thin_matmul(builder, thin, (a, b, made), factor)
             return
     epilogue = Epilogue(node, builder, lambda dims: _fit(dims, sides), post_ops)
     if sides.left[-1] == 0:  # an empty sum: zeros, and what is added to them
@@ -198,11 +198,11 @@ def _primitive(
     )
 
 
-def product(builder: PlanBuilder, left: Operand, right: Operand, target: Operand) -> None:
-    """Emit a product of batches of matrices into a place; all have the same rank."""
-    thin = thin_product(left.layout, right.layout, target.layout)
+def matmul(builder: PlanBuilder, left: Operand, right: Operand, target: Operand) -> None:
+    """Emit a matmul of batches of matrices into a place; all have the same rank."""
+    thin = thin_matmul(left.layout, right.layout, target.layout)
     if thin is not None:
-        emit_thin_product(builder, thin, (left, right, target))
+        emit_thin_matmul(builder, thin, (left, right, target))
         return
     engine = builder.engine
     pd = engine.primitive_desc(

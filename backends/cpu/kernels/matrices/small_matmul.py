@@ -1,4 +1,4 @@
-"""Products of small matrices without oneDNN, which takes longer to begin than they take."""
+"""Small matmuls without oneDNN, which takes longer to begin than they take."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...onednn.post_ops import PostOp
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
 
-__all__ = ["is_small", "lower_small_product"]
+__all__ = ["is_small", "lower_small_matmul"]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,7 +39,7 @@ def _is_relu(post_ops: Sequence[PostOp]) -> bool:
     return list(post_ops) == [PostOp.unary("relu")]
 
 
-def lower_small_product(
+def lower_small_matmul(
     builder: PlanBuilder,
     result: Value,
     left: Operand,
@@ -47,7 +47,7 @@ def lower_small_product(
     bias: Value | None,
     post_ops: Sequence[PostOp],
 ) -> None:
-    """Emit the product of row-major matrices, with a bias for each column where there is one.
+    """Emit the matmul of row-major matrices, with a bias for each column where there is one.
 
     weights: (inner, columns), a constant of the model or derived from one.
     """
@@ -58,4 +58,4 @@ def lower_small_product(
         operands.append(builder.plain(bias, DType.FLOAT32))
     made = builder.result(result, Layout.plain(builder.shape(result), DType.FLOAT32))
     parameters = (rows, inner, columns, bias is not None, bool(post_ops))
-    builder.native("small_product", (*operands, made), parameters)
+    builder.native("small_matmul", (*operands, made), parameters)

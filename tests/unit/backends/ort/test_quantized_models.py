@@ -22,10 +22,10 @@ FLOAT_WEIGHTS = parse_proto(f"""g (float[1,1,1,1] x) => (float[1,2,1,1] y)
     [conv] c = Conv (xd, w) {TAIL} }}""")
 MATMUL = parse_proto(f"""g (float[1,1] x) => (float[1,2] y)
     <{SCALES}, int8[1,2] wq = {{100, 100}}, float[2] ws = {{1, 0.001}}> {{
-    {HEAD} [w] w = DequantizeLinear <axis = 1> (wq, ws) [product] c = MatMul (xd, w) {TAIL} }}""")
+    {HEAD} [w] w = DequantizeLinear <axis = 1> (wq, ws) [matmul] c = MatMul (xd, w) {TAIL} }}""")
 SHARED = parse_proto(f"""g (float[1,1] x) => (float[1,2] y, float[1,2] other)
     <{SCALES}, int8[1,2] wq = {{100, 100}}, float[2] ws = {{1, 0.001}}> {{
-    {HEAD} [w] w = DequantizeLinear <axis = 1> (wq, ws) [product] c = MatMul (xd, w) {TAIL}
+    {HEAD} [w] w = DequantizeLinear <axis = 1> (wq, ws) [matmul] c = MatMul (xd, w) {TAIL}
     [second] other = MatMul (x, w) }}""")
 IN_A_BODY = parse_proto(f"""g (bool b, float[1,1] x) => (float[1,2] y)
     <{SCALES}, int8[1,2] wq = {{100, 100}}, float[2] ws = {{1, 0.001}}> {{

@@ -76,7 +76,7 @@ def test_a_kernel_leaves_what_is_behind_the_rows_that_set_the_word(kernel: str, 
 
 ALONE: dict[str, tuple[list[int], int, int]] = {
     "fill": ([4, 1 << 16, 0x3F8CCCCD], 1 << 16, 8192),
-    "thin_product": (
+    "thin_matmul": (
         [1, 1, 1, 64, 1, 40, 40, 0, 40, 0, 0, 0, 40, 0, 40, 0, double_bits(1 / 3)],
         64 * 40,
         4,
@@ -92,7 +92,7 @@ def test_a_kernel_of_many_operators_stops_like_the_others(kernel: str) -> None:
     word = bytearray(4 * count)
     result = np.frombuffer(word, np.float32)
     scores = np.ones((64, 40), np.float32)
-    reads = {"fill": 0, "thin_product": 2}.get(kernel, 1)
+    reads = {"fill": 0, "thin_matmul": 2}.get(kernel, 1)
     operands = [*[scores] * reads, result]
     payload = [len(operands), *(part for item in operands for part in (0, item.ctypes.data))]
     by = step_runner(open_engine())

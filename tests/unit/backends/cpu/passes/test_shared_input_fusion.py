@@ -27,7 +27,7 @@ def content(model: Model, name: str) -> object:
     return array.tolist()
 
 
-def test_products_of_one_value_become_one() -> None:
+def test_matmuls_of_one_value_become_one() -> None:
     model = model_of(
         """xa = MatMul(x, a) q = Add(xa, a1) xb = MatMul(x, b) k = Add(b1, xb)
         xc = MatMul(x, c) v = Add(xc, c1)"""
@@ -84,7 +84,7 @@ def test_users_of_the_parts_come_after_the_split() -> None:
         "q = MatMul(x, a) k = Gemm(x, b)",
     ],
 )
-def test_other_products_stay(nodes: str) -> None:
+def test_other_matmuls_stay(nodes: str) -> None:
     model = typed(
         f"""g (float[2,2] x, float[2,2] z) => (float q, float k) <
             float[2,2] a = {{1, 2, 3, 4}}, float[2,2] b = {{1, 0, 2, 1}},
@@ -104,7 +104,7 @@ def test_an_addition_that_is_no_bias_stays_behind_the_split() -> None:
     assert_same(model, found)
 
 
-def test_products_with_an_attention_between_them_stay_apart() -> None:
+def test_matmuls_with_an_attention_between_them_stay_apart() -> None:
     model = typed(
         """g (float[3,2] x) => (float[3,2] q, float[3,2] k) <
             float[2,2] a = {1, 2, 3, 4}, float[2,2] b = {1, 0, 2, 1}

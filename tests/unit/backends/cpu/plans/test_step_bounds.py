@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
-from aioinfer.backends.cpu.kernels.matrices.matmul import product
+from aioinfer.backends.cpu.kernels.matrices.matmul import matmul
 from aioinfer.backends.cpu.native.step_runner import double_bits, step_runner
 from aioinfer.backends.cpu.onednn.bindings import OneDnnError, open_engine
 from aioinfer.backends.cpu.plans.kernel_bounds import reaches_of
@@ -61,11 +61,11 @@ CALLS: dict[str, tuple[Operands, list[int]]] = {
         [(F32, (3, 4)), (F32, (4,)), (F32, (4,)), (F32, (3, 4)), (F32, (3,)), (F32, (3,))],
         [0, 3, 4, ONE, 1, 2],
     ),
-    "small_product": (
+    "small_matmul": (
         [(F32, (2, 3)), (F32, (3, 4)), (F32, (4,)), (F32, (2, 4))],
         [2, 3, 4, 1, 0],
     ),
-    "thin_product": (
+    "thin_matmul": (
         [(F32, (2, 3, 2, 5)), (F32, (2, 3, 4, 5)), (F32, (2, 3, 2, 4))],
         [1, 2, 2, 3, 2, 5, 4, 30, 10, 5, 60, 20, 5, 24, 8, 4, ONE],
     ),
@@ -149,18 +149,18 @@ def test_a_primitive_is_held_to_what_it_reads_and_writes(core: Core) -> None:
         builder = builder_of(core)
         left, right, target = operands_of([(F32, shape) for shape in shapes], short)
         with pytest.raises(GraphError, match="contradict each other"):
-            product(builder, left, right, target)
+            matmul(builder, left, right, target)
     builder = builder_of(core)
-    product(builder, *operands_of([(F32, shape) for shape in shapes]))
+    matmul(builder, *operands_of([(F32, shape) for shape in shapes]))
 
 
 def test_a_view_with_gaps_may_end_with_its_buffer(core: Core) -> None:
     wide = Layout.plain((3, 4), F32, (8, 1))
     left = Operand(Buffer("arena", 4 * 24), wide, 16)
     _, right, target = operands_of([(F32, shape) for shape in [(3, 4), (4, 5), (3, 5)]])
-    product(builder_of(core), left, right, target)
+    matmul(builder_of(core), left, right, target)
     with pytest.raises(GraphError, match="contradict each other"):
-        product(builder_of(core), Operand(left.buffer, wide, 20), right, target)
+        matmul(builder_of(core), Operand(left.buffer, wide, 20), right, target)
 
 
 def test_an_array_of_a_numpy_step_lies_in_its_buffer(core: Core) -> None:

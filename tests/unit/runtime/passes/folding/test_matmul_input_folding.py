@@ -34,12 +34,12 @@ MODEL = """g (float[n,2] x, float[b,n,2] x3, float[n,1] one) => (float[n,3] y)
         ("v = Div(x3, d) y = MatMul(v, k)", [[1, 2, 3], [2, 2.5, 3]], None),
     ],
 )
-def test_numbers_for_what_is_summed_go_into_a_product(nodes, weights, bias) -> None:
+def test_numbers_for_what_is_summed_go_into_a_matmul(nodes, weights, bias) -> None:
     model = parse_typed(MODEL.format(nodes=nodes).replace("float[n,3] y", "float y"))
     fuse_by(model, ScaleShiftFolding())
-    (product,) = model.graph.nodes
-    assert product.inputs[0] in model.inputs
-    found = [value.constant for value in product.inputs[1:]]
+    (matmul,) = model.graph.nodes
+    assert matmul.inputs[0] in model.inputs
+    found = [value.constant for value in matmul.inputs[1:]]
     if weights is not None:
         assert found[0].tolist() == weights
     assert [array.tolist() for array in found[1:]] == ([] if bias is None else [bias])
@@ -60,7 +60,7 @@ def test_numbers_for_what_is_summed_go_into_a_product(nodes, weights, bias) -> N
         "v = Mul(x, tiny) y = MatMul(v, k)",  # the weights would lose bits
     ],
 )
-def test_what_stays_before_a_product(nodes) -> None:
+def test_what_stays_before_a_matmul(nodes) -> None:
     text = MODEL.format(nodes=nodes).replace("float[n,3] y", "float y")
     text = text if "z =" not in nodes else text.replace("float y)", "float y, float z)")
     assert run_passes(parse_typed(text), [ScaleShiftFolding()]).patch_count == 0
@@ -69,10 +69,10 @@ def test_what_stays_before_a_product(nodes) -> None:
 NORMALIZE = "v = BatchNormalization<epsilon=0.0>(x, c, c, d1, four)"
 
 
-@pytest.mark.parametrize(("product", "count"), [("Gemm(v, k, b)", 1), ("MatMul(v, k)", 2)])
-def test_a_batch_normalization_goes_into_a_gemm(product, count) -> None:
+@pytest.mark.parametrize(("matmul", "count"), [("Gemm(v, k, b)", 1), ("MatMul(v, k)", 2)])
+def test_a_batch_normalization_goes_into_a_gemm(matmul, count) -> None:
     more = "float[2] d1 = {1, 2}, float[2] four = {4, 4}, float s ="
-    text = MODEL.format(nodes=f"{NORMALIZE} y = {product}").replace("float s =", more)
+    text = MODEL.format(nodes=f"{NORMALIZE} y = {matmul}").replace("float s =", more)
     model = parse_typed(text)
     x = np.random.default_rng(0).standard_normal((5, 2)).astype(np.float32)
     given = {"x": x, "x3": x[None], "one": x[:, :1]}

@@ -28,7 +28,7 @@ def test_rows_are_multiplied_where_they_are() -> None:
         "p = Gemm(f, w, b)",
         "y = Reshape(p, wide)",
     ]
-    assert lines(found) == ["y_product = MatMul(x, w)", "y = Add(y_product, b)"]
+    assert lines(found) == ["y_matmul = MatMul(x, w)", "y = Add(y_matmul, b)"]
     assert found.node("Gemm_0_Add").fused_from == ("Gemm_0", "Reshape_1", "Reshape_0")
     assert_same(model, found)
 

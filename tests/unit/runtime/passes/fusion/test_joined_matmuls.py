@@ -1,4 +1,4 @@
-"""Products that can be joined, and what becomes of them."""
+"""Matmuls that can be joined, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.passes.folding.constant_cache import ConstantCache
 from aioinfer.runtime.passes.fusion.joined_matmuls import (
-    JoinableProduct,
-    join_products,
-    match_product,
+    JoinableMatmul,
+    join_matmuls,
+    match_matmul,
     may_join,
 )
 from unit.runtime.passes.transformer_models import assert_same, lines, typed
@@ -27,14 +27,14 @@ def model_of(nodes: str) -> Model:
     return typed(f"{HEAD} {nodes} }}")
 
 
-def products_of(model: Model) -> list[JoinableProduct]:
-    found = (match_product(node) for node in model.graph.nodes)
-    return [product for product in found if product is not None]
+def matmuls_of(model: Model) -> list[JoinableMatmul]:
+    found = (match_matmul(node) for node in model.graph.nodes)
+    return [matmul for matmul in found if matmul is not None]
 
 
-def test_a_bias_belongs_to_its_product() -> None:
+def test_a_bias_belongs_to_its_matmul() -> None:
     model = model_of("xa = MatMul(x, a) q = Add(a1, xa) k = MatMul(x, b)")
-    first, second = products_of(model)
+    first, second = matmuls_of(model)
     assert first.bias is not None
     assert first.bias.tolist() == [10, 20]
     assert [node.op_type for node in first.nodes] == ["MatMul", "Add"]
@@ -51,20 +51,20 @@ def test_a_bias_belongs_to_its_product() -> None:
     ids=["a number", "seen before it", "itself"],
 )
 def test_what_is_added_otherwise_is_no_bias(nodes: str) -> None:
-    (product,) = products_of(model_of(nodes))
-    assert product.bias is None
-    assert product.last is product.node
+    (matmul,) = matmuls_of(model_of(nodes))
+    assert matmul.bias is None
+    assert matmul.last is matmul.node
 
 
 @pytest.mark.parametrize("node", ["MatMul(x, z)", "MatMul(a, z)", "MatMul(x, stack)", "Gemm(x, a)"])
-def test_other_nodes_are_no_products(node: str) -> None:
-    assert not products_of(model_of(f"q = {node} k = Neg(x)"))
+def test_other_nodes_are_no_matmuls(node: str) -> None:
+    assert not matmuls_of(model_of(f"q = {node} k = Neg(x)"))
 
 
 def test_joined_they_are_split_in_the_order_that_is_given() -> None:
     model = model_of("q = MatMul(x, a) xb = MatMul(x, b) k = Neg(xb)")
-    products, before = products_of(model), model.copy()
-    join_products(products[::-1], ConstantCache()).apply(model.graph)
+    matmuls, before = matmuls_of(model), model.copy()
+    join_matmuls(matmuls[::-1], ConstantCache()).apply(model.graph)
     assert lines(model)[:2] == [
         "xb_joined = MatMul(x, MatMul_1_joined_MatMul_constant)",
         "xb, q = Split(xb_joined, MatMul_1_joined_Split_constant) {axis=-1}",
@@ -73,14 +73,14 @@ def test_joined_they_are_split_in_the_order_that_is_given() -> None:
 
 
 @pytest.mark.parametrize(("change", "is_joined"), [({}, True), ({"affinity": "CPU.1"}, False)])
-def test_only_products_of_one_device_may_join(change: dict[str, Any], is_joined: bool) -> None:
-    first, second = products_of(model_of("q = MatMul(x, a) k = MatMul(x, b)"))
+def test_only_matmuls_of_one_device_may_join(change: dict[str, Any], is_joined: bool) -> None:
+    first, second = matmuls_of(model_of("q = MatMul(x, a) k = MatMul(x, b)"))
     for name, value in change.items():
         setattr(second.node, name, value)
     assert may_join(first, second) is is_joined
 
 
-def test_only_products_of_one_type_may_join() -> None:
-    first, second = products_of(model_of("q = MatMul(x, a) k = MatMul(x, b)"))
-    half = JoinableProduct(second.node, second.weights.astype(np.float16), None, second.last)
+def test_only_matmuls_of_one_type_may_join() -> None:
+    first, second = matmuls_of(model_of("q = MatMul(x, a) k = MatMul(x, b)"))
+    half = JoinableMatmul(second.node, second.weights.astype(np.float16), None, second.last)
     assert not may_join(first, half)

@@ -1,4 +1,4 @@
-"""Types of matrix products and of Einsum, by hand and beside onnx's."""
+"""Types of matmuls and of Einsum, by hand and beside onnx's."""
 
 import random
 from typing import Any
@@ -26,7 +26,7 @@ PRODUCTS: list[tuple[str, str, str | None]] = [
 
 
 @pytest.mark.parametrize(("a", "b", "expected"), PRODUCTS)
-def test_a_product_sums_over_the_inner_axis(a: str, b: str, expected: str | None) -> None:
+def test_a_matmul_sums_over_the_inner_axis(a: str, b: str, expected: str | None) -> None:
     found = ruled("MatMul", [f"float32{a}", f"float32{b}"], {})
     assert found == (None if expected is None else [f"float32{expected}"])
     found = ruled("MatMulInteger", [f"uint8{a}", f"int8{b}"], {})
@@ -101,7 +101,7 @@ def test_an_equation_has_to_be_there() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_products_are_what_onnx_makes_of_them(seed: int) -> None:
+def test_random_matmuls_are_what_onnx_makes_of_them(seed: int) -> None:
     chance = random.Random(seed)
     op_type = chance.choice(["MatMul", "Gemm", "Einsum"])
     rows, depth, columns = (chance.randint(1, 4) for _ in range(3))

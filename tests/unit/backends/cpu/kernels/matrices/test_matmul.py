@@ -65,7 +65,7 @@ def test_bfloat16_is_near(core, left, right) -> None:
 
 
 @st.composite
-def products(draw):
+def matmuls(draw):
     """Draw two shapes that multiply, with batches that broadcast."""
     batch = draw(st.lists(st.integers(1, 3), max_size=3))
     sides = []
@@ -77,8 +77,8 @@ def products(draw):
 
 
 @EXAMPLES
-@given(shapes=products(), is_constant=st.booleans(), threads=st.sampled_from([1, 2]))
-def test_random_products(core, shapes, is_constant, threads) -> None:
+@given(shapes=matmuls(), is_constant=st.booleans(), threads=st.sampled_from([1, 2]))
+def test_random_matmuls(core, shapes, is_constant, threads) -> None:
     a, b = arrays(*shapes)
     inputs = {"a": a} if is_constant else {"a": a, "b": b}
     model = model_of([MATMUL], inputs, constants={"b": b} if is_constant else {})
@@ -145,7 +145,7 @@ def test_an_expanded_side_is_not_multiplied_slowly() -> None:
     result = Value("y", TensorType(DType.FLOAT32, (2, 3, 5)))
     nodes = [
         Node("Expand", [values[0], shape], [wide], name="expand"),
-        Node("MatMul", [wide, values[1]], [result], name="product"),
+        Node("MatMul", [wide, values[1]], [result], name="matmul"),
     ]
     plan = plan_of(model_of_nodes(nodes, values, [result]))
     assert not [step for step in plan.steps if "ref" in step.implementation]
@@ -162,8 +162,8 @@ def test_bias_and_activation_are_one_step(float_dtype) -> None:
     found, steps = run_fused("MatMul", inputs, (2, 6, 48), RELU, (1, 2), float_dtype=float_dtype)
     bound = F32_BOUND if float_dtype is DType.FLOAT32 else BF16_BOUND
     assert largest_error(found, np.maximum(a @ b + bias, 0)) <= bound
-    products = [step for step in steps if step.startswith("brg")]
-    assert len(products) == 1
+    matmuls = [step for step in steps if step.startswith("brg")]
+    assert len(matmuls) == 1
     assert not [step for step in steps if "ref" in step]
 
 
@@ -198,7 +198,7 @@ def test_a_gemm_scales_before_its_post_ops() -> None:
 
 
 def residual_model(x: np.ndarray, weights: np.ndarray, *, is_kept: bool, is_source: bool):
-    """Add relu(x) to a product: of x, or of relu(x) itself; or keep relu(x) as an output, too."""
+    """Add relu(x) to a matmul: of x, or of relu(x) itself; or keep relu(x) as an output, too."""
     source = value_of("x", x)
     kind = TensorType(DType.FLOAT32, x.shape)
     relu, result = Value("r", kind), Value("y", kind)
@@ -210,7 +210,7 @@ def residual_model(x: np.ndarray, weights: np.ndarray, *, is_kept: bool, is_sour
             [relu if is_source else source, factors, None, relu],
             [result],
             {"post_ops": ["sum(3)"]},
-            name="product",
+            name="matmul",
             domain="aioinfer.cpu",
         ),
     ]
@@ -249,7 +249,7 @@ def test_a_residual_that_dies_is_added_in_place() -> None:
         [source, factors, None, relu],
         [result],
         {"post_ops": ["sum(3)"]},
-        name="product",
+        name="matmul",
         domain="aioinfer.cpu",
     )
     nodes = [
@@ -258,8 +258,8 @@ def test_a_residual_that_dies_is_added_in_place() -> None:
         Node("Relu", [result], [last], name="last"),
     ]
     plan = plan_of(model_of_nodes(nodes, [source], [last]))
-    (product,) = (step for step in plan.steps if step.origin.op.endswith("MatMul"))
-    (made,) = product.writes
+    (matmul,) = (step for step in plan.steps if step.origin.op.endswith("MatMul"))
+    (made,) = matmul.writes
     (before,) = (step for step in plan.steps[:1])
     assert made.buffer in {operand.buffer for operand in before.operands}
     wanted = np.maximum(x @ weights + np.maximum(x, 0), 0)

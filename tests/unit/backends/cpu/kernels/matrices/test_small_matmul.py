@@ -1,4 +1,4 @@
-"""Products of small matrices, which a native kernel computes without oneDNN."""
+"""Small matmuls, which a native kernel computes without oneDNN."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _normal(*shape: int) -> np.ndarray:
         (((1, 65), (65, 64), (1, 64)), DType.FLOAT32, (), False),
     ],
 )
-def test_which_products_are_small(
+def test_which_matmuls_are_small(
     sides: Any, dtype: DType, post_ops: tuple[PostOp, ...], is_taken: bool
 ) -> None:
     assert is_small(sides, dtype, post_ops) is is_taken
@@ -59,7 +59,7 @@ def test_gemm(
     constants = {"w": np.ascontiguousarray(w.T) if turned else w, "b": b}
     constants = {name: constants[name] for name in names[1:]}
     model = model_of(nodes, {"x": x}, constants=constants)
-    assert implementations(core, model, {"x": x}) == ["native:small_product"]
+    assert implementations(core, model, {"x": x}) == ["native:small_matmul"]
     wanted = x.astype(np.float64) @ w + (b if has_bias else 0)
     found = run(core, model, "CPU", {"x": x})["y"]
     np.testing.assert_allclose(
@@ -67,17 +67,17 @@ def test_gemm(
     )
 
 
-def test_rows_of_a_batch_are_rows_of_one_product(core: Core) -> None:
+def test_rows_of_a_batch_are_rows_of_one_matmul(core: Core) -> None:
     x, w = _normal(2, 3, 8), _normal(8, 4)
     model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": x}, constants={"w": w})
-    assert implementations(core, model, {"x": x}) == ["native:small_product"]
+    assert implementations(core, model, {"x": x}) == ["native:small_matmul"]
     np.testing.assert_allclose(run(core, model, "CPU", {"x": x})["y"], x @ w, rtol=1e-5, atol=1e-5)
 
 
 def test_weights_that_are_an_input_are_onednns(core: Core) -> None:
     given = {"x": _normal(2, 8), "w": _normal(8, 4)}
     model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], given)
-    assert "native:small_product" not in implementations(core, model, given)
+    assert "native:small_matmul" not in implementations(core, model, given)
 
 
 def test_one_matrix_lying_otherwise_serves_both_ways_round(core: Core) -> None:

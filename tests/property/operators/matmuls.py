@@ -1,4 +1,4 @@
-"""Products and convolutions, alone and with what devices fuse behind them."""
+"""Matmuls and convolutions, alone and with what devices fuse behind them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from property.operators.elementwise import draw_steps
 
 
 def add_matmul(case: Case, dtype: Any, least: int = 0) -> tuple[str, tuple[int, ...]]:
-    """Add a product; matrices may be larger than a tile."""
+    """Add a matmul; matrices may be larger than a tile."""
     most = case.one_of([5, 40])
     drawn = case.draw(
         arrays.mutually_broadcastable_shapes(

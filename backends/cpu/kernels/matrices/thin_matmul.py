@@ -1,6 +1,6 @@
-"""Products of few rows with many matrices, as one new token's with all keys and values.
+"""Matmuls of few rows with many matrices, as one new token's with all keys and values.
 
-Theory of operation. Each element of the matrices is used once or a few times, so the product takes
+Theory of operation. Each element of the matrices is used once or a few times, so the matmul takes
 as long as reading them does. oneDNN's kernels are made for many rows, and copy turned matrices. The
 native kernel reads them as they lie.
 """
@@ -15,7 +15,7 @@ from ...native.step_runner import double_bits
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
 
-__all__ = ["MOST_ROWS", "ThinProduct", "emit_thin_product", "thin_product"]
+__all__ = ["MOST_ROWS", "ThinMatmul", "emit_thin_matmul", "thin_matmul"]
 
 MOST_ROWS = 4
 """From here on oneDNN is faster: what it copies is used more often."""
@@ -37,8 +37,8 @@ class _Axis(NamedTuple):
 _ONE = _Axis(1, 0, 0, 0)
 
 
-class ThinProduct(NamedTuple):
-    """How the native kernel walks through a product."""
+class ThinMatmul(NamedTuple):
+    """How the native kernel walks through a matmul."""
 
     is_standing: bool
     outer: _Axis
@@ -66,7 +66,7 @@ class ThinProduct(NamedTuple):
         )
 
 
-def thin_product(left: Layout, right: Layout, target: Layout) -> ThinProduct | None:
+def thin_matmul(left: Layout, right: Layout, target: Layout) -> ThinMatmul | None:
     """Return how the native kernel multiplies batches of matrices; None if oneDNN is to do it.
 
     All have the same rank, and axes of length 1 are broadcast. Pure.
@@ -88,21 +88,21 @@ def thin_product(left: Layout, right: Layout, target: Layout) -> ThinProduct | N
         return None
     step = across if is_standing else down
     outer, pairs = batch
-    return ThinProduct(is_standing, outer, pairs, rows, inner, columns, step)
+    return ThinMatmul(is_standing, outer, pairs, rows, inner, columns, step)
 
 
-def emit_thin_product(
+def emit_thin_matmul(
     builder: PlanBuilder,
-    product: ThinProduct,
+    matmul: ThinMatmul,
     operands: tuple[Operand, Operand, Operand],
     factor: float = 1.0,
 ) -> None:
     """Emit it for left, right and target; each result is multiplied by the factor."""
-    matrices = product.outer.length * product.pairs.length
-    elements = matrices * product.inner * product.columns
+    matrices = matmul.outer.length * matmul.pairs.length
+    elements = matrices * matmul.inner * matmul.columns
     is_worth_it = builder.thread_count > 1 and elements >= 2 * ELEMENTS_PER_THREAD
     parts = builder.thread_count if is_worth_it else 1
-    builder.native("thin_product", operands, product.parameters(parts, factor))
+    builder.native("thin_matmul", operands, matmul.parameters(parts, factor))
 
 
 def _axes(layouts: Sequence[Layout]) -> tuple[tuple[_Axis, _Axis] | None, _Axis]:

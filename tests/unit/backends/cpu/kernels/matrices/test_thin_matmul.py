@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aioinfer
-from aioinfer.backends.cpu.kernels.matrices.thin_product import MOST_ROWS, thin_product
+from aioinfer.backends.cpu.kernels.matrices.thin_matmul import MOST_ROWS, thin_matmul
 from aioinfer.backends.cpu.plans.operand_layout import Layout
 from aioinfer.runtime.graph import DType
 from onnx_text import parse_proto
@@ -71,7 +71,7 @@ def test_it_makes_what_reference_makes(
     found, expected, names = results_of(core, text, inputs, threads)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     together = inner if is_turned else columns
-    assert ("native:thin_product" in names) == (together >= 16)
+    assert ("native:thin_matmul" in names) == (together >= 16)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -84,7 +84,7 @@ def test_a_large_one_is_shared_among_threads(core: aioinfer.Core, threads: int) 
     }
     found, expected, names = results_of(core, text, inputs, threads)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
-    assert names == ["native:thin_product"]
+    assert names == ["native:thin_matmul"]
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_a_large_one_is_shared_among_threads(core: aioinfer.Core, threads: int) 
     ids=["many rows", "short pieces", "apart", "apart on the right", "bf16", "three batch axes"],
 )
 def test_others_are_left_to_onednn(left: Layout, right: Layout, target: Layout) -> None:
-    assert thin_product(left, right, target) is None
+    assert thin_matmul(left, right, target) is None
 
 
 def test_heads_that_share_keys_are_rows_of_one_product() -> None:
     queries = Layout.plain((2, 3, 4, 1, 64), F32)
     keys = Layout.plain((2, 3, 1, 64, 9), F32, (1728, 576, 576, 1, 64))
-    found = thin_product(queries, keys, Layout.plain((2, 3, 4, 1, 9), F32))
+    found = thin_matmul(queries, keys, Layout.plain((2, 3, 4, 1, 9), F32))
     assert found is not None
     assert (found.outer.length, found.pairs.length, found.rows.length) == (2, 3, 4)
     assert found.is_standing

@@ -1,4 +1,4 @@
-"""Operators that multiply matrices or move windows: convolutions, pools, products, recurrences."""
+"""Operators that multiply matrices or move windows: convolutions, pools, matmuls, recurrences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .traced import (
     result_dims,
 )
 
-__all__ = ["PRODUCT_RULES"]
+__all__ = ["MATMUL_RULES"]
 
 Inputs = Sequence[Traced | None]
 
@@ -113,7 +113,7 @@ def _attention(node: Node, inputs: Inputs) -> Traced:
 _WINDOWS = ("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool")
 _GLOBAL_POOLS = ("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
 
-PRODUCT_RULES: Mapping[str, Rule] = {
+MATMUL_RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_WINDOWS, _windows),
     **dict.fromkeys(_GLOBAL_POOLS, _global_pool),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),

@@ -1,8 +1,8 @@
-"""BERT-base's first product of a layer, with its bias and GELU by erf: as CUDA does it, and fused.
+"""BERT-base's first matmul of a layer, with its bias and GELU by erf: as CUDA does it, and fused.
 
-    python benchmarks/gpu/gelu_product.py
+    python benchmarks/gpu/gelu_matmul.py
 
-CUDA has cuBLASLt compute product and bias, and a kernel of ours the GELU in place. cuDNN has all
+CUDA has cuBLASLt compute matmul and bias, and a kernel of ours the GELU in place. cuDNN has all
 three in one launch, by an engine that it compiles for each shape. Whichever is faster on a device
 is what CUDA should do; both are chosen by timing among what their libraries recommend.
 """
@@ -31,7 +31,7 @@ from aioinfer.errors import AioInferError
 from aioinfer.runtime.devices.device_name import parse_device
 
 ROWS, WIDTH, HIDDEN = (128, 1024, 8192), 768, 3072
-"""Tokens of 1, 8 and 64 sequences, and the lengths of one before and behind the product."""
+"""Tokens of 1, 8 and 64 sequences, and the lengths of one before and behind the matmul."""
 WORKSPACE_BYTES = 32 << 20
 REPEATS, PROFILED = 20, 40
 
@@ -50,12 +50,12 @@ def measure(report: Report, settings: Settings) -> None:
 
 
 def two_launches_us(rows: int, settings: Settings) -> float:
-    """Give the median time of the device for the launches of a network of one product."""
+    """Give the median time of the device for the launches of a network of one matmul."""
     config = {"PERF_COUNT": "YES", "INFERENCE_PRECISION_HINT": "f16"}
     x = np.random.default_rng(0).standard_normal((rows, WIDTH)).astype(np.float16)
     with (
         aioinfer.Core() as core,
-        core.load_network(product(rows), settings.device, config) as network,
+        core.load_network(matmul(rows), settings.device, config) as network,
     ):
         request, taken_us = network.create_infer_request(), []
         for _ in range(PROFILED):
@@ -91,7 +91,7 @@ def cudnn_us(rows: int, settings: Settings) -> float:
 
 
 def described(rows: int) -> GraphDescription:
-    """Describe product, bias and GELU as a graph of cuDNN. Pure."""
+    """Describe matmul, bias and GELU as a graph of cuDNN. Pure."""
     lengths = {"a": (rows, WIDTH), "b": (WIDTH, HIDDEN), "bias": (1, HIDDEN), "y": (rows, HIDDEN)}
     tensors = [
         TensorDescription(uid, name, (1, m, n), (m * n, n, 1))
@@ -102,18 +102,18 @@ def described(rows: int) -> GraphDescription:
         StepDescription("bias", "sum", (("input", "sum"), ("bias", "bias"))),
         StepDescription("gelu", "made", (("input", "sum"),)),
     )
-    summary = f"a product of {rows} x {WIDTH} by {WIDTH} x {HIDDEN}, a bias and GELU"
-    name = f"gelu_product_{rows}"
+    summary = f"a matmul of {rows} x {WIDTH} by {WIDTH} x {HIDDEN}, a bias and GELU"
+    name = f"gelu_matmul_{rows}"
     return GraphDescription(
         name, summary, "float16", tuple(tensors), (), steps, "y", (), WORKSPACE_BYTES
     )
 
 
-def product(rows: int) -> Any:
+def matmul(rows: int) -> Any:
     """Make a model of the same in float16."""
     chance = np.random.default_rng(0)
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["sum"], "product"),
+        helper.make_node("MatMul", ["x", "w"], ["sum"], "matmul"),
         helper.make_node("Add", ["sum", "c"], ["biased"], "bias"),
         helper.make_node("Gelu", ["biased"], ["y"], "gelu"),
     ]
@@ -125,9 +125,9 @@ def product(rows: int) -> Any:
     constants = [
         numpy_helper.from_array(array.astype(np.float16), name) for name, array in drawn.items()
     ]
-    graph = helper.make_graph(nodes, "gelu_product", ends[:1], ends[1:], constants)
+    graph = helper.make_graph(nodes, "gelu_matmul", ends[:1], ends[1:], constants)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
 if __name__ == "__main__":
-    run_benchmark("gelu_product", measure, __doc__)
+    run_benchmark("gelu_matmul", measure, __doc__)

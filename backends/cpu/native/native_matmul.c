@@ -1,4 +1,4 @@
-/* Products of small matrices, which are done before oneDNN has looked at its arguments; and of few
+/* Small matmuls, which are done before oneDNN has looked at its arguments; and of few
  * rows with many matrices, which take as long as reading those does. */
 #include <string.h>
 
@@ -32,7 +32,7 @@ static void multiply(const float *restrict left, const float *restrict right,
 /* data: left (rows, inner), right (inner, columns), a bias of columns where there is one, target
  * (rows, columns), all float32 and row-major; the target overlaps nothing. parameters: rows, inner,
  * columns, whether there is a bias, whether results below zero become zero. */
-static int small_product(char *const *data, const int64_t *parameters, const char *stop)
+static int small_matmul(char *const *data, const int64_t *parameters, const char *stop)
 {
     int64_t has_bias = parameters[3];
 
@@ -43,12 +43,12 @@ static int small_product(char *const *data, const int64_t *parameters, const cha
     return STATUS_OK;
 }
 
-/* The words of thin_product. Strides are in elements. */
+/* The words of thin_matmul. Strides are in elements. */
 enum thin_word {
     THIN_IS_STANDING, /* 1: each column of the right matrix lies in one piece; 0: each row does */
     THIN_PARTS,       /* threads that it is worth waking */
     THIN_OUTER,
-    THIN_PAIRS, /* there are outer * pairs products, each of rows * inner by inner * columns */
+    THIN_PAIRS, /* there are outer * pairs matmuls, each of rows * inner by inner * columns */
     THIN_ROWS,
     THIN_INNER,
     THIN_COLUMNS,
@@ -58,7 +58,7 @@ enum thin_word {
     THIN_FACTOR = 16, /* the bits of a double, which results are multiplied by */
 };
 
-/* A part of a thin product: some columns of some matrices, for all rows. */
+/* A part of a thin matmul: some columns of some matrices, for all rows. */
 struct thin_part {
     const float *left, *right;
     float *target;
@@ -93,7 +93,7 @@ static inline __attribute__((always_inline)) float total_of(const wide *sums)
 /* Pieces that are multiplied together, so that what they share is read once. */
 #define TOGETHER 4
 
-/* Write products of rows with `count` pieces from `place` on, at most TOGETHER. */
+/* Write matmuls of rows with `count` pieces from `place` on, at most TOGETHER. */
 static inline __attribute__((always_inline)) void
 standing(const float *restrict left, const float *restrict right, float *restrict target,
          const int64_t *words, int64_t place, int64_t count, float factor)
@@ -183,7 +183,7 @@ static void thin_part(const struct thin_part *part, const char *stop)
 
 /* data: left, right, target, all float32; the target overlaps nothing. parameters: see thin_word.
  * inner is at least 1. */
-static int thin_product(char *const *data, const int64_t *parameters, const char *stop)
+static int thin_matmul(char *const *data, const int64_t *parameters, const char *stop)
 {
     const int64_t matrices = parameters[THIN_OUTER] * parameters[THIN_PAIRS];
     const int64_t columns = parameters[THIN_COLUMNS], parts = parameters[THIN_PARTS];
@@ -206,8 +206,8 @@ static int thin_product(char *const *data, const int64_t *parameters, const char
     return STATUS_OK;
 }
 
-const struct named_kernel product_kernels[] = {
-    {"small_product", small_product},
-    {"thin_product", thin_product},
+const struct named_kernel matmul_kernels[] = {
+    {"small_matmul", small_matmul},
+    {"thin_matmul", thin_matmul},
     {NULL, NULL},
 };
