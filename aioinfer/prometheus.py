@@ -99,6 +99,7 @@ class NetworkCollector(Collector):
         yield from _copies(networks)
         yield from _batches(networks)
         yield from _plans(networks)
+        yield from _members(networks)
         queued = GaugeMetricFamily(
             "aioinfer_queued_tasks",
             "Tasks that wait for a thread of an executor, which the Core's networks share.",
@@ -179,6 +180,34 @@ def _stages(networks: Sequence[NetworkStatistics], bounds_s: Sequence[float]) ->
             _add_times(queue, place, stage.queue, bounds_s)
     yield service
     yield queue
+
+
+def _members(networks: Sequence[NetworkStatistics]) -> Iterator[Metric]:
+    labels = (*_NETWORK, "member")
+    runs = CounterMetricFamily(
+        "aioinfer_member_runs",
+        "Runs that each device was given by a network that shares them out (MULTI, AUTO).",
+        labels=labels,
+    )
+    moved = CounterMetricFamily(
+        "aioinfer_member_moved_runs",
+        "Runs that have failed on a device and went on to another one.",
+        labels=labels,
+    )
+    failures = CounterMetricFamily(
+        "aioinfer_member_failures", "How often a device was found to fail.", labels=labels
+    )
+    in_use = GaugeMetricFamily(
+        "aioinfer_member_in_use", "1 for a device that gets runs now, else 0.", labels=labels
+    )
+    for network in networks:
+        for member in network.devices:
+            place = (*_labels(network), member.device)
+            runs.add_metric(place, member.run_count)
+            moved.add_metric(place, member.moved_run_count)
+            failures.add_metric(place, member.failure_count)
+            in_use.add_metric(place, member.is_in_use)
+    yield from (runs, moved, failures, in_use)
 
 
 def _copies(networks: Sequence[NetworkStatistics]) -> Iterator[Metric]:

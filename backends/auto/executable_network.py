@@ -13,47 +13,32 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ClosedError, DeviceError
-from ...executors import NOW, Ready, Then, hop
+from ...executors import hop
 from ...executors.shortage import start_thread
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.device_failure import Verdict, verdict_on
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.loops.completion import until_told
-from ...runtime.network.executable_network import ExecutableNetwork, Slot
+from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.replicated_network import ReplicatedNetwork
 from ...runtime.properties.properties import INPUT_SHAPES, Configuration
-from ...runtime.runs.stage import Stage, Stop
-from ...runtime.tracing.recorder import SpanRecorder
+from ...runtime.runs.stage import Stop
 from ...runtime.tracing.statistics import DeviceStatistics
+from .candidate import Candidate
 from .choose import is_same_or_one_of
 from .measuring import measured_s
+from .moving_run import MovingRun
 
-__all__ = ["AutoNetwork", "Candidate", "Surroundings"]
+__all__ = ["AutoNetwork", "Surroundings"]
 
 _log = logging.getLogger("aioinfer.AUTO")
 
 SLOT_COUNT = 64
 """A slot is no memory here, and the device that is to come may have any number of its own."""
-
-
-@dataclass(eq=False)
-class Candidate:
-    """A device that takes the model, and what became of it."""
-
-    device: str
-    network: ExecutableNetwork | None = None
-    error: BaseException | None = None
-    """Why it is not used any more."""
-    was_slower: bool = False
-    time_s: float | None = None
-    run_count: int = 0
-    moved_count: int = 0
-    failure_count: int = 0
-    running: set[object] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -105,7 +90,7 @@ class AutoNetwork(ReplicatedNetwork):
         """The device that served last."""
         self._loading: Candidate | None = None
         self._choosing = threading.Lock()
-        self._parked: list[_AutoSlot] = []
+        self._parked: list[MovingRun] = []
         self._told: list[Callable[[], None]] = []
         self._thread: threading.Thread | None = None
         self._measuring = Stop()
@@ -114,7 +99,7 @@ class AutoNetwork(ReplicatedNetwork):
         self.has_perf_count = network.has_perf_count
         try:
             wanted_count = int(config["PERFORMANCE_HINT_NUM_REQUESTS"])
-            self._provide_slots([_AutoSlot(self) for _ in range(wanted_count or SLOT_COUNT)])
+            self._provide_slots([MovingRun(self) for _ in range(wanted_count or SLOT_COUNT)])
         except BaseException:
             self._abandon()
             raise
@@ -146,7 +131,7 @@ class AutoNetwork(ReplicatedNetwork):
         except ClosedError:  # a device has made place for another one, which is warm
             self.refuse_if_closed()
 
-    def serve(self, run: _AutoSlot) -> None:
+    def serve(self, run: MovingRun) -> None:
         """Give a run to the device that serves, or have it wait for the next one. Never raises."""
         serving = self.serving
         if serving is None:
@@ -162,13 +147,13 @@ class AutoNetwork(ReplicatedNetwork):
         else:
             run.go(serving)
 
-    def count(self, candidate: Candidate, run: _AutoSlot, change: int = 1) -> None:
+    def count(self, candidate: Candidate, run: MovingRun, change: int = 1) -> None:
         """Note that a device gets a run, or with -1 that it did not after all."""
         with self._choosing:
             candidate.run_count += change
             (candidate.running.add if change > 0 else candidate.running.discard)(run)
 
-    def drop(self, run: _AutoSlot) -> bool:
+    def drop(self, run: MovingRun) -> bool:
         """Take a stopped run out of those that wait for a device; False: it has one."""
         with self._choosing:
             if run not in self._parked:
@@ -176,7 +161,7 @@ class AutoNetwork(ReplicatedNetwork):
             self._parked.remove(run)
         return True
 
-    def goes_on(self, run: _AutoSlot, candidate: Candidate, error: BaseException) -> bool:
+    def goes_on(self, run: MovingRun, candidate: Candidate, error: BaseException) -> bool:
         """Decide whether a run that has failed goes on; if so, another device is to serve."""
         if run.stop.error is not None or not self._around.falls_back:
             return False
@@ -408,101 +393,3 @@ class AutoNetwork(ReplicatedNetwork):
         for wake in told:
             wake()
         self._around.over()
-
-
-class _AutoSlot(Slot):
-    """One run that waits for a device or has one."""
-
-    stages: Sequence[Stage] = ()
-
-    def __init__(self, network: AutoNetwork) -> None:
-        self._network = network
-        self.tried: list[Candidate] = []
-        """The devices on which it has failed."""
-        self.failure: BaseException | None = None
-        """How it has failed last."""
-        self._candidate: Candidate | None = None
-        self._after: Ready = NOW
-        self._then: Then | None = None
-        self._on_end: Then = self._ended
-
-    def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> _AutoSlot:
-        self._after, self._then = after, then
-        if after is NOW:
-            self._network.serve(self)
-        else:
-            after.when_ready(self._began)
-        return self
-
-    def release(self) -> None:
-        self._candidate = self.failure = None
-        self.tried.clear()
-
-    def _began(self, error: BaseException | None) -> None:
-        if error is None:
-            self._network.serve(self)
-        else:
-            self._end(self._after, error)
-
-    @property
-    def place(self) -> str:
-        """Where it is, for messages."""
-        candidate = self._candidate
-        return "waiting for a device" if candidate is None else f"on {candidate.device}"
-
-    @property
-    def stage(self) -> str:
-        """The name of what it is in, for messages."""
-        candidate = self._candidate
-        return "device" if candidate is None else candidate.device
-
-    def go(self, candidate: Candidate) -> None:
-        """Begin on a device, or on the one that serves if that has just been closed."""
-        network = candidate.network
-        self._candidate = candidate
-        self._network.count(candidate, self)
-        try:
-            if network is None:
-                raise ClosedError(f"{candidate.device} does not serve any more")
-            network.start_run(self.bindings, self.stop, NOW, self._on_end)
-        except BaseException as refused:
-            if isinstance(refused, ClosedError) and self._network.serving is not candidate:
-                self._network.count(candidate, self, -1)
-                self._network.serve(self)
-            else:
-                self._over(refused)
-
-    def drop(self) -> None:
-        """Leave those that wait, if it was stopped and does; a listener of its Stop."""
-        error = self.stop.error
-        if error is not None and self._network.drop(self):
-            hop(self._end, NOW, error)
-
-    def end(self, error: BaseException) -> None:
-        """End without a device, for want of one."""
-        self._end(NOW, self.stop.error or error)
-
-    def _ended(self, ready: Ready, error: BaseException | None) -> None:
-        if ready is NOW:
-            self._over(error)
-        else:
-            ready.when_ready(lambda late: self._over(error or late))
-
-    def _over(self, error: BaseException | None) -> None:
-        """End, or go on on another device; nothing works for it any more."""
-        network, candidate = self._network, self._candidate
-        assert candidate is not None
-        candidate.running.discard(self)
-        if error is not None:
-            self.failure = error
-            self.tried.append(candidate)
-            if network.goes_on(self, candidate, error):
-                self._candidate = None
-                network.serve(self)
-                return
-        self._end(NOW, error)
-
-    def _end(self, ready: Ready, error: BaseException | None) -> None:
-        then, self._then = self._then, None
-        assert then is not None
-        then(ready, error)

@@ -25,9 +25,10 @@ from ...runtime.properties.properties import (
     Property,
 )
 from ...runtime.runs.stage import Stop
+from .candidate import Candidate
 from .choose import DEFAULT_ORDER, by_speed, default_turns, unheld, without
 from .cut_or_whole import CUT_ON, CutChoice, choose_cut
-from .executable_network import AutoNetwork, Candidate, Surroundings
+from .executable_network import AutoNetwork, Surroundings
 from .held_devices import held_devices, hold
 from .measuring import measured_s
 from .properties import (

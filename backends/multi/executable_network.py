@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 from collections.abc import Mapping, Sequence
@@ -10,40 +9,28 @@ from functools import partial
 from typing import Any
 
 from ...errors import PropertyError, nearest
-from ...executors import NOW, Lane, Ready, StreamsConfig, Then, TimerHandle, hop
+from ...executors import NOW, Lane, Ready, StreamsConfig, TimerHandle, hop
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.device_failure import Verdict, verdict_on
 from ...runtime.devices.device_name import parse_device
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, MULTI_DEVICE_PRIORITIES
-from ...runtime.network.executable_network import ExecutableNetwork, Slot
+from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.replicated_network import ReplicatedNetwork
 from ...runtime.network.warm_up import made_up_inputs
 from ...runtime.properties.properties import Configuration, Metric
-from ...runtime.runs.admission import Ticket, ticket_of
+from ...runtime.runs.admission import ticket_of
 from ...runtime.runs.bindings import WARMING, Bindings
-from ...runtime.runs.stage import Stage, Stop
-from ...runtime.tracing.recorder import SpanRecorder
+from ...runtime.runs.stage import Stop
 from ...runtime.tracing.statistics import DeviceStatistics
 from .balance import Balancer, DeviceLoad
-from .health import Health
+from .balanced_run import BalancedRun
+from .member import Member
 from .properties import SCHEDULE_POLICY
 
-__all__ = ["Member", "MultiNetwork"]
+__all__ = ["MultiNetwork"]
 
 _log = logging.getLogger("aioinfer.MULTI")
-
-
-class Member(DeviceLoad):
-    """One device of MULTI, the network on it, and how it does."""
-
-    def __init__(self, device: str, network: ExecutableNetwork, place_count: int | None) -> None:
-        super().__init__(device, place_count or network.optimal_request_count)
-        self.network = network
-        self.health = Health()
-        self.moved_count = 0
-        """How many runs went on to another device when they had failed here."""
-        self.alarm: TimerHandle | None = None
 
 
 class MultiNetwork(ReplicatedNetwork):
@@ -72,7 +59,7 @@ class MultiNetwork(ReplicatedNetwork):
         )
         self.members = tuple(members)
         self._left_out = dict(left_out)
-        self._balancer: Balancer[_MultiSlot] = Balancer(self.members, config[SCHEDULE_POLICY])
+        self._balancer: Balancer[BalancedRun] = Balancer(self.members, config[SCHEDULE_POLICY])
         self._balancing = threading.Lock()
         self._alarm: TimerHandle | None = None
         self._probes = core.executors.acquire(StreamsConfig("MULTI.probe"))
@@ -83,12 +70,17 @@ class MultiNetwork(ReplicatedNetwork):
         try:
             count = sum(member.place_count for member in members)
             wanted = int(config["PERFORMANCE_HINT_NUM_REQUESTS"])
-            self._provide_slots([_MultiSlot(self) for _ in range(wanted or count)])
+            self._provide_slots([BalancedRun(self) for _ in range(wanted or count)])
         except BaseException:
             self._abandon()
             raise
 
-    def offer(self, run: _MultiSlot) -> None:
+    @property
+    def has_waiting(self) -> bool:
+        """True if runs wait for a device."""
+        return self._balancer.waiting_count > 0
+
+    def offer(self, run: BalancedRun) -> None:
         """Have a run wait for a device, which it may get at once. Never raises or blocks."""
         with self._balancing:
             self._balancer.add(run)
@@ -113,12 +105,12 @@ class MultiNetwork(ReplicatedNetwork):
                 return
             self._start(*picked)
 
-    def drop(self, run: _MultiSlot) -> bool:
+    def drop(self, run: BalancedRun) -> bool:
         """Take a stopped run out of those that wait; False: it has a device."""
         with self._balancing:
             return self._balancer.drop(run)
 
-    def over(self, run: _MultiSlot, member: Member, error: BaseException | None) -> bool:
+    def over(self, run: BalancedRun, member: Member, error: BaseException | None) -> bool:
         """Note that a device is done with a run; True: the run goes on elsewhere."""
         now_s = self.clock.now_s()
         with self._balancing:
@@ -143,14 +135,14 @@ class MultiNetwork(ReplicatedNetwork):
             if others:
                 error.add_note(f"it had failed on {others} before")
             return False
-        _log.warning(
+        _log.info(
             "request %d of %r goes on to %s: %s has failed with %r",
             run.bindings.run_id, self.name, following.name, member.name, error,
         )  # fmt: skip
         run.go(following)
         return True
 
-    def _start(self, run: _MultiSlot, load: DeviceLoad) -> None:
+    def _start(self, run: BalancedRun, load: DeviceLoad) -> None:
         run.stop.forget(run.drop)
         run.go(load)
 
@@ -337,91 +329,3 @@ class MultiNetwork(ReplicatedNetwork):
         finally:
             for member in self.members:
                 member.network.close()
-
-
-class _MultiSlot(Slot):
-    """One run that waits for a device or has one."""
-
-    stages: Sequence[Stage] = ()
-
-    def __init__(self, network: MultiNetwork) -> None:
-        self._network = network
-        self.ticket: Ticket = (0, 0)
-        self.tried: list[DeviceLoad] = []
-        """The devices on which it has failed."""
-        self._member: Member | None = None
-        self._after: Ready = NOW
-        self._then: Then | None = None
-        self._on_end: Then = self._ended
-
-    def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> _MultiSlot:
-        self._after, self._then = after, then
-        self.ticket = self.bindings.ticket
-        if after is NOW:
-            self._network.offer(self)
-        else:
-            after.when_ready(self._began)
-        return self
-
-    def release(self) -> None:
-        self._member = None
-        self.tried.clear()
-
-    def _began(self, error: BaseException | None) -> None:
-        if error is None:
-            self._network.offer(self)
-        else:
-            self._end(self._after, error)
-
-    @property
-    def place(self) -> str:
-        """Where it is, for messages."""
-        member = self._member
-        return "waiting for a device" if member is None else f"on {member.name}"
-
-    @property
-    def stage(self) -> str:
-        """The name of what it is in, for messages."""
-        member = self._member
-        return "balance" if member is None else member.name
-
-    def go(self, load: DeviceLoad) -> None:
-        """Begin on a device."""
-        assert isinstance(load, Member)
-        self._member = load
-        try:
-            load.network.start_run(self.bindings, self.stop, NOW, self._on_end)
-        except BaseException as refused:
-            self._ended(NOW, refused)
-
-    def drop(self) -> None:
-        """Leave those that wait, if it was stopped and does; a listener of its Stop."""
-        error = self.stop.error
-        if error is not None and self._network.drop(self):
-            hop(self._end, NOW, error)
-
-    def _ended(self, ready: Ready, error: BaseException | None) -> None:
-        if ready is NOW:
-            self._over(error)
-        else:
-            ready.when_ready(lambda late: self._over(error or late))
-
-    def _over(self, error: BaseException | None) -> None:
-        """End, or go on on another device; nothing works for it any more."""
-        network, member = self._network, self._member
-        assert member is not None
-        if not network.over(self, member, error):
-            profile = self.bindings.profile
-            if profile:
-                profile[:] = [
-                    dataclasses.replace(entry, name=f"{member.name}: {entry.name}")
-                    for entry in profile
-                ]
-            self._end(NOW, error)
-        if network._balancer.waiting_count:
-            network.balance()
-
-    def _end(self, ready: Ready, error: BaseException | None) -> None:
-        then, self._then = self._then, None
-        assert then is not None
-        then(ready, error)

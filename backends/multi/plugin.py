@@ -20,7 +20,8 @@ from ...runtime.properties.properties import (
     Configuration,
     Property,
 )
-from .executable_network import Member, MultiNetwork
+from .executable_network import MultiNetwork
+from .member import Member
 from .properties import SCHEDULE_POLICY
 
 __all__ = ["MultiPlugin"]

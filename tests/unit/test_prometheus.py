@@ -180,6 +180,19 @@ def test_networks_of_one_name_and_the_parts_of_hetero_have_series_of_their_own(
     assert {dict(labels)["network"] for labels in requests} == {"cut"}
 
 
+def test_devices_that_share_requests_have_series_of_their_own(
+    core: aioinfer.Core, registry: CollectorRegistry
+) -> None:
+    with core.load_network(tiny_model("tiny"), "MULTI:REFERENCE.0,REFERENCE.1") as network:
+        network.create_infer_request().infer_sync(X)
+        runs = {}
+        for metric in registry.collect():
+            for sample in metric.samples:
+                if sample.name == "aioinfer_member_runs_total":
+                    runs[sample.labels["member"]] = sample.value
+        assert runs == {"REFERENCE.0": 1.0, "REFERENCE.1": 0.0}
+
+
 def test_plans_tell_which_runs_had_them_built(
     core: aioinfer.Core, registry: CollectorRegistry
 ) -> None:

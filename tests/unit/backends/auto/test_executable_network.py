@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -341,3 +343,57 @@ def test_no_request_is_lost_or_doubled_by_moves(
     statistics = network.statistics()
     assert statistics.finished_request_count == 400
     assert sum(used.run_count for used in statistics.devices) == 402
+
+
+async def test_a_closed_network_goes_without_the_collector(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        network = core.load_network(MODEL, BOTH)
+        async with asyncio.timeout(WAIT_S):
+            await network.ready("FAST")
+        request = start(network)
+        devices.fail("FAST", DeviceError("lost"))
+        devices.release("FAST")
+        async with asyncio.timeout(WAIT_S):
+            await network.ready("SLOW")
+        devices.release("SLOW")
+        check(request)
+        del request
+        for mocks in devices.mocks.values():
+            mocks[0].loaded.clear()
+        network.close()
+        gone = weakref.ref(network)
+        del network
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+async def test_a_network_of_one_device_is_ready(core: aioinfer.Core) -> None:
+    with core.load_network(MODEL, "REFERENCE.1") as network:
+        await network.ready()
+        await network.ready("REFERENCE")
+        await network.ready("REFERENCE.1")
+        with pytest.raises(DeviceError, match=r"served by REFERENCE\.1 and by no CUDA"):
+            await network.ready("CUDA")
+    with pytest.raises(ClosedError):
+        await network.ready()
+
+
+async def test_who_waits_and_is_cancelled_leaves_nothing_behind(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    devices.plugins["FAST"].gate.clear()
+    network = core.load_network(MODEL, BOTH)
+    task = asyncio.ensure_future(network.ready("FAST"))
+    await asyncio.sleep(0)
+    assert isinstance(network, executable_network.AutoNetwork)
+    assert len(network._told) == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert network._told == []
+    devices.plugins["FAST"].gate.set()
