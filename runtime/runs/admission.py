@@ -82,8 +82,9 @@ class AdmissionQueue(Generic[S, R]):
         """Give the run an idle slot, or None: it waits now, even if that is one too many."""
         if self.idle:
             return self.idle.pop()
-        number = self.waiting[run] = next(self._numbers)
+        number = next(self._numbers)
         heapq.heappush(self._heap, (ticket, number, run))
+        self.waiting[run] = number  # last, so that without memory for any of it the run is not here
         return None
 
     def release(self, slot: S) -> R | None:

@@ -147,6 +147,7 @@ class Run:
     _then: Then | None = None
     _answered: Sequence[Callable[[], None]] = ()
     _ended: Sequence[Callable[[], None]] = ()
+    _has_begun = False
     _has_begun_late = False
     _is_settled = False
     is_asked_for = False
@@ -348,6 +349,8 @@ class Run:
                 self.admission.count_outcome(self, error)
             self.stop.set(error)  # an interrupt may come when the network has taken it already
             self.finish(error, was_launched=False)
+            if self.slot is not None and not self._has_begun:
+                self.finish(error)  # nobody else will give its slot back
             if request is not None and isinstance(error, OverloadedError):
                 request.restore(self, before)
             raise
@@ -372,7 +375,12 @@ class Run:
         Raises ClosedError, and OverloadedError where the network may refuse it.
         """
         if self.admission.enter(self, may_refuse=may_refuse):
-            hop(self._begin)
+            try:
+                hop(self._begin)
+            except BaseException:
+                if not self._has_begun:
+                    self._give_back(None)
+                raise
         else:
             self._leave_queue_if_stopped()
 
@@ -388,6 +396,7 @@ class Run:
 
     def _begin(self) -> None:
         """Go through the stages of its slot, unless it has been stopped meanwhile."""
+        self._has_begun = True
         slot, bindings = self.slot, self.bindings
         if slot is None:  # an interrupt came, and it has ended
             return

@@ -158,27 +158,37 @@ class RunAdmission(Generic[R]):
             if not self._idle and self.slot_count < self._most_slots and self._make_slot:
                 self._idle.append(self._make_slot())
                 self.slot_count += 1
-            if self._idle and not self.is_closed:
-                run.slot = self._idle.pop()
-            elif not may_wait:
-                return False
-            elif self.is_closed:
-                raise self._closed_error()
-            elif may_refuse and self._queue.is_full:
-                raise self._overloaded_error()
-            else:
-                run.waits_since_ns = perf_counter_ns()
-                self._queue.offer(run.bindings.ticket, run)
+            has_slot = bool(self._idle) and not self.is_closed
+            if not has_slot:
+                if not may_wait:
+                    return False
+                if self.is_closed:
+                    raise self._closed_error()
+                if may_refuse and self._queue.is_full:
+                    raise self._overloaded_error()
             self.runs.add(run)
-            if not run.has_arrived and run.bindings.arrived_ns != WARMING:
-                run.has_arrived = True
-                if not self.first_run_ns:
-                    self.first_run_ns = perf_counter_ns()
-                if self.recorder.has_open_batch:
-                    self.recorder.arrive(run.bindings.inputs)
+            try:
+                self._count_arrival(run)
+                if has_slot:
+                    run.slot = self._idle.pop()
                 else:
-                    self.recorder.fixed_count += 1
+                    run.waits_since_ns = perf_counter_ns()
+                    self._queue.offer(run.bindings.ticket, run)
+            except BaseException:  # no memory: it has not come, and nobody would give its slot back
+                self.runs.discard(run)
+                raise
         return run.slot is not None
+
+    def _count_arrival(self, run: R) -> None:
+        if run.has_arrived or run.bindings.arrived_ns == WARMING:
+            return
+        run.has_arrived = True
+        if not self.first_run_ns:
+            self.first_run_ns = perf_counter_ns()
+        if self.recorder.has_open_batch:
+            self.recorder.arrive(run.bindings.inputs)
+        else:
+            self.recorder.fixed_count += 1
 
     def expect(self, run: R) -> None:
         """Have a close wait for, or stop, a run that will enter later; raises ClosedError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import heapq
 import logging
 import threading
 from collections.abc import Callable
@@ -13,8 +14,15 @@ import numpy as np
 import pytest
 
 import aioinfer
-from aioinfer.errors import ClosedError, OverloadedError, PropertyError, RequestCancelledError
+from aioinfer.errors import (
+    ClosedError,
+    DeviceError,
+    OverloadedError,
+    PropertyError,
+    RequestCancelledError,
+)
 from aioinfer.runtime.runs.admission import MOST_OVERTAKINGS
+from aioinfer.runtime.runs.run import Run
 from aioinfer.testing import MockDevices, VirtualTimer
 from unit.runtime.held_runs import X, finish, started
 from unit.runtime.inline_plugin import InlineNetwork, InlinePlugin
@@ -46,6 +54,39 @@ ENTRIES: dict[str, Callable[[aioinfer.InferRequest], Any]] = {
     "infer": lambda request: asyncio.run(request.infer(X)),
     "network.infer": lambda request: asyncio.run(request._network.infer(X)),
 }
+
+
+@pytest.mark.parametrize("call", ENTRIES.values(), ids=ENTRIES)
+@pytest.mark.parametrize("place", ["at the door", "in the queue", "at its begin"])
+def test_a_run_that_finds_no_memory_takes_no_slot(
+    held: MockDevices,
+    network: aioinfer.ExecutableNetwork,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    call: Callable[..., Any],
+) -> None:
+    running = started(network, 2) if place == "in the queue" else []
+    request = network.create_infer_request()
+    owner, name = {
+        "at the door": (network.admission.recorder, "arrive"),
+        "in the queue": (heapq, "heappush"),
+        "at its begin": (Run, "_begin"),
+    }[place]
+    with monkeypatch.context() as scarcity:
+        scarcity.setattr(owner, name, _no_memory)
+        for _ in range(3):
+            with pytest.raises((MemoryError, DeviceError)):
+                call(request)
+    assert len(network.admission.runs) == len(running)
+    finish(held)
+    following = started(network, 2)
+    finish(held)
+    for item in (*running, *following):
+        assert item.wait(WAIT_S)
+
+
+def _no_memory(*_args: object) -> None:
+    raise MemoryError
 
 
 @pytest.mark.parametrize("call", ENTRIES.values(), ids=ENTRIES)
