@@ -1,7 +1,8 @@
 /* Work on rows: softmax, attention's probabilities, layer and RMS normalisation.
  *
  * A row is read twice or three times and stays in the cache meanwhile. Sums are taken in the order
- * that the vector width gives, so they are the same in every run on one machine.
+ * that the vector width, or a number of lanes, gives, so they are the same in every run on one
+ * machine.
  */
 #include "steps.h"
 
@@ -241,20 +242,77 @@ static int attention_probabilities(char *const *data, const int64_t *parameters,
     return STATUS_OK;
 }
 
-#define LAYER_ROW(name, type, load, store)                                                         \
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi" /* how vectors are passed: these functions are inlined */
+#endif
+
+#define LANES 16
+
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
+typedef float half_lanes __attribute__((vector_size(LANES / 2 * sizeof(float))));
+typedef float quarter_lanes __attribute__((vector_size(LANES / 4 * sizeof(float))));
+typedef uint16_t short_lanes __attribute__((vector_size(LANES * sizeof(uint16_t))));
+typedef uint32_t bit_lanes __attribute__((vector_size(LANES * sizeof(uint32_t))));
+
+INLINE lanes lanes_of_float(const float *source)
+{
+    lanes loaded;
+    memcpy(&loaded, source, sizeof loaded);
+    return loaded;
+}
+
+INLINE lanes lanes_of_bfloat(const uint16_t *source)
+{
+    short_lanes loaded;
+    lanes numbers;
+    memcpy(&loaded, source, sizeof loaded);
+    bit_lanes bits = __builtin_convertvector(loaded, bit_lanes) << 16;
+    memcpy(&numbers, &bits, sizeof numbers);
+    return numbers;
+}
+
+INLINE float sum_of_lanes(const lanes *all)
+{
+    half_lanes halves[2];
+    quarter_lanes quarters[2];
+    memcpy(halves, all, sizeof halves);
+    halves[0] += halves[1];
+    memcpy(quarters, halves, sizeof quarters);
+    quarters[0] += quarters[1];
+    return quarters[0][0] + quarters[0][2] + (quarters[0][1] + quarters[0][3]);
+}
+
+/* A row is summed up in four vectors side by side: one would wait for itself at each step. */
+#define ROW_SUM(result, length, load, load_lanes, of)                                              \
+    {                                                                                              \
+        lanes a = {0}, b = {0}, c = {0}, d = {0};                                                  \
+        int64_t index = 0;                                                                         \
+        float rest = 0.0f;                                                                         \
+        for (; index + 4 * LANES <= length; index += 4 * LANES) {                                  \
+            a += of(load_lanes(source + index));                                                   \
+            b += of(load_lanes(source + index + LANES));                                           \
+            c += of(load_lanes(source + index + 2 * LANES));                                       \
+            d += of(load_lanes(source + index + 3 * LANES));                                       \
+        }                                                                                          \
+        for (; index + LANES <= length; index += LANES)                                            \
+            a += of(load_lanes(source + index));                                                   \
+        for (; index < length; index++)                                                            \
+            rest += of(load(source + index));                                                      \
+        a += b + (c + d);                                                                          \
+        result = sum_of_lanes(&a) + rest;                                                          \
+    }
+
+#define AS_IT_IS(value) (value)
+#define FROM_MEAN_SQUARED(value) (((value)-mean) * ((value)-mean))
+
+#define LAYER_ROW(name, type, load, load_lanes, store)                                             \
     VECTOR_CLONES static void name(const type *source, const float *factors, const float *shifts,  \
                                    type *target, int64_t length, float epsilon, float *statistics) \
     {                                                                                              \
-        float sum = 0.0f, square = 0.0f;                                                           \
-        _Pragma("omp simd reduction(+ : sum)")                                                     \
-        for (int64_t index = 0; index < length; index++)                                           \
-            sum += load(source + index);                                                           \
+        float sum, square;                                                                         \
+        ROW_SUM(sum, length, load, load_lanes, AS_IT_IS)                                           \
         const float mean = sum / (float)length;                                                    \
-        _Pragma("omp simd reduction(+ : square)")                                                  \
-        for (int64_t index = 0; index < length; index++) {                                         \
-            float value = load(source + index) - mean;                                             \
-            square += value * value;                                                               \
-        }                                                                                          \
+        ROW_SUM(square, length, load, load_lanes, FROM_MEAN_SQUARED)                               \
         const float inverse = 1.0f / sqrtf(square / (float)length + epsilon);                      \
         statistics[0] = mean;                                                                      \
         statistics[1] = inverse;                                                                   \
@@ -270,8 +328,8 @@ static int attention_probabilities(char *const *data, const int64_t *parameters,
         }                                                                                          \
     }
 
-LAYER_ROW(layer_row_float, float, load_float, store_float)
-LAYER_ROW(layer_row_bfloat, uint16_t, load_bfloat, store_bfloat)
+LAYER_ROW(layer_row_float, float, load_float, lanes_of_float, store_float)
+LAYER_ROW(layer_row_bfloat, uint16_t, load_bfloat, lanes_of_bfloat, store_bfloat)
 
 /* data: source, factors (float32, one row), shifts (the same) where there are some, target; then,
  * where they are asked for, the mean and one over the deviation of each row, float32. Source and

@@ -144,6 +144,35 @@ def test_random_shapes_of_fused_nodes(shape, data, op, float_dtype, thread_count
     assert not [step for step in steps if "ref" in step]
 
 
+@pytest.mark.parametrize("float_dtype", BOUNDS)
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 63, 64, 65, 79, 127, 128, 131, 383, 384, 1001])
+def test_rows_of_whole_vectors_and_of_what_is_left(length, float_dtype) -> None:
+    """Rows end wherever they like: what lies behind one is the next one's, of other numbers."""
+    x, scale, shift = arrays((7, length), (length,), (length,), seed=length)
+    x *= np.arange(1, 8, dtype=np.float32)[:, None]
+    found, _ = run_fused(
+        "LayerNormalization",
+        [x, scale, shift],
+        x.shape,
+        {"axis": -1, "epsilon": 1e-3},
+        (1, 2),
+        float_dtype=float_dtype,
+    )
+    assert largest_error(found, layer_norm(x, scale, shift, -1, 1e-3)) <= BOUNDS[float_dtype]
+
+
+@pytest.mark.parametrize("place", [0, 17, 64, 130])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_what_is_no_number_spoils_its_own_row_alone(place, number) -> None:
+    x, scale, shift = arrays((3, 131), (131,), (131,))
+    x[1, place] = number
+    attributes = {"axis": -1, "epsilon": 1e-3}
+    found, _ = run_fused("LayerNormalization", [x, scale, shift], x.shape, attributes, (1, 2))
+    assert np.isnan(found[1]).all()
+    wanted = layer_norm(x[::2], scale, shift, -1, 1e-3)
+    assert largest_error(found[::2], wanted) <= F32_BOUND
+
+
 @pytest.mark.parametrize("axis", [-1, 1])
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_rms_normalization_in_place_between_steps(core, axis, precision) -> None:
