@@ -180,6 +180,10 @@ class AcceleratorNetwork(ExecutableNetwork):
             self._has_weights = False
         return plan
 
+    @property
+    def lends_memory(self) -> bool:
+        return self.opened.facts.can_lend_host_memory
+
     def input_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         return self.lent.zeros(shape, dtype)
 

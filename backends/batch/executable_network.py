@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
@@ -33,7 +33,6 @@ from ...runtime.properties.properties import (
     Metric,
 )
 from ...runtime.runs.bindings import WARMING
-from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tracing.statistics import NetworkStatistics
 from ...runtime.tracing.timeline import Trace
 from .collector import Collector, Pace
@@ -41,6 +40,7 @@ from .crowd import Crowd
 from .joined_run import JoinedRun
 from .member import BatchMember
 from .properties import AUTO_BATCH_TIMEOUT
+from .row_memory import RowMemory
 
 __all__ = ["BatchNetwork"]
 
@@ -92,7 +92,7 @@ class BatchNetwork(OuterNetwork):
         self._alarm_at_s = 0.0
         self._light = ImmediateExecutor("batch")
         self._heavy = core.executors.acquire(StreamsConfig("BATCH.copy"))
-        self._arrays = OutputPool(2 * most_count)
+        self._arrays = RowMemory(compiled, 2 * most_count)
         try:
             self._provide_slots([BatchMember(self) for _ in range(self._request_count)])
             self.admission.grow_slots(partial(BatchMember, self), self._waiting_count)
@@ -190,6 +190,9 @@ class BatchNetwork(OuterNetwork):
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         return self._arrays.empty(shape, dtype)
 
+    def give_back(self, arrays: Iterable[np.ndarray[Any, Any]]) -> None:
+        self._arrays.give_back(arrays)
+
     def copier(self, size_bytes: int) -> TaskExecutor:
         return self._light if size_bytes <= _LIGHT_BYTES else self._heavy
 
@@ -229,6 +232,7 @@ class BatchNetwork(OuterNetwork):
 
     def _release_device(self) -> None:
         self.shared_route = None  # it knows this network
+        self._arrays.clear()
         if self._alarm is not None:
             self._alarm.cancel()  # it holds the network
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -54,6 +54,9 @@ class Surroundings(Protocol):
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """Make an array for the rows of several members."""
+
+    def give_back(self, arrays: Iterable[np.ndarray[Any, Any]]) -> None:
+        """Take such arrays back, which no run reads any more."""
 
     def copier(self, size_bytes: int) -> TaskExecutor:
         """Choose where so much is copied."""
@@ -147,7 +150,8 @@ class JoinedRun:
 
     def _ended(self, error: BaseException | None) -> None:
         """Answer the members; the device is done with the run."""
-        self._bindings.inputs = NO_TENSORS
+        joined, self._bindings.inputs = self._bindings.inputs, NO_TENSORS
+        self._network.give_back(joined.values())
         self._over()
         if error is None:
             copied_bytes = 0

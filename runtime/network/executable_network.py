@@ -246,6 +246,11 @@ class ExecutableNetwork(Closing):
         """(optional) Make memory, all zeros, for a caller to write an input to."""
         return np.zeros(shape, dtype)
 
+    @property
+    def lends_memory(self) -> bool:
+        """True if its device reads ``input_memory`` where it is, and nothing else of the host's."""
+        return False
+
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         """(optional) Run these inputs on every stream, or in every slot; for ``warm_up``. Blocks.
 

@@ -68,6 +68,10 @@ class OuterNetwork(ExecutableNetwork):
     def explain(self) -> str:
         return self.compiled.explain()
 
+    @property
+    def lends_memory(self) -> bool:
+        return self.compiled.lends_memory
+
     def input_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         return self.compiled.input_memory(shape, dtype)
 

@@ -154,7 +154,7 @@ async def test_close_while_calls_wait_lets_them_end(core: aioinfer.Core, mock: M
     await settle()
     closing = asyncio.ensure_future(network.aclose())
     while not network.admission.is_closed:
-        await asyncio.sleep(0.001)
+        await settle()
     (late,) = call(network, row(4))
     with pytest.raises(ClosedError):
         await late
