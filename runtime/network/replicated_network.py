@@ -12,6 +12,7 @@ from ...executors import Lane
 from ..graph import Graph
 from ..runs.bindings import Bindings
 from ..runs.stage import Stop
+from ..tracing.copied_bytes import CopyCounts, merged_counts
 from ..tracing.recorder import StageTally
 from ..tracing.statistics import DeviceStatistics, NetworkStatistics, PlanStatistics
 from ..tracing.timeline import Trace
@@ -69,6 +70,10 @@ class ReplicatedNetwork(ExecutableNetwork):
         for network in self.networks:
             tallies += network._stage_tallies()
         return tallies
+
+    def _copied_bytes(self) -> CopyCounts:
+        own = super()._copied_bytes()
+        return merged_counts([own, *(network._copied_bytes() for network in self.networks)])
 
     def _plan_statistics(self) -> PlanStatistics:
         return PlanStatistics.total(network._plan_statistics() for network in self.networks)

@@ -69,6 +69,19 @@ def scrape(registry: CollectorRegistry) -> dict[str, dict[tuple[tuple[str, str],
     return samples(generate_latest(registry).decode())
 
 
+def test_bytes_that_were_copied_are_counted_by_stage_and_kind(
+    core: aioinfer.Core, registry: CollectorRegistry
+) -> None:
+    network = core.load_network(tiny_model(), "CPU")
+    reversed_rows = np.stack([X[0], X[0]])[::-1, ::-1]
+    for _ in range(3):
+        network.create_infer_request().infer_sync(reversed_rows)
+    found = scrape(registry)["aioinfer_copied_bytes_total"]
+    ((labels, value),) = found.items()
+    assert of(labels, stage="compute", kind="host", network=network.name)
+    assert value == 3 * reversed_rows.nbytes
+
+
 def of(labels: Any, **wanted: str) -> bool:
     return set(wanted.items()) <= set(labels)
 

@@ -72,6 +72,20 @@ def test_the_first_goes_at_once_and_those_that_come_meanwhile_together(
     assert batches(network) == {1: 1, 4: 1}
 
 
+def test_what_joining_and_splitting_copy_is_counted(core: aioinfer.Core, mock: MockDevices) -> None:
+    inputs, bound = [row(-1), row(2), row(3, count=2), row(4)], np.empty((1, 2), np.float32)
+    network = load(core)
+    requests = [network.create_infer_request() for _ in inputs]
+    requests[-1].set_tensor("y", bound)
+    for request, given in zip(requests, inputs, strict=True):
+        request.start_async(given)
+    mock[0].held.release(2)
+    check(requests, *inputs)
+    joined = sum(given.nbytes for given in inputs[1:])
+    copied = network.statistics().copied_bytes
+    assert copied == {"join": {"host": joined}, "split": {"host": bound.nbytes}}
+
+
 def test_a_run_that_is_not_full_begins_when_the_device_is_idle(
     core: aioinfer.Core, mock: MockDevices
 ) -> None:

@@ -81,3 +81,15 @@ def test_hetero_says_which_part_copied() -> None:
         assert network.statistics().copied_bytes == {part: {"host": X.nbytes} for part in parts}
         spans = {span.stage: dict(span.copied_bytes) for span in network.trace()}
         assert [spans[part] for part in parts] == [{"host": X.nbytes}] * 2
+
+
+def test_multi_adds_up_what_its_devices_copied() -> None:
+    given, output = np.asfortranarray(X), np.empty_like(X)
+    with Core() as core, core.load_network(model("Neg"), "MULTI:CPU,REFERENCE") as network:
+        request = network.create_infer_request()
+        request.set_tensor("y", output)
+        for _ in range(4):
+            request.infer_sync({"x": given})
+        np.testing.assert_array_equal(output, -X)
+        (counts,) = network.statistics().copied_bytes.values()
+        assert counts == {"host": 4 * X.nbytes}, "CPU copies the input, REFERENCE to the output"
