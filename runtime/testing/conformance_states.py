@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import ModelError, RequestCancelledError, TensorError
+from ...errors import (
+    DeadlineExceededError,
+    ModelError,
+    PropertyError,
+    RequestCancelledError,
+    TensorError,
+)
 from .conformance_case import behaviour, expect, expect_equal, expect_error, load
 from .conformance_models import F32, SampleModel, sample_node
 
 if TYPE_CHECKING:
     from ..devices.core import Core
+    from ..network.executable_network import ExecutableNetwork
+    from ..network.infer_request import InferRequest
 
 SUM = SampleModel(
     "running_sum",
@@ -28,6 +37,13 @@ GROWING = SampleModel(
         sample_node("Concat", "past x", "present", axis=1),
         sample_node("Relu", "present", "y"),
     ),
+    (),
+)
+LAST = SampleModel(
+    "last_input",
+    {"x": (F32, (2, 3)), "past": (F32, (2, 3))},
+    {"y": (F32, (2, 3)), "present": (F32, (2, 3))},
+    (sample_node("Relu", "past", "y"), sample_node("Identity", "x", "present")),
     (),
 )
 STATE = {"STATE": {"past": "present"}}
@@ -157,3 +173,82 @@ def _the_models_metadata_may_name_its_state(core: Core, device: str) -> None:
         expect(len(network.inputs) == 2, "STATE says more than the metadata")
     model.metadata["aioinfer.state"] = '{"passed": "present"}'
     expect_error(ModelError, lambda: core.load_network(model, device), "metadata of another model")
+
+
+@behaviour
+def _a_state_shares_no_memory_with_what_callers_give_and_get(core: Core, device: str) -> None:
+    with load(core, device, LAST, STATE) as network:
+        request = network.create_infer_request()
+        given = np.abs(X)
+        results = [request.infer_sync({"x": given})["y"]]
+        given[:] = np.nan
+        results.append(request.infer_sync({"x": 2 * np.abs(X)})["y"])
+        expect_equal(results[1], np.abs(X), "what was given to the first run, overwritten since")
+        results[1][:] = np.nan
+        expect_equal(request.infer_sync({"x": X})["y"], 2 * np.abs(X), "'y' of the third run")
+        expect_equal(results[0], np.zeros_like(X), "'y' of the first run")
+
+
+@behaviour
+def _a_state_has_no_location_and_other_outputs_may_have_one(core: Core, device: str) -> None:
+    located = {**STATE, "OUTPUT_LOCATION": {"present": "DEVICE"}}
+    with load(core, device, SUM):
+        pass  # the device can run it
+    expect_error(
+        PropertyError, lambda: load(core, device, SUM, located), "a location for what is no result"
+    )
+    with load(core, device, SUM, {**STATE, "OUTPUT_LOCATION": {"y": "DEVICE"}}) as network:
+        request = network.create_infer_request()
+        kept = [request.infer_sync({"x": X})["y"] for _ in range(4)]
+        for count, y in enumerate(kept, 1):
+            expect_equal(np.asarray(y), np.maximum(count * X, 0), f"'y' of run {count}, kept")
+
+
+@behaviour
+def _runs_cancels_deadlines_and_resets_in_any_order_leave_what_succeeded(
+    core: Core, device: str
+) -> None:
+    with load(core, device, GROWING, STATE) as network:
+        for seed in range(4):
+            _mix(network, random.Random(seed))
+
+
+def _mix(network: ExecutableNetwork, order: random.Random) -> None:
+    """Do what callers may do with three requests, in an order of the seed's, beside a model."""
+    requests = [network.create_infer_request() for _ in range(3)]
+    kept = [np.zeros((2, 0, 3), np.float32) for _ in requests]
+    for step in range(40):
+        number = order.randrange(3)
+        request, past = requests[number], kept[number]
+        (state,) = request.query_state()
+        doing = order.choice(["run", "run", "run", "cancel", "late", "reset", "set", "read"])
+        what = f"request {number} after step {step} ({doing})"
+        if doing in ("run", "cancel", "late"):
+            x = np.full((2, order.randint(1, 3), 3), step, np.float32)
+            others = [at for at in range(3) if at != number and order.random() < 0.5]
+            for at in (number, *others):
+                requests[at].start_async({"x": x}, deadline_s=0 if doing == "late" else None)
+            if doing == "cancel":
+                request.cancel()
+            for at in (number, *others):
+                if _has_succeeded(requests[at]):
+                    kept[at] = np.concatenate([kept[at], x], axis=1)
+                    expect_equal(requests[at].results["y"], np.maximum(kept[at], 0), what)
+        elif doing == "reset":
+            request.reset_state()
+            kept[number] = past[:, :0]
+        elif doing == "set":
+            kept[number] = np.full((2, order.randrange(70), 3), -step, np.float32)
+            state.state = kept[number]
+        expect_equal(state.state, kept[number], what)
+    for number, request in enumerate(requests):
+        (state,) = request.query_state()
+        expect_equal(state.state, kept[number], f"the state of request {number} at the end")
+
+
+def _has_succeeded(request: InferRequest) -> bool:
+    try:
+        request.wait()
+    except (RequestCancelledError, DeadlineExceededError):
+        return False
+    return True
