@@ -34,11 +34,13 @@ from .onednn.bindings import version_text
 from .onednn.library import is_waiting_ours
 from .plans.node_facts import described_graph
 from .plans.plan import Plan
+from .plans.written_states import Places
 from .programs.growing_memory import in_room, next_room, view_of
 from .programs.lane_programs import LanePrograms
 from .programs.node_times import node_times
 from .programs.resized_plan import resized_plan
 from .programs.run_arrays import PLAIN_FLAGS, as_buffer, has_buffer, input_array, output_arrays
+from .programs.turning_memory import next_turn, turned
 from .properties import CPU_ADAPTIVE_TEAMS
 
 __all__ = ["CpuNetwork"]
@@ -241,7 +243,9 @@ class _CpuSlot(Slot):
         self.plan, self._stage.part = plan, plan.id
         self.may_run_inline = plan.thread_count == 1 and not self._network.runs_user_code
         self._empty = self._network.pool.empty if plan.has_large_outputs else np.empty
-        grown = {state.output for state in plan.growing}  # which get memory of another kind
+        # These get memory of another kind.
+        grown = {state.output for state in plan.growing}
+        grown.update(state.output for state in plan.written)
         self._forms = [
             ((0,), form[1]) if index in grown else form
             for index, form in enumerate(plan.output_forms)
@@ -273,6 +277,8 @@ class _CpuSlot(Slot):
             buffers: list[Array] = []
             if plan.growing:
                 given = self._in_rooms(plan, given)
+            if plan.written:
+                given = self._as_memory(plan, given)
             for name in network.input_names:
                 array = given[name]
                 if type(array) is not np.ndarray or array.flags.num & PLAIN_FLAGS != PLAIN_FLAGS:
@@ -291,14 +297,21 @@ class _CpuSlot(Slot):
                     buffers.append(array)
             if plan.growing:
                 self._place_in_rooms(plan, buffers, results)
+            turns = self._take_turns(plan, buffers, results) if plan.written else ()
             if not network.has_buffers:
                 buffers = [as_buffer(array) for array in buffers]
-            if bindings.profile is None:
-                program.run(tuple(buffers), self.stop)
-            else:
-                times = np.zeros(len(plan.steps) + 1, np.int64)
-                program.run(tuple(buffers), self.stop, times)
-                bindings.profile.extend(node_times(plan, times.tolist()))
+            try:
+                if bindings.profile is None:
+                    program.run(tuple(buffers), self.stop)
+                else:
+                    times = np.zeros(len(plan.steps) + 1, np.int64)
+                    program.run(tuple(buffers), self.stop, times)
+                    bindings.profile.extend(node_times(plan, times.tolist()))
+            finally:
+                for name, places, past, made in turns:
+                    index = places.take(made)
+                    if index is not None:
+                        results[name] = turned(made, past, index)
         except AioInferError:
             raise
         except Exception as error:
@@ -339,3 +352,25 @@ class _CpuSlot(Slot):
             )
             buffers[state.input] = past[: source.buffer.size_bytes // past.itemsize]
             buffers[place] = room[: target.buffer.size_bytes // room.itemsize]
+
+    def _as_memory(self, plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Give states that are written in part as plain arrays."""
+        names = [self._network.input_names[state.input] for state in plan.written]
+        return {**given, **{name: given[name].view(np.ndarray) for name in names}}
+
+    def _take_turns(
+        self, plan: Plan, buffers: list[Array], results: dict[str, Array]
+    ) -> list[tuple[str, Places, Array, Array]]:
+        """Have outputs that are written in part hold what there was; list what to note at the end.
+
+        That is the output, where the run notes its writes, the memory before and the new one.
+        """
+        is_own, turns = self.bindings.states is not None, []
+        for state in plan.written:
+            name = self._network.output_names[state.output]
+            kept = self.bindings.inputs[self._network.input_names[state.input]]
+            past = buffers[state.input]
+            made = next_turn(kept, past, is_own=is_own)
+            results[name] = buffers[len(plan.inputs) + state.output] = made
+            turns.append((name, state.places, past, made))
+        return turns

@@ -11,7 +11,7 @@ import numpy as np
 
 from .plain_operators import Array, plain
 
-__all__ = ["gather_nd", "own_places", "scatter_elements", "scatter_nd"]
+__all__ = ["gather_nd", "own_places", "places_by_axis", "scatter_elements", "scatter_nd"]
 
 _REDUCTIONS: dict[str, np.ufunc] = {
     "add": np.add,
@@ -34,7 +34,7 @@ def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
         np.arange(length).reshape([-1 if at == axis else 1 for at in range(rank)])
         for axis, length in enumerate(x.shape[:batch_dims])
     ]
-    return np.asarray(x[(*own, *_places_by_axis(indices))])
+    return np.asarray(x[(*own, *places_by_axis(indices))])
 
 
 @plain("ScatterElements", since=11, later={"reduction": 16})
@@ -53,7 +53,7 @@ def scatter_elements(
 @plain("ScatterND", since=11, later={"reduction": 16})
 def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
     """Copy, and write or accumulate an update at each place; IndexError for one outside."""
-    return _scatter(x, _places_by_axis(indices), updates, reduction)
+    return _scatter(x, places_by_axis(indices), updates, reduction)
 
 
 def own_places(indices: Array) -> Array:
@@ -61,7 +61,8 @@ def own_places(indices: Array) -> Array:
     return np.array(indices, np.intp)
 
 
-def _places_by_axis(indices: Array) -> tuple[Array, ...]:
+def places_by_axis(indices: Array) -> tuple[Array, ...]:
+    """Return places (..., K) as an index for numpy: a copy for each of the K axes."""
     return tuple(np.moveaxis(own_places(indices), -1, 0))
 
 

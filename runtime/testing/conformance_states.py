@@ -15,7 +15,7 @@ from ...errors import (
     TensorError,
 )
 from .conformance_case import behaviour, expect, expect_equal, expect_error, load
-from .conformance_models import F32, SampleModel, sample_node
+from .conformance_models import F32, I64, SampleModel, sample_node
 
 if TYPE_CHECKING:
     from ..devices.core import Core
@@ -44,6 +44,13 @@ LAST = SampleModel(
     {"x": (F32, (2, 3)), "past": (F32, (2, 3))},
     {"y": (F32, (2, 3)), "present": (F32, (2, 3))},
     (sample_node("Relu", "past", "y"), sample_node("Identity", "x", "present")),
+    (),
+)
+WRITTEN = SampleModel(
+    "written_rows",
+    {"x": (F32, ("n", 3)), "at": (I64, ("n", 1)), "past": (F32, (8, 3))},
+    {"y": (F32, (8, 3)), "present": (F32, (8, 3))},
+    (sample_node("ScatterND", "past at x", "present"), sample_node("Relu", "present", "y")),
     (),
 )
 STATE = {"STATE": {"past": "present"}}
@@ -173,6 +180,22 @@ def _the_models_metadata_may_name_its_state(core: Core, device: str) -> None:
         expect(len(network.inputs) == 2, "STATE says more than the metadata")
     model.metadata["aioinfer.state"] = '{"passed": "present"}'
     expect_error(ModelError, lambda: core.load_network(model, device), "metadata of another model")
+
+
+@behaviour
+def _a_state_keeps_the_rows_that_runs_have_written(core: Core, device: str) -> None:
+    with load(core, device, WRITTEN, STATE) as network:
+        request = network.create_infer_request()
+        (state,) = request.query_state()
+        expected = np.zeros((8, 3), np.float32)
+        for step in range(STEP_COUNT):
+            at = np.array([[step % 8], [step * 3 % 7]][: 1 + step % 2], np.int64)
+            x = np.full((len(at), 3), step - 5, np.float32)
+            request.start_async({"x": x, "at": at}, deadline_s=0 if step % 5 == 4 else None)
+            if _has_succeeded(request):
+                expected[at[:, 0]] = x
+                expect_equal(request.results["y"], np.maximum(expected, 0), f"'y' of run {step}")
+            expect_equal(state.state, expected, f"the state after run {step}")
 
 
 @behaviour

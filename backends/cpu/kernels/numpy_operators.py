@@ -15,6 +15,7 @@ from ....runtime.graph import Node
 from ....runtime.graph.sym_int import has_sym_ints
 from ....runtime.operators import Operator, make_operator
 from ....runtime.operators import find_unsupported as find_missing
+from ....runtime.operators.scattering import places_by_axis
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .registry import kernel
@@ -30,13 +31,35 @@ _OPERATORS = (
     "GatherND",
     "ReverseSequence",
     "ScatterElements",
-    "ScatterND",
     "Trilu",
 )
 
 
 def _refuses(node: Node) -> str | None:
     return find_missing(node, {})  # models are of the newest opset
+
+
+@kernel("ScatterND", dtypes=None, refuses=_refuses)
+def lower_scatter_nd(node: Node, builder: PlanBuilder) -> None:
+    """Lower writes of rows; into a state that is there already, they are all that is done."""
+    found = builder.written(node.outputs[0])
+    if found is None:
+        lower_by_numpy(node, builder)
+        return
+    made, places = found
+    indices, updates = node.inputs[1:3]
+    assert indices is not None
+    assert updates is not None
+
+    def write(indices: Array, updates: Array, target: Array) -> None:
+        index = places_by_axis(indices)
+        if updates.shape != (*indices.shape[:-1], *target.shape[indices.shape[-1] :]):
+            raise ValueError(f"updates are {list(updates.shape)} at places {list(indices.shape)}")
+        places.note(target, index)
+        target[index] = updates
+
+    reads = [builder.plain(indices), builder.plain(updates)]
+    builder.numpy(write, [*reads, made], knows_lengths=False)
 
 
 @kernel("OneHot", dtypes=None, refuses=_refuses, constant_inputs=(1,))

@@ -21,6 +21,7 @@ from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
 from .step_table import ReplayedSteps, StepTable
 from .steps import Step
+from .written_states import WrittenState
 
 __all__ = [
     "Description",
@@ -101,6 +102,8 @@ class Plan:
     """States whose arrays lie in memory with room along the growing axis."""
     in_place: Collection[GrowingState] = ()
     """Those of them whose output may lie in the memory of the input: no step writes there."""
+    written: Sequence[WrittenState] = ()
+    """States whose outputs hold what the inputs do before the first step; steps write the rest."""
     made_of: Plan | None = None
     """The plan for the network's own team, of one that was made for a smaller team."""
     resized: dict[int, Plan | None] = field(default_factory=dict)

@@ -37,6 +37,7 @@ from .plan import Description, Plan
 from .step_bounds import find_array_overrun, find_native_overrun, find_primitive_overrun
 from .steps import NativeStep, NumpyStep, PrimitiveStep, Step, place_steps
 from .view_strides import reshaped_strides
+from .written_states import Places, WrittenState, written_states
 
 __all__ = ["PlanBuilder"]
 
@@ -70,6 +71,8 @@ class PlanBuilder(Lowering):
         self._plan_id = plan_id
         self._growing = growing_states(model.graph, states)
         self._in_place: list[GrowingState] = []
+        self._written = written_states(model.graph, states)
+        self._taking_turns: list[WrittenState] = []
         self.keep_nan = keep_nan
         self.engine, self.thread_count = engine, thread_count
         self.elementwise_parameters: dict[Hashable, tuple[int, ...]] = {}
@@ -223,6 +226,22 @@ class PlanBuilder(Lowering):
             if output is not None and output.buffer.index == state.output:
                 self._in_place.append(state)
                 return output.layout
+        return None
+
+    def written(self, value: Value) -> tuple[Operand, Places] | None:
+        """Return the place of an output that holds its state's input already, to write the rest.
+
+        For the lowering of the node that makes it, which notes where it writes. None for any other.
+        """
+        output = self._outputs.get(value)
+        for state in self._written:
+            if output is not None and output.buffer.index == state.output:
+                if self.held_dtype(value) is not self.dtype(value):
+                    return None
+                made = self.result(value, output.layout)
+                assert made.buffer is output.buffer
+                self._taking_turns.append(state)
+                return made, state.places
         return None
 
     def define_constant(self, value: Value, array: Array) -> None:
@@ -453,6 +472,7 @@ class PlanBuilder(Lowering):
             weights=tuple(self._packed),
             growing=tuple(self._growing),
             in_place=frozenset(self._in_place),
+            written=tuple(self._taking_turns),
         )
 
     def _expect_written(self, graph: Graph, outputs: Sequence[Operand]) -> None:
