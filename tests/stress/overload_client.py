@@ -82,12 +82,13 @@ class OverloadClient(LoopClient):
             if not self.plant.take():
                 break
             self.started[case.index] += 1
-            before = request.userdata, await idle(request)
+            before = request.userdata, repr(await idle(request))
             try:
                 request.start_async(case.x, userdata=case, **case.limits)
             except OverloadedError as error:
                 self.note(case.index, error)
-                assert (request.userdata, await idle(request)) == before, "it changes nothing"
+                told = request.userdata, repr(await idle(request))
+                assert told == before, "it changes nothing"
                 was_refused = True
                 break
             self.plant.show(request)
