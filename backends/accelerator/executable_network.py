@@ -94,7 +94,7 @@ class AcceleratorNetwork(ExecutableNetwork):
         """Where users' functions are called; None where the model has none."""
         self.inline = ImmediateExecutor("inline")
         self._streams: Sequence[ComputeStream] = ()
-        self._has_weights = True
+        self._has_weights = self._needs_weights = True
         self.lent = LentMemory(device)
         contents = self.shape_tensors = self._compiler.shape_tensors
         """Inputs whose content plans depend on."""
@@ -175,9 +175,9 @@ class AcceleratorNetwork(ExecutableNetwork):
         self.opened.memory.check_room(what, [plan.arena_bytes] * len(self._memories))
         for memory in self._memories:
             memory.bind(plan)
+        self._needs_weights = False
         if not self.config[EXPORTABLE]:
-            self._compiler.release_weights()
-            self._has_weights = False
+            self.forget_model()
         return plan
 
     @property
@@ -189,6 +189,11 @@ class AcceleratorNetwork(ExecutableNetwork):
 
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         run_in_slots(self, inputs, self.admission.slot_count, stop)
+
+    def forget_model(self) -> None:
+        if not self._needs_weights:
+            self._compiler.release_weights()
+            self._has_weights = False
 
     def _model_to_export(self) -> Model | None:
         return self._model if self._has_weights else None

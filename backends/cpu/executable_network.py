@@ -120,9 +120,9 @@ class CpuNetwork(ExecutableNetwork):
     def _compile_ahead(self) -> list[Plan]:
         """Build plans on this thread, and pack their weights where they will be used."""
         plans = self._plans.compile_ahead(self.config[INPUT_SHAPES])
-        if self._has_one_plan(plans) and not self.config[EXPORTABLE]:
-            self._compiler.release_weights()
-            self._has_weights = False
+        self._needs_weights = not self._has_one_plan(plans)
+        if not self.config[EXPORTABLE]:
+            self.forget_model()
         for plan in plans:
 
             def prepare(lane: Lane, plan: Plan = plan) -> Ready:
@@ -176,6 +176,11 @@ class CpuNetwork(ExecutableNetwork):
             return  # it will not be asked for
         except DeviceError as error:  # there is no thread for it
             made(NOW, error)
+
+    def forget_model(self) -> None:
+        if not self._needs_weights:
+            self._compiler.release_weights()
+            self._has_weights = False
 
     def _model_to_export(self) -> Model | None:
         return self._model if self._has_weights else None

@@ -104,6 +104,11 @@ class ReferenceNetwork(ExecutableNetwork):
         """The outputs in the plan's order."""
         return self._output_names
 
+    def forget_model(self) -> None:
+        if has_static_types(self._model.inputs):
+            release_constants(self._model.graph)
+            self._keeps_model = False
+
     def _model_to_export(self) -> Model | None:
         return self._model if self._keeps_model else None
 

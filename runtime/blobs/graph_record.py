@@ -42,9 +42,10 @@ __all__ = ["read_model_record", "write_model_record"]
 _FORMAT = "model"
 
 
-def write_model_record(blob: BlobWriter, model: Model) -> None:
+def write_model_record(blob: BlobWriter, model: Model, *, name: str | None = None) -> None:
     """Add a model: its graph, operator sets and metadata; constants are held, not copied.
 
+    It is called ``name``, or as it is.
     Raises NotSupportedError for an attribute that ONNX could not hold either.
     """
     tensors = TensorWriter(blob)
@@ -52,7 +53,7 @@ def write_model_record(blob: BlobWriter, model: Model) -> None:
     graph = writer.graph(model.graph)
     tensors.finish()
     content = {
-        "name": model.name,
+        "name": model.name if name is None else name,
         "opsets": model.opsets,
         "ir_version": model.ir_version,
         "producer": model.producer,

@@ -55,6 +55,7 @@ from .device_name import DeviceName, parse_device
 from .extension import Extension
 from .implicit_batching import BATCH, implicit_batch
 from .importing import configuration_of, device_of, refuse_other_device
+from .model_cache import load_cached
 from .plugin import Division, Plugin
 from .plugin_registry import MakePlugin, PluginRegistry, closed_core
 
@@ -172,7 +173,7 @@ class Core(Closing):
                 ports = [port for port in ports_of(wanted.inputs) if port.name not in pairs]
                 functions = UserFunctions(ports, wanted.name, device, preprocess, postprocess)
             with constants_held(wanted.graph), placed(network=wanted.name):
-                network = plugin.load_network(wanted, configuration)
+                network = load_cached(plugin, wanted, configuration)
         if pairs and network.states is None:  # AUTO returns what it had this Core load
             network.keep_states(pairs)
         if functions is not None:

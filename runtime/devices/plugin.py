@@ -137,6 +137,8 @@ class Plugin(ABC):
     properties: ClassVar[Sequence[Property[Any]]] = ()
     takes_mapped_constants: ClassVar[bool] = False
     """True for devices that keep no weights as they are, so that those may stay in their file."""
+    is_cached: ClassVar[bool] = True
+    """True for devices whose networks CACHE_DIR keeps; those that are made of devices have none."""
     takes_extensions: ClassVar[bool] = False
     """True for devices that run operators which users bring along; see ``extensions``."""
     unfolded_ops: ClassVar[frozenset[str]] = frozenset()
@@ -234,6 +236,10 @@ class Plugin(ABC):
         network = self.compile_network(model, config)
         network.removed_nodes = record.removed_nodes
         return network
+
+    def cache_facts(self, config: Configuration) -> Mapping[str, Any]:
+        """(optional) Tell what a cached network depends on beside its model and properties."""
+        return {"full_device_name": self.full_device_name(config[DEVICE_ID])}
 
     def bind_extensions(self, model: Model) -> Model:
         """(optional) Tie an imported model to the operators that users have brought."""

@@ -92,6 +92,7 @@ class VirtualPlugin(Plugin):
         if declared not in (DEVICE_ID, ALLOW_AUTO_BATCHING)
     )
     properties: ClassVar[Sequence[Property[Any]]] = (MULTI_DEVICE_PRIORITIES, DEVICE_PROPERTIES)
+    is_cached: ClassVar[bool] = False
     takes_exclusions: ClassVar[bool] = False
     """Whether ``-NAME`` in the list leaves a device out."""
 

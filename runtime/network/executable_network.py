@@ -142,6 +142,8 @@ class ExecutableNetwork(Closing):
         self.name, self.device = name, device
         self.copy = 1
         """Tells it from the Core's other open networks of the same name and device."""
+        self.is_from_cache = False
+        """True if CACHE_DIR had it."""
         self.is_part = False
         """True if another network is made of it, whose numbers include its own."""
         self.inputs: tuple[Port, ...] = tuple(inputs)
@@ -646,6 +648,10 @@ class ExecutableNetwork(Closing):
                 **self.admission.where,
             )
         write_model_record(blob, model)
+
+    def forget_model(self) -> None:
+        """(optional) Let go of what only an export needs, once there was one."""
+        return
 
     def _model_to_export(self) -> Model | None:
         """(optional) Return the transformed model with all its weights; None if they are gone."""

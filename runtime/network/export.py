@@ -12,7 +12,7 @@ from ..blobs.network_record import NetworkRecord
 from ..blobs.writer import BlobWriter, write_file, write_to
 from ..properties.properties import Configuration
 
-__all__ = ["ExportTarget", "export_to", "network_record"]
+__all__ = ["ExportTarget", "export_to", "network_record", "package_version"]
 
 ExportTarget = str | os.PathLike[str] | IO[bytes]
 """Where an export goes: a path, or an open binary file."""
@@ -47,7 +47,7 @@ def network_record(
     """Collect the facts of a network; its properties are told apart by who has chosen them."""
     return NetworkRecord(
         device=device,
-        version=_package_version(),
+        version=package_version(),
         name=name,
         given={key: config[key] for key in sorted(config.given)},
         resolved={key: config[key] for key in config if key not in config.given},
@@ -57,7 +57,8 @@ def network_record(
     )
 
 
-def _package_version() -> str:
+def package_version() -> str:
+    """Return the version of aioinfer that is installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -51,7 +51,7 @@ def metric_value(
 def known_metrics(network: RunningNetwork, of_backend: Sequence[Metric]) -> dict[str, Metric]:
     """Return the facts about a network by key: the common ones and the backend's."""
     keys = ["NETWORK_NAME", "OPTIMAL_NUMBER_OF_INFER_REQUESTS", "EXECUTION_DEVICES"]
-    keys += ["BATCHING_REFUSAL"]
+    keys += ["BATCHING_REFUSAL", "LOADED_FROM_CACHE"]
     keys += ["SUPPORTED_METRICS", "SUPPORTED_CONFIG_KEYS", "SUPPORTED_PROPERTIES"]
     known = [*keys, *(metric.key for metric in of_backend)]
     read_only = dict.fromkeys([*known, *network.config], "RO")
@@ -75,6 +75,11 @@ def known_metrics(network: RunningNetwork, of_backend: Sequence[Metric]) -> dict
             "BATCHING_REFUSAL",
             lambda _: network.batching_refusal or "none",
             "Why requests do not share runs, where they were to if they can; else 'none'.",
+        ),
+        Metric(
+            "LOADED_FROM_CACHE",
+            lambda _: network.is_from_cache,
+            "Whether CACHE_DIR had the network, so that nothing was rewritten.",
         ),
         Metric("SUPPORTED_METRICS", lambda _: sorted(known), "What get_metric knows."),
         Metric("SUPPORTED_CONFIG_KEYS", lambda _: sorted(network.config), "For get_config."),

@@ -36,6 +36,7 @@ class RunningNetwork(Protocol):
     inline_route: InlineRoute | None
     adopt_array: AdoptArray | None
     free_inputs: frozenset[str]
+    is_from_cache: bool
     inline_postprocess: Postprocess | None
 
     @property

@@ -30,6 +30,8 @@ from .property_parsers import (
 __all__ = [
     "ALLOW_AUTO_BATCHING",
     "AUTO",
+    "CACHE_DIR",
+    "CACHE_LIMIT_BYTES",
     "DEFAULT_DEADLINE_S",
     "DEVICE_ID",
     "DEVICE_SHARE",
@@ -332,6 +334,21 @@ OUTPUT_LOCATION: Property[Mapping[str, str]] = Property(
     "is there. 'HOST', as for all that are not named: a numpy array.",
     only_at_load=True,
 )
+CACHE_DIR = Property(
+    "CACHE_DIR",
+    parse_text,
+    "",
+    "A folder, made with mode 700, where networks are kept as they were compiled, so that the same "
+    "model is loaded faster by the next process; devices inside of others keep their parts there. "
+    "'': the environment's AIOINFER_CACHE_DIR, or none.",
+)
+CACHE_LIMIT_BYTES = Property(
+    "CACHE_LIMIT_BYTES",
+    parse_integer(0),
+    8 << 30,
+    "What the networks kept in CACHE_DIR may take, the latest one aside; those that were not "
+    "loaded for longest go first.",
+)
 EXPORTABLE = Property(
     "EXPORTABLE",
     parse_boolean,
@@ -443,6 +460,8 @@ STANDARD_PROPERTIES: tuple[Property[Any], ...] = (
     PLAN_CACHE_BYTES,
     INLINE_THRESHOLD_US,
     ENABLE_MMAP,
+    CACHE_DIR,
+    CACHE_LIMIT_BYTES,
     EXPORTABLE,
     ALLOW_AUTO_BATCHING,
     *REQUEST_PROPERTIES,
