@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -56,7 +56,10 @@ _UNTRACEABLE = (
 
 
 class Compiler:
-    """Builds the plans of one network. Thread-safe; plans share packed weights."""
+    """Builds the plans of one network. Thread-safe; plans share packed weights.
+
+    ``only_plan`` brings that of a network which was compiled before.
+    """
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class Compiler:
         keep_nan: bool = False,
         states: Mapping[str, str] | None = None,
         keeps_model: bool = False,
+        only_plan: Callable[[WeightStore], Plan] | None = None,
     ) -> None:
         self._states, self._keeps_model = states or {}, keeps_model
         self._model, self.engine = model, engine
@@ -80,6 +84,7 @@ class Compiler:
         """True for one signature of lengths: the model itself may become its plan."""
         self._prepared = prepared_model(model, shapeless_passes(passes))
         self.weights = WeightStore()
+        self._only_plan = only_plan
         self.latest: Plan | None = None
         self._free = FreeLengths(model.inputs)
         self._templates: list[PlanTemplate] = []
@@ -97,6 +102,9 @@ class Compiler:
         ``contents`` are those of ``shape_tensors``: the plan is for these alone. Raises ModelError
         if the file that weights are mapped from was written to.
         """
+        if self._only_plan is not None:
+            self.latest = self._only_plan(self.weights)
+            return self.latest
         for file in self._files:
             file.check()
         plan = None if contents else self._plan_of_template(shapes)
@@ -109,6 +117,11 @@ class Compiler:
             self._has_built = True
         self.latest = plan
         return plan
+
+    @property
+    def is_imported(self) -> bool:
+        """True if there is a plan alone, and no model to make others of."""
+        return self._only_plan is not None
 
     def _plan_of_template(self, shapes: Mapping[str, Sequence[int]]) -> Plan | None:
         """Make the plan by a template, from the second signature on; None if none is right.

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import AioInferError, ClosedError, DeviceError
 from ...executors import NOW, Lane, Ready, StreamsConfig, is_shortage
+from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph, is_static
 from ...runtime.graph.node_failure import failure_at, run_failure
@@ -28,6 +29,7 @@ from ...runtime.runs.bindings import Bindings
 from ...runtime.runs.stage import Again, Stage, Stop
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import ports_of
+from .blobs.plan_record import ONLY_PLAN, plan_facts, write_plan
 from .compiler import Compiler
 from .native.step_runner import step_runner
 from .onednn.bindings import version_text
@@ -100,7 +102,7 @@ class CpuNetwork(ExecutableNetwork):
             most_count=limits.most_count,
         )
         self._slots: list[_CpuSlot] = []
-        self._has_weights = True
+        self._has_weights = not compiler.is_imported
         try:
             plans = self._compile_ahead()
         except BaseException:
@@ -181,6 +183,20 @@ class CpuNetwork(ExecutableNetwork):
         if not self._needs_weights:
             self._compiler.release_weights()
             self._has_weights = False
+
+    def capability(self) -> Mapping[str, Any]:
+        return {} if self._exports_model() else plan_facts(self._compiler.engine)
+
+    def _exports_model(self) -> bool:
+        """True if an export is of the model, which any CPU compiles; else of its only plan."""
+        return self._has_weights and (self.config[EXPORTABLE] or self._needs_weights)
+
+    def _write_payload(self, blob: BlobWriter) -> None:
+        plan = self._compiler.latest
+        if self._exports_model() or plan is None:
+            super()._write_payload(blob)
+            return
+        write_plan(blob.under(ONLY_PLAN), plan, self._model)
 
     def _model_to_export(self) -> Model | None:
         return self._model if self._has_weights else None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ...errors import DeviceError, PropertyError
 from ...executors import allowed_cpus
+from ...runtime.blobs.network_record import NetworkRecord
+from ...runtime.blobs.reader import Blob
 from ...runtime.devices.extension import bind_kernels
 from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import Model
@@ -23,12 +26,15 @@ from ...runtime.properties.properties import (
     Configuration,
     Property,
 )
+from .blobs.plan_record import ONLY_PLAN, plan_facts, read_plan, read_planned_model
 from .compiler import Compiler
 from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS
 from .native.step_runner import step_runner
 from .onednn.bindings import open_engine
 from .passes import plan_passes, shared_passes
+from .plans.packed_weights import WeightStore
+from .plans.plan import Plan
 from .precision import (
     PRECISIONS,
     chosen_precision,
@@ -130,6 +136,30 @@ class CpuPlugin(Plugin):
 
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         KERNELS.refuse_unsupported(model.graph, config.device)
+        return self._network(model, config)
+
+    def import_network(
+        self, blob: Blob, record: NetworkRecord, config: Configuration
+    ) -> ExecutableNetwork:
+        if f"{ONLY_PLAN}/plan" not in blob:
+            return super().import_network(blob, record, config)
+        blob.check_frames()
+        planned = blob.under(ONLY_PLAN)
+        model = read_planned_model(planned)
+        model.name = record.name
+        record.refuse_other(plan_facts(self._engine))
+        network = self._network(
+            model, config, lambda weights: read_plan(planned, model.graph, self._engine, weights)
+        )
+        network.removed_nodes = record.removed_nodes
+        return network
+
+    def _network(
+        self,
+        model: Model,
+        config: Configuration,
+        only_plan: Callable[[WeightStore], Plan] | None = None,
+    ) -> ExecutableNetwork:
         device = f"{self.name}.{config['DEVICE_ID']}"
         streams = streams_config(config, allowed_cpus(), device)
         precision = chosen_precision(
@@ -151,6 +181,7 @@ class CpuPlugin(Plugin):
             keep_nan=config[CPU_KEEP_NAN.key],
             states=find_pairs(model, config),
             keeps_model=config[EXPORTABLE],
+            only_plan=only_plan,
         )
         return CpuNetwork(model, compiler, streams, config, self.core)
 

@@ -28,6 +28,7 @@ from ..properties.properties import (
     LOG_LEVEL,
     REQUEST_PROPERTIES,
     Configuration,
+    Property,
 )
 from .plugin import Plugin
 
@@ -35,17 +36,15 @@ __all__ = ["ModelCache", "load_cached"]
 
 _log = logging.getLogger("aioinfer")
 
-_OF_THIS_PROCESS = frozenset(
-    declared.key
-    for declared in (
-        CACHE_DIR,
-        CACHE_LIMIT_BYTES,
-        ENABLE_MMAP,
-        EXPORTABLE,
-        LOG_LEVEL,
-        *REQUEST_PROPERTIES,
-    )
+_UNCOMPILED: tuple[Property[Any], ...] = (
+    CACHE_DIR,
+    CACHE_LIMIT_BYTES,
+    ENABLE_MMAP,
+    EXPORTABLE,
+    LOG_LEVEL,
+    *REQUEST_PROPERTIES,
 )
+_OF_THIS_PROCESS = frozenset(declared.key for declared in _UNCOMPILED)
 """Properties that change nothing of what is compiled."""
 
 

@@ -110,11 +110,14 @@ class _Handle:
 class Desc(_Handle):
     """A memory descriptor: logical dims, element type and the layout in memory. Immutable."""
 
-    __slots__ = ("engine",)
+    __slots__ = ("engine", "origin")
 
-    def __init__(self, engine: Engine, handle: int) -> None:
+    def __init__(self, engine: Engine, handle: int, *origin: Any) -> None:
         super().__init__(handle, engine.library.dnnl_memory_desc_destroy)
         self.engine = engine
+        self.origin: tuple[Any, ...] | None = origin or None
+        """How it was made, to make it again: "plain", "open", "of" a primitive, "permuted" or
+        "part", and what of."""
 
     def _query(self, what: int, kind: Any) -> Any:
         result = kind()
@@ -196,11 +199,17 @@ class Desc(_Handle):
         inverse = [0] * len(permutation)
         for new, old in enumerate(permutation):
             inverse[old] = new
-        return self._derive("dnnl_memory_desc_permute_axes", (c_int * len(inverse))(*inverse))
+        order = (c_int * len(inverse))(*inverse)
+        made = self._derive("dnnl_memory_desc_permute_axes", order)
+        made.origin = "permuted", self, tuple(permutation)
+        return made
 
     def part(self, dims: Sequence[int], offsets: Sequence[int]) -> Desc:
         """View a box of the memory; raises OneDnnError where blocks would be cut."""
-        return self._derive("dnnl_memory_desc_create_submemory", _lengths(dims), _lengths(offsets))
+        call = "dnnl_memory_desc_create_submemory"
+        made = self._derive(call, _lengths(dims), _lengths(offsets))
+        made.origin = "part", self, tuple(dims), tuple(offsets)
+        return made
 
     def _derive(self, call: str, *arguments: Any) -> Desc:
         made = c_void_p()
@@ -292,7 +301,7 @@ class PrimitiveDesc(_Handle):
         made = c_void_p()
         self.engine.check("dnnl_memory_desc_clone", byref(made), c_void_p(found))
         assert made.value is not None
-        return Desc(self.engine, made.value)
+        return Desc(self.engine, made.value, "of", self, which, index)
 
     def argument(self, role: int) -> tuple[DType | None, int]:
         """Return the element type and the bytes of an argument; None if it takes none there."""
@@ -417,7 +426,7 @@ class Engine:
             _dims(strides),
         )
         assert made.value is not None
-        return Desc(self, made.value)
+        return Desc(self, made.value, "plain", tuple(dims), dtype, tuple(strides))
 
     @property
     def instruction_set(self) -> int:
@@ -436,7 +445,7 @@ class Engine:
             c_int(TAG_ANY),
         )
         assert made.value is not None
-        return Desc(self, made.value)
+        return Desc(self, made.value, "open", tuple(dims), dtype)
 
     def primitive_desc(self, call: str, *arguments: Any) -> PrimitiveDesc:
         """Call ``dnnl_<call>_primitive_desc_create``; raises OneDnnError, or MemoryError.

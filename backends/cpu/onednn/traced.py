@@ -57,6 +57,7 @@ class TracedDesc(Desc):
         likely_dims: tuple[int, ...] | None = None,
     ) -> None:
         self.engine, self.handle, self._as_parameter_ = raw.engine, raw.handle, raw._as_parameter_
+        self.origin = raw.origin
         self.trace, self.raw, self.recipe = trace, raw, recipe
         self._dims, self._likely_dims = dims, likely_dims
         self._read: dict[str, Any] = {}
@@ -398,7 +399,7 @@ class _SharedReads(Desc):
 
     def __init__(self, raw: Desc) -> None:
         self.engine, self.handle, self._as_parameter_ = raw.engine, raw.handle, raw._as_parameter_
-        self.raw = raw
+        self.origin, self.raw = raw.origin, raw
         self._dims: tuple[int, ...] | None = None
         self._strides: Any = _UNREAD
 

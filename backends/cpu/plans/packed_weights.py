@@ -47,6 +47,13 @@ class PackedWeight:
         self._slabs = Slabs() if slabs is None else slabs
         self._lock = threading.Lock()
 
+    @classmethod
+    def packed_before(cls, desc: Desc, packed: Array) -> PackedWeight:
+        """Make one of the bytes of another, which are held and never written."""
+        weight = cls(packed, desc, desc)
+        weight.source, weight.buffer.array = None, packed
+        return weight
+
     def is_of(self, source: Array) -> bool:
         """True if this very array was, or will be, packed."""
         return self._origin() is source
@@ -123,6 +130,15 @@ class WeightStore:
             if weight is None or not weight.is_of(source):  # the number was another array's once
                 weight = self._known[key] = PackedWeight(source, source_desc, desc, self._slabs)
             return weight
+
+    def take(self, desc: Desc, packed: Array) -> PackedWeight:
+        """Hold bytes that were packed for an earlier network."""
+        weight = PackedWeight.packed_before(desc, packed)
+        with self._lock:
+            if self._is_closed:
+                raise _closed()
+            self._known[id(packed), desc, desc] = weight
+        return weight
 
     def forget_sources(self) -> None:
         """Drop what was derived from constants; called when no plan will be built any more."""

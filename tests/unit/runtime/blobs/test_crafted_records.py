@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from aioinfer.errors import AioInferError
 from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter
 
-JSON_FRAMES = ("network", "model", "tensors")
+JSON_FRAMES = ("network", "model", "tensors", "plan")
 CASES = 1500
 REPLACEMENTS: list[Any] = [
     None,
@@ -129,15 +129,56 @@ def mutated(content: Any, choose: random.Random) -> Any:
     return made
 
 
-@pytest.mark.parametrize("device", ["REFERENCE", "CPU"])
-def test_crafted_content_is_refused_or_runs(device: str) -> None:
+def convolutions() -> onnx.ModelProto:
+    """Static shapes, with primitives of several kinds, native kernels and packed weights."""
+    random_weights = np.random.default_rng(1).normal(size=(16, 3, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "kernel"], ["c"], "conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Sigmoid", ["c"], ["s"], "sigmoid"),
+        helper.make_node("Mul", ["c", "s"], ["m"], "mul"),
+        helper.make_node("MaxPool", ["m"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Transpose", ["p"], ["t"], "transpose", perm=[0, 2, 3, 1]),
+        helper.make_node("MatMul", ["t", "weight"], ["l"], "matmul"),
+        helper.make_node("Softmax", ["l"], ["y"], "softmax"),
+        helper.make_node("Gather", ["y", "rows"], ["z"], "gather", axis=3),
+        helper.make_node("Concat", ["y", "z"], ["j"], "concat", axis=3),
+    ]
+    weights = {
+        "kernel": random_weights,
+        "weight": np.ones((16, 70), np.float32),
+        "rows": np.array([3, 1]),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "convolutions",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("j", TensorProto.FLOAT, [1, 4, 4, 72])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+OPEN = {"x": np.ones((2, 40), np.float32), "flag": np.array(True)}
+STATIC = {"x": np.ones((1, 3, 8, 8), np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("device", "make_model", "inputs"),
+    [
+        ("REFERENCE", model, OPEN),
+        ("HETERO:CPU,REFERENCE", model, OPEN),
+        ("CPU", convolutions, STATIC),
+    ],
+    ids=["REFERENCE", "HETERO", "plans of CPU"],
+)
+def test_crafted_content_is_refused_or_runs(
+    device: str, make_model: Callable[[], onnx.ModelProto], inputs: dict[str, np.ndarray]
+) -> None:
     choose = random.Random(18)
-    inputs = {"x": np.ones((2, 40), np.float32), "flag": np.array(True)}
     with aioinfer.Core() as core:
-        if core.why_missing(device):
-            pytest.skip(core.why_missing(device) or "")
-        on = device if device == "REFERENCE" else "HETERO:CPU,REFERENCE"
-        with core.load_network(model(), on) as network:
+        if "CPU" in device and core.why_missing("CPU"):
+            pytest.skip(core.why_missing("CPU") or "")
+        with core.load_network(make_model(), device) as network:
             frames = frames_of(network.export())
         documents = [name for name in frames if name.rpartition("/")[2] in JSON_FRAMES]
         assert documents

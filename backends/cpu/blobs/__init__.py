@@ -1,0 +1,1 @@
+"""Compiled plans in exported networks: oneDNN's objects, operands, steps, packed weights."""
