@@ -17,7 +17,11 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import SupportMap
 from ...runtime.properties.properties import (
+<<<<<<< HEAD
     ALLOW_AUTO_BATCHING,
+=======
+    CACHE_DIR,
+>>>>>>> a0c1bf1 (Find cached networks by their files, check imported weights beside the caller)
     INPUT_SHAPES,
     OUTPUT_LOCATION,
     PERFORMANCE_HINT,
@@ -33,7 +37,6 @@ from .held_devices import held_devices, hold
 from .measuring import measured_s
 from .properties import (
     AUTO_PROPERTIES,
-    CACHE_DIR,
     ENABLE_RUNTIME_FALLBACK,
     ENABLE_STARTUP_FALLBACK,
     MODEL_PRIORITY,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...runtime.properties.properties import Property, parse_boolean, parse_choice, parse_text
+from ...runtime.properties.properties import Property, parse_boolean, parse_choice
 
 __all__ = [
     "AUTO_PROPERTIES",
-    "CACHE_DIR",
     "ENABLE_RUNTIME_FALLBACK",
     "ENABLE_STARTUP_FALLBACK",
     "MODEL_PRIORITY",
@@ -36,16 +35,8 @@ MODEL_PRIORITY = Property(
     "MEDIUM",
     "A model keeps off devices that models of a higher priority have, while another one is left.",
 )
-CACHE_DIR = Property(
-    "CACHE_DIR",
-    parse_text,
-    "",
-    "A folder that remembers how fast models ran on which device; what it does not know is "
-    "measured at the first load. '': devices are taken in their order.",
-)
 AUTO_PROPERTIES: tuple[Property[Any], ...] = (
     ENABLE_STARTUP_FALLBACK,
     ENABLE_RUNTIME_FALLBACK,
     MODEL_PRIORITY,
-    CACHE_DIR,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph, is_static
 from ...runtime.graph.node_failure import failure_at, run_failure
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
-from ...runtime.plans.plan_cache import PlanLimits
+from ...runtime.plans.plan_cache import PendingPlan, PlanLimits
 from ...runtime.plans.shape_plans import ShapePlans
 from ...runtime.properties.properties import (
     EXPORTABLE,
@@ -56,7 +56,10 @@ MOST_PLANS = 256
 
 
 class CpuNetwork(ExecutableNetwork):
-    """A model compiled for the CPU."""
+    """A model compiled for the CPU.
+
+    ``check`` looks at the weights of one that was imported, beside the caller; runs wait for it.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class CpuNetwork(ExecutableNetwork):
         streams: StreamsConfig,
         config: Configuration,
         core: CoreHandle,
+        check: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(
             name=model.name,
@@ -110,6 +114,9 @@ class CpuNetwork(ExecutableNetwork):
             raise
         self.only_plan = plans[0] if self._has_one_plan(plans) else None
         """The plan of all runs, where all inputs are static."""
+        self.request_plan = self._plans.request
+        if check is not None and self.only_plan is not None:
+            self._check(check, self.only_plan)
         # One run computes on each stream, and one more is bound and ready to follow it.
         slots = slot_count(config, 2 * streams.stream_count)
         self.pool = OutputPool(most_free=slots * max(1, len(self.outputs)))
@@ -139,6 +146,27 @@ class CpuNetwork(ExecutableNetwork):
                 what = f"model {self.name!r} for {self.device}: packing its weights"
                 raise failure_at(error, what) from error
         return plans
+
+    def _check(self, check: Callable[[], None], plan: Plan) -> None:
+        """Have imported weights checked beside the caller; runs wait for that."""
+        checked: PendingPlan[Plan] = PendingPlan()
+
+        def request_plan(inputs: Mapping[str, Any]) -> PendingPlan[Plan]:
+            return checked
+
+        def run(_lane: Lane) -> Ready:
+            check()
+            if not self.is_closed:
+                self.only_plan = plan
+            checked.deliver(plan)
+            return NOW
+
+        def ended(_ready: Ready, error: BaseException | None) -> None:
+            if error is not None:
+                checked.fire(error)
+
+        self.only_plan, self.request_plan = None, request_plan
+        self._compile_executor.run(run, NOW, ended)
 
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         def compute(lane: Lane) -> Ready:
@@ -281,7 +309,7 @@ class _CpuSlot(Slot):
         network, bindings = self._network, self.bindings
         plan = network.only_plan
         if plan is None:
-            pending = bindings.awaited or network._plans.request(bindings.inputs)
+            pending = bindings.awaited or network.request_plan(bindings.inputs)
             if not pending.is_built:
                 bindings.awaited = pending
                 return Again(pending)

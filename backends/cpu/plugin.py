@@ -143,13 +143,15 @@ class CpuPlugin(Plugin):
     ) -> ExecutableNetwork:
         if f"{ONLY_PLAN}/plan" not in blob:
             return super().import_network(blob, record, config)
-        blob.check_frames()
         planned = blob.under(ONLY_PLAN)
         model = read_planned_model(planned)
         model.name = record.name
         record.refuse_other(plan_facts(self._engine))
         network = self._network(
-            model, config, lambda weights: read_plan(planned, model.graph, self._engine, weights)
+            model,
+            config,
+            lambda weights: read_plan(planned, model.graph, self._engine, weights),
+            planned.check_frames,
         )
         network.removed_nodes = record.removed_nodes
         return network
@@ -159,6 +161,7 @@ class CpuPlugin(Plugin):
         model: Model,
         config: Configuration,
         only_plan: Callable[[WeightStore], Plan] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> ExecutableNetwork:
         device = f"{self.name}.{config['DEVICE_ID']}"
         streams = streams_config(config, allowed_cpus(), device)
@@ -183,7 +186,7 @@ class CpuPlugin(Plugin):
             keeps_model=config[EXPORTABLE],
             only_plan=only_plan,
         )
-        return CpuNetwork(model, compiler, streams, config, self.core)
+        return CpuNetwork(model, compiler, streams, config, self.core, check)
 
 
 def _processor_name() -> str:

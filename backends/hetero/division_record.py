@@ -61,6 +61,7 @@ def write_division(
 
 def read_division(blob: Blob) -> Division:
     """Read a division; raises BlobError for what ``write_division`` does not write."""
+    blob.under("whole").check_frames()
     whole = read_model_record(blob.under("whole"))
     content = blob.json(_FRAME)
     try:

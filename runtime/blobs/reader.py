@@ -85,12 +85,12 @@ class Blob:
         return self._bytes(self._frame(name))
 
     def check_frames(self) -> None:
-        """Compare all frames of the file with their checksums; raises BlobError.
+        """Compare the frames with their checksums; raises BlobError. Blocks for large ones.
 
         A mapped file is read past the mapping, so that none of its pages becomes this process's.
         """
         memory = np.empty(_CHUNK_BYTES, np.uint8)
-        for frame in self._opened.frames.values():
+        for frame in [self._frame(name) for name in self.names()]:
             if self._opened.file is None:
                 self._check(frame, self._bytes(frame))
                 continue

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Union
 from weakref import WeakValueDictionary
@@ -46,7 +47,6 @@ from ..properties.properties import (
     Configuration,
     property_keys,
 )
-from ..tensors.tensor import ports_of
 from ..tracing.statistics import CoreStatistics
 from ..type_inference import has_static_types
 from .collection_pause import full_collections_paused
@@ -55,7 +55,7 @@ from .device_name import DeviceName, parse_device
 from .extension import Extension
 from .implicit_batching import BATCH, implicit_batch
 from .importing import configuration_of, device_of, refuse_other_device
-from .model_cache import load_cached
+from .model_cache import ModelCache, cache_of, file_status
 from .plugin import Division, Plugin
 from .plugin_registry import MakePlugin, PluginRegistry, closed_core
 
@@ -154,7 +154,9 @@ class Core(Closing):
         _check_name(name, device)
         plugin, config_of = self._plugin(device)
         configuration = config_of(config)
+        cache, file = cache_of(plugin, configuration), _path_of(model)
         with full_collections_paused(), _failures_named(device):
+<<<<<<< HEAD
             may_map = plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
             wanted = self._read(model, is_mapped=may_map)
             if wanted is not model:
@@ -178,6 +180,13 @@ class Core(Closing):
             network.keep_states(pairs)
         if functions is not None:
             network = self._staged(network, functions)
+=======
+            network = cache.load_known(file, name) if cache and file else None
+            if network is None:
+                network = self._compiled(plugin, model, configuration, name, cache)
+        if preprocess is not None or postprocess is not None:
+            network = self._staged(network, preprocess, postprocess)
+>>>>>>> a0c1bf1 (Find cached networks by their files, check imported weights beside the caller)
         self._keep(network)
         if configuration.value_or_default(INPUT_SHAPES):
             try:
@@ -185,6 +194,35 @@ class Core(Closing):
             except BaseException:
                 network.close()
                 raise
+        return network
+
+    def _compiled(
+        self,
+        plugin: Plugin,
+        model: ModelSource,
+        configuration: Configuration,
+        name: str | None,
+        cache: ModelCache | None,
+    ) -> ExecutableNetwork:
+        """Read a model and have the plugin compile it, or import it where its content is known."""
+        may_map = plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
+        was = file_status(_path_of(model))
+        wanted = self._read(model, is_mapped=may_map)
+        if wanted is not model:
+            wanted.is_disposable = True
+        if name is not None:
+            if isinstance(model, Model):  # the caller's keeps its own name
+                wanted = model.with_graph(model.graph)
+            wanted.name = name
+        if wanted.is_mapped and (has_static_types(wanted.inputs) or not may_map):
+            wanted = _in_memory(wanted)  # once is enough
+        pairs = find_pairs(wanted, configuration)
+        with constants_held(wanted.graph), placed(network=wanted.name):
+            if cache is not None:
+                return cache.load(wanted, pairs, was)
+            network = plugin.load_network(wanted, configuration)
+        if pairs and network.states is None:  # AUTO returns what it had this Core load
+            network.keep_states(pairs)
         return network
 
     async def load_network_async(
@@ -258,10 +296,7 @@ class Core(Closing):
             blob = Blob.open(source, is_mapped=is_mapped)
         network = self.import_part(blob, device, config, name=name)
         if preprocess is not None or postprocess is not None:
-            functions = UserFunctions(
-                network.inputs, network.name, network.device, preprocess, postprocess
-            )
-            network = self._staged(network, functions)
+            network = self._staged(network, preprocess, postprocess)
         return self._keep(network)
 
     async def import_network_async(
@@ -528,10 +563,18 @@ class Core(Closing):
         for plugin in self._registry.made():
             plugin.set_defaults(self._settings)
 
-    def _staged(self, network: ExecutableNetwork, functions: UserFunctions) -> ExecutableNetwork:
+    def _staged(
+        self,
+        network: ExecutableNetwork,
+        preprocess: Preprocess | None,
+        postprocess: Postprocess | None,
+    ) -> ExecutableNetwork:
         from ..network.staged_network import with_functions
 
         try:
+            functions = UserFunctions(
+                network.inputs, network.name, network.device, preprocess, postprocess
+            )
             return with_functions(network, replace(functions, adopt=network.adopt_array), self)
         except BaseException:
             network.close()
@@ -691,6 +734,10 @@ def _in_memory(model: Model) -> Model:
     read_constants(made.graph)
     made.is_mapped, made.is_disposable = False, True
     return made
+
+
+def _path_of(source: Any) -> Path | None:
+    return Path(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else None
 
 
 def _check_name(name: Any, device: str) -> None:

@@ -1,10 +1,19 @@
-"""Compiled networks on disk, so that a model that was loaded before is loaded faster."""
+"""Compiled networks on disk, so that a model that was loaded before is loaded faster.
+
+Theory of operation. An entry is a blob, named by what it was compiled from: the content of the
+model, the device, its versions, and the properties that change what is compiled. To find it a file
+need not be read again: an index keeps the digest of a file with its size, times and number, which
+all change with its content.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +23,7 @@ import numpy as np
 from ...errors import AioInferError, BlobError, NotSupportedError
 from ..blobs.cache_folder import CacheFolder
 from ..blobs.model_digest import model_digest
-from ..blobs.network_record import read_network_record
+from ..blobs.network_record import plain_value, read_network_record
 from ..blobs.reader import Blob
 from ..blobs.writer import BlobWriter
 from ..graph import Model
@@ -27,12 +36,13 @@ from ..properties.properties import (
     EXPORTABLE,
     LOG_LEVEL,
     REQUEST_PROPERTIES,
+    STATE,
     Configuration,
     Property,
 )
 from .plugin import Plugin
 
-__all__ = ["ModelCache", "load_cached"]
+__all__ = ["ModelCache", "cache_of", "file_status"]
 
 _log = logging.getLogger("aioinfer")
 
@@ -40,104 +50,154 @@ _UNCOMPILED: tuple[Property[Any], ...] = (
     CACHE_DIR,
     CACHE_LIMIT_BYTES,
     ENABLE_MMAP,
-    EXPORTABLE,
     LOG_LEVEL,
-    *REQUEST_PROPERTIES,
+    *(declared for declared in REQUEST_PROPERTIES if declared is not STATE),
 )
 _OF_THIS_PROCESS = frozenset(declared.key for declared in _UNCOMPILED)
 """Properties that change nothing of what is compiled."""
 
+_INDEX_BYTES = 16 << 20
+_SETTLED_NS = 2_000_000_000
+"""A file that was written this long before it was read has another time if it was written again."""
 
-def load_cached(plugin: Plugin, model: Model, config: Configuration) -> ExecutableNetwork:
-    """Have a plugin load a model, or import what it has loaded before.
+
+def cache_of(plugin: Plugin, config: Configuration) -> ModelCache | None:
+    """Return the cache that a configuration names, or AIOINFER_CACHE_DIR; None without one.
 
     A device made of devices has those keep their parts, and functions of users are in no blob.
     """
-    cache = None
-    if plugin.is_cached and not plugin.extensions:
-        cache = ModelCache.of(config, plugin.cache_facts(config))
-    if cache is None:
-        return plugin.load_network(model, config)
-    is_exportable = config.value_or_default(EXPORTABLE)
-
-    def compile_model() -> ExecutableNetwork:
-        if is_exportable:
-            return plugin.load_network(model, config)
-        network = plugin.load_network(model, config.with_defaults({EXPORTABLE: True}))
-        network.config = network.config.with_defaults({EXPORTABLE: False})
-        return network
-
-    def import_blob(blob: Blob) -> ExecutableNetwork:
-        record = replace(read_network_record(blob), name=model.name)
-        return plugin.import_network(blob, record, config)
-
-    network = cache.load(model, import_blob, compile_model)
-    if model.is_disposable and network.is_from_cache:
-        model.dispose()
-    if not is_exportable:
-        network.forget_model()
-    return network
+    named = config.value_or_default(CACHE_DIR) or os.environ.get("AIOINFER_CACHE_DIR", "")
+    if not named or not plugin.is_cached or plugin.extensions:
+        return None
+    return ModelCache(Path(named).expanduser(), plugin, config)
 
 
 class ModelCache:
-    """The cache of one load: ``folder`` has one blob for each model, device and configuration."""
+    """The cache of one load: one plugin and configuration. Safe for threads and processes."""
 
-    def __init__(self, folder: CacheFolder, facts: Mapping[str, Any]) -> None:
-        self._folder, self._facts = folder, facts
-
-    @classmethod
-    def of(cls, config: Configuration, device_facts: Mapping[str, Any]) -> ModelCache | None:
-        """Return the cache that a configuration names, or AIOINFER_CACHE_DIR; None without one.
-
-        ``device_facts``: what a compiled network depends on beside model and properties.
-        """
-        named = config.value_or_default(CACHE_DIR) or os.environ.get("AIOINFER_CACHE_DIR", "")
-        if not named:
-            return None
+    def __init__(self, folder: Path, plugin: Plugin, config: Configuration) -> None:
+        self._plugin, self._config = plugin, config
         limit_bytes = config.value_or_default(CACHE_LIMIT_BYTES)
-        folder = CacheFolder(Path(named).expanduser() / "networks", ".blob", limit_bytes)
+        self._blobs = CacheFolder(folder / "networks", ".blob", limit_bytes)
+        self._index = CacheFolder(folder / "digests", ".json", _INDEX_BYTES)
         facts = {
             "aioinfer": package_version(),
             "numpy": np.__version__,
             "device": config.device,
             "properties": {key: config[key] for key in config if key not in _OF_THIS_PROCESS},
-            **device_facts,
+            **plugin.cache_facts(config),
         }
-        return cls(folder, facts)
+        self._facts = json.dumps(plain_value(facts), sort_keys=True)
+
+    def load_known(self, path: Path, name: str | None) -> ExecutableNetwork | None:
+        """Import the network of a file that was loaded before, without reading it; or None."""
+        digest = self._digest_of(path)
+        if digest is None:
+            return None
+        return self._imported(digest, Model.name_of(path) if name is None else name)
 
     def load(
-        self,
-        model: Model,
-        import_blob: Callable[[Blob], ExecutableNetwork],
-        compile_model: Callable[[], ExecutableNetwork],
+        self, model: Model, states: Mapping[str, str], was: os.stat_result | None
     ) -> ExecutableNetwork:
-        """Import the model's entry, or compile it and keep that; a bad entry is made again."""
+        """Import a model's network, or compile it and keep that; a bad entry is made again.
+
+        ``states``: inputs and the outputs that feed them. ``was``: what the system said of the
+        model's file before it was read.
+        """
         try:
-            name = model_digest(model, self._facts)
+            digest = model_digest(model)
         except NotSupportedError as error:
             _log.info("model %r cannot be cached: %s", model.name, error)
-            return compile_model()
-        path = self._folder.find(name)
-        if path is not None:
-            try:
-                network = import_blob(Blob.open(path))
-            except BlobError as error:
-                self._folder.forget(name, error)
-            else:
-                network.is_from_cache = True
-                return network
-        network = compile_model()
-        self._keep(name, network)
+            return _with_states(self._plugin.load_network(model, self._config), states)
+        if was is not None and model.is_one_file and model.path is not None:
+            self._keep_digest(model.path, was, digest)
+        network = self._imported(digest, model.name)
+        if network is not None:
+            if model.is_disposable:
+                model.dispose()
+            return network
+        network = _with_states(self._compiled(model), states)
+        self._keep(digest, network)
+        if not self._config.value_or_default(EXPORTABLE):
+            network.forget_model()
         return network
 
-    def _keep(self, name: str, network: ExecutableNetwork) -> None:
+    def _entry(self, digest: str) -> str:
+        return hashlib.sha256(f"{digest} {self._facts}".encode()).hexdigest()
+
+    def _imported(self, digest: str, name: str) -> ExecutableNetwork | None:
+        entry = self._entry(digest)
+        path = self._blobs.find(entry)
+        if path is None:
+            return None
+        try:
+            blob = Blob.open(path)
+            record = replace(read_network_record(blob), name=name)
+            network = self._plugin.import_network(blob, record, self._config)
+        except BlobError as error:
+            self._blobs.forget(entry, error)
+            return None
+        if record.states:
+            network.keep_states(record.states)
+        network.is_from_cache = True
+        return network
+
+    def _compiled(self, model: Model) -> ExecutableNetwork:
+        """Compile a model, and keep it until it has been written."""
+        config = self._config
+        if not config.knows(EXPORTABLE.key) or config[EXPORTABLE]:
+            return self._plugin.load_network(model, config)
+        network = self._plugin.load_network(model, config.with_defaults({EXPORTABLE: True}))
+        network.config = network.config.with_defaults({EXPORTABLE: False})
+        return network
+
+    def _keep(self, digest: str, network: ExecutableNetwork) -> None:
         blob = BlobWriter()
         try:
             network.write_blob(blob)
         except NotSupportedError as error:
             _log.info("network %r is not cached: %s", network.name, error)
-            return
         except AioInferError as error:
             _log.warning("network %r cannot be cached: %s", network.name, error)
+        else:
+            self._blobs.write(self._entry(digest), blob.chunks())
+
+    def _digest_of(self, path: Path) -> str | None:
+        found = self._index.find(_place_of(path))
+        if found is None:
+            return None
+        try:
+            known = json.loads(found.read_bytes())
+            is_same = known["file"] == _mark_of(os.stat(path))
+            return str(known["digest"]) if is_same else None
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def _keep_digest(self, path: Path, was: os.stat_result, digest: str) -> None:
+        if time.time_ns() - max(was.st_mtime_ns, was.st_ctime_ns) < _SETTLED_NS:
             return
-        self._folder.write(name, blob.chunks())
+        known = {"file": _mark_of(was), "digest": digest}
+        self._index.write(_place_of(path), [json.dumps(known).encode()])
+
+
+def _with_states(network: ExecutableNetwork, states: Mapping[str, str]) -> ExecutableNetwork:
+    if states:
+        network.keep_states(states)
+    return network
+
+
+def file_status(path: Path | None) -> os.stat_result | None:
+    """Return what the system says of a file; None where there is none."""
+    try:
+        return None if path is None else os.stat(path)
+    except (OSError, ValueError):
+        return None
+
+
+def _place_of(path: Path) -> str:
+    return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
+
+
+def _mark_of(found: os.stat_result) -> list[int]:
+    """Return what changes with a file's content."""
+    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]

@@ -57,6 +57,8 @@ class Model:
         self._name = ""
         self.is_disposable = False
         """True if no caller holds it: the load may then rewrite it, and dispose of it."""
+        self.is_one_file = False
+        """True if it was read from the file at ``path`` alone, as that was then."""
         self.is_mapped = False
         """True if large constants may be views into the file at ``path``: not aligned, so slow to
         compute with, and good for devices that pack them (``mapped_file.py``)."""
@@ -77,7 +79,7 @@ class Model:
         if self._name:
             return self._name
         if self.path is not None:
-            return os.fsencode(self.path.stem).decode(errors="backslashreplace")
+            return self.name_of(self.path)
         return "model" if self.graph.name in NAMES_OF_EXPORTERS else self.graph.name
 
     @name.setter
@@ -93,6 +95,11 @@ class Model:
     def outputs(self) -> list[Value]:
         """What a caller gets, in order."""
         return self.graph.outputs
+
+    @staticmethod
+    def name_of(path: Path) -> str:
+        """Return what a model is called that was read from a file."""
+        return os.fsencode(path.stem).decode(errors="backslashreplace")
 
     def node(self, name: str) -> Node:
         """Find a node of the main graph by its name; raises KeyError."""
@@ -147,6 +154,7 @@ class Model:
             path=self.path,
         )
         made.is_mapped, made._name = self.is_mapped, self._name
+        made.is_one_file = self.is_one_file
         return made
 
     def __str__(self) -> str:

@@ -339,7 +339,8 @@ CACHE_DIR = Property(
     parse_text,
     "",
     "A folder, made with mode 700, where networks are kept as they were compiled, so that the same "
-    "model is loaded faster by the next process; devices inside of others keep their parts there. "
+    "model is loaded faster by the next process; devices inside of others keep their parts there, "
+    "and AUTO how fast models ran on which device, which it measures at a first load. "
     "'': the environment's AIOINFER_CACHE_DIR, or none.",
 )
 CACHE_LIMIT_BYTES = Property(

@@ -11,7 +11,7 @@ from unittest import SkipTest
 
 import numpy as np
 
-from ...errors import BlobError, NotSupportedError
+from ...errors import BlobError, NotSupportedError, UnsupportedOpError
 from .conformance_case import behaviour, expect, expect_equal, expect_error, load
 from .conformance_models import SAMPLES, SampleModel, sample_named
 from .conformance_states import STATE, SUM, X
@@ -41,6 +41,34 @@ def _what_is_imported_computes_the_same(core: Core, device: str) -> None:
         count += 1
     if not count:
         raise SkipTest(f"{device} runs none of the samples")
+
+
+@behaviour
+def _what_has_let_go_of_its_model_is_exported_as_it_was_compiled(core: Core, device: str) -> None:
+    count = 0
+    for sample in SAMPLES:
+        model = core.read_model(sample.proto())
+        model.reshape(sample.shapes[0])
+        try:
+            network = core.load_network(model, device)
+        except (NotSupportedError, UnsupportedOpError):
+            continue
+        with network:
+            try:
+                blob = network.export()
+            except NotSupportedError:
+                continue
+            with core.import_network(blob) as imported:
+                _expect_the_same_facts(imported, network)
+                inputs = sample.feeds()[0]
+                wanted = network.create_infer_request().infer_sync(inputs)
+                found = imported.create_infer_request().infer_sync(inputs)
+                for name, array in wanted.items():
+                    expect_equal(found[name], array, f"{name!r} of {sample.name}, imported")
+                expect(imported.export() == blob, f"{sample.name} is exported as it was imported")
+        count += 1
+    if not count:
+        raise SkipTest(f"{device} exports nothing without its model")
 
 
 @behaviour

@@ -30,7 +30,11 @@ from ..plans.growing_states import GrowingState
 from ..plans.operand_layout import Buffer, Layout, Operand
 from ..plans.packed_weights import PackedWeight, WeightStore
 from ..plans.plan import Description, Plan
-from ..plans.step_bounds import find_native_overrun, find_primitive_overrun
+from ..plans.step_bounds import (
+    find_missing_argument,
+    find_native_overrun,
+    find_primitive_overrun,
+)
 from ..plans.steps import NativeStep, NumpyStep, PrimitiveStep, Step
 from .onednn_record import OneDnnReader, OneDnnWriter
 
@@ -257,6 +261,7 @@ class _PlanReader:
                 [(_count(role, 0, 1 << 20), self.operand(place)) for role, place in pairs]
             )
             _refuse(origin, find_primitive_overrun(desc, arguments))
+            _refuse(origin, find_missing_argument(desc, dict(arguments)))
             writes = tuple([self.operand(place) for place in written])
             return PrimitiveStep(origin, desc, desc.create(), arguments, writes)
         if kind != "native":

@@ -57,6 +57,12 @@ class ARG:
     MULTIPLE_SRC = 1024
     POST_OP_BASE = 32768
 
+    SINGLE = (
+        *(SRC, SRC_1, SRC_2, DST, DST_1, DST_2, WEIGHTS, WEIGHTS_1),
+        *(BIAS, MEAN, VARIANCE, SCALE, SHIFT, SCRATCHPAD),
+    )
+    """Those that a primitive has once."""
+
     @classmethod
     def post_op(cls, index: int) -> int:
         """Return the role of a binary post-op's operand."""

@@ -8,13 +8,18 @@ wrong, or gives None.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from ..onednn.bindings import PrimitiveDesc
+from ..onednn.bindings import ARG, Attributes, Descs, PrimitiveDesc
 from .kernel_bounds import reaches_of
 from .operand_layout import Operand
 
-__all__ = ["find_array_overrun", "find_native_overrun", "find_primitive_overrun"]
+__all__ = [
+    "find_array_overrun",
+    "find_missing_argument",
+    "find_native_overrun",
+    "find_primitive_overrun",
+]
 
 
 def find_native_overrun(
@@ -61,6 +66,21 @@ def find_primitive_overrun(
         found = _find_overrun(operand, 0, size_bytes)
         if found is not None:
             return found
+    return None
+
+
+def find_missing_argument(desc: PrimitiveDesc, given: Collection[int]) -> str | None:
+    """Look for arguments that a primitive takes and is not given, of which the library is sure."""
+    parts = [argument for argument in desc.arguments if isinstance(argument, Descs)]
+    steps = [argument for argument in desc.arguments if isinstance(argument, Attributes)]
+    roles = [
+        *ARG.SINGLE,
+        *(ARG.MULTIPLE_SRC + index for part in parts for index in range(len(part.descs))),
+        *(ARG.post_op(index) for step in steps for index in range(len(step.post_ops))),
+    ]
+    for role in roles:
+        if role not in given and desc.argument(role)[1]:
+            return f"{desc.implementation} takes an argument {role}, which it is not given"
     return None
 
 

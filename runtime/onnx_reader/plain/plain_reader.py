@@ -56,7 +56,7 @@ def read_plain_file(path: Path, *, is_mapped: bool = False) -> Model | None:
                 structure = copy_structure(file, size)
             model = _read(structure, _part_reader(file, structure, mapped), path, label)
             if model is not None:
-                model.is_mapped = mapped is not None
+                model.is_mapped, model.is_one_file = mapped is not None, True
             return model
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         if is_shortage(error):
