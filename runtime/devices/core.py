@@ -40,6 +40,7 @@ from ..network.states.state_pairs import find_pairs
 from ..network.user_functions import Postprocess, Preprocess, UserFunctions
 from ..passes import SupportMap
 from ..properties.properties import (
+    CACHE_DIR,
     DEVICE_ID,
     ENABLE_MMAP,
     INPUT_SHAPES,
@@ -55,7 +56,6 @@ from .device_name import DeviceName, parse_device
 from .extension import Extension
 from .implicit_batching import BATCH, implicit_batch
 from .importing import configuration_of, device_of, refuse_other_device
-from .model_cache import ModelCache, cache_of, file_status
 from .plugin import Division, Plugin
 from .plugin_registry import MakePlugin, PluginRegistry, closed_core
 
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
     from ..network.executable_network import ExecutableNetwork
     from ..tracing.timeline import Trace
+    from .model_cache import ModelCache
 
 __all__ = ["Core", "ModelSource"]
 
@@ -154,7 +155,7 @@ class Core(Closing):
         _check_name(name, device)
         plugin, config_of = self._plugin(device)
         configuration = config_of(config)
-        cache, file = cache_of(plugin, configuration), _path_of(model)
+        cache, file = _cache_of(plugin, configuration), _path_of(model)
         with full_collections_paused(), _failures_named(device):
 <<<<<<< HEAD
             may_map = plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
@@ -206,7 +207,7 @@ class Core(Closing):
     ) -> ExecutableNetwork:
         """Read a model and have the plugin compile it, or import it where its content is known."""
         may_map = plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
-        was = file_status(_path_of(model))
+        was = None if cache is None else cache.status(_path_of(model))
         wanted = self._read(model, is_mapped=may_map)
         if wanted is not model:
             wanted.is_disposable = True
@@ -734,6 +735,19 @@ def _in_memory(model: Model) -> Model:
     read_constants(made.graph)
     made.is_mapped, made.is_disposable = False, True
     return made
+
+
+def _cache_of(plugin: Plugin, config: Configuration) -> ModelCache | None:
+    """Return the cache that a configuration names, or AIOINFER_CACHE_DIR; None without one.
+
+    A device made of devices has those keep their parts, and functions of users are in no blob.
+    """
+    named = config.value_or_default(CACHE_DIR) or os.environ.get("AIOINFER_CACHE_DIR", "")
+    if not named or not plugin.is_cached or plugin.extensions:
+        return None
+    from .model_cache import ModelCache
+
+    return ModelCache(Path(named).expanduser(), plugin, config)
 
 
 def _path_of(source: Any) -> Path | None:

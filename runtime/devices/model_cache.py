@@ -42,7 +42,7 @@ from ..properties.properties import (
 )
 from .plugin import Plugin
 
-__all__ = ["ModelCache", "cache_of", "file_status"]
+__all__ = ["ModelCache"]
 
 _log = logging.getLogger("aioinfer")
 
@@ -61,19 +61,8 @@ _SETTLED_NS = 2_000_000_000
 """A file that was written this long before it was read has another time if it was written again."""
 
 
-def cache_of(plugin: Plugin, config: Configuration) -> ModelCache | None:
-    """Return the cache that a configuration names, or AIOINFER_CACHE_DIR; None without one.
-
-    A device made of devices has those keep their parts, and functions of users are in no blob.
-    """
-    named = config.value_or_default(CACHE_DIR) or os.environ.get("AIOINFER_CACHE_DIR", "")
-    if not named or not plugin.is_cached or plugin.extensions:
-        return None
-    return ModelCache(Path(named).expanduser(), plugin, config)
-
-
 class ModelCache:
-    """The cache of one load: one plugin and configuration. Safe for threads and processes."""
+    """The cache of loads by one plugin with one configuration. Safe for threads and processes."""
 
     def __init__(self, folder: Path, plugin: Plugin, config: Configuration) -> None:
         self._plugin, self._config = plugin, config
@@ -88,6 +77,14 @@ class ModelCache:
             **plugin.cache_facts(config),
         }
         self._facts = json.dumps(plain_value(facts), sort_keys=True)
+
+    @staticmethod
+    def status(path: Path | None) -> os.stat_result | None:
+        """Ask the system for a file, before it is read for ``load``; None where there is none."""
+        try:
+            return None if path is None else os.stat(path)
+        except (OSError, ValueError):
+            return None
 
     def load_known(self, path: Path, name: str | None) -> ExecutableNetwork | None:
         """Import the network of a file that was loaded before, without reading it; or None."""
@@ -184,14 +181,6 @@ def _with_states(network: ExecutableNetwork, states: Mapping[str, str]) -> Execu
     if states:
         network.keep_states(states)
     return network
-
-
-def file_status(path: Path | None) -> os.stat_result | None:
-    """Return what the system says of a file; None where there is none."""
-    try:
-        return None if path is None else os.stat(path)
-    except (OSError, ValueError):
-        return None
 
 
 def _place_of(path: Path) -> str:

@@ -37,6 +37,10 @@ FORMAT_BLOCKED = 2
 FORWARD_INFERENCE = 96
 
 
+USE_GLOBAL_STATISTICS, USE_SCALE, USE_SHIFT = 1, 2, 4
+"""Flags of normalisations: which arguments they read."""
+
+
 class ARG:
     """The roles of a primitive's arguments."""
 

@@ -9,8 +9,10 @@ wrong, or gives None.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from ctypes import c_uint
 
 from ..onednn.bindings import ARG, Attributes, Descs, PrimitiveDesc
+from ..onednn.numbers import USE_SCALE, USE_SHIFT
 from .kernel_bounds import reaches_of
 from .operand_layout import Operand
 
@@ -69,6 +71,10 @@ def find_primitive_overrun(
     return None
 
 
+_FLAGS = {ARG.SCALE: USE_SCALE, ARG.SHIFT: USE_SHIFT}
+"""Arguments that are described whether they are read or not -> what says that they are."""
+
+
 def find_missing_argument(desc: PrimitiveDesc, given: Collection[int]) -> str | None:
     """Look for arguments that a primitive takes and is not given, of which the library is sure."""
     parts = [argument for argument in desc.arguments if isinstance(argument, Descs)]
@@ -78,8 +84,10 @@ def find_missing_argument(desc: PrimitiveDesc, given: Collection[int]) -> str | 
         *(ARG.MULTIPLE_SRC + index for part in parts for index in range(len(part.descs))),
         *(ARG.post_op(index) for step in steps for index in range(len(step.post_ops))),
     ]
+    flags = [argument.value for argument in desc.arguments if isinstance(argument, c_uint)]
+    unread = {role for role, flag in _FLAGS.items() if flags and not flags[0] & flag}
     for role in roles:
-        if role not in given and desc.argument(role)[1]:
+        if role not in given and role not in unread and desc.argument(role)[1]:
             return f"{desc.implementation} takes an argument {role}, which it is not given"
     return None
 

@@ -13,6 +13,7 @@ from .....runtime.lowering.normalization import (
     find_other_parameters,
 )
 from ...onednn.bindings import ARG, BINARY_ALGORITHMS, FORWARD_INFERENCE, Attributes
+from ...onednn.numbers import USE_GLOBAL_STATISTICS, USE_SCALE, USE_SHIFT
 from ...onednn.post_ops import PostOp
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
@@ -25,7 +26,6 @@ __all__ = [
     "lower_lrn",
 ]
 
-_GLOBAL_STATISTICS, _SCALE, _SHIFT = 1, 2, 4
 _ACROSS_CHANNELS = 0xAFF
 _MOST = 1 << 24
 """oneDNN counts channels in 32 bits."""
@@ -75,7 +75,7 @@ def lower_batch_normalization(node: Node, builder: PlanBuilder) -> None:
         desc,
         desc,
         c_float(node.attributes.get("epsilon", 1e-5)),
-        c_uint(_GLOBAL_STATISTICS | _SCALE | _SHIFT),
+        c_uint(USE_GLOBAL_STATISTICS | USE_SCALE | USE_SHIFT),
         Attributes(engine),
     )
     parameters = {ARG.SCALE: scale, ARG.SHIFT: shift, ARG.MEAN: mean, ARG.VARIANCE: variance}

@@ -19,7 +19,7 @@ from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter
 
 JSON_FRAMES = ("network", "model", "tensors", "plan")
-CASES = 1500
+CASES = 500
 REPLACEMENTS: list[Any] = [
     None,
     True,

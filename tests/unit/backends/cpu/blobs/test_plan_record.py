@@ -1,0 +1,253 @@
+"""Plans of CPU in blobs: the same steps again, in the blob's memory, or a refusal that says why."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import aioinfer
+from aioinfer.backends.cpu.blobs.primitive_calls import CALLS, find_misfit
+from aioinfer.backends.cpu.onednn.bindings import Attributes, Numbers, open_engine
+from aioinfer.errors import BlobError, NotSupportedError
+from aioinfer.runtime.blobs.reader import Blob
+from aioinfer.runtime.blobs.writer import BlobWriter
+from aioinfer.runtime.graph import DType
+
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.fixture
+def core() -> Any:
+    with aioinfer.Core() as made:
+        if made.why_missing("CPU"):
+            pytest.skip(made.why_missing("CPU") or "")
+        yield made
+
+
+def model(nodes: list[Any], x: list[int], **weights: np.ndarray) -> onnx.ModelProto:
+    """A model of one input x and one output y."""
+    graph = helper.make_graph(
+        nodes,
+        "planned",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+node = helper.make_node
+
+
+def convolutional() -> onnx.ModelProto:
+    nodes = [
+        node("Conv", ["x", "k1"], ["a"], pads=[1, 1, 1, 1]),
+        node("Clip", ["a", "low", "high"], ["b"]),
+        node("Conv", ["b", "k2"], ["c"], group=16, pads=[1, 1, 1, 1]),
+        node("Sigmoid", ["c"], ["d"]),
+        node("Mul", ["c", "d"], ["e"]),
+        node("Add", ["e", "b"], ["f"]),
+        node("AveragePool", ["f"], ["g"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("ConvTranspose", ["g", "k3"], ["h"], strides=[2, 2]),
+        node("LRN", ["h"], ["i"], size=3),
+        node("Concat", ["i", "i"], ["j"], axis=1),
+        node("InstanceNormalization", ["j", "scale", "shift"], ["y"]),
+    ]
+    return model(
+        nodes,
+        [1, 3, 12, 12],
+        k1=weights(16, 3, 3, 3),
+        k2=weights(16, 1, 3, 3),
+        k3=weights(16, 4, 2, 2),
+        low=np.array(0, np.float32),
+        high=np.array(6, np.float32),
+        scale=np.ones(8, np.float32),
+        shift=np.zeros(8, np.float32),
+    )
+
+
+def recurrent(kind: str, gates: int) -> onnx.ModelProto:
+    nodes = [
+        node(kind, ["x", "w", "r", "b"], ["all", "last"], hidden_size=16),
+        node("Squeeze", ["last", "zero"], ["y"]),
+    ]
+    return model(
+        nodes,
+        [5, 2, 8],
+        w=weights(1, gates * 16, 8),
+        r=weights(1, gates * 16, 16),
+        b=weights(1, 2 * gates * 16),
+        zero=np.array([0]),
+    )
+
+
+def transformer() -> onnx.ModelProto:
+    nodes = [
+        node("MatMul", ["x", "wq"], ["q"]),
+        node("MatMul", ["x", "wk"], ["k"]),
+        node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]),
+        node("MatMul", ["q", "kt"], ["s"]),
+        node("Softmax", ["s"], ["p"]),
+        node("MatMul", ["p", "x"], ["o"]),
+        node("Add", ["o", "x"], ["r"]),
+        node("LayerNormalization", ["r", "scale", "shift"], ["n"]),
+        node("MatMul", ["n", "w1"], ["h"]),
+        node("Tanh", ["h"], ["t"]),
+        node("MatMul", ["t", "w2"], ["y"]),
+    ]
+    return model(
+        nodes,
+        [2, 7, 32],
+        wq=weights(32, 32),
+        wk=weights(32, 32),
+        w1=weights(32, 64),
+        w2=weights(64, 32),
+        scale=np.ones(32, np.float32),
+        shift=np.zeros(32, np.float32),
+    )
+
+
+MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "convolutional": convolutional,
+    "LSTM": lambda: recurrent("LSTM", 4),
+    "GRU": lambda: recurrent("GRU", 3),
+    "RNN": lambda: recurrent("RNN", 1),
+    "transformer": transformer,
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("config", [{}, {"INFERENCE_PRECISION_HINT": "bf16"}], ids=["f32", "bf16"])
+def test_an_imported_plan_computes_the_same_bits(
+    name: str, config: dict[str, Any], core: aioinfer.Core, tmp_path: Path
+) -> None:
+    if config and "BF16" not in core.get_metric("CPU", "OPTIMIZATION_CAPABILITIES"):
+        pytest.skip("this processor has no bf16")
+    path = tmp_path / "net.blob"
+    with core.load_network(MODELS[name](), "CPU", config) as network:
+        network.export(path)
+        x = RANDOM.normal(size=network.inputs[0].shape).astype(np.float32)
+        wanted = network.create_infer_request().infer_sync(x)["y"]
+        graph, profile = str(network.runtime_graph()), network.get_metric("PACKED_WEIGHTS_BYTES")
+    for source in (path, path.read_bytes()):
+        with core.import_network(source) as imported:
+            found = imported.create_infer_request().infer_sync(x)["y"]
+            assert np.array_equal(found, wanted)
+            assert str(imported.runtime_graph()) == graph
+            assert imported.get_metric("PACKED_WEIGHTS_BYTES") == profile
+            assert imported.export() == path.read_bytes()
+
+
+def test_an_imported_plan_is_made_for_a_smaller_team_as_well(core: aioinfer.Core) -> None:
+    from aioinfer.backends.cpu.programs.resized_plan import resized_plan
+
+    with core.load_network(convolutional(), "CPU", {"INFERENCE_NUM_THREADS": 2}) as network:
+        blob = network.export()
+    with core.import_network(blob) as imported:
+        compiler = imported._compiler  # type: ignore[attr-defined]
+        assert resized_plan(compiler.latest, 1, compiler.weights) is not None
+
+
+def test_weights_are_read_in_the_memory_of_the_file(core: aioinfer.Core, tmp_path: Path) -> None:
+    from aioinfer.runtime.graph.mapped_file import is_mapped
+
+    path = tmp_path / "net.blob"
+    with core.load_network(transformer(), "CPU") as network:
+        network.export(path)
+    with core.import_network(path) as imported:
+        plan = imported._compiler.latest  # type: ignore[attr-defined]
+        assert plan.weights
+        assert all(is_mapped(weight.buffer.array) for weight in plan.weights)
+    with core.import_network(path, config={"ENABLE_MMAP": False}) as imported:
+        plan = imported._compiler.latest  # type: ignore[attr-defined]
+        assert not any(is_mapped(weight.buffer.array) for weight in plan.weights)
+
+
+def test_a_flipped_bit_of_a_weight_is_found_before_the_first_run(core: aioinfer.Core) -> None:
+    with core.load_network(transformer(), "CPU") as network:
+        blob = bytearray(network.export())
+    frames = Blob.open(bytes(blob))._opened.frames
+    frame = max(frames.values(), key=lambda found: found.size_bytes)
+    blob[frame.offset + 5] ^= 4
+    with core.import_network(bytes(blob)) as imported:
+        for _ in range(2):
+            with pytest.raises(BlobError, match=f"{frame.name!r} does not match its checksum"):
+                imported.create_infer_request().infer_sync(np.zeros((2, 7, 32), np.float32))
+
+
+def test_a_network_that_is_closed_while_it_is_checked_leaves_nothing(core: aioinfer.Core) -> None:
+    with core.load_network(transformer(), "CPU") as network:
+        blob = network.export()
+    for _ in range(20):
+        imported = core.import_network(blob)
+        imported.close()
+        assert imported.only_plan is None  # type: ignore[attr-defined]
+
+
+def test_a_step_of_python_is_named_and_exportable_is_the_way_out(core: aioinfer.Core) -> None:
+    doubled = aioinfer.Extension(
+        "Doubled",
+        lambda x: x * 2,
+        domain="com.acme",
+        infer_types=lambda inputs, _attributes: [inputs[0]],
+    )
+    core.add_extension(doubled, "CPU")
+    made = model([node("Doubled", ["x"], ["y"], "doubled", domain="com.acme")], [2, 3])
+    made.opset_import.append(helper.make_opsetid("com.acme", 1))
+    with (
+        core.load_network(made, "CPU") as network,
+        pytest.raises(NotSupportedError, match=r"node 'doubled'.*EXPORTABLE=True"),
+    ):
+        network.export()
+    with core.load_network(made, "CPU", {"EXPORTABLE": True}) as network:
+        blob = network.export()
+    with core.import_network(blob) as imported:
+        x = np.ones((2, 3), np.float32)
+        assert np.array_equal(imported.create_infer_request().infer_sync(x)["y"], 2 * x)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("oneDNN", "1.0.0"), ("instruction set", 1)], ids=["library", "processor"]
+)
+def test_another_library_or_processor_is_named(key: str, value: Any, core: aioinfer.Core) -> None:
+    with core.load_network(transformer(), "CPU") as network:
+        blob = Blob.open(network.export())
+    frames = {name: blob.memory(name).tobytes() for name in blob.names()}
+    facts = json.loads(frames["network"])
+    facts["capability"][key] = value
+    frames["network"] = json.dumps(facts).encode()
+    writer = BlobWriter()
+    for name, content in frames.items():
+        writer.add_bytes(name, content)
+    with pytest.raises(BlobError, match=f"the blob is for {key} {value!r}"):
+        core.import_network(b"".join(writer.chunks()))
+
+
+def test_no_call_is_made_with_arguments_that_it_does_not_take() -> None:
+    try:
+        engine = open_engine()
+    except aioinfer.errors.DeviceError as error:
+        pytest.skip(str(error))
+    desc, attributes = engine.desc((2, 3), DType.FLOAT32), Attributes(engine)
+    assert find_misfit("matmul", (engine, desc, desc, None, desc, attributes)) is None
+    assert find_misfit("matmul", (engine, desc, desc, desc, desc, attributes)) is None
+    assert find_misfit("matmul", (engine, desc, desc, None, desc)) is not None
+    assert find_misfit("matmul", (engine, None, desc, None, desc, attributes)) is not None
+    assert find_misfit("system", ()) == "there is no primitive 'system'"
+    kind = ctypes.c_int(1)
+    wide = [Numbers([1, 1, 1])] * 4
+    given = (engine, kind, kind, desc, desc, None, desc, *wide, attributes)
+    assert len(given) == len(CALLS["convolution_forward"])
+    assert "for each of 0 axes" in str(find_misfit("convolution_forward", given))
