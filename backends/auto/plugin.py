@@ -17,11 +17,8 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import SupportMap
 from ...runtime.properties.properties import (
-<<<<<<< HEAD
     ALLOW_AUTO_BATCHING,
-=======
     CACHE_DIR,
->>>>>>> a0c1bf1 (Find cached networks by their files, check imported weights beside the caller)
     INPUT_SHAPES,
     OUTPUT_LOCATION,
     PERFORMANCE_HINT,

@@ -55,7 +55,7 @@ from .device_aliases import understood
 from .device_name import DeviceName, parse_device
 from .extension import Extension
 from .implicit_batching import BATCH, implicit_batch
-from .importing import configuration_of, device_of, refuse_other_device
+from .importing import configuration_of, device_of, file_status, refuse_other_device
 from .plugin import Division, Plugin
 from .plugin_registry import MakePlugin, PluginRegistry, closed_core
 
@@ -157,37 +157,12 @@ class Core(Closing):
         configuration = config_of(config)
         cache, file = _cache_of(plugin, configuration), _path_of(model)
         with full_collections_paused(), _failures_named(device):
-<<<<<<< HEAD
-            may_map = plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
-            wanted = self._read(model, is_mapped=may_map)
-            if wanted is not model:
-                wanted.is_disposable = True
-            if name is not None:
-                if wanted is model:  # the caller's keeps its own name
-                    wanted = model.with_graph(model.graph)
-                wanted.name = name
-            if wanted.is_mapped and (has_static_types(wanted.inputs) or not may_map):
-                wanted = _in_memory(wanted)  # once is enough
-            pairs = find_pairs(wanted, configuration)
-            if not pairs:
-                plugin, configuration = self._batched(device, plugin, configuration)
-            functions = None
-            if preprocess is not None or postprocess is not None:
-                ports = [port for port in ports_of(wanted.inputs) if port.name not in pairs]
-                functions = UserFunctions(ports, wanted.name, device, preprocess, postprocess)
-            with constants_held(wanted.graph), placed(network=wanted.name):
-                network = load_cached(plugin, wanted, configuration)
-        if pairs and network.states is None:  # AUTO returns what it had this Core load
-            network.keep_states(pairs)
-        if functions is not None:
-            network = self._staged(network, functions)
-=======
-            network = cache.load_known(file, name) if cache and file else None
+            is_alone = self._batched(device, plugin, configuration)[0] is plugin
+            network = cache.load_known(file, name) if cache and file and is_alone else None
             if network is None:
-                network = self._compiled(plugin, model, configuration, name, cache)
+                network = self._compiled(device, plugin, model, configuration, name)
         if preprocess is not None or postprocess is not None:
             network = self._staged(network, preprocess, postprocess)
->>>>>>> a0c1bf1 (Find cached networks by their files, check imported weights beside the caller)
         self._keep(network)
         if configuration.value_or_default(INPUT_SHAPES):
             try:
@@ -199,15 +174,15 @@ class Core(Closing):
 
     def _compiled(
         self,
+        device: str,
         plugin: Plugin,
         model: ModelSource,
         configuration: Configuration,
         name: str | None,
-        cache: ModelCache | None,
     ) -> ExecutableNetwork:
         """Read a model and have the plugin compile it, or import it where its content is known."""
         may_map = plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
-        was = None if cache is None else cache.status(_path_of(model))
+        was = file_status(_path_of(model))
         wanted = self._read(model, is_mapped=may_map)
         if wanted is not model:
             wanted.is_disposable = True
@@ -218,6 +193,9 @@ class Core(Closing):
         if wanted.is_mapped and (has_static_types(wanted.inputs) or not may_map):
             wanted = _in_memory(wanted)  # once is enough
         pairs = find_pairs(wanted, configuration)
+        if not pairs:
+            plugin, configuration = self._batched(device, plugin, configuration)
+        cache = _cache_of(plugin, configuration)
         with constants_held(wanted.graph), placed(network=wanted.name):
             if cache is not None:
                 return cache.load(wanted, pairs, was)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from ...errors import BlobError
@@ -10,7 +12,7 @@ from ..blobs.network_record import NetworkRecord, plain_value
 from ..properties.properties import DEVICE_ID, Configuration, property_keys
 from .device_name import parse_device
 
-__all__ = ["configuration_of", "device_of", "refuse_other_device"]
+__all__ = ["configuration_of", "device_of", "file_status", "refuse_other_device"]
 
 MULTI_DEVICE_PRIORITIES = "MULTI_DEVICE_PRIORITIES"
 
@@ -53,3 +55,11 @@ def configuration_of(
         and plain_value(configuration[key]) != value
     }
     return configuration.with_defaults(changed)
+
+
+def file_status(path: Path | None) -> os.stat_result | None:
+    """Ask the system for a file, before it is read; None where there is none."""
+    try:
+        return None if path is None else os.stat(path)
+    except (OSError, ValueError):
+        return None

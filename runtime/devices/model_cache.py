@@ -78,14 +78,6 @@ class ModelCache:
         }
         self._facts = json.dumps(plain_value(facts), sort_keys=True)
 
-    @staticmethod
-    def status(path: Path | None) -> os.stat_result | None:
-        """Ask the system for a file, before it is read for ``load``; None where there is none."""
-        try:
-            return None if path is None else os.stat(path)
-        except (OSError, ValueError):
-            return None
-
     def load_known(self, path: Path, name: str | None) -> ExecutableNetwork | None:
         """Import the network of a file that was loaded before, without reading it; or None."""
         digest = self._digest_of(path)

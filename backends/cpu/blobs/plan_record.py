@@ -25,6 +25,7 @@ from ....runtime.blobs.writer import BlobWriter
 from ....runtime.graph import Graph, Model, copy_graph
 from ....runtime.graph.stand_ins import release_constants
 from ....runtime.lowering.node_operands import NodeOrigin
+from ....runtime.network.export import package_version
 from ..onednn.bindings import Desc, Engine, version_text
 from ..plans.growing_states import GrowingState
 from ..plans.operand_layout import Buffer, Layout, Operand
@@ -118,8 +119,12 @@ def read_planned_model(blob: Blob) -> Model:
 
 
 def plan_facts(engine: Engine) -> dict[str, Any]:
-    """Tell what a plan relies on: the version of oneDNN, and the instructions that it uses."""
-    return {"oneDNN": version_text(engine.version), "instruction set": engine.instruction_set}
+    """Tell what a plan relies on: our own kernels, oneDNN, and the instructions that it uses."""
+    return {
+        "aioinfer": package_version(),
+        "oneDNN": version_text(engine.version),
+        "instruction set": engine.instruction_set,
+    }
 
 
 class _Table:
