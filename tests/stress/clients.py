@@ -14,7 +14,7 @@ from collections import Counter
 from typing import Any
 
 import aioinfer
-from stress.client import ERRORS, WAIT_S, Case, Client, check, idle
+from stress.client import ERRORS, WAIT_S, Case, Client, check, idle, is_same
 from stress.plant import Plant
 
 IN_FLIGHT = 12
@@ -27,7 +27,7 @@ class CallbackError(Exception):
 def wait_twice(request: aioinfer.InferRequest) -> BaseException | None:
     """Wait for a run's end and give its error; asked again, it says the same in another object."""
     told = [_wait(request), _wait(request)]
-    assert repr(told[0]) == repr(told[1]), f"{request!r} has settled twice: {told}"
+    assert is_same(*told), f"{request!r} has settled twice: {told}"
     return told[0]
 
 
@@ -123,7 +123,7 @@ class SyncClient(Client):
                 case.check(request.infer_sync(case.x))
             except ERRORS as error:
                 told = error
-            assert repr(wait_twice(request)) == repr(told)  # and idle, where it was only answered
+            assert is_same(wait_twice(request), told)  # and idle, where it was only answered
             self.note(case.index, told)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import count
 
 FAULT_RATE = 0.02
 LOSS_RATE = 0.0005
@@ -20,6 +21,9 @@ class PlantedDeviceError(Exception):
 class AbruptError(BaseException):
     """Planted: a stage has raised what is no Exception."""
 
+
+_numbers = count()
+"""Each planted error has a text of its own: it is known again by that."""
 
 PLANTED = (StageError, PlantedDeviceError, AbruptError)
 
@@ -39,4 +43,5 @@ class RandomFault:
             self._lost_count = LOST_STAGES
         elif number > FAULT_RATE:
             return None
-        return self._chance.choice(self._kinds)(f"planted in stage {stage!r}")
+        text = f"planted in stage {stage!r}, number {next(_numbers)}"
+        return self._chance.choice(self._kinds)(text)

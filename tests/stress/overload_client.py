@@ -8,7 +8,7 @@ from typing import Any
 
 import aioinfer
 from aioinfer.errors import OverloadedError
-from stress.client import ERRORS, idle
+from stress.client import ERRORS, idle, is_same
 from stress.clients import LoopClient
 from stress.plant import Plant
 
@@ -82,13 +82,13 @@ class OverloadClient(LoopClient):
             if not self.plant.take():
                 break
             self.started[case.index] += 1
-            before = request.userdata, repr(await idle(request))
+            before, ended = request.userdata, await idle(request)
             try:
                 request.start_async(case.x, userdata=case, **case.limits)
             except OverloadedError as error:
                 self.note(case.index, error)
-                told = request.userdata, repr(await idle(request))
-                assert told == before, "it changes nothing"
+                assert request.userdata is before, "it changes nothing"
+                assert is_same(await idle(request), ended), "nor how its last run has ended"
                 was_refused = True
                 break
             self.plant.show(request)
