@@ -59,6 +59,10 @@ def _run_command(parsed: Any, argv: list[str]) -> int:
         from .query import run_query
 
         return run_query(parsed)
+    if parsed.command == "compile":
+        from .compile import run_compile
+
+        return run_compile(parsed)
     if parsed.command == "tune":
         from .tuning.tune import run_tune
 

@@ -70,6 +70,19 @@ examples:
   aioinfer tune -m bert.onnx -shape "ids[1,128],mask[1,128]" --max-latency 50"""
 
 
+COMPILE = """\
+Compile a model for a device and write the network to a file, which Core.import_network
+and aioinfer benchmark -m load without the model. What a file is for, and for how long, is
+in docs/blob-format.md."""
+
+COMPILE_EXAMPLES = """\
+examples:
+  aioinfer compile -m model.onnx -d CPU -o model.blob
+  aioinfer compile -m model.onnx -d CPU --config EXPORTABLE=YES   # for any processor
+  aioinfer compile -m bert.onnx -d HETERO:CPU,REFERENCE -shape "ids[1,128],mask[1,128]"
+  aioinfer benchmark -m model.blob"""
+
+
 def build_parser() -> CommandParser:
     """Make the parser; a parsed command has its name in ``command``."""
     parser = CommandParser(
@@ -93,6 +106,15 @@ def build_parser() -> CommandParser:
             help="show which device runs which node, and why",
             description=QUERY,
             epilog=QUERY_EXAMPLES,
+        )
+    )
+    _add_compile(
+        commands.add_parser(
+            "compile",
+            help="compile a model and write the network to a file",
+            description=COMPILE,
+            epilog=COMPILE_EXAMPLES,
+            usage="aioinfer compile -m MODEL [-d DEVICE] [-o FILE] [options]",
         )
     )
     _add_benchmark(
@@ -148,10 +170,31 @@ def _add_query(parser: CommandParser) -> None:
     _add_common(parser)
 
 
+def _add_compile(parser: CommandParser) -> None:
+    parser.add_argument("-m", "--model", metavar="MODEL", required=True, help="the ONNX file")
+    _add_device(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="where to write the network (default: the model's name and .blob, here)",
+    )
+    _add_affinity(parser)
+    _add_config(parser)
+    _add_shapes(parser.add_argument_group("shapes (a network of fixed shapes is imported fastest)"))
+    _add_common(parser)
+
+
 def _add_benchmark(parser: CommandParser) -> None:
     what = parser.add_argument_group("what")
     what.add_argument(
-        "-m", "--model", dest="m", metavar="MODEL", required=True, help="the ONNX file"
+        "-m",
+        "--model",
+        dest="m",
+        metavar="MODEL",
+        required=True,
+        help="the ONNX file, or a network that aioinfer compile wrote",
     )
     _add_device(what)
     what.add_argument(

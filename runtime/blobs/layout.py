@@ -25,6 +25,7 @@ __all__ = [
     "decode_json",
     "directory_text",
     "header_bytes",
+    "is_blob",
     "read_directory",
     "read_header",
 ]
@@ -93,9 +94,14 @@ def header_bytes(header: Header) -> bytes:
     return packed[:_CHECKED] + struct.pack("<I", checksum(packed[:_CHECKED]))
 
 
+def is_blob(head: bytes) -> bool:
+    """True for the first bytes of an exported network."""
+    return head[: len(MAGIC)] == MAGIC
+
+
 def read_header(head: bytes, file_bytes: int) -> Header:
     """Read the header of a file of ``file_bytes``; raises BlobError for another or a cut file."""
-    if head[: len(MAGIC)] != MAGIC:
+    if not is_blob(head):
         raise BlobError("these bytes are no network exported by aioinfer; export one with export()")
     if len(head) >= len(MAGIC) + 4:
         (version,) = struct.unpack_from("<I", head, len(MAGIC))

@@ -12,13 +12,14 @@ import numpy as np
 from rich.console import Console
 
 from ... import __version__
+from ...runtime.blobs.layout import is_blob
 from ...runtime.devices.core import Core
 from ...runtime.devices.device_aliases import understood
 from ...runtime.devices.device_name import parse_device
 from ...runtime.graph import Model, TensorType, is_static, shape_text
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.infer_request import InferRequest
-from ...runtime.tensors.tensor import check_inputs, ports_of
+from ...runtime.tensors.tensor import Port, check_inputs, ports_of
 from ..console import make_console, print_indented
 from ..error_line import error_line
 from ..input_files import find_files, load_arrays, load_shaped
@@ -49,6 +50,7 @@ from .tables import (
 __all__ = ["run_benchmark"]
 
 STEP_COUNT = 9
+"""Of a model; a network that was compiled before is imported in one step, not read and loaded."""
 INTERRUPTED = 130
 
 
@@ -80,22 +82,30 @@ class Benchmark:
     ) -> None:
         self._options, self._core = options, core
         self._console, self._report = console, report
-        self._step_number = 0
+        self._is_exported = _is_exported(options.model)
+        self._step_number, self._step_count = 0, STEP_COUNT - self._is_exported
 
     def run(self) -> None:
         self._tell_options()
         self._tell_devices()
         self._tell_config()
+        if self._is_exported:
+            with self._import_network() as network:
+                self._measure_network(network, self._choose_inputs(network.inputs, network.name))
+            return
         model = self._read_model()
-        inputs = self._choose_inputs(model)
+        inputs = self._choose_inputs(ports_of(model.inputs), model.name, model)
         with self._load_network(model, inputs) as network:
-            self._tell_network(network)
-            requests = self._infer_first(network, inputs)
-            self._measure(network, requests, inputs)
+            self._measure_network(network, inputs)
+
+    def _measure_network(self, network: ExecutableNetwork, inputs: InputSets) -> None:
+        self._tell_network(network)
+        requests = self._infer_first(network, inputs)
+        self._measure(network, requests, inputs)
 
     def _step(self, title: str) -> None:
         self._step_number += 1
-        self._console.print(f"[Step {self._step_number}/{STEP_COUNT}] {title}", style="bold")
+        self._console.print(f"[Step {self._step_number}/{self._step_count}] {title}", style="bold")
 
     def _say(self, line: str) -> None:
         print_indented(self._console, line)
@@ -130,7 +140,8 @@ class Benchmark:
 
     def _tell_config(self) -> None:
         self._step("Configuring the device")
-        for key, value in network_config(self._options).items():
+        config = self._options.config if self._is_exported else network_config(self._options)
+        for key, value in config.items():
             self._say(f"{key} = {value}")
 
     def _read_model(self) -> Model:
@@ -144,9 +155,26 @@ class Benchmark:
         print_ports(self._console, ports_of(model.inputs), ports_of(model.outputs))
         return model
 
-    def _choose_inputs(self, model: Model) -> InputSets:
+    def _import_network(self) -> ExecutableNetwork:
+        """Import what was compiled; it has its own properties, but for those of --config."""
+        self._step("Importing the network")
+        options = self._options
+        device = None if options.device == "AUTO" else options.device
+        began_s = perf_counter()
+        network = self._core.import_network(options.model, device, options.config)
+        self._report.load_network_ms = (perf_counter() - began_s) * 1e3
+        self._say(
+            f"{network.name}: imported on {network.device} in {self._report.load_network_ms:.2f} ms"
+        )
+        print_ports(self._console, network.inputs, network.outputs)
+        return network
+
+    def _choose_inputs(
+        self, ports: Sequence[Port], name: str, model: Model | None = None
+    ) -> InputSets:
+        """Choose shapes and arrays; a model that is still to be loaded is given these shapes."""
         self._step("Choosing shapes and inputs")
-        options, ports = self._options, ports_of(model.inputs)
+        options = self._options
         files = find_files(options.inputs, ports)
         given = load_arrays(files, ports)
         tensors = {port.name for port in ports if isinstance(port.type, TensorType)}
@@ -155,11 +183,11 @@ class Benchmark:
         for note in chosen.notes:
             self._say(note)
         pinned = asked_shapes(ports, options.shapes, options.batch)
-        if pinned:
+        if pinned and model is not None:
             model.reshape(pinned)
             ports = ports_of(model.inputs)
-        for name, arrays in load_shaped(files, ports, chosen.shapes).items():
-            given.setdefault(name, []).extend(arrays)
+        for port_name, arrays in load_shaped(files, ports, chosen.shapes).items():
+            given.setdefault(port_name, []).extend(arrays)
         rest = [port for port in ports if port.name not in given]
         values = {
             **{name: list(arrays) for name, arrays in given.items()},
@@ -176,7 +204,7 @@ class Benchmark:
         self._report.shapes = {name: list(shape) for name, shape in chosen.shapes.items()}
         inputs = InputSets(values)
         for number in range(inputs.count):
-            check_inputs(inputs.at(number), ports, model.name)
+            check_inputs(inputs.at(number), ports, name)
         return inputs
 
     def _load_network(self, model: Model, inputs: InputSets) -> ExecutableNetwork:
@@ -277,3 +305,11 @@ def _signatures(inputs: InputSets) -> list[dict[str, tuple[int, ...]]]:
         for number in range(inputs.count)
     ]
     return [item for place, item in enumerate(signatures) if item not in signatures[:place]]
+
+
+def _is_exported(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return is_blob(file.read(8))
+    except (OSError, ValueError):
+        return False  # the reader of models says what is wrong
