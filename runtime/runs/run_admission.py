@@ -168,7 +168,14 @@ class RunAdmission(Generic[R]):
                     raise self._overloaded_error()
             self.runs.add(run)
             try:
-                self._count_arrival(run)
+                if not (run.has_arrived or run.bindings.arrived_ns == WARMING):
+                    run.has_arrived = True
+                    if not self.first_run_ns:
+                        self.first_run_ns = perf_counter_ns()
+                    if self.recorder.has_open_batch:
+                        self.recorder.arrive(run.bindings.inputs)
+                    else:
+                        self.recorder.fixed_count += 1
                 if has_slot:
                     run.slot = self._idle.pop()
                 else:
@@ -178,17 +185,6 @@ class RunAdmission(Generic[R]):
                 self.runs.discard(run)
                 raise
         return run.slot is not None
-
-    def _count_arrival(self, run: R) -> None:
-        if run.has_arrived or run.bindings.arrived_ns == WARMING:
-            return
-        run.has_arrived = True
-        if not self.first_run_ns:
-            self.first_run_ns = perf_counter_ns()
-        if self.recorder.has_open_batch:
-            self.recorder.arrive(run.bindings.inputs)
-        else:
-            self.recorder.fixed_count += 1
 
     def expect(self, run: R) -> None:
         """Have a close wait for, or stop, a run that will enter later; raises ClosedError."""
