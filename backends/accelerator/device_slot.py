@@ -17,7 +17,7 @@ anything is enqueued never touches the device, which may be lost.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter_ns
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -45,6 +45,7 @@ from ...runtime.runs.bindings import Bindings
 from ...runtime.runs.graph_run import GraphRun
 from ...runtime.runs.run_admission import RunAdmission
 from ...runtime.runs.stage import Again, Stage, Stop, stop_if_interrupted
+from ...runtime.tracing.copied_bytes import StageCopies
 from ...runtime.tracing.recorder import SpanRecorder
 from .launching.launch_times import LaunchTimes
 from .memory.bound_plan import BoundPlan
@@ -121,6 +122,8 @@ class AcceleratorSlot(Slot):
         self._is_filled = False
         self._times: LaunchTimes | None = None
         self._padding: Padding | None = None
+        self._copies: list[StageCopies] = []
+        """What the run's stages have copied, noted once it is over."""
         self._blocks: dict[str, KeptBlock] = {}
         self._missing_blocks: dict[str, int] = {}
         device, copies = network.opened, network.copy_executor
@@ -173,9 +176,12 @@ class AcceleratorSlot(Slot):
 
     def _is_prepared(self) -> bool:
         """True if all inputs are on the device, and nothing has to be waited for on the host."""
-        bound, inputs = self._bound, self.bindings.inputs.values()
-        if bound is None or not inputs or not all(isinstance(a, AdoptedArray) for a in inputs):
+        bound, inputs = self._bound, self.bindings.inputs
+        if bound is None or not inputs:
             return False
+        for array in inputs.values():
+            if not isinstance(array, AdoptedArray):
+                return False
         self._network.opened.health.refuse_if_lost()
         return not bound.may_capture_launches and not self._find_blocks(bound)
 
@@ -188,7 +194,9 @@ class AcceleratorSlot(Slot):
         assert self._bound.round_trip is not None
         self._begin(lane, is_last=True).replay(self._bound.round_trip)
         bound = self._bound
-        self._note_copied("replay", {"upload": bound.input_bytes, "download": bound.output_bytes})
+        self._copies.append(
+            ("replay", {"upload": bound.input_bytes, "download": bound.output_bytes}, 0)
+        )
         return NOW
 
     def _upload(self, lane: Lane) -> Ready:
@@ -198,7 +206,8 @@ class AcceleratorSlot(Slot):
         assert self._bound is not None
         stream = self._begin(lane)
         self._inputs.write(stream, self._bound.inputs, self.bindings.inputs)
-        self._note_copied("upload", stream.copied_bytes)
+        if stream.copied_bytes:
+            self._copies.append(("upload", stream.copied_bytes, 0))
         return NOW
 
     def _missing(self) -> Again | None:
@@ -229,7 +238,7 @@ class AcceleratorSlot(Slot):
         is_apart = self.stages is not self._together
         if is_apart and bound.may_capture_launches and _has_device_arrays(self.bindings):
             return self._handed_to(network.binding_executor, self._capture_launches)
-        if self._find_blocks(bound):
+        if network.kept_outputs and self._find_blocks(bound):
             return self._handed_to(network.binding_executor, self._make_blocks)
         if self._is_filled:
             return None
@@ -243,7 +252,9 @@ class AcceleratorSlot(Slot):
             return self._staged_by_others(copies)
         for target, source in copies:
             np.copyto(target, source, casting="no")
-        self._note_copied("upload" if is_apart else "replay", {"host": _LIGHT_BYTES - left_bytes})
+        self._copies.append(
+            ("upload" if is_apart else "replay", {"host": _LIGHT_BYTES - left_bytes}, 0)
+        )
         return None
 
     def _find_plan(self) -> PendingPlan[Plan]:
@@ -326,13 +337,8 @@ class AcceleratorSlot(Slot):
             record, mark = self._network.admission.recorder.record, self.bindings.mark()
             record(mark, self._fill_stage, lane, queued_ns, started_ns, perf_counter_ns())
         size_bytes = sum([target.nbytes for target, _ in part])
-        self._note_copied("fill", {"host": size_bytes}, started_ns)
+        self._copies.append(("fill", {"host": size_bytes}, started_ns))
         return NOW
-
-    def _note_copied(self, stage: str, counts: Mapping[str, int], started_ns: int = 0) -> None:
-        recorder = self._network.admission.recorder
-        for kind, size_bytes in counts.items():
-            self.bindings.note_copied(recorder, stage, kind, size_bytes, started_ns)
 
     def _named(self, error: Exception) -> Exception:
         """Return an error of ours: this one, or what it means for the run."""
@@ -350,7 +356,8 @@ class AcceleratorSlot(Slot):
         there: dict[Buffer, Memory] = {}
         if graph is None:
             there = self._inputs.read_there(bound, bindings.inputs)
-            there.update(self._outputs.written_there(bound, blocks))
+            if blocks:
+                there.update(self._outputs.written_there(bound, blocks))
             bound.exchange(there)
         # Here, on the run's own stream: the arrays' owners may write them for a while yet.
         self._inputs.copy_on_device(stream, bound, bindings.inputs, there)
@@ -358,8 +365,10 @@ class AcceleratorSlot(Slot):
             self._launch(stream, bound)
         else:
             stream.replay(graph)
-        self._outputs.keep(stream, bound, bindings, self._padding, blocks, there)
-        self._note_copied("compute", stream.copied_bytes)
+        if blocks:
+            self._outputs.keep(stream, bound, bindings, self._padding, blocks, there)
+        if stream.copied_bytes:
+            self._copies.append(("compute", stream.copied_bytes, 0))
         return NOW
 
     def _launch(self, stream: QueueStream, bound: BoundPlan) -> None:
@@ -379,7 +388,8 @@ class AcceleratorSlot(Slot):
         stream = self._begin(lane, is_last=True)
         places = self._bound.outputs
         self._outputs.read_to_staging(stream, places, self.bindings, self._padding)
-        self._note_copied("download", stream.copied_bytes)
+        if stream.copied_bytes:
+            self._copies.append(("download", stream.copied_bytes, 0))
         return NOW
 
     @_host_errors_named
@@ -388,7 +398,8 @@ class AcceleratorSlot(Slot):
         stream = self._begin(lane, is_last=True)
         places = self._bound.outputs
         ready = self._outputs.read_to_host(stream, places, self.bindings, self._padding)
-        self._note_copied("download", stream.copied_bytes)
+        if stream.copied_bytes:
+            self._copies.append(("download", stream.copied_bytes, 0))
         return ready
 
     def _has_much_to_deliver(self) -> bool:
@@ -399,10 +410,12 @@ class AcceleratorSlot(Slot):
     def _deliver(self, _lane: Lane) -> Ready:
         assert self._bound is not None
         copied_bytes = self._outputs.deliver(self._bound.outputs, self.bindings, self._padding)
-        self._note_copied("deliver", {"host": copied_bytes})
+        self._copies.append(("deliver", {"host": copied_bytes}, 0))
         return NOW
 
     def release(self) -> None:
+        copies, self._copies = self._copies, []
+        self.bindings.note_copies(self._network.admission.recorder, copies)
         if self._times is not None and self.bindings.profile is not None:
             self.bindings.profile.extend(self._times.profiles())
         self._plan = self._bound = self._times = self._padding = None

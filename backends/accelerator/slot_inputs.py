@@ -52,6 +52,7 @@ class SlotInputs:
         ``reads_in_place``: whether memory that was lent is read itself. Raises TensorError.
         """
         copies = list[Copy]()
+        reads_in_place = reads_in_place and self._network.lent.is_used
         for port, place in zip(self._network.model_inputs, places, strict=True):
             array = given[port.name]
             in_place = reads_in_place and self._is_read_in_place(array, place)
@@ -64,10 +65,11 @@ class SlotInputs:
         self, stream: QueueStream, places: Sequence[BoundInput], given: Mapping[str, Any]
     ) -> None:
         """Enqueue the uploads of what the host has."""
+        is_lent = self._network.lent.is_used
         for port, place in zip(self._network.model_inputs, places, strict=True):
             array, data = given[port.name], place.staged.data
             if not isinstance(array, AdoptedArray) and data.size:
-                in_place = self._is_read_in_place(array, place)
+                in_place = is_lent and self._is_read_in_place(array, place)
                 stream.write(place.memory, bytes_of(array) if in_place else data)
 
     def read_there(self, bound: BoundPlan, given: Mapping[str, Any]) -> dict[Buffer, Memory]:

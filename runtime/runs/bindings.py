@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from ...errors import TensorError
 from ..graph import shape_text
 from ..tensors.kept_array import KeptArray
 from ..tensors.tensor import Tensor
-from ..tracing.copied_bytes import CopiedBytes
+from ..tracing.copied_bytes import CopiedBytes, StageCopies
 from ..tracing.recorder import RunMark, SpanRecorder
 from .admission import Ticket
 from .run_profile import NodeProfile, RunProfile
@@ -107,6 +107,23 @@ class Bindings:
     def mark(self) -> RunMark:
         """Make what the run's spans have in common."""
         return self.run_id, self.ticket[1], self.arrived_ns
+
+    def note_copies(self, recorder: SpanRecorder, copies: Sequence[StageCopies]) -> None:
+        """Note what the stages of the run have copied: their names, bytes by kind, and when.
+
+        As ``note_copied``, for many at once.
+        """
+        if self.arrived_ns < 0:
+            return
+        noted = [
+            (CopiedBytes(stage, kind, size_bytes), started_ns)
+            for stage, counts, started_ns in copies
+            for kind, size_bytes in counts.items()
+            if size_bytes
+        ]
+        recorder.note_copies(self.ticket[1], noted)
+        if self.profile is not None:
+            self.profile.copies += [copied for copied, _ in noted]
 
     def note_copied(
         self, recorder: SpanRecorder, stage: str, kind: str, size_bytes: int, started_ns: int = 0

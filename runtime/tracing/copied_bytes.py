@@ -15,6 +15,7 @@ __all__ = [
     "CopiedBytes",
     "CopiesRing",
     "CopyCounts",
+    "StageCopies",
     "TracedSpan",
     "copies_of_spans",
     "merged_counts",
@@ -34,6 +35,10 @@ class CopiedBytes(NamedTuple):
     stage: str
     kind: str
     size_bytes: int
+
+
+StageCopies = tuple[str, Mapping[str, int], int]
+"""A stage, the bytes that it has copied by kind, and when the span began of which they are."""
 
 
 class TracedSpan(Protocol):
@@ -65,6 +70,11 @@ class CopiesRing:
     def keep(self, age: int, started_ns: int, copied: CopiedBytes) -> int:
         """Note it, and return how many are to be counted."""
         self._uncounted.append((age, started_ns, copied))
+        return len(self._uncounted)
+
+    def keep_all(self, age: int, copies: Iterable[tuple[CopiedBytes, int]]) -> int:
+        """Note those of one run, each with when its span began; as ``keep``."""
+        self._uncounted.extend([(age, started_ns, copied) for copied, started_ns in copies])
         return len(self._uncounted)
 
     def count(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -216,6 +216,12 @@ class SpanRecorder:
             self._node_count += len(profile)
             while self._node_count > RING_SPANS and len(self._profiles) > 1:
                 self._node_count -= len(self._profiles.popleft()[1])
+
+    def note_copies(self, age: int, copies: Iterable[tuple[CopiedBytes, int]]) -> None:
+        """Note what the stages of a run of this age have copied, and when the spans began."""
+        if self._copies.keep_all(age, copies) >= COUNT_AT:
+            with self._lock:
+                self._copies.count()
 
     def note_copied(self, run: RunMark, copied: CopiedBytes, started_ns: int = 0) -> None:
         """Note what a stage of a run has copied; called where it was, and cheap.

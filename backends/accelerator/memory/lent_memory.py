@@ -38,6 +38,11 @@ class LentMemory:
         block[:] = 0
         return block[:size_bytes].view(dtype).reshape(shape)
 
+    @property
+    def is_used(self) -> bool:
+        """True while an array is there that was lent."""
+        return bool(self._lengths)
+
     def has(self, array: Any) -> bool:
         """True for a whole array that was lent here, and for another that lies there just so."""
         return (

@@ -116,20 +116,21 @@ class QueueStream(DeviceStream):
         if self.copied_bytes:
             self.copied_bytes = {}
 
-    def note_copy(self, kind: str, size_bytes: int) -> None:
-        """Add to what the stage that has begun copies: upload, download, or device."""
-        self.copied_bytes[kind] = self.copied_bytes.get(kind, 0) + size_bytes
+    def _note_device_copy(self, size_bytes: int) -> None:
+        self.copied_bytes["device"] = self.copied_bytes.get("device", 0) + size_bytes
 
     def write(self, target: Memory, source: Bytes) -> Event:
         """Enqueue a copy to the device; keeps ``source`` until it is over."""
         event = self._enqueue("uploading", self._queue.write, target, source)
-        self.note_copy("upload", source.nbytes)
+        copied = self.copied_bytes
+        copied["upload"] = copied.get("upload", 0) + source.nbytes
         return event
 
     def read(self, target: Bytes, source: Memory) -> Event:
         """Enqueue a copy to the host; keeps ``target`` until it is over."""
         event = self._enqueue("downloading", self._queue.read, target, source)
-        self.note_copy("download", target.nbytes)
+        copied = self.copied_bytes
+        copied["download"] = copied.get("download", 0) + target.nbytes
         return event
 
     def launch(
@@ -150,13 +151,13 @@ class QueueStream(DeviceStream):
     ) -> Event:
         """Enqueue a copy of a caller's array, behind what its owner has enqueued; keeps it."""
         event = self._copy(source, target, source.memory, size_bytes, target_offset_bytes)
-        self.note_copy("device", size_bytes)
+        self._note_device_copy(size_bytes)
         return event
 
     def copy_to(self, target: AdoptedArray, source: Memory) -> Event:
         """Enqueue a copy to a caller's array, behind what its owner has enqueued; keeps it."""
         event = self._copy(target, target.memory, source, target.size_bytes)
-        self.note_copy("device", target.size_bytes)
+        self._note_device_copy(target.size_bytes)
         return event
 
     def keep(self, used: object) -> None:
