@@ -41,6 +41,7 @@ NAVIGATION = {
         "hetero.md",
         "auto.md",
         "reload.md",
+        "blob-format.md",
         "containers.md",
         "python-versions.md",
         "callbacks.md",
