@@ -20,7 +20,6 @@ from aioinfer import Core
 from aioinfer.backends.accelerator.queues.driver import Context, DeviceFacts, DriverError, Program
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
-from aioinfer.runtime.devices.plugin import CoreHandle
 from opencl_device import choose_device
 
 __all__ = ["QuickDriver", "build_quickly", "core"]
@@ -88,6 +87,8 @@ _building = threading.Lock()
 
 
 class QuickDriver(PyOpenClDriver):
+    options = "-D_OPENCL_H_ -cl-opt-disable"
+
     def open(self, facts: DeviceFacts) -> Context:
         context = super().open(facts)
         if facts.platform == _PLATFORM:
@@ -95,7 +96,7 @@ class QuickDriver(PyOpenClDriver):
 
             def program(source: str) -> Program:
                 with _building:
-                    os.environ[_OPTIONS] = "-D_OPENCL_H_ -cl-opt-disable"
+                    os.environ[_OPTIONS] = self.options
                     try:
                         return usual(declarations + source)
                     except DriverError:
@@ -108,10 +109,18 @@ class QuickDriver(PyOpenClDriver):
         return context
 
 
-def build_quickly(core: Core) -> None:
-    """Give a Core that has loaded nothing on OPENCL a driver that builds quickly."""
+class _OptimisingDriver(QuickDriver):
+    options = "-D_OPENCL_H_"
+
+
+def build_quickly(core: Core, *, is_optimised: bool = False) -> None:
+    """Give a Core that has loaded nothing on OPENCL a driver that builds quickly.
+
+    Kernels are optimised for models whose runs take longer than that.
+    """
+    driver = _OptimisingDriver if is_optimised else QuickDriver
     core.unregister_plugin("OPENCL")
-    core.register_plugin("OPENCL", _make_plugin)
+    core.register_plugin("OPENCL", lambda handle, name: OpenClPlugin(handle, name, driver()))
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +129,3 @@ def core() -> Iterator[Core]:
         build_quickly(core)
         choose_device(core)
         yield core
-
-
-def _make_plugin(core: CoreHandle, name: str) -> OpenClPlugin:
-    return OpenClPlugin(core, name, QuickDriver())

@@ -32,7 +32,7 @@ def _cases() -> dict[str, Callable[[], None]]:
 def _core() -> aioinfer.Core:
     core = aioinfer.Core()
     if "OPENCL" in DEVICE:
-        build_quickly(core)
+        build_quickly(core, is_optimised=True)
     return core
 
 
