@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ...errors import DeviceError, PropertyError
-from ...executors import allowed_cpus
+from ...executors import StreamsConfig, allowed_cpus
 from ...runtime.blobs.network_record import NetworkRecord
 from ...runtime.blobs.reader import Blob
 from ...runtime.devices.extension import bind_kernels
@@ -30,7 +30,7 @@ from .blobs.plan_record import ONLY_PLAN, plan_facts, read_plan, read_planned_mo
 from .compiler import Compiler
 from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS
-from .native.step_runner import step_runner
+from .native.step_runner import build_mark, step_runner
 from .onednn.bindings import open_engine
 from .passes import plan_passes, shared_passes
 from .plans.packed_weights import WeightStore
@@ -147,14 +147,26 @@ class CpuPlugin(Plugin):
         model = read_planned_model(planned)
         model.name = record.name
         record.refuse_other(plan_facts(self._engine))
+        streams, _ = self._resolved(config)
         network = self._network(
             model,
             config,
-            lambda weights: read_plan(planned, model.graph, self._engine, weights),
+            lambda weights: read_plan(planned, model.graph, self._engine, weights, streams),
             planned.check_frames,
         )
         network.removed_nodes = record.removed_nodes
         return network
+
+    def cache_facts(self, config: Configuration) -> Mapping[str, Any]:
+        streams, resolved = self._resolved(config)
+        return {
+            **super().cache_facts(config),
+            **plan_facts(self._engine),
+            "kernels": build_mark(),
+            "streams": streams.stream_count,
+            "threads": streams.thread_count,
+            "precision": resolved[INFERENCE_PRECISION_HINT],
+        }
 
     def _network(
         self,
@@ -163,6 +175,23 @@ class CpuPlugin(Plugin):
         only_plan: Callable[[WeightStore], Plan] | None = None,
         check: Callable[[], None] | None = None,
     ) -> ExecutableNetwork:
+        streams, config = self._resolved(config)
+        compiler = Compiler(
+            model,
+            self._engine,
+            device=self.name,
+            thread_count=streams.thread_count,
+            float_dtype=PRECISIONS[config[INFERENCE_PRECISION_HINT]],
+            passes=plan_passes(config[CPU_DISABLED_PASSES.key], keep_nan=config[CPU_KEEP_NAN.key]),
+            keep_nan=config[CPU_KEEP_NAN.key],
+            states=find_pairs(model, config),
+            keeps_model=config[EXPORTABLE],
+            only_plan=only_plan,
+        )
+        return CpuNetwork(model, compiler, streams, config, self.core, check)
+
+    def _resolved(self, config: Configuration) -> tuple[StreamsConfig, Configuration]:
+        """Return the streams of a network, and its properties with what the device has chosen."""
         device = f"{self.name}.{config['DEVICE_ID']}"
         streams = streams_config(config, allowed_cpus(), device)
         precision = chosen_precision(
@@ -171,22 +200,8 @@ class CpuPlugin(Plugin):
             config[EXECUTION_MODE_HINT.key],
             self._engine.instruction_set,
         )
-        config = config.with_defaults(
-            {NUM_STREAMS: streams.stream_count, INFERENCE_PRECISION_HINT: precision}
-        )
-        compiler = Compiler(
-            model,
-            self._engine,
-            device=self.name,
-            thread_count=streams.thread_count,
-            float_dtype=PRECISIONS[precision],
-            passes=plan_passes(config[CPU_DISABLED_PASSES.key], keep_nan=config[CPU_KEEP_NAN.key]),
-            keep_nan=config[CPU_KEEP_NAN.key],
-            states=find_pairs(model, config),
-            keeps_model=config[EXPORTABLE],
-            only_plan=only_plan,
-        )
-        return CpuNetwork(model, compiler, streams, config, self.core, check)
+        chosen = {NUM_STREAMS: streams.stream_count, INFERENCE_PRECISION_HINT: precision}
+        return streams, config.with_defaults(chosen)
 
 
 def _processor_name() -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....errors import AioInferError, BlobError, NotSupportedError
+from ....executors import StreamsConfig
 from ....runtime.blobs.graph_record import read_model_record, write_model_record
 from ....runtime.blobs.reader import Blob
 from ....runtime.blobs.tensors_record import (
@@ -62,16 +63,19 @@ def write_plan(blob: BlobWriter, plan: Plan, model: Model) -> None:
     write_model_record(blob.under("graph"), model.with_graph(graph))
 
 
-def read_plan(blob: Blob, graph: Graph, engine: Engine, weights: WeightStore) -> Plan:
+def read_plan(
+    blob: Blob, graph: Graph, engine: Engine, weights: WeightStore, streams: StreamsConfig
+) -> Plan:
     """Read a plan; its primitives are compiled on this thread, its constants stay in the blob.
 
-    ``graph`` is that of ``read_planned_model``.
+    ``graph`` is that of ``read_planned_model``; ``streams`` are those that runs compute on.
     Raises BlobError for what ``write_plan`` does not write, and for what this machine's oneDNN does
     otherwise.
     """
     content = blob.json(_FRAME)
     try:
         thread_count = _count(content["thread_count"], 1, 4096)
+        _refuse_larger_team(thread_count, streams)
         with engine.with_threads(thread_count):
             reader = _PlanReader(engine, weights, TensorReader(blob), content)
             steps = [reader.step(row) for row in content["steps"]]
@@ -326,6 +330,18 @@ def _check_ports(operands: Sequence[Operand], types: Sequence[Any], kind: str) -
     for operand, wanted in zip(operands, types, strict=True):
         if (operand.dtype, operand.shape) != (wanted.dtype, wanted.shape):
             raise damaged(f"an {kind} of its plan is {operand.layout}, and {wanted} in its graph")
+
+
+def _refuse_larger_team(thread_count: int, streams: StreamsConfig) -> None:
+    """Raise BlobError for a plan that no stream has the threads for."""
+    if thread_count > streams.thread_count:
+        raise BlobError(
+            f"the plan of the blob computes with {thread_count} threads, and each of "
+            f"{streams.stream_count} streams of {streams.name} has {streams.thread_count}; import "
+            f"it with INFERENCE_NUM_THREADS={thread_count * streams.stream_count} or more, or load "
+            f"the model",
+            device=streams.name,
+        )
 
 
 def _refuse(origin: NodeOrigin, wrong: str | None) -> None:
