@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...errors import AioInferError, ClosedError, DeviceError
+from ...errors import AioInferError, BlobError, ClosedError, DeviceError
 from ...executors import NOW, Lane, Ready, StreamsConfig, is_shortage
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.plugin import CoreHandle
@@ -107,6 +108,7 @@ class CpuNetwork(ExecutableNetwork):
         )
         self._slots: list[_CpuSlot] = []
         self._has_weights = not compiler.is_imported
+        self._checked: PendingPlan[Plan] | None = None
         try:
             plans = self._compile_ahead()
         except BaseException:
@@ -149,7 +151,7 @@ class CpuNetwork(ExecutableNetwork):
 
     def _check(self, check: Callable[[], None], plan: Plan) -> None:
         """Have imported weights checked beside the caller; runs wait for that."""
-        checked: PendingPlan[Plan] = PendingPlan()
+        checked = self._checked = PendingPlan()
 
         def request_plan(inputs: Mapping[str, Any]) -> PendingPlan[Plan]:
             return checked
@@ -163,7 +165,7 @@ class CpuNetwork(ExecutableNetwork):
 
         def ended(_ready: Ready, error: BaseException | None) -> None:
             if error is not None:
-                checked.fire(error)
+                checked.fire(_without_frames(error))
 
         self.only_plan, self.request_plan = None, request_plan
         self._compile_executor.run(run, NOW, ended)
@@ -224,7 +226,22 @@ class CpuNetwork(ExecutableNetwork):
         if self._exports_model() or plan is None:
             super()._write_payload(blob)
             return
+        self._wait_for_check()
         write_plan(blob.under(ONLY_PLAN), plan, self._model)
+
+    def _wait_for_check(self) -> None:
+        """Raise the error of imported weights that are damaged: none may be written as sound."""
+        if self._checked is None:
+            return
+        ended = threading.Event()
+        self._checked.when_ready(lambda _: ended.set())
+        ended.wait()
+        self.refuse_if_closed()
+        if self._checked.error is not None:
+            raise BlobError(
+                f"network {self.name!r} cannot be exported: {self._checked.error}",
+                **self.admission.where,
+            )
 
     def _model_to_export(self) -> Model | None:
         return self._model if self._has_weights else None
@@ -272,6 +289,15 @@ class CpuNetwork(ExecutableNetwork):
             ),
             Metric("ARENA_BYTES", lambda _: self._programs.arena_bytes, "Memory of all streams."),
         ]
+
+
+def _without_frames(error: BaseException) -> BaseException:
+    """Have an error that is kept hold no file by the frames that it came through."""
+    cause: BaseException | None = error
+    while cause is not None:
+        cause.__traceback__ = None
+        cause = cause.__cause__ or cause.__context__
+    return error
 
 
 class _CpuSlot(Slot):

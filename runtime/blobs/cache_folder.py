@@ -34,7 +34,11 @@ class CacheFolder:
     def find(self, name: str) -> Path | None:
         """Return the file of this name, as one that was used now; None if there is none."""
         path = self._path(name)
-        if not path.is_file() or not self._is_own(path):
+        try:
+            if not path.is_file() or not self._is_own(path):
+                return None
+        except (OSError, ValueError) as error:
+            _log.warning("cannot look for %s: %s", path, error)
             return None
         with suppress(OSError):
             os.utime(path)
@@ -48,7 +52,7 @@ class CacheFolder:
             if not self._is_own(self._folder):
                 return False
             write_file(path, iter(chunks))
-        except (OSError, BlobError) as error:
+        except (OSError, ValueError, BlobError) as error:
             _log.warning("cannot keep %s: %s", path, error)
             return False
         self._make_room(path)
@@ -57,9 +61,9 @@ class CacheFolder:
     def forget(self, name: str, reason: object) -> None:
         """Remove a file that is of no use."""
         path = self._path(name)
-        _log.warning("removing %s: %s", path, reason)
         with suppress(OSError):
             path.unlink()
+            _log.warning("removed %s: %s", path, reason)
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}{self._ending}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -37,6 +38,7 @@ class _Opened:
     memory: Array
     frames: dict[str, Frame]
     file: MappedFile | None
+    damaged: Callable[[BlobError], BlobError] | None
 
 
 class Blob:
@@ -50,16 +52,23 @@ class Blob:
         self._opened, self._prefix = opened, prefix
 
     @classmethod
-    def open(cls, source: BlobSource, *, is_mapped: bool = True) -> Blob:
+    def open(
+        cls,
+        source: BlobSource,
+        *,
+        is_mapped: bool = True,
+        damaged: Callable[[BlobError], BlobError] | None = None,
+    ) -> Blob:
         """Open a path, bytes, or a binary file, which is read to its end and left open.
 
-        A path is mapped unless ``is_mapped`` is false or others may write to the file. Raises
-        BlobError for what cannot be read, is damaged, or is no blob.
+        A path is mapped unless ``is_mapped`` is false or others may write to the file.
+        ``damaged`` is called, on any thread, with what ``check_frames`` finds, and makes the error
+        that is raised. Raises BlobError for what cannot be read, is damaged, or is no blob.
         """
         memory, file = _content(source, is_mapped)
         header = read_header(memory[:HEADER_BYTES].tobytes(), memory.nbytes)
         directory = memory[header.directory_offset :].tobytes()
-        return cls(_Opened(memory, read_directory(directory, header), file))
+        return cls(_Opened(memory, read_directory(directory, header), file, damaged))
 
     def under(self, name: str) -> Blob:
         """Return the frames whose names begin with ``name/``, by the rest of their names."""
@@ -89,6 +98,14 @@ class Blob:
 
         A mapped file is read past the mapping, so that none of its pages becomes this process's.
         """
+        try:
+            self._check_frames()
+        except BlobError as error:
+            if self._opened.damaged is None:
+                raise
+            raise self._opened.damaged(error) from error
+
+    def _check_frames(self) -> None:
         memory = np.empty(_CHUNK_BYTES, np.uint8)
         for frame in [self._frame(name) for name in self.names()]:
             if self._opened.file is None:

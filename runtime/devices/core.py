@@ -725,7 +725,12 @@ def _cache_of(plugin: Plugin, config: Configuration) -> ModelCache | None:
         return None
     from .model_cache import ModelCache
 
-    return ModelCache(Path(named).expanduser(), plugin, config)
+    try:
+        folder = Path(named).expanduser()
+    except RuntimeError as error:  # there is no such user
+        _log.warning("CACHE_DIR %r is not used: %s", named, error)
+        return None
+    return ModelCache(folder, plugin, config)
 
 
 def _path_of(source: Any) -> Path | None:

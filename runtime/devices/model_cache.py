@@ -74,6 +74,7 @@ class ModelCache:
             "numpy": np.__version__,
             "device": config.device,
             "properties": {key: config[key] for key in config if key not in _OF_THIS_PROCESS},
+            "given": sorted(config.given - _OF_THIS_PROCESS),
             **plugin.cache_facts(config),
         }
         self._facts = json.dumps(plain_value(facts), sort_keys=True)
@@ -119,12 +120,24 @@ class ModelCache:
         path = self._blobs.find(entry)
         if path is None:
             return None
+
+        def removed(error: BlobError) -> BlobError:
+            self._blobs.forget(entry, error)
+            return BlobError(
+                f"what CACHE_DIR had of network {name!r} is damaged or was written to, and is "
+                f"removed; load the network again ({path})"
+            )
+
+        is_mapped = self._config.value_or_default(ENABLE_MMAP)
         try:
-            blob = Blob.open(path)
+            blob = Blob.open(path, is_mapped=is_mapped, damaged=removed)
             record = replace(read_network_record(blob), name=name)
             network = self._plugin.import_network(blob, record, self._config)
         except BlobError as error:
-            self._blobs.forget(entry, error)
+            if isinstance(error.__cause__, OSError | MemoryError):  # it may be well
+                _log.warning("cannot use %s: %s", path, error)
+            else:
+                self._blobs.forget(entry, error)
             return None
         if record.states:
             network.keep_states(record.states)

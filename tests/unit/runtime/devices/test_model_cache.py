@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,16 @@ def test_what_changes_the_result_is_another_entry(
     assert len(entries(folder)) == 3
 
 
+def test_a_value_that_was_given_is_another_entry_than_an_equal_default(
+    core: aioinfer.Core, file: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "cache"
+    load(core, file, folder)
+    default = core.get_config("REFERENCE", "PERFORMANCE_HINT")
+    assert not load(core, file, folder, PERFORMANCE_HINT=default)[0]
+    assert load(core, file, folder, PERFORMANCE_HINT=default)[0]
+
+
 @pytest.mark.parametrize("size", [0, 10, 64, 1000])
 def test_a_damaged_entry_is_made_again(
     core: aioinfer.Core, file: Path, tmp_path: Path, size: int
@@ -177,6 +188,55 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_the_cache(
         was_there, y = load(core, file, tmp_path / "cache")
         assert not was_there
         assert np.array_equal(y, expected(X))
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["x/" * 2500, "nul\0nul", "~nosuchuserofthismachine/cache"],
+    ids=["long", "NUL", "no user"],
+)
+def test_a_folder_that_cannot_be_is_no_cache(
+    core: aioinfer.Core, file: Path, folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    was_there, y = load(core, file, Path(folder))
+    assert not was_there
+    assert np.array_equal(y, expected(X))
+    assert caplog.records
+
+
+def test_a_folder_that_may_not_be_entered_is_no_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = CacheFolder(tmp_path, ".blob", 100)
+    monkeypatch.setattr(Path, "is_file", raiser(PermissionError(13, "Permission denied")))
+    assert folder.find("a") is None
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), MemoryError()], ids=repr)
+def test_an_entry_that_cannot_be_opened_now_is_kept(
+    core: aioinfer.Core,
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    folder = tmp_path / "cache"
+    load(core, file, folder)
+    (entry,) = entries(folder)
+    was = entry.stat().st_ino
+    with monkeypatch.context() as patched:
+        patched.setattr("aioinfer.runtime.blobs.reader.may_map", raiser(error))
+        patched.setattr(CacheFolder, "write", lambda *_args: False)
+        assert not load(core, file, folder)[0]
+    assert entry.stat().st_ino == was
+    assert load(core, file, folder)[0]
+
+
+def raiser(error: Exception) -> Callable[..., Any]:
+    def fail(*_args: Any) -> Any:
+        raise error
+
+    return fail
 
 
 def test_many_threads_load_at_once(core: aioinfer.Core, file: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from aioinfer.backends.cpu.onednn.bindings import Attributes, Numbers, open_engi
 from aioinfer.errors import BlobError, NotSupportedError
 from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter
-from aioinfer.runtime.graph import DType
+from aioinfer.runtime.graph import DType, mapped_file
 
 RANDOM = np.random.default_rng(0)
 
@@ -46,6 +45,17 @@ def model(nodes: list[Any], x: list[int], **weights: np.ndarray) -> onnx.ModelPr
 
 def weights(*shape: int) -> np.ndarray:
     return RANDOM.normal(size=shape).astype(np.float32)
+
+
+def rewritten(blob: Blob, changed: str, content: Any) -> bytes:
+    """The same blob with another frame of JSON."""
+    writer = BlobWriter()
+    for name in blob.names():
+        if name == changed:
+            writer.add_json(name, content)
+        else:
+            writer.add_bytes(name, blob.memory(name).tobytes())
+    return b"".join(writer.chunks())
 
 
 node = helper.make_node
@@ -119,6 +129,11 @@ def transformer() -> onnx.ModelProto:
     )
 
 
+def large() -> onnx.ModelProto:
+    """A model that is worth more threads than one."""
+    return model([node("MatMul", ["x", "w"], ["y"])], [512, 1024], w=weights(1024, 1024))
+
+
 MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "convolutional": convolutional,
     "LSTM": lambda: recurrent("LSTM", 4),
@@ -160,19 +175,73 @@ def test_an_imported_plan_is_made_for_a_smaller_team_as_well(core: aioinfer.Core
         assert resized_plan(compiler.latest, 1, compiler.weights) is not None
 
 
-def test_weights_are_read_in_the_memory_of_the_file(core: aioinfer.Core, tmp_path: Path) -> None:
-    from aioinfer.runtime.graph.mapped_file import is_mapped
+@pytest.mark.timeout(120)
+def test_a_plan_of_more_threads_than_a_stream_has_is_refused(core: aioinfer.Core) -> None:
+    with core.load_network(large(), "CPU", {"INFERENCE_NUM_THREADS": 2}) as network:
+        blob = network.export()
+        assert Blob.open(blob).json("only_plan/plan")["thread_count"] == 2
+    for config in ({"INFERENCE_NUM_THREADS": 1}, {"NUM_STREAMS": 2}):
+        wanted = r"with 2 threads, and each of . streams of CPU.0 has 1; .*NUM_THREADS="
+        with pytest.raises(BlobError, match=wanted):
+            core.import_network(blob, config=config)
+    with core.import_network(blob, config={"NUM_STREAMS": 2, "INFERENCE_NUM_THREADS": 4}) as two:
+        two.create_infer_request().infer_sync(np.zeros((512, 1024), np.float32))
 
+
+def test_a_crafted_number_of_threads_is_refused(core: aioinfer.Core) -> None:
+    with core.load_network(large(), "CPU") as network:
+        blob = Blob.open(network.export())
+    content = blob.json("only_plan/plan")
+    crafted = rewritten(blob, "only_plan/plan", {**content, "thread_count": 64})
+    with pytest.raises(BlobError, match="with 64 threads"):
+        core.import_network(crafted)
+
+
+def test_cached_plans_are_of_what_shapes_them(core: aioinfer.Core, tmp_path: Path) -> None:
+    made = large()
+
+    def is_cached(**config: Any) -> bool:
+        given = {"CACHE_DIR": str(tmp_path), **config}
+        with core.load_network(made, "CPU", given) as network:
+            network.create_infer_request().infer_sync(np.zeros((512, 1024), np.float32))
+            return bool(network.get_metric("LOADED_FROM_CACHE"))
+
+    assert not is_cached(INFERENCE_NUM_THREADS=2)
+    assert is_cached(INFERENCE_NUM_THREADS=2)
+    mode = {"EXECUTION_MODE_HINT": "PERFORMANCE"}
+    assert not is_cached(**mode)
+    assert not is_cached(INFERENCE_PRECISION_HINT="f32", **mode)
+    assert is_cached(**mode)
+
+
+def test_the_facts_of_a_cached_plan(core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aioinfer.backends.cpu import plugin as module
+    from aioinfer.backends.cpu.plugin import CpuPlugin
+    from aioinfer.executors import CpuAllowance
+
+    plugin = core._registry.get("CPU")
+    assert isinstance(plugin, CpuPlugin)
+    config = plugin.configuration("0", {"INFERENCE_NUM_THREADS": 0})
+    facts = plugin.cache_facts(config)
+    assert {"oneDNN", "instruction set", "kernels", "precision"} <= facts.keys()
+    fewer = CpuAllowance((0,))
+    monkeypatch.setattr(module, "allowed_cpus", lambda: fewer)
+    assert plugin.cache_facts(config)["threads"] == 1
+    monkeypatch.setattr(module, "build_mark", lambda: [0, 0])
+    assert plugin.cache_facts(config)["kernels"] != facts["kernels"]
+
+
+def test_weights_are_read_in_the_memory_of_the_file(core: aioinfer.Core, tmp_path: Path) -> None:
     path = tmp_path / "net.blob"
     with core.load_network(transformer(), "CPU") as network:
         network.export(path)
     with core.import_network(path) as imported:
         plan = imported._compiler.latest  # type: ignore[attr-defined]
         assert plan.weights
-        assert all(is_mapped(weight.buffer.array) for weight in plan.weights)
+        assert all(mapped_file.is_mapped(weight.buffer.array) for weight in plan.weights)
     with core.import_network(path, config={"ENABLE_MMAP": False}) as imported:
         plan = imported._compiler.latest  # type: ignore[attr-defined]
-        assert not any(is_mapped(weight.buffer.array) for weight in plan.weights)
+        assert not any(mapped_file.is_mapped(weight.buffer.array) for weight in plan.weights)
 
 
 def test_a_flipped_bit_of_a_weight_is_found_before_the_first_run(core: aioinfer.Core) -> None:
@@ -185,6 +254,70 @@ def test_a_flipped_bit_of_a_weight_is_found_before_the_first_run(core: aioinfer.
         for _ in range(2):
             with pytest.raises(BlobError, match=f"{frame.name!r} does not match its checksum"):
                 imported.create_infer_request().infer_sync(np.zeros((2, 7, 32), np.float32))
+
+
+def with_a_flipped_bit(blob: bytes) -> bytes:
+    """The same blob with another byte in its largest frame."""
+    frame = max(Blob.open(blob)._opened.frames.values(), key=lambda found: found.size_bytes)
+    changed = bytearray(blob)
+    changed[frame.offset + 5] ^= 4
+    return bytes(changed)
+
+
+def test_damage_is_not_exported_as_sound(core: aioinfer.Core) -> None:
+    with core.load_network(transformer(), "CPU") as network:
+        blob = with_a_flipped_bit(network.export())
+    with (
+        core.import_network(blob) as imported,
+        pytest.raises(BlobError, match=r"cannot be exported.*does not match its checksum"),
+    ):
+        imported.export()
+
+
+def test_a_damaged_weight_in_the_cache_is_found_once(core: aioinfer.Core, tmp_path: Path) -> None:
+    made = transformer()
+
+    def load() -> Any:
+        return core.load_network(made, "CPU", {"CACHE_DIR": str(tmp_path)})
+
+    x = np.zeros((2, 7, 32), np.float32)
+    load().close()
+    (entry,) = tmp_path.glob("networks/*.blob")
+    whole = entry.read_bytes()
+    entry.write_bytes(with_a_flipped_bit(whole))
+    with load() as network, pytest.raises(BlobError, match="is removed; load the network again"):
+        network.create_infer_request().infer_sync(x)
+    with load() as network:
+        assert not network.get_metric("LOADED_FROM_CACHE")
+        network.create_infer_request().infer_sync(x)
+    assert entry.read_bytes() == whole
+
+
+def test_a_failed_check_leaves_no_map_behind(core: aioinfer.Core, tmp_path: Path) -> None:
+    path = tmp_path / "net.blob"
+    with core.load_network(transformer(), "CPU") as network:
+        path.write_bytes(with_a_flipped_bit(network.export()))
+    with core.import_network(path) as imported:
+        with pytest.raises(BlobError):
+            imported.export()
+        error = imported._checked.error  # type: ignore[attr-defined]
+        assert isinstance(error, BlobError)
+        assert error.__traceback__ is None
+
+
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_cached_weights_are_mapped_where_they_may_be(
+    is_mapped: bool, core: aioinfer.Core, tmp_path: Path
+) -> None:
+    config = {"CACHE_DIR": str(tmp_path), "ENABLE_MMAP": is_mapped}
+    made = transformer()
+    core.load_network(made, "CPU", config).close()
+    with core.load_network(made, "CPU", config) as network:
+        assert network.get_metric("LOADED_FROM_CACHE")
+        plan = network._compiler.latest  # type: ignore[attr-defined]
+        assert {mapped_file.is_mapped(weight.buffer.array) for weight in plan.weights} == {
+            is_mapped
+        }
 
 
 def test_a_network_that_is_closed_while_it_is_checked_leaves_nothing(core: aioinfer.Core) -> None:
@@ -224,15 +357,10 @@ def test_a_step_of_python_is_named_and_exportable_is_the_way_out(core: aioinfer.
 def test_another_library_or_processor_is_named(key: str, value: Any, core: aioinfer.Core) -> None:
     with core.load_network(transformer(), "CPU") as network:
         blob = Blob.open(network.export())
-    frames = {name: blob.memory(name).tobytes() for name in blob.names()}
-    facts = json.loads(frames["network"])
+    facts = blob.json("network")
     facts["capability"][key] = value
-    frames["network"] = json.dumps(facts).encode()
-    writer = BlobWriter()
-    for name, content in frames.items():
-        writer.add_bytes(name, content)
     with pytest.raises(BlobError, match=f"the blob is for {key} {value!r}"):
-        core.import_network(b"".join(writer.chunks()))
+        core.import_network(rewritten(blob, "network", facts))
 
 
 def test_no_call_is_made_with_arguments_that_it_does_not_take() -> None:
