@@ -51,6 +51,15 @@ from .streams import streams_config
 
 __all__ = ["CpuPlugin"]
 
+_OF_PLANS = (
+    EXPORTABLE.key,
+    INFERENCE_PRECISION_HINT.key,
+    EXECUTION_MODE_HINT.key,
+    CPU_KEEP_NAN.key,
+    CPU_DISABLED_PASSES.key,
+)
+"""Properties that a plan has been made with, and that an import cannot change."""
+
 
 class CpuPlugin(Plugin):
     """Compiles a model for each shape into one table of oneDNN primitives, run by a native call."""
@@ -147,7 +156,8 @@ class CpuPlugin(Plugin):
         model = read_planned_model(planned)
         model.name = record.name
         record.refuse_other(plan_facts(self._engine))
-        streams, _ = self._resolved(config)
+        streams, resolved = self._resolved(config)
+        record.refuse_other_values(resolved, _OF_PLANS)
         network = self._network(
             model,
             config,

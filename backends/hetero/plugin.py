@@ -113,6 +113,8 @@ class HeteroPlugin(VirtualPlugin):
     def import_network(
         self, blob: Blob, record: NetworkRecord, config: Configuration
     ) -> ExecutableNetwork:
+        keys = [declared.key for declared in (AFFINITY, *POLICY_PROPERTIES)]
+        record.refuse_other_values(config, keys)
         division = read_division(blob)
         division.model.name = record.name
         configs = {device: self.inner_config(device, config) for device in self._devices(config)}

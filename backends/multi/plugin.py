@@ -6,11 +6,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from ...errors import AioInferError, BlobError, DeviceError, NotSupportedError
+from ...errors import AioInferError, BlobError, DeviceError, NotSupportedError, PropertyError
 from ...runtime.blobs.network_record import NetworkRecord
 from ...runtime.blobs.reader import Blob
 from ...runtime.devices.device_name import DeviceEntry, parse_device
-from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
+from ...runtime.devices.virtual_plugin import (
+    DEVICE_PROPERTIES,
+    MULTI_DEVICE_PRIORITIES,
+    VirtualPlugin,
+)
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.passes import Support, SupportMap
@@ -102,7 +106,11 @@ class MultiPlugin(VirtualPlugin):
             return self.core.import_part(part, entry.device, values, name=record.name)
 
         where = f"{self.name} for the exported network {record.name!r}"
-        return self._shared_out(_entries_of(blob.json("members")), {}, load, where, config)
+        known = _entries_of(blob.json("members"))
+        key = MULTI_DEVICE_PRIORITIES.key
+        is_other = config[key] and config[key] != record.given.get(key)
+        entries = _picked(known, self.priorities(config), config) if is_other else known
+        return self._shared_out(entries, {}, load, where, config)
 
     def _shared_out(
         self,
@@ -191,6 +199,36 @@ class MultiPlugin(VirtualPlugin):
     def _none_left(self, where: str, left_out: dict[str, str]) -> DeviceError:
         reasons = "; ".join(f"{device}: {why}" for device, why in left_out.items())
         return DeviceError(f"{where}: none of its devices can be used. {reasons}")
+
+
+def _picked(
+    known: Sequence[DeviceEntry], listed: Sequence[DeviceEntry], config: Configuration
+) -> list[DeviceEntry]:
+    """Choose those of an exported network's devices that a list names, in its order.
+
+    A name without an id stands for all of that name, and a count goes before that of the export.
+    Raises PropertyError for a device that the network has not been compiled for.
+    """
+    picked: dict[str, DeviceEntry] = {}
+    for wanted in listed:
+        found = [entry for entry in known if wanted.device in (entry.device, _kind(entry.device))]
+        if not found:
+            raise PropertyError(
+                f"{config.device} has {wanted.device} in its list, and the exported network is for "
+                f"{', '.join(entry.device for entry in known)}; list some of these, or load the "
+                f"model",
+                MULTI_DEVICE_PRIORITIES.key,
+                config.device,
+                value=config[MULTI_DEVICE_PRIORITIES],
+            )
+        for entry in found:
+            picked[entry.device] = DeviceEntry(entry.device, wanted.count or entry.count)
+    return list(picked.values())
+
+
+def _kind(device: str) -> str:
+    """Return the name that stands for a device with an id and all others of its kind."""
+    return parse_device(device).name
 
 
 def _entries_of(content: Any) -> list[DeviceEntry]:

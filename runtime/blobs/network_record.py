@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import BlobError
+from ...errors import BlobError, PropertyError
+from ..properties.properties import Configuration
 from .reader import Blob
 from .tensors_record import damaged
 from .writer import BlobWriter
@@ -44,6 +45,19 @@ class NetworkRecord:
                     f"the blob is for {key} {wanted!r}, and this machine has {found!r}; load the "
                     f"model and export it here",
                     device=self.device,
+                )
+
+    def refuse_other_values(self, config: Configuration, keys: Iterable[str]) -> None:
+        """Raise PropertyError for a value that a caller gives and the payload was not made with."""
+        had = {**self.resolved, **self.given}
+        for key in keys:
+            if key in config.given and key in had and plain_value(config[key]) != had[key]:
+                raise PropertyError(
+                    f"{key}={plain_value(config[key])!r} cannot be given to an import: the network "
+                    f"was compiled with {had[key]!r}; load the model with it",
+                    key,
+                    self.device,
+                    value=config[key],
                 )
 
 

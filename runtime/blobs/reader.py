@@ -74,6 +74,11 @@ class Blob:
         """Return the frames whose names begin with ``name/``, by the rest of their names."""
         return Blob(self._opened, f"{self._prefix}{name}/")
 
+    @property
+    def is_mapped(self) -> bool:
+        """True if its frames are read as they are used."""
+        return self._opened.file is not None
+
     def names(self) -> list[str]:
         """List the frames, in the order of the file."""
         start = len(self._prefix)

@@ -30,7 +30,7 @@ from ...errors import (
 from ...executors import ExecutorManager, shortage_as_error
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
-from ..blobs.network_record import read_network_record
+from ..blobs.network_record import NetworkRecord, read_network_record
 from ..blobs.reader import Blob, BlobSource
 from ..graph import Model
 from ..graph.mapped_file import constants_held, read_constants
@@ -45,6 +45,7 @@ from ..properties.properties import (
     ENABLE_MMAP,
     INPUT_SHAPES,
     STANDARD_PROPERTIES,
+    STATE,
     Configuration,
     property_keys,
 )
@@ -55,7 +56,13 @@ from .device_aliases import understood
 from .device_name import DeviceName, parse_device
 from .extension import Extension
 from .implicit_batching import BATCH, implicit_batch
-from .importing import configuration_of, device_of, file_status, refuse_other_device
+from .importing import (
+    configuration_of,
+    device_of,
+    file_status,
+    keep_recorded_states,
+    refuse_other_device,
+)
 from .plugin import Division, Plugin
 from .plugin_registry import MakePlugin, PluginRegistry, closed_core
 
@@ -164,13 +171,7 @@ class Core(Closing):
         if preprocess is not None or postprocess is not None:
             network = self._staged(network, preprocess, postprocess)
         self._keep(network)
-        if configuration.value_or_default(INPUT_SHAPES):
-            try:
-                network.warm_up()
-            except BaseException:
-                network.close()
-                raise
-        return network
+        return _warmed(network, configuration)
 
     def _compiled(
         self,
@@ -271,12 +272,17 @@ class Core(Closing):
         self._refuse_if_closed()
         _check_name(name, device or "")
         with placed(device=device or ""):
-            is_mapped = bool(property_keys(config, device or "").get(ENABLE_MMAP.key, True))
-            blob = Blob.open(source, is_mapped=is_mapped)
-        network = self.import_part(blob, device, config, name=name)
+            blob = Blob.open(source)
+        plugin, record, configuration = self._import_of(blob, device, config)
+        if blob.is_mapped and not configuration.value_or_default(ENABLE_MMAP):
+            with placed(device=device or ""):
+                blob = Blob.open(source, is_mapped=False)
+            plugin, record, configuration = self._import_of(blob, device, config)
+        network = _imported(plugin, blob, record, configuration, name)
         if preprocess is not None or postprocess is not None:
             network = self._staged(network, preprocess, postprocess)
-        return self._keep(network)
+        self._keep(network)
+        return _warmed(network, configuration)
 
     async def import_network_async(
         self,
@@ -313,21 +319,17 @@ class Core(Closing):
         name: str | None = None,
     ) -> ExecutableNetwork:
         """Load a network from the frames of a blob, as a part of another one; for plugins."""
+        plugin, record, configuration = self._import_of(blob, device, config)
+        return _imported(plugin, blob, record, configuration, name)
+
+    def _import_of(
+        self, blob: Blob, device: str | None, config: Mapping[Any, Any] | None
+    ) -> tuple[Plugin, NetworkRecord, Configuration]:
+        """Return the device that a blob is imported on, its facts, and its properties there."""
         record = read_network_record(blob)
-        if name is not None:
-            record = replace(record, name=name)
         refuse_other_device(None if device is None else str(self._parsed(device)), record)
         plugin, config_of = self._plugin(device or device_of(record))
-        configuration = configuration_of(config_of, record, device, config)
-        with (
-            full_collections_paused(),
-            _failures_named(configuration.device),
-            placed(device=configuration.device),
-        ):
-            network = plugin.import_network(blob, record, configuration)
-        if record.states:
-            network.keep_states(record.states)
-        return network
+        return plugin, record, configuration_of(config_of, record, device, config)
 
     def set_config(self, device: str | None, values: Mapping[Any, Any]) -> None:
         """Set properties of a device, or with None of all devices that know the key.
@@ -713,6 +715,31 @@ def _in_memory(model: Model) -> Model:
     read_constants(made.graph)
     made.is_mapped, made.is_disposable = False, True
     return made
+
+
+def _imported(
+    plugin: Plugin, blob: Blob, record: NetworkRecord, config: Configuration, name: str | None
+) -> ExecutableNetwork:
+    """Have a plugin load a blob, and its requests keep what they kept."""
+    if name is not None:
+        record = replace(record, name=name)
+    with full_collections_paused(), _failures_named(config.device), placed(device=config.device):
+        record.refuse_other_values(config, [STATE.key])
+        network = plugin.import_network(blob, record, config)
+    if record.states:
+        keep_recorded_states(network, record)
+    return network
+
+
+def _warmed(network: ExecutableNetwork, config: Configuration) -> ExecutableNetwork:
+    """Run a network once of each shape that was asked for; it is closed if that fails."""
+    if config.value_or_default(INPUT_SHAPES):
+        try:
+            network.warm_up()
+        except BaseException:
+            network.close()
+            raise
+    return network
 
 
 def _cache_of(plugin: Plugin, config: Configuration) -> ModelCache | None:

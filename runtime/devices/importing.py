@@ -7,12 +7,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import BlobError
+from ...errors import BlobError, PropertyError
 from ..blobs.network_record import NetworkRecord, plain_value
+from ..network.executable_network import ExecutableNetwork
 from ..properties.properties import DEVICE_ID, Configuration, property_keys
 from .device_name import parse_device
 
-__all__ = ["configuration_of", "device_of", "file_status", "refuse_other_device"]
+__all__ = [
+    "configuration_of",
+    "device_of",
+    "file_status",
+    "keep_recorded_states",
+    "refuse_other_device",
+]
 
 MULTI_DEVICE_PRIORITIES = "MULTI_DEVICE_PRIORITIES"
 
@@ -45,7 +52,12 @@ def configuration_of(
     replaced = {DEVICE_ID.key} if device is None else {DEVICE_ID.key, MULTI_DEVICE_PRIORITIES}
     given = {key: value for key, value in record.given.items() if key not in replaced}
     chosen = property_keys(config, device or record.device)
-    configuration = config_of({**given, **chosen})
+    try:
+        configuration = config_of({**given, **chosen})
+    except PropertyError as error:
+        if error.key in chosen or error.key not in given:
+            raise
+        raise _unfit(record, error) from error
     changed = {
         key: value
         for key, value in record.resolved.items()
@@ -54,7 +66,35 @@ def configuration_of(
         and key not in replaced
         and plain_value(configuration[key]) != value
     }
-    return configuration.with_defaults(changed)
+    try:
+        return configuration.with_defaults(changed)
+    except PropertyError as error:
+        raise _unfit(record, error) from error
+
+
+def _unfit(record: NetworkRecord, error: PropertyError) -> BlobError:
+    return BlobError(
+        f"a property of the blob cannot be used here: {error}; give another to import_network, or "
+        f"export it again",
+        device=record.device,
+    )
+
+
+def keep_recorded_states(network: ExecutableNetwork, record: NetworkRecord) -> None:
+    """Have requests of an imported network keep its states.
+
+    Raises BlobError for names that it does not have, and closes it then.
+    """
+    inputs = {port.name for port in network.model_inputs}
+    outputs = {port.name for port in network.model_outputs}
+    if not (record.states.keys() <= inputs and set(record.states.values()) <= outputs):
+        network.close()
+        raise BlobError(
+            f"the blob is damaged: its states {dict(record.states)} are not among inputs "
+            f"{sorted(inputs)} and outputs {sorted(outputs)}; export it again",
+            device=record.device,
+        )
+    network.keep_states(record.states)
 
 
 def file_status(path: Path | None) -> os.stat_result | None:

@@ -40,6 +40,7 @@ from ..properties.properties import (
     Configuration,
     Property,
 )
+from .importing import keep_recorded_states
 from .plugin import Plugin
 
 __all__ = ["ModelCache"]
@@ -133,14 +134,14 @@ class ModelCache:
             blob = Blob.open(path, is_mapped=is_mapped, damaged=removed)
             record = replace(read_network_record(blob), name=name)
             network = self._plugin.import_network(blob, record, self._config)
+            if record.states:
+                keep_recorded_states(network, record)
         except BlobError as error:
             if isinstance(error.__cause__, OSError | MemoryError):  # it may be well
                 _log.warning("cannot use %s: %s", path, error)
             else:
                 self._blobs.forget(entry, error)
             return None
-        if record.states:
-            network.keep_states(record.states)
         network.is_from_cache = True
         return network
 

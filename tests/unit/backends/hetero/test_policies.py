@@ -213,3 +213,9 @@ def test_an_exported_network_still_says_what_is_expected(core: aioinfer.Core, po
         assert imported.get_config("NODE_TIMES")["REFERENCE"][0] == (("a", "b"), 1.0)
         result = imported.create_infer_request().infer_sync(arrays())
     np.testing.assert_array_equal(result["d"], expected["d"])
+    other: dict[str, Any] = {"AFFINITY": {"a": "REFERENCE.0"}}
+    with pytest.raises(PropertyError, match=r"AFFINITY=.* cannot be given to an import"):
+        core.import_network(blob, config=other)
+    other = {"PARTITION_POLICY": "LATENCY" if policy == "PIPELINE" else "PIPELINE"}
+    with pytest.raises(PropertyError, match=r"PARTITION_POLICY=.* cannot be given to an import"):
+        core.import_network(blob, config=other)

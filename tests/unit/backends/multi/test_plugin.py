@@ -147,3 +147,18 @@ def test_an_exported_network_comes_back_on_all_its_devices(core: aioinfer.Core) 
         assert imported.device == network.device
         assert imported.execution_devices == network.execution_devices
         assert imported.optimal_request_count == network.optimal_request_count
+
+
+def test_an_import_is_on_those_of_its_devices_that_are_listed(core: aioinfer.Core) -> None:
+    blob = load(core, "MULTI:REFERENCE.0,REFERENCE.1(2)").export()
+    with core.import_network(blob, "MULTI:REFERENCE.1") as imported:
+        assert imported.execution_devices == ("REFERENCE.1",)
+    with core.import_network(blob, "MULTI:REFERENCE") as imported:
+        assert imported.execution_devices == ("REFERENCE.0", "REFERENCE.1")
+    with core.import_network(
+        blob, config={"MULTI_DEVICE_PRIORITIES": "REFERENCE.1(5),REFERENCE.0"}
+    ) as imported:
+        assert imported.execution_devices == ("REFERENCE.1", "REFERENCE.0")
+        assert "REFERENCE.1: up to 5 requests" in imported.explain()
+    with pytest.raises(PropertyError, match=r"CPU in its list, .* REFERENCE.0, REFERENCE.1; list"):
+        core.import_network(blob, "MULTI:REFERENCE.0,CPU")

@@ -28,6 +28,7 @@ from aioinfer.errors import (
 )
 from aioinfer.executors import ImmediateExecutor
 from aioinfer.runtime.blobs.network_record import NetworkRecord, write_network_record
+from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter
 from aioinfer.testing import MockDevices
 from unit.runtime.models import expected, tiny_model
@@ -431,6 +432,32 @@ def test_an_import_goes_to_the_device_that_has_exported(toy: aioinfer.Core) -> N
         assert imported.get_config("NUM_STREAMS") == 2
     with pytest.raises(BlobError, match="no network exported by aioinfer"):
         toy.import_network(tiny_model().SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("given", {"SPED": 1}),
+        ("given", {"NUM_STREAMS": "many"}),
+        ("resolved", {"NUM_STREAMS": "many"}),
+        ("states", {"x": "nothing"}),
+        ("states", {"nothing": "y"}),
+    ],
+)
+def test_facts_of_a_blob_that_make_no_sense_are_its_fault(
+    key: str, value: dict[str, Any], toy: aioinfer.Core
+) -> None:
+    with toy.load_network(tiny_model(), "REFERENCE") as network:
+        blob = Blob.open(network.export())
+    facts = blob.json("network")
+    writer = BlobWriter()
+    for name in blob.names():
+        if name == "network":
+            writer.add_json(name, {**facts, key: {**facts[key], **value}})
+        else:
+            writer.add_bytes(name, blob.memory(name).tobytes())
+    with pytest.raises(BlobError):
+        toy.import_network(b"".join(writer.chunks()))
 
 
 def test_an_import_for_a_device_that_is_not_there_says_so(toy: aioinfer.Core) -> None:

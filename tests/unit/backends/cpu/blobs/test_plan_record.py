@@ -14,8 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
 from aioinfer.backends.cpu.blobs.primitive_calls import CALLS, find_misfit
+from aioinfer.backends.cpu.executable_network import CpuNetwork
 from aioinfer.backends.cpu.onednn.bindings import Attributes, Numbers, open_engine
-from aioinfer.errors import BlobError, NotSupportedError
+from aioinfer.backends.cpu.passes import PASS_NAMES
+from aioinfer.errors import BlobError, NotSupportedError, PropertyError
 from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter
 from aioinfer.runtime.graph import DType, mapped_file
@@ -231,6 +233,45 @@ def test_the_facts_of_a_cached_plan(core: aioinfer.Core, monkeypatch: pytest.Mon
     assert plugin.cache_facts(config)["kernels"] != facts["kernels"]
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("EXECUTION_MODE_HINT", "PERFORMANCE"),
+        ("CPU_KEEP_NAN", True),
+        ("CPU_DISABLED_PASSES", "NO_SUCH"),
+        ("EXPORTABLE", True),
+        ("STATE", {"x": "y"}),
+    ],
+)
+def test_what_a_plan_was_not_made_with_is_refused(
+    key: str, value: Any, core: aioinfer.Core
+) -> None:
+    if key == "CPU_DISABLED_PASSES":
+        value = PASS_NAMES[0]
+    with core.load_network(convolutional(), "CPU", {"NUM_STREAMS": 1}) as network:
+        blob, had = network.export(), network.get_config(key)
+    with pytest.raises(PropertyError, match=rf"{key}=.* cannot be given.*load the model") as raised:
+        core.import_network(blob, config={key: value})
+    assert raised.value.key == key
+    core.import_network(blob, config={key: had}).close()
+
+
+def test_an_import_is_warmed_up_as_a_load_is(
+    core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with core.load_network(transformer(), "CPU") as network:
+        sound = network.export()
+    config = {"INPUT_SHAPES": {"x": [2, 7, 32]}}
+    warm_up = CpuNetwork.warm_up
+    failures: list[list[str]] = []
+    monkeypatch.setattr(CpuNetwork, "warm_up", lambda self: failures.append(warm_up(self)))
+    core.import_network(sound).close()
+    assert not failures
+    core.import_network(sound, config=config).close()
+    core.import_network(with_a_flipped_bit(sound), config=config).close()
+    assert [len(failed) for failed in failures] == [0, 1]
+
+
 def test_weights_are_read_in_the_memory_of_the_file(core: aioinfer.Core, tmp_path: Path) -> None:
     path = tmp_path / "net.blob"
     with core.load_network(transformer(), "CPU") as network:
@@ -242,6 +283,26 @@ def test_weights_are_read_in_the_memory_of_the_file(core: aioinfer.Core, tmp_pat
     with core.import_network(path, config={"ENABLE_MMAP": False}) as imported:
         plan = imported._compiler.latest  # type: ignore[attr-defined]
         assert not any(mapped_file.is_mapped(weight.buffer.array) for weight in plan.weights)
+
+
+def test_how_weights_are_read_is_in_the_blob_and_in_the_device(
+    core: aioinfer.Core, tmp_path: Path
+) -> None:
+    def is_mapped(**config: Any) -> bool:
+        with core.import_network(path, config=config) as imported:
+            plan = imported._compiler.latest  # type: ignore[attr-defined]
+            return any(mapped_file.is_mapped(weight.buffer.array) for weight in plan.weights)
+
+    path = tmp_path / "net.blob"
+    with core.load_network(transformer(), "CPU", {"ENABLE_MMAP": False}) as network:
+        network.export(path)
+    assert not is_mapped()
+    assert is_mapped(ENABLE_MMAP=True)
+    with core.load_network(transformer(), "CPU") as network:
+        network.export(path)
+    assert is_mapped()
+    core.set_config("CPU", {"ENABLE_MMAP": False})
+    assert not is_mapped()
 
 
 def test_a_flipped_bit_of_a_weight_is_found_before_the_first_run(core: aioinfer.Core) -> None:
