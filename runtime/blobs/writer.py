@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ from .layout import (
     header_bytes,
 )
 
-__all__ = ["BlobWriter", "write_file"]
+__all__ = ["BlobWriter", "write_export", "write_file"]
 
 
 class BlobWriter:
@@ -76,27 +77,41 @@ class BlobWriter:
         yield text
 
 
-def write_file(path: str | os.PathLike[str], chunks: Iterator[bytes | memoryview]) -> None:
+def write_export(path: str | os.PathLike[str], chunks: Iterator[bytes | memoryview]) -> None:
+    """Write to what a user's path names, with the rights that the process's umask leaves.
+
+    A link stays, and the file behind it is replaced; a pipe or a device is written to as it is.
+    Raises BlobError.
+    """
+    try:
+        place = Path(os.path.realpath(os.fspath(path)))
+        if place.exists() and not place.is_file():
+            with place.open("wb") as file:
+                write_to(file, chunks)
+            return
+    except (OSError, ValueError) as error:
+        raise BlobError(f"cannot write the blob {str(path)!r}: {error}") from error
+    write_file(place, chunks, mode=0o666)
+
+
+def write_file(place: Path, chunks: Iterator[bytes | memoryview], *, mode: int = 0o600) -> None:
     """Write a file whole or not at all: beside its place, to the disk, then renamed.
 
     A file that was there is replaced; open readers keep the old one. Raises BlobError.
     """
-    import tempfile
-
-    place = Path(os.fspath(path))
+    name = place.parent / f".{secrets.token_hex(8)}{place.suffix[:16]}"
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with open(name, "xb", opener=lambda made, flags: os.open(made, flags, mode)) as file:
                 write_to(file, chunks)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(name, place)
         except BaseException:
-            with suppress(OSError):
-                os.unlink(name)
+            with suppress(OSError, ValueError):
+                name.unlink()
             raise
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise BlobError(f"cannot write the blob {str(place)!r}: {error}") from error
 
 

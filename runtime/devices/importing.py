@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from ..properties.properties import DEVICE_ID, Configuration, property_keys
 from .device_name import parse_device
 
 __all__ = [
+    "FileStatus",
     "configuration_of",
     "device_of",
     "file_status",
@@ -97,9 +100,29 @@ def keep_recorded_states(network: ExecutableNetwork, record: NetworkRecord) -> N
     network.keep_states(record.states)
 
 
-def file_status(path: Path | None) -> os.stat_result | None:
+@dataclass(frozen=True)
+class FileStatus:
+    """What the system says of a file, and when it said so."""
+
+    found: os.stat_result
+    asked_ns: int
+
+    @property
+    def mark(self) -> list[int]:
+        """What changes with the file's content."""
+        found = self.found
+        return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+    @property
+    def unchanged_ns(self) -> int:
+        """How long the file had not been written to."""
+        return self.asked_ns - max(self.found.st_mtime_ns, self.found.st_ctime_ns)
+
+
+def file_status(path: Path | None) -> FileStatus | None:
     """Ask the system for a file, before it is read; None where there is none."""
+    asked_ns = time.time_ns()
     try:
-        return None if path is None else os.stat(path)
+        return None if path is None else FileStatus(os.stat(path), asked_ns)
     except (OSError, ValueError):
         return None

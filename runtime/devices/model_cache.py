@@ -12,7 +12,6 @@ import hashlib
 import json
 import logging
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +39,7 @@ from ..properties.properties import (
     Configuration,
     Property,
 )
-from .importing import keep_recorded_states
+from .importing import FileStatus, file_status, keep_recorded_states
 from .plugin import Plugin
 
 __all__ = ["ModelCache"]
@@ -58,8 +57,9 @@ _OF_THIS_PROCESS = frozenset(declared.key for declared in _UNCOMPILED)
 """Properties that change nothing of what is compiled."""
 
 _INDEX_BYTES = 16 << 20
-_SETTLED_NS = 2_000_000_000
-"""A file that was written this long before it was read has another time if it was written again."""
+_SETTLED_NS = 30_000_000_000
+"""A file that was written this long before it was read has another time if it was written again:
+also one of another machine, whose clock is not quite this one's, or that counts whole seconds."""
 
 
 class ModelCache:
@@ -88,7 +88,7 @@ class ModelCache:
         return self._imported(digest, Model.name_of(path) if name is None else name)
 
     def load(
-        self, model: Model, states: Mapping[str, str], was: os.stat_result | None
+        self, model: Model, states: Mapping[str, str], was: FileStatus | None
     ) -> ExecutableNetwork:
         """Import a model's network, or compile it and keep that; a bad entry is made again.
 
@@ -171,15 +171,17 @@ class ModelCache:
             return None
         try:
             known = json.loads(found.read_bytes())
-            is_same = known["file"] == _mark_of(os.stat(path))
+            now = file_status(path)
+            is_same = now is not None and known["file"] == now.mark
             return str(known["digest"]) if is_same else None
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
-    def _keep_digest(self, path: Path, was: os.stat_result, digest: str) -> None:
-        if time.time_ns() - max(was.st_mtime_ns, was.st_ctime_ns) < _SETTLED_NS:
+    def _keep_digest(self, path: Path, was: FileStatus, digest: str) -> None:
+        now = file_status(path)
+        if was.unchanged_ns < _SETTLED_NS or now is None or now.mark != was.mark:
             return
-        known = {"file": _mark_of(was), "digest": digest}
+        known = {"file": was.mark, "digest": digest}
         self._index.write(_place_of(path), [json.dumps(known).encode()])
 
 
@@ -191,8 +193,3 @@ def _with_states(network: ExecutableNetwork, states: Mapping[str, str]) -> Execu
 
 def _place_of(path: Path) -> str:
     return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
-
-
-def _mark_of(found: os.stat_result) -> list[int]:
-    """Return what changes with a file's content."""
-    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]

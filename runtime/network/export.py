@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from ...errors import BlobError
 from ..blobs.network_record import NetworkRecord
-from ..blobs.writer import BlobWriter, write_file, write_to
+from ..blobs.writer import BlobWriter, write_export, write_to
 from ..properties.properties import Configuration
 
 __all__ = ["ExportTarget", "export_to", "network_record", "package_version"]
@@ -27,7 +27,7 @@ def export_to(target: ExportTarget | None, fill: Callable[[BlobWriter], None]) -
         write_to(made, blob.chunks())
         return made.getvalue()
     if isinstance(target, str | os.PathLike):
-        write_file(target, blob.chunks())
+        write_export(target, blob.chunks())
         return None
     try:
         write_to(target, blob.chunks())

@@ -7,6 +7,7 @@ import io
 import os
 import struct
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from aioinfer.runtime.blobs.layout import (
 )
 from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter, write_file
+from aioinfer.runtime.network.export import export_to
 
 LARGE = np.arange(100_000, dtype=np.float32)
 
@@ -207,6 +209,57 @@ def test_a_full_disk_is_an_error_of_ours_and_leaves_nothing(
     with pytest.raises(BlobError, match="No space left"):
         write_file(tmp_path / "net.blob", iter([BLOB]))
     assert not list(tmp_path.iterdir())
+
+
+def exported(path: Path) -> None:
+    export_to(path, lambda blob: blob.add_bytes("large", LARGE))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+@pytest.mark.timeout(60)
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(path.read_bytes)
+        exported(path)
+        assert Blob.open(read.result(30)).memory("large").nbytes == LARGE.nbytes
+    assert path.is_fifo()
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link, place = tmp_path / "link.blob", tmp_path / "there" / "net.blob"
+    link.symlink_to(place)
+    for _ in range(2):
+        exported(link)
+        assert link.is_symlink()
+        assert "large" in Blob.open(place)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no such modes here")
+def test_others_may_read_an_export_where_they_may_read_other_files(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"")
+    exported(tmp_path / "net.blob")
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1
+    write_file(tmp_path / "own", iter([b"x"]))
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_name_may_be_as_long_as_the_system_takes(tmp_path: Path) -> None:
+    path = tmp_path / f"{'n' * 250}.blob"
+    exported(path)
+    assert "large" in Blob.open(path)
+
+
+@pytest.mark.parametrize("path", ["nul\0nul", "."], ids=["NUL", "folder"])
+def test_a_path_that_cannot_be_a_file_is_named(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BlobError, match="cannot write the blob"):
+        exported(Path(path))
 
 
 def mapped(tmp_path: Path, change: Callable[[Path], None]) -> Blob:

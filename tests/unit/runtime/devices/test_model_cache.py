@@ -150,6 +150,36 @@ def test_a_damaged_index_is_made_again(core: aioinfer.Core, file: Path, tmp_path
         assert load(core, file, folder)[0]
 
 
+def test_a_file_that_changes_while_it_is_read_is_not_known(
+    core: aioinfer.Core, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = aioinfer.Core._read
+
+    def read_and_write(*args: Any, **kwargs: Any) -> Any:
+        made = read(*args, **kwargs)
+        written(file, tiny_model(), ns=LONG_AGO_NS + 1)
+        return made
+
+    monkeypatch.setattr(aioinfer.Core, "_read", staticmethod(read_and_write))
+    load(core, file, tmp_path / "cache")
+    assert not list((tmp_path / "cache" / "digests").glob("*"))
+
+
+@pytest.mark.parametrize("age_s", [29, 31])
+def test_a_file_is_known_once_it_is_settled(
+    core: aioinfer.Core,
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    age_s: int,
+) -> None:
+    monkeypatch.undo()
+    now_ns = file.stat().st_ctime_ns + age_s * 10**9
+    monkeypatch.setattr("aioinfer.runtime.devices.importing.time.time_ns", lambda: now_ns)
+    load(core, file, tmp_path / "cache")
+    assert len(list((tmp_path / "cache" / "digests").glob("*"))) == (age_s > 30)
+
+
 def test_extensions_are_not_cached(core: aioinfer.Core, file: Path, tmp_path: Path) -> None:
     core.add_extension(aioinfer.Extension("Relu", lambda x: x * 0, domain="com.acme"))
     for _ in range(2):
