@@ -11,6 +11,7 @@ from ...errors import DeviceError, PropertyError
 from ...executors import StreamsConfig, allowed_cpus
 from ...runtime.blobs.network_record import NetworkRecord
 from ...runtime.blobs.reader import Blob
+from ...runtime.blobs.tensors_record import damaged
 from ...runtime.devices.extension import bind_kernels
 from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import Model
@@ -31,7 +32,7 @@ from .compiler import Compiler
 from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS
 from .native.step_runner import build_mark, step_runner
-from .onednn.bindings import open_engine
+from .onednn.bindings import OneDnnError, open_engine
 from .passes import plan_passes, shared_passes
 from .plans.packed_weights import WeightStore
 from .plans.plan import Plan
@@ -158,12 +159,15 @@ class CpuPlugin(Plugin):
         record.refuse_other(plan_facts(self._engine))
         streams, resolved = self._resolved(config)
         record.refuse_other_values(resolved, _OF_PLANS)
-        network = self._network(
-            model,
-            config,
-            lambda weights: read_plan(planned, model.graph, self._engine, weights, streams),
-            planned.check_frames,
-        )
+        try:
+            network = self._network(
+                model,
+                config,
+                lambda weights: read_plan(planned, model.graph, self._engine, weights, streams),
+                planned.check_frames,
+            )
+        except OneDnnError as error:
+            raise damaged(f"its plan contradicts itself: {error}") from error
         network.removed_nodes = record.removed_nodes
         return network
 

@@ -45,7 +45,6 @@ from ..properties.properties import (
     ENABLE_MMAP,
     INPUT_SHAPES,
     STANDARD_PROPERTIES,
-    STATE,
     Configuration,
     property_keys,
 )
@@ -60,7 +59,7 @@ from .importing import (
     configuration_of,
     device_of,
     file_status,
-    keep_recorded_states,
+    import_blob,
     refuse_other_device,
 )
 from .plugin import Division, Plugin
@@ -724,11 +723,7 @@ def _imported(
     if name is not None:
         record = replace(record, name=name)
     with full_collections_paused(), _failures_named(config.device), placed(device=config.device):
-        record.refuse_other_values(config, [STATE.key])
-        network = plugin.import_network(blob, record, config)
-    if record.states:
-        keep_recorded_states(network, record)
-    return network
+        return import_blob(plugin, blob, record, config)
 
 
 def _warmed(network: ExecutableNetwork, config: Configuration) -> ExecutableNetwork:

@@ -9,18 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import BlobError, PropertyError
+from ...errors import BlobError, GraphError, ModelError, PropertyError
 from ..blobs.network_record import NetworkRecord, plain_value
+from ..blobs.reader import Blob
 from ..network.executable_network import ExecutableNetwork
-from ..properties.properties import DEVICE_ID, Configuration, property_keys
+from ..properties.properties import DEVICE_ID, STATE, Configuration, property_keys
 from .device_name import parse_device
+from .plugin import Plugin
 
 __all__ = [
     "FileStatus",
     "configuration_of",
     "device_of",
     "file_status",
-    "keep_recorded_states",
+    "import_blob",
     "refuse_other_device",
 ]
 
@@ -83,11 +85,27 @@ def _unfit(record: NetworkRecord, error: PropertyError) -> BlobError:
     )
 
 
-def keep_recorded_states(network: ExecutableNetwork, record: NetworkRecord) -> None:
-    """Have requests of an imported network keep its states.
+def import_blob(
+    plugin: Plugin, blob: Blob, record: NetworkRecord, config: Configuration
+) -> ExecutableNetwork:
+    """Have a plugin load a blob, and its requests keep the states that they kept.
 
-    Raises BlobError for names that it does not have, and closes it then.
+    Raises BlobError, also for a graph that contradicts itself.
     """
+    record.refuse_other_values(config, [STATE.key])
+    try:
+        network = plugin.import_network(blob, record, config)
+    except (GraphError, ModelError) as error:
+        raise BlobError(
+            f"the blob holds what {config.device} cannot compile: {error}; export it again",
+            device=config.device,
+        ) from error
+    if record.states:
+        _keep_recorded_states(network, record)
+    return network
+
+
+def _keep_recorded_states(network: ExecutableNetwork, record: NetworkRecord) -> None:
     inputs = {port.name for port in network.model_inputs}
     outputs = {port.name for port in network.model_outputs}
     if not (record.states.keys() <= inputs and set(record.states.values()) <= outputs):

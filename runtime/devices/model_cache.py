@@ -39,7 +39,7 @@ from ..properties.properties import (
     Configuration,
     Property,
 )
-from .importing import FileStatus, file_status, keep_recorded_states
+from .importing import FileStatus, file_status, import_blob
 from .plugin import Plugin
 
 __all__ = ["ModelCache"]
@@ -133,9 +133,7 @@ class ModelCache:
         try:
             blob = Blob.open(path, is_mapped=is_mapped, damaged=removed)
             record = replace(read_network_record(blob), name=name)
-            network = self._plugin.import_network(blob, record, self._config)
-            if record.states:
-                keep_recorded_states(network, record)
+            network = import_blob(self._plugin, blob, record, self._config)
         except BlobError as error:
             if isinstance(error.__cause__, OSError | MemoryError):  # it may be well
                 _log.warning("cannot use %s: %s", path, error)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....errors import AioInferError, BlobError, NotSupportedError
-from ....executors import StreamsConfig
+from ....executors import StreamsConfig, is_shortage
 from ....runtime.blobs.graph_record import read_model_record, write_model_record
 from ....runtime.blobs.reader import Blob
 from ....runtime.blobs.tensors_record import (
@@ -112,6 +112,8 @@ def read_plan(
     except BlobError:
         raise
     except AioInferError as error:
+        if is_shortage(error):
+            raise
         raise damaged(f"its plan contradicts itself: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise damaged(f"its plan cannot be read ({type(error).__name__}: {error})") from error

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import parser
 
 import aioinfer
 from aioinfer.errors import (
@@ -457,6 +458,21 @@ def test_facts_of_a_blob_that_make_no_sense_are_its_fault(
         else:
             writer.add_bytes(name, blob.memory(name).tobytes())
     with pytest.raises(BlobError):
+        toy.import_network(b"".join(writer.chunks()))
+
+
+def test_a_graph_of_a_blob_that_contradicts_itself_is_its_fault(toy: aioinfer.Core) -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x) => (float[3, 2] y) '
+        "{ y = Transpose <perm = [1, 0]> (x) }"
+    )
+    with toy.load_network(model, "CPU", {"EXPORTABLE": True}) as network:
+        blob = Blob.open(network.export())
+    writer = BlobWriter()
+    for name in blob.names():
+        content = blob.memory(name).tobytes()
+        writer.add_bytes(name, content.replace(b"[1,0]", b"[1,1]") if name == "model" else content)
+    with pytest.raises(BlobError, match=r"holds what CPU.0 cannot compile: .*export it again"):
         toy.import_network(b"".join(writer.chunks()))
 
 
