@@ -92,8 +92,11 @@ class AutoNetwork(ReplicatedNetwork):
         self._choosing = threading.Lock()
         self._parked: list[MovingRun] = []
         self._told: list[Callable[[], None]] = []
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
+        """They load devices, and close those that do not serve any more."""
         self._measuring = Stop()
+        self._closing: list[ExecutableNetwork] = []
+        """Networks that do not serve any more and have runs left."""
         network.is_part = True
         self.removed_nodes = network.removed_nodes
         self.has_perf_count = network.has_perf_count
@@ -133,14 +136,14 @@ class AutoNetwork(ReplicatedNetwork):
 
     def serve(self, run: MovingRun) -> None:
         """Give a run to the device that serves, or have it wait for the next one. Never raises."""
-        serving = self.serving
+        serving, stop = self.serving, run.stop
         if serving is None:
             with self._choosing:
                 serving = self.serving
                 if serving is None:
                     self._parked.append(run)
             if serving is None:
-                run.stop.when_set(run.drop)
+                stop.when_set(run.drop)
                 return
         if run.failure is not None and serving in run.tried:
             run.end(run.failure)  # there is nothing else left
@@ -156,7 +159,7 @@ class AutoNetwork(ReplicatedNetwork):
     def drop(self, run: MovingRun) -> bool:
         """Take a stopped run out of those that wait for a device; False: it has one."""
         with self._choosing:
-            if run not in self._parked:
+            if run not in self._parked or run.stop.error is None:  # the slot is another run's now
                 return False
             self._parked.remove(run)
         return True
@@ -205,17 +208,19 @@ class AutoNetwork(ReplicatedNetwork):
         name = f"aioinfer.AUTO.{candidate.device}"
         thread = threading.Thread(target=self._load_in_turn, args=[candidate], name=name)
         thread.daemon = True
+        before = [known for known in self._threads if known.is_alive()]
         try:
-            self._thread = thread
+            self._threads = [*before, thread]
             start_thread(thread)
         except DeviceError as error:
-            self._thread = None
+            self._threads = before
             candidate.error = error
             self._settle(None)
 
     def _load_in_turn(self, wanted: Candidate) -> None:
         """Load the wanted device, or those after it that are as good; the thread's function."""
         candidate: Candidate | None = wanted
+        is_better = False
         while candidate is not None:
             try:
                 network = self._around.load(candidate.device)
@@ -223,7 +228,7 @@ class AutoNetwork(ReplicatedNetwork):
                 candidate.network = network
                 if self.config[INPUT_SHAPES]:
                     network.warm_up(self.config[INPUT_SHAPES])
-                self._settle(candidate if self._is_worth_it(candidate) else None)
+                is_better = self._is_worth_it(candidate)
                 break
             except BaseException as error:  # of this device: the next is tried
                 candidate.error = error
@@ -231,8 +236,7 @@ class AutoNetwork(ReplicatedNetwork):
                 log = _log.debug if self.is_closed else _log.warning
                 log("%r: %s cannot be loaded: %r", self.name, candidate.device, error)
                 candidate = None if self.is_closed else self._next_to_load()
-        else:
-            self._settle(None)
+        self._settle(candidate if candidate is not None and is_better else None)
         self._close_unused()
 
     def _next_to_load(self) -> Candidate | None:
@@ -278,7 +282,7 @@ class AutoNetwork(ReplicatedNetwork):
         for run in parked:
             run.stop.forget(run.drop)
             if error is None:
-                hop(run.go, self.serving)
+                hop(self.serve, run)
             else:
                 hop(run.end, error)
         for wake in told:
@@ -286,17 +290,18 @@ class AutoNetwork(ReplicatedNetwork):
 
     def _close_unused(self) -> None:
         """Give devices back that do not serve any more, as soon as their runs are over."""
+        unused: list[tuple[Candidate, ExecutableNetwork]] = []
         with self._choosing:
-            unused = [
-                item
-                for item in self.candidates
-                if item.network is not None and item is not self.serving and item is not self._facts
-            ]
-        for candidate in unused:
-            network = candidate.network
-            assert network is not None
+            for item in self.candidates:
+                network = item.network
+                if network is not None and item is not self.serving and item is not self._facts:
+                    item.network = None  # whoever wants the device again loads it again
+                    unused.append((item, network))
+                    self._closing.append(network)
+        for candidate, network in unused:
             network.close()
-            candidate.network = None
+            with self._choosing:
+                self._closing.remove(network)
             _log.info("%r is not on %s any more", self.name, candidate.device)
 
     def write_blob(self, blob: BlobWriter) -> None:
@@ -360,7 +365,7 @@ class AutoNetwork(ReplicatedNetwork):
             measured = "" if time_s is None else f", measured {1000 * time_s:.3g} ms a request"
             lines.append(f"{candidate.device}: {self._state(candidate)}{measured}")
         lines += self._reasons
-        lines.append(self.networks[0].explain())
+        lines += [network.explain() for network in self.networks[:1]]
         return "\n".join(lines)
 
     def _device_statistics(self) -> tuple[DeviceStatistics, ...]:
@@ -381,8 +386,7 @@ class AutoNetwork(ReplicatedNetwork):
     def _release_device(self) -> None:
         error = ClosedError(f"network {self.name!r} was closed", **self.admission.where)
         self._measuring.set(error)
-        thread = self._thread
-        if thread is not None:
+        for thread in self._threads:
             thread.join()
         for candidate in self.candidates:
             if candidate.network is not None:

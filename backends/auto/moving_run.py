@@ -97,9 +97,8 @@ class MovingRun(Slot):
 
     def drop(self) -> None:
         """Leave those that wait, if it was stopped and does; a listener of its Stop."""
-        error = self.stop.error
-        if error is not None and self._network.drop(self):
-            hop(self._end, NOW, error)
+        if self._network.drop(self):
+            hop(self._end, NOW, self.stop.error)
 
     def end(self, error: BaseException) -> None:
         """End without a device, for want of one."""

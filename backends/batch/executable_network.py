@@ -119,7 +119,7 @@ class BatchNetwork(OuterNetwork):
     def drop(self, member: BatchMember) -> bool:
         """Take a stopped request out of those that wait; False: it has a run."""
         with self.collecting:
-            was_waiting = self.collector.drop(member)
+            was_waiting = member.stop.error is not None and self.collector.drop(member)
             if was_waiting and member.bundle is not None:
                 member.bundle.close()
         return was_waiting

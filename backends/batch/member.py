@@ -103,13 +103,11 @@ class BatchMember(Slot):
     def on_stop(self) -> None:
         """Leave those that wait, or tell the run that it shares; a listener of its Stop.
 
-        It may come late, when the slot is another run's, of which it does no harm.
+        It may come late, when the slot is another run's, which is only dropped if it was stopped.
         """
-        error, joined = self.stop.error, self.joined
-        if error is None:
-            return
+        joined = self.joined
         if self._network.drop(self):
-            hop(self.end, NOW, error)
+            hop(self.end, NOW, self.stop.error)
         elif joined is not None:
             joined.stop_if_all_have()
 

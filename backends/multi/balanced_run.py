@@ -94,9 +94,8 @@ class BalancedRun(Slot):
 
     def drop(self) -> None:
         """Leave those that wait, if it was stopped and does; a listener of its Stop."""
-        error = self.stop.error
-        if error is not None and self._network.drop(self):
-            hop(self._end, NOW, error)
+        if self._network.drop(self):
+            hop(self._end, NOW, self.stop.error)
 
     def _ended(self, ready: Ready, error: BaseException | None) -> None:
         if ready is NOW:

@@ -62,6 +62,8 @@ class MultiNetwork(ReplicatedNetwork):
         self._balancer: Balancer[BalancedRun] = Balancer(self.members, config[SCHEDULE_POLICY])
         self._balancing = threading.Lock()
         self._alarm: TimerHandle | None = None
+        self._probe_stop = Stop()
+        """Of the runs by which devices are tried; set by a close."""
         self._probes = core.executors.acquire(StreamsConfig("MULTI.probe"))
         for member in members:
             member.network.is_part = True
@@ -82,16 +84,17 @@ class MultiNetwork(ReplicatedNetwork):
 
     def offer(self, run: BalancedRun) -> None:
         """Have a run wait for a device, which it may get at once. Never raises or blocks."""
+        stop = run.stop
         with self._balancing:
             self._balancer.add(run)
             picked = self._balancer.take(self.clock.now_s(), self.admission.waiting_count)
         if picked is None:
-            run.stop.when_set(run.drop)
+            stop.when_set(run.drop)
             self._look_again()
         elif picked[0] is run:
             run.go(picked[1])
         else:
-            run.stop.when_set(run.drop)
+            stop.when_set(run.drop)
             self._start(*picked)
             self.balance()
 
@@ -107,8 +110,8 @@ class MultiNetwork(ReplicatedNetwork):
 
     def drop(self, run: BalancedRun) -> bool:
         """Take a stopped run out of those that wait; False: it has a device."""
-        with self._balancing:
-            return self._balancer.drop(run)
+        with self._balancing:  # which a slot that is another run's by now would wait in again
+            return run.stop.error is not None and self._balancer.drop(run)
 
     def over(self, run: BalancedRun, member: Member, error: BaseException | None) -> bool:
         """Note that a device is done with a run; True: the run goes on elsewhere."""
@@ -183,7 +186,7 @@ class MultiNetwork(ReplicatedNetwork):
     def _probe(self, member: Member, _lane: Lane) -> Ready:
         inputs = made_up_inputs(member.network.model_inputs, {})
         bindings = Bindings(inputs, ticket_of(0), arrived_ns=WARMING)
-        member.network.start_run(bindings, Stop(), NOW, partial(self._probed, member))
+        member.network.start_run(bindings, self._probe_stop, NOW, partial(self._probed, member))
         return NOW
 
     def _probe_made(self, member: Member, _ready: Ready, error: BaseException | None) -> None:
@@ -320,7 +323,12 @@ class MultiNetwork(ReplicatedNetwork):
         for member in self.members:
             member.network.write_blob(blob.under(member.name))
 
+    def abort(self) -> None:
+        super().abort()
+        self._probe_stop.set(self._was_closed_error())
+
     def _release_device(self) -> None:
+        self._probe_stop.set(self._was_closed_error())
         for alarm in (self._alarm, *(member.alarm for member in self.members)):
             if alarm is not None:
                 alarm.cancel()  # it holds the network

@@ -56,7 +56,10 @@ class ReplicatedNetwork(ExecutableNetwork):
 
     def runtime_graph(self) -> Graph:
         """Return a copy of the graph that the first device executes."""
-        return self.networks[0].runtime_graph()
+        networks = self.networks
+        if not networks:
+            self.refuse_if_closed()
+        return networks[0].runtime_graph()
 
     def statistics(self) -> NetworkStatistics:
         return dataclasses.replace(super().statistics(), devices=self._device_statistics())

@@ -377,10 +377,13 @@ class Run:
         if self.admission.enter(self, may_refuse=may_refuse):
             try:
                 hop(self._begin)
-            except BaseException:
+            except BaseException as error:
                 if not self._has_begun:
                     self._give_back(None)
-                raise
+                    raise
+                if not isinstance(error, Exception):
+                    raise
+                _log.error("%r: what followed the start of a run has failed", self, exc_info=error)
         else:
             self._leave_queue_if_stopped()
 

@@ -184,7 +184,7 @@ class RunAdmission(Generic[R]):
             except BaseException:  # no memory: it has not come, and nobody would give its slot back
                 self.runs.discard(run)
                 raise
-        return run.slot is not None
+        return has_slot  # and not what it has by now: who gives it a slot later begins it
 
     def expect(self, run: R) -> None:
         """Have a close wait for, or stop, a run that will enter later; raises ClosedError."""

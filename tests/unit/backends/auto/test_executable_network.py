@@ -6,8 +6,9 @@ import asyncio
 import gc
 import logging
 import threading
+import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -397,3 +398,77 @@ async def test_who_waits_and_is_cancelled_leaves_nothing_behind(
         await task
     assert network._told == []
     devices.plugins["FAST"].gate.set()
+
+
+async def test_a_device_that_fails_while_a_stand_in_is_closed_has_that_loaded_again(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    devices.plugins["FAST"].gate.clear()
+    network = core.load_network(MODEL, BOTH)
+    before = start(network)  # keeps SLOW from being closed
+    devices.plugins["FAST"].gate.set()
+    async with asyncio.timeout(WAIT_S):
+        await network.ready("FAST")
+    stand_in = network._closing  # type: ignore[attr-defined]
+    assert await asyncio.to_thread(until, lambda: len(stand_in) == 1)
+    devices.fail("FAST", DeviceError("lost"))
+    moved = start(network)
+    devices.release("FAST")
+    async with asyncio.timeout(WAIT_S):
+        await network.ready("SLOW")
+    assert network.execution_devices == ("SLOW.0",)
+    later = start(network)
+    assert await asyncio.to_thread(until, lambda: devices.held("SLOW") == 3)
+    devices.release("SLOW")
+    for request in (before, moved, later):
+        await asyncio.to_thread(check, request)
+
+
+async def test_runs_that_wait_go_on_where_the_first_of_them_has_failed(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    config = {"ENABLE_RUNTIME_FALLBACK": True}
+    network = core.load_network(MODEL, "AUTO:FASTER,FAST,SLOW", config)
+    async with asyncio.timeout(WAIT_S):
+        await network.ready("FASTER")
+        await network.ready()
+    candidates = network.candidates  # type: ignore[attr-defined]
+    assert await asyncio.to_thread(until, lambda: candidates[2].network is None)
+    for name in ("FASTER", "FAST"):
+        devices.mocks[name][0].stage_fault = lambda stage: DeviceError("lost")
+    for plugin in devices.plugins.values():
+        plugin.gate.clear()
+    requests = [start(network) for _ in range(5)]
+    devices.release("FASTER")
+    assert await asyncio.to_thread(until, lambda: len(network._parked) >= 1)  # type: ignore[attr-defined]
+    for plugin in devices.plugins.values():
+        plugin.gate.set()
+
+    def answered() -> bool:
+        for name in devices.plugins:
+            devices.release(name)
+        return all(request.wait(0) for request in requests)
+
+    assert await asyncio.to_thread(until, answered)
+    for request in requests:
+        check(request)
+    assert await asyncio.to_thread(network.close, timeout_s=WAIT_S)
+
+
+def test_a_closed_network_tells_what_there_was(core: aioinfer.Core, devices: Devices) -> None:
+    network = core.load_network(MODEL, BOTH)
+    network.close()
+    assert "AUTO moves between devices" in network.explain()
+    with pytest.raises(ClosedError):
+        network.runtime_graph()
+
+
+def until(holds: Callable[[], bool]) -> bool:
+    """Look again and again, as other threads work; False after a bound."""
+    bound_s = time.monotonic() + WAIT_S
+    pause = threading.Event()
+    while not holds():
+        if time.monotonic() > bound_s:
+            return False
+        pause.wait(0.002)
+    return True

@@ -307,3 +307,52 @@ def test_a_draining_close_gives_queued_runs_their_turn_and_takes_no_more(
     assert not closing.is_alive()
     assert all(request.wait() for request in requests[:4])
     assert counts(network) == (4, 0)
+
+
+class _Preempted:
+    """A lock behind which another thread works, before the one that has held it goes on."""
+
+    def __init__(self, lock: Any, meanwhile: Callable[[], None]) -> None:
+        self._lock, self._meanwhile = lock, meanwhile
+
+    def __enter__(self) -> Any:
+        return self._lock.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._lock.__exit__(*error)
+        self._meanwhile()
+
+
+def test_a_run_that_is_given_a_slot_as_it_enters_begins_once(
+    core: aioinfer.Core, held: MockDevices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held[0].slot_count = 1
+    network = core.load_network(tiny_model(), "MOCK.0")
+    begun: list[int] = []
+    begin = Run._begin
+
+    def counted(run: Run) -> None:
+        begun.append(run.bindings.run_id)
+        begin(run)
+
+    monkeypatch.setattr(Run, "_begin", counted)
+    first, second = started(network, 1)[0], network.create_infer_request()
+    admission = network.admission
+    lock = admission.lock
+
+    def free_the_slot() -> None:
+        if threading.current_thread() is threading.main_thread() and admission._queue.waiting:
+            admission.lock = lock
+            other = threading.Thread(target=held[0].held.release)
+            other.start()
+            other.join(WAIT_S)
+
+    admission.lock = _Preempted(lock, free_the_slot)  # type: ignore[assignment]
+    second.start_async(X)
+    assert admission.lock is lock
+    assert held[0].held.waiting_count == 1
+    held[0].held.release()
+    for request in (first, second):
+        assert request.wait(WAIT_S)
+        assert np.array_equal(request.results["y"], expected(X))
+    assert len(begun) == len(set(begun)) == 2
