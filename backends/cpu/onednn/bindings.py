@@ -39,6 +39,7 @@ from .numbers import (
     FORMAT_ANY,
     FORMAT_BLOCKED,
     FORWARD_INFERENCE,
+    INVALID_ARGUMENTS,
     MAX_COUNT,
     MAX_LENGTH,
     MAX_RANK,
@@ -295,9 +296,14 @@ class PrimitiveDesc(_Handle):
         return (text.value or b"").decode()
 
     def desc(self, which: str, index: int = 0) -> Desc:
-        """Return the layout of ``src``, ``weights`` (index 1: bias), ``dst`` or ``scratchpad``."""
+        """Return the layout of ``src``, ``weights`` (index 1: bias), ``dst`` or ``scratchpad``.
+
+        Raises OneDnnError where the primitive has none.
+        """
         library = self.engine.library
         found = library.dnnl_primitive_desc_query_md(self, QUERY_MD[which], index)
+        if not found:
+            raise OneDnnError(f"dnnl_primitive_desc_query_md of {which} {index}", INVALID_ARGUMENTS)
         made = c_void_p()
         self.engine.check("dnnl_memory_desc_clone", byref(made), c_void_p(found))
         assert made.value is not None

@@ -22,9 +22,10 @@ DTYPE_NUMBERS = {
 DTYPE_OF = {number: dtype for dtype, number in DTYPE_NUMBERS.items()}
 
 OUT_OF_MEMORY = 1
+INVALID_ARGUMENTS = 2
 STATUS_TEXTS = {
     OUT_OF_MEMORY: "out of memory",
-    2: "invalid arguments",
+    INVALID_ARGUMENTS: "invalid arguments",
     3: "unimplemented",
     4: "no further implementation",
     5: "runtime error",

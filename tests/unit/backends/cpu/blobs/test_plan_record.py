@@ -424,6 +424,16 @@ def test_another_library_or_processor_is_named(key: str, value: Any, core: aioin
         core.import_network(rewritten(blob, "network", facts))
 
 
+def test_a_layout_that_a_primitive_does_not_have_is_refused(core: aioinfer.Core) -> None:
+    with core.load_network(convolutional(), "CPU") as network:
+        blob = Blob.open(network.export())
+    content = blob.json("only_plan/plan")
+    row = next(row for row in content["onednn"] if row[0] == "of")
+    row[2:4] = ["scratchpad", 13]
+    with pytest.raises(BlobError, match="scratchpad 13 failed: invalid arguments"):
+        core.import_network(rewritten(blob, "only_plan/plan", content))
+
+
 def test_no_call_is_made_with_arguments_that_it_does_not_take() -> None:
     try:
         engine = open_engine()
