@@ -21,7 +21,7 @@ from aioinfer.runtime.graph import DType
 from exhaustive import all_but
 from opencl_device import choose_device
 from presence import skip_if_missing
-from property.operators import elementwise, movement, products, rows, sizes  # noqa: F401
+from property.operators import elementwise, matmuls, movement, rows, sizes  # noqa: F401
 from property.operators.cases import DTYPES, FUSED, GENERATORS, Case, Generator
 from unit.backends.comparing import assert_close, is_float, run
 

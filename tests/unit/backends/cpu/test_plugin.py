@@ -17,10 +17,8 @@ from aioinfer.backends.cpu.precision import precisions_of
 from aioinfer.errors import DeviceError, NotSupportedError, PropertyError, UnsupportedOpError
 from aioinfer.executors import allowed_cpus
 from aioinfer.runtime.properties.properties import (
-    INPUT_SHAPES,
-    OUTPUT_LOCATION,
     STANDARD_PROPERTIES,
-    STATE,
+    Property,
 )
 from unit.backends.cpu.comparing import missing_reason, model_of
 
@@ -63,12 +61,16 @@ def test_capabilities_are_those_of_the_processor(core: Core) -> None:
     assert found == [*(names[known] for known in KNOWN), "DYNAMIC"]
 
 
-@pytest.mark.parametrize("key", [declared.key for declared in STANDARD_PROPERTIES])
+@pytest.mark.parametrize("declared", STANDARD_PROPERTIES, ids=lambda declared: declared.key)
 def test_every_property_can_be_read_written_back_and_given_to_a_network(
-    core: Core, key: str
+    core: Core, declared: Property[Any]
 ) -> None:
+    key = declared.key
     value = core.get_config("CPU", key)
-    if key not in (INPUT_SHAPES.key, OUTPUT_LOCATION.key, STATE.key):  # of one network
+    if declared.only_at_load:
+        with pytest.raises(PropertyError, match=f"{key} belongs to one network"):
+            core.set_config("CPU", {key: value})
+    else:
         core.set_config("CPU", {key: value})
     with core.load_network(tiny(), "CPU", {key: value}) as network:
         told = network.get_config(key)
