@@ -266,7 +266,8 @@ class Core(Closing):
         The blob names its device and properties; those given here go before. ``name``,
         ``preprocess`` and ``postprocess`` are as for ``load_network``. Blocks; on an event loop use
         ``import_network_async``. Raises BlobError for damaged or foreign bytes, and where this
-        machine lacks what the network was compiled for.
+        machine lacks what the network was compiled for; PropertyError for a value that it was not
+        compiled with.
         """
         self._refuse_if_closed()
         _check_name(name, device or "")
