@@ -231,15 +231,16 @@ class CpuNetwork(ExecutableNetwork):
 
     def _wait_for_check(self) -> None:
         """Raise the error of imported weights that are damaged: none may be written as sound."""
-        if self._checked is None:
+        checked = self._checked
+        if checked is None:
             return
         ended = threading.Event()
-        self._checked.when_ready(lambda _: ended.set())
+        checked.when_ready(lambda _: ended.set())
         ended.wait()
         self.refuse_if_closed()
-        if self._checked.error is not None:
+        if checked.error is not None:
             raise BlobError(
-                f"network {self.name!r} cannot be exported: {self._checked.error}",
+                f"network {self.name!r} cannot be exported: {checked.error}",
                 **self.admission.where,
             )
 

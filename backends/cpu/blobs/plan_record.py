@@ -24,6 +24,7 @@ from ....runtime.blobs.tensors_record import (
 )
 from ....runtime.blobs.writer import BlobWriter
 from ....runtime.graph import Graph, Model, copy_graph
+from ....runtime.graph.mapped_file import read_constants
 from ....runtime.graph.stand_ins import release_constants
 from ....runtime.lowering.node_operands import NodeOrigin
 from ....runtime.network.export import package_version
@@ -120,8 +121,13 @@ def read_plan(
 
 
 def read_planned_model(blob: Blob) -> Model:
-    """Read the graph of a plan, as the model of its network; large constants are stand-ins."""
-    return read_model_record(blob.under("graph"))
+    """Read the graph of a plan, as the model of its network; large constants are stand-ins.
+
+    The others are copied, so that a graph, whose nodes hold each other, holds no file.
+    """
+    model = read_model_record(blob.under("graph"))
+    read_constants(model.graph)
+    return model
 
 
 def plan_facts(engine: Engine) -> dict[str, Any]:
