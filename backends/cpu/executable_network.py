@@ -16,7 +16,7 @@ from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph, is_static
 from ...runtime.graph.node_failure import failure_at, run_failure
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
-from ...runtime.plans.plan_cache import PendingPlan, PlanLimits
+from ...runtime.plans.plan_cache import PendingPlan, PlanLimits, refuse_to_build
 from ...runtime.plans.shape_plans import ShapePlans
 from ...runtime.properties.properties import (
     EXPORTABLE,
@@ -116,7 +116,7 @@ class CpuNetwork(ExecutableNetwork):
             raise
         self.only_plan = plans[0] if self._has_one_plan(plans) else None
         """The plan of all runs, where all inputs are static."""
-        self.request_plan = self._plans.request
+        self.request_plan: Callable[[Mapping[str, Any]], PendingPlan[Plan]] = self._plans.request
         if check is not None and self.only_plan is not None:
             self._check(check, self.only_plan)
         # One run computes on each stream, and one more is bound and ready to follow it.
@@ -261,7 +261,7 @@ class CpuNetwork(ExecutableNetwork):
         self._core.executors.release(self._compile_executor)
         self._programs.clear()
         self._plans.clear()
-        self.only_plan = None
+        self.only_plan, self._checked, self.request_plan = None, None, refuse_to_build
         for slot in self._slots:
             slot.plan = None
         self._compiler.close()
