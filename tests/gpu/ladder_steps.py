@@ -100,6 +100,7 @@ STEPS = (
     _shared("property", 80, "tests/property/test_operators.py", "-k", "CUDA", *_EACH),
     _shared("conformance", 80, *_SHARED, *_EACH),
     _file("racing_slots", 40),
+    _file("extensions", 40),
     _file("libraries", 50),
     _file("hetero", 30),
     _file("failures", 40),

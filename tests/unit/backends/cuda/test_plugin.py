@@ -95,8 +95,9 @@ def test_a_network_runs_on_the_gpu_that_is_named(core: Core, driver: FakeDriver)
 
 
 def test_auto_prefers_a_gpu(core: Core) -> None:
-    with core.load_network(negating(), "AUTO") as network:
-        assert network.device == "CUDA.0"
+    config = {"ENABLE_STARTUP_FALLBACK": False}
+    with core.load_network(negating(), "AUTO", config) as network:
+        assert network.execution_devices == ("CUDA.0",)
 
 
 def test_hetero_gives_the_rest_to_another_device(core: Core) -> None:

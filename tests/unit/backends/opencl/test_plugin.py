@@ -123,8 +123,9 @@ def test_a_device_made_of_devices_passes_the_platform_on() -> None:
     with fake_core(*TWO) as core:
         for platform, expected in (("one", "FAKE.0"), ("other", "FAKE.1")):
             config = given_to("FAKE", platform)
-            with core.load_network(model, "AUTO:FAKE,REFERENCE", config) as network:
-                assert network.device == expected
+            alone = {**config, "ENABLE_STARTUP_FALLBACK": False}
+            with core.load_network(model, "AUTO:FAKE,REFERENCE", alone) as network:
+                assert network.execution_devices == (expected,)
             with core.load_network(model, "HETERO:FAKE,REFERENCE", config) as network:
                 assert isinstance(network, HeteroNetwork)
                 assert [part.device for part in network.networks] == [expected]

@@ -167,7 +167,7 @@ def test_a_property_stands_for_its_key(config: Configuration) -> None:
     [
         ("NUM_STREAM", "TOY.1 has no property 'NUM_STREAM'; did you mean 'NUM_STREAMS'\\?"),
         ("num_streams", "did you mean 'NUM_STREAMS'\\?"),
-        ("XYZ", "TOY.1 has no property 'XYZ'; it knows \\['DEFAULT_DEADLINE_S', "),
+        ("XYZ", "TOY.1 has no property 'XYZ'; it knows \\['ALLOW_AUTO_BATCHING', "),
         ("FULL_DEVICE_NAME", "TOY.1.*FULL_DEVICE_NAME"),
     ],
 )

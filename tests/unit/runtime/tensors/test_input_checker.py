@@ -25,9 +25,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What went to check_inputs."""
     given: list[Any] = []
 
-    def spy(inputs: Any, *rest: Any) -> dict[str, Any]:
+    def spy(inputs: Any, *rest: Any, **options: Any) -> dict[str, Any]:
         given.append(inputs)
-        return check_inputs(inputs, *rest)
+        return check_inputs(inputs, *rest, **options)
 
     monkeypatch.setattr(input_checker, "check_inputs", spy)
     return given

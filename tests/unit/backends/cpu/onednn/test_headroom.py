@@ -70,7 +70,7 @@ def test_a_process_short_of_memory_gets_errors_and_no_signal(device: str, tmp_pa
 
         wanted = [run(path) for path in {paths}]
         outcomes = set()
-        for more_kib in (*range(0, 60_000, 1500), *range(60_000, 100_000, 8000)):
+        for more_kib in (*range(0, 60_000, 1500), *range(60_000, 150_000, 10_000)):
             for path, right in zip({paths}, wanted):
                 with open("/proc/self/statm") as file:
                     now = int(file.read().split()[0]) * resource.getpagesize()
