@@ -17,7 +17,7 @@ from aioinfer import Core
 from aioinfer.errors import AioInferError
 from aioinfer.runtime.plans.batch_axis import find_batch_axis
 from exhaustive import all_but
-from property.operators import elementwise, movement, products, rows, sizes  # noqa: F401
+from property.operators import elementwise, matmuls, movement, rows, sizes  # noqa: F401
 from property.operators.cases import DTYPES, GENERATORS, Case
 from property.test_operators import element_types, model_of
 from unit.runtime.plans.batch_axis.padded_rows import assert_padding_changes_nothing
