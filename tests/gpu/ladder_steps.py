@@ -100,7 +100,6 @@ STEPS = (
     _shared("property", 80, "tests/property/test_operators.py", "-k", "CUDA", *_EACH),
     _shared("conformance", 80, *_SHARED, *_EACH),
     _file("racing_slots", 40),
-    _file("extensions", 40),
     _file("libraries", 50),
     _file("hetero", 30),
     _file("failures", 40),
@@ -115,6 +114,7 @@ STEPS = (
     _benchmark("gelu_matmul", 30, "rest"),
     _benchmark("overlap", 30, "rest"),
     Step("hetero-suite", "tests", 90, "rest", (*_SHARED, *_EACH), f"HETERO:{DEVICE},REFERENCE"),
+    Step("extensions", "tests", 40, "rest", ("tests/gpu/test_extensions.py", "-n1")),
     _benchmark("torch_baseline", 150, "rest"),
 )
 
