@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -12,6 +11,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from ...errors import BlobError
+from ...runtime.blobs.writer import write_file
 from ...runtime.graph import Model
 
 __all__ = ["SpeedMemory", "model_key"]
@@ -49,14 +50,8 @@ class SpeedMemory:
             known[model] = {**known.pop(model, {}), **times_s}
             latest = dict(list(known.items())[-MOST_MODELS:])
             text = json.dumps({"format": FORMAT, "times_s": latest}, indent=1)
-            unfinished = self._path.with_suffix(f".{os.getpid()}-{os.urandom(4).hex()}")
-            try:
-                unfinished.write_text(text, encoding="utf-8")
-                unfinished.replace(self._path)
-            finally:
-                with contextlib.suppress(OSError):
-                    unfinished.unlink(missing_ok=True)
-        except OSError as error:
+            write_file(self._path, iter([text.encode()]))
+        except (OSError, BlobError) as error:
             _log.warning("cannot remember how fast models are in %s: %s", self._path, error)
 
     def _read(self) -> dict[str, dict[str, float]]:
