@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from ...errors import ClosedError
-from ...executors import NOW, Ready, Then, hop
-from ...runtime.runs.slot import Slot
-from ...runtime.runs.stage import Stage, Stop
-from ...runtime.tracing.recorder import SpanRecorder
+from ...executors import NOW
+from ...runtime.network.replicated_run import ReplicatedRun
 from .candidate import Candidate
 
 __all__ = ["MovingRun"]
@@ -33,49 +30,29 @@ class Moving(Protocol):
         """Decide whether a run that has failed goes on; if so, another device is to serve."""
 
 
-class MovingRun(Slot):
+class MovingRun(ReplicatedRun):
     """One run that waits for a device or has one."""
 
-    stages: Sequence[Stage] = ()
-
     def __init__(self, network: Moving) -> None:
+        super().__init__(network.serve, network.drop)
         self._network = network
         self.tried: list[Candidate] = []
         """The devices on which it has failed."""
         self.failure: BaseException | None = None
         """How it has failed last."""
         self._candidate: Candidate | None = None
-        self._after: Ready = NOW
-        self._then: Then | None = None
-        self._on_end: Then = self._ended
-
-    def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> MovingRun:
-        self._after, self._then = after, then
-        if after is NOW:
-            self._network.serve(self)
-        else:
-            after.when_ready(self._began)
-        return self
 
     def release(self) -> None:
         self._candidate = self.failure = None
         self.tried.clear()
 
-    def _began(self, error: BaseException | None) -> None:
-        if error is None:
-            self._network.serve(self)
-        else:
-            self._end(self._after, error)
-
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
         candidate = self._candidate
         return "waiting for a device" if candidate is None else f"on {candidate.device}"
 
     @property
     def stage(self) -> str:
-        """The name of what it is in, for messages."""
         candidate = self._candidate
         return "device" if candidate is None else candidate.device
 
@@ -95,23 +72,11 @@ class MovingRun(Slot):
             else:
                 self._over(refused)
 
-    def drop(self) -> None:
-        """Leave those that wait, if it was stopped and does; a listener of its Stop."""
-        if self._network.drop(self):
-            hop(self._end, NOW, self.stop.error)
-
     def end(self, error: BaseException) -> None:
         """End without a device, for want of one."""
         self._end(NOW, self.stop.error or error)
 
-    def _ended(self, ready: Ready, error: BaseException | None) -> None:
-        if ready is NOW:
-            self._over(error)
-        else:
-            ready.when_ready(lambda late: self._over(error or late))
-
     def _over(self, error: BaseException | None) -> None:
-        """End, or go on on another device; nothing works for it any more."""
         network, candidate = self._network, self._candidate
         assert candidate is not None
         candidate.running.discard(self)
@@ -123,8 +88,3 @@ class MovingRun(Slot):
                 network.serve(self)
                 return
         self._end(NOW, error)
-
-    def _end(self, ready: Ready, error: BaseException | None) -> None:
-        then, self._then = self._then, None
-        assert then is not None
-        then(ready, error)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Protocol
 
-from ...executors import NOW, Ready, Then, hop
+from ...executors import NOW
+from ...runtime.network.replicated_run import ReplicatedRun
 from ...runtime.runs.admission import Ticket
-from ...runtime.runs.slot import Slot
-from ...runtime.runs.stage import Stage, Stop
-from ...runtime.tracing.recorder import SpanRecorder
 from .balance import DeviceLoad
 from .member import Member
 
@@ -37,49 +34,28 @@ class Balancing(Protocol):
         """Note that a device is done with a run; True: the run goes on elsewhere."""
 
 
-class BalancedRun(Slot):
+class BalancedRun(ReplicatedRun):
     """One run that waits for a device or has one."""
 
-    stages: Sequence[Stage] = ()
-
     def __init__(self, network: Balancing) -> None:
+        super().__init__(network.offer, network.drop)
         self._network = network
         self.ticket: Ticket = (0, 0)
         self.tried: list[DeviceLoad] = []
         """The devices on which it has failed."""
         self._member: Member | None = None
-        self._after: Ready = NOW
-        self._then: Then | None = None
-        self._on_end: Then = self._ended
-
-    def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> BalancedRun:
-        self._after, self._then = after, then
-        self.ticket = self.bindings.ticket
-        if after is NOW:
-            self._network.offer(self)
-        else:
-            after.when_ready(self._began)
-        return self
 
     def release(self) -> None:
         self._member = None
         self.tried.clear()
 
-    def _began(self, error: BaseException | None) -> None:
-        if error is None:
-            self._network.offer(self)
-        else:
-            self._end(self._after, error)
-
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
         member = self._member
         return "waiting for a device" if member is None else f"on {member.name}"
 
     @property
     def stage(self) -> str:
-        """The name of what it is in, for messages."""
         member = self._member
         return "balance" if member is None else member.name
 
@@ -92,19 +68,7 @@ class BalancedRun(Slot):
         except BaseException as refused:
             self._ended(NOW, refused)
 
-    def drop(self) -> None:
-        """Leave those that wait, if it was stopped and does; a listener of its Stop."""
-        if self._network.drop(self):
-            hop(self._end, NOW, self.stop.error)
-
-    def _ended(self, ready: Ready, error: BaseException | None) -> None:
-        if ready is NOW:
-            self._over(error)
-        else:
-            ready.when_ready(lambda late: self._over(error or late))
-
     def _over(self, error: BaseException | None) -> None:
-        """End, or go on on another device; nothing works for it any more."""
         network, member = self._network, self._member
         assert member is not None
         if not network.over(self, member, error):
@@ -117,8 +81,3 @@ class BalancedRun(Slot):
             self._end(NOW, error)
         if network.has_waiting:
             network.balance()
-
-    def _end(self, ready: Ready, error: BaseException | None) -> None:
-        then, self._then = self._then, None
-        assert then is not None
-        then(ready, error)

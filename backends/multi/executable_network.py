@@ -84,7 +84,7 @@ class MultiNetwork(ReplicatedNetwork):
 
     def offer(self, run: BalancedRun) -> None:
         """Have a run wait for a device, which it may get at once. Never raises or blocks."""
-        stop = run.stop
+        stop, run.ticket = run.stop, run.bindings.ticket
         with self._balancing:
             self._balancer.add(run)
             picked = self._balancer.take(self.clock.now_s(), self.admission.waiting_count)
