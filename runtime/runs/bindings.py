@@ -108,10 +108,15 @@ class Bindings:
         """Make what the run's spans have in common."""
         return self.run_id, self.ticket[1], self.arrived_ns
 
+    def note_copied(self, recorder: SpanRecorder, stage: str, kind: str, size_bytes: int) -> None:
+        """Note what a stage of the run has copied, by kind: one of ``copied_bytes.KINDS``."""
+        self.note_copies(recorder, [(stage, {kind: size_bytes}, 0)])
+
     def note_copies(self, recorder: SpanRecorder, copies: Sequence[StageCopies]) -> None:
         """Note what the stages of the run have copied: their names, bytes by kind, and when.
 
-        As ``note_copied``, for many at once.
+        ``recorder`` is that of the network whose stages they are. Nothing is noted of a warm-up, or
+        of no bytes.
         """
         if self.arrived_ns < 0:
             return
@@ -125,21 +130,6 @@ class Bindings:
         if self.profile is not None:
             self.profile.copies += [copied for copied, _ in noted]
 
-    def note_copied(
-        self, recorder: SpanRecorder, stage: str, kind: str, size_bytes: int, started_ns: int = 0
-    ) -> None:
-        """Note what a stage of the run has copied, by kind: one of ``copied_bytes.KINDS``.
-
-        ``recorder`` is that of the network whose stage it is; ``started_ns`` is when the span began
-        of which it is, where the stage has several. Nothing is noted of a warm-up, or of no bytes.
-        """
-        if not size_bytes or self.arrived_ns < 0:
-            return
-        copied = CopiedBytes(stage, kind, size_bytes)
-        recorder.note_copied(self.mark(), copied, started_ns)
-        if self.profile is not None:
-            self.profile.copies.append(copied)
-
     def later_download(self, recorder: SpanRecorder, stage: str) -> Callable[[int], None]:
         """Return what notes how many bytes were downloaded of an output that a stage has left.
 
@@ -151,7 +141,7 @@ class Bindings:
             copied = CopiedBytes(stage, "later_download", size_bytes)
             recorder = found()
             if recorder is not None:
-                recorder.note_copied(mark, copied)
+                recorder.note_copies(mark[1], [(copied, 0)])
             if profile is not None:
                 profile.copies.append(copied)
 

@@ -67,13 +67,8 @@ class CopiesRing:
         self._ring: deque[_Noted] = deque(maxlen=capacity)
         self._bytes: dict[str, Counter[str]] = {}
 
-    def keep(self, age: int, started_ns: int, copied: CopiedBytes) -> int:
-        """Note it, and return how many are to be counted."""
-        self._uncounted.append((age, started_ns, copied))
-        return len(self._uncounted)
-
-    def keep_all(self, age: int, copies: Iterable[tuple[CopiedBytes, int]]) -> int:
-        """Note those of one run, each with when its span began; as ``keep``."""
+    def keep(self, age: int, copies: Iterable[tuple[CopiedBytes, int]]) -> int:
+        """Note those of one run, with when the spans began; return how many are to be counted."""
         self._uncounted.extend([(age, started_ns, copied) for copied, started_ns in copies])
         return len(self._uncounted)
 

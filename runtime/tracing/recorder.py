@@ -218,17 +218,11 @@ class SpanRecorder:
                 self._node_count -= len(self._profiles.popleft()[1])
 
     def note_copies(self, age: int, copies: Iterable[tuple[CopiedBytes, int]]) -> None:
-        """Note what the stages of a run of this age have copied, and when the spans began."""
-        if self._copies.keep_all(age, copies) >= COUNT_AT:
-            with self._lock:
-                self._copies.count()
+        """Note what stages of a run of this age have copied; called where it was, and cheap.
 
-    def note_copied(self, run: RunMark, copied: CopiedBytes, started_ns: int = 0) -> None:
-        """Note what a stage of a run has copied; called where it was, and cheap.
-
-        ``started_ns`` is when the span began of which it is, for stages that have several.
+        Each with when the span began of which it is, for stages that have several, or 0.
         """
-        if self._copies.keep(run[1], started_ns, copied) >= COUNT_AT:
+        if self._copies.keep(age, copies) >= COUNT_AT:
             with self._lock:
                 self._copies.count()
 

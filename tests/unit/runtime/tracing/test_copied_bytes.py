@@ -56,7 +56,7 @@ def recorded() -> Trace:
     recorder = SpanRecorder()
     mark: RunMark = (1, 7, 5)
     recorder.record(mark, _Stage("upload"), Lane("L"), 6, 10, 20)
-    recorder.note_copied(mark, CopiedBytes("upload", "upload", 4096))
+    recorder.note_copies(mark[1], [(CopiedBytes("upload", "upload", 4096), 0)])
     recorder.record(mark, _Stage("compute"), Lane("L"), 20, 20, 30)
     return Trace("net", "D", recorder.spans("D"))
 
@@ -64,7 +64,7 @@ def recorded() -> Trace:
 def test_a_recorder_keeps_the_sums_of_more_than_its_ring_holds() -> None:
     recorder = SpanRecorder(capacity=10)
     for age in range(5000):
-        recorder.note_copied((1, age, 5), CopiedBytes("upload", "upload", 2))
+        recorder.note_copies(age, [(CopiedBytes("upload", "upload", 2), 0)])
     assert recorder.copied_bytes() == {"upload": {"upload": 10_000}}
     assert recorder.spans() == []
 
