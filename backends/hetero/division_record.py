@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ...errors import AioInferError, BlobError
 from ...runtime.blobs.graph_record import read_model_record, write_model_record
 from ...runtime.blobs.reader import Blob
+from ...runtime.blobs.tensors_record import as_mapping, as_text
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.graph import Model, Value, copy_graph
 from ...runtime.graph.stand_ins import release_constants
@@ -66,15 +66,15 @@ def read_division(blob: Blob) -> Division:
     content = blob.json(_FRAME)
     try:
         subgraphs = [
-            Subgraph(_text(device), tuple(map(_text, nodes)))
+            Subgraph(as_text(device), tuple(map(as_text, nodes)))
             for device, nodes in content["subgraphs"]
         ]
         placed = {
-            name: Placement(_text(device), _text(reason))
-            for name, (device, reason) in _mapping(content["placed"]).items()
+            name: Placement(as_text(device), as_text(reason))
+            for name, (device, reason) in as_mapping(content["placed"]).items()
         }
-        devices = [_text(device) for device in content["devices"]]
-        removed = [_text(name) for name in content["removed_nodes"]]
+        devices = [as_text(device) for device in content["devices"]]
+        removed = [as_text(name) for name in content["removed_nodes"]]
         expected = read_expected(content["expected"])
         cut = cut_model(whole, subgraphs)
         made = make_partition(whole, cut, placed, removed, devices, expected)
@@ -85,15 +85,3 @@ def read_division(blob: Blob) -> Division:
         raise BlobError(
             f"the blob is damaged: its subgraphs do not make a model ({error}); export it again"
         ) from error
-
-
-def _text(item: Any) -> str:
-    if not isinstance(item, str):
-        raise TypeError(f"{item!r:.40} is no text")
-    return item
-
-
-def _mapping(item: Any) -> Mapping[str, Any]:
-    if not isinstance(item, Mapping):
-        raise TypeError(f"{item!r:.40} is no mapping")
-    return item

@@ -30,6 +30,8 @@ from .reader import Blob
 from .tensors_record import (
     TensorReader,
     TensorWriter,
+    as_list,
+    as_text,
     damaged,
     dtype_of,
     text_of,
@@ -73,7 +75,7 @@ def read_model_record(blob: Blob) -> Model:
     if not isinstance(content, Mapping):
         raise damaged("its model is no mapping")
     try:
-        graph = _GraphReader(TensorReader(blob), _list(content["values"])).graph(content["graph"])
+        graph = _GraphReader(TensorReader(blob), as_list(content["values"])).graph(content["graph"])
         check_graph(graph)
         opsets = {str(key): int(version) for key, version in content["opsets"].items()}
         model = Model(
@@ -169,13 +171,13 @@ class _GraphReader:
         self._values: dict[int, Value] = {}
 
     def graph(self, record: Mapping[str, Any]) -> Graph:
-        inputs = [self._define(number) for number in _list(record["inputs"])]
-        graph = Graph(_text(record["name"]), inputs)
-        for number in _list(record["initializers"]):
+        inputs = [self._define(number) for number in as_list(record["inputs"])]
+        graph = Graph(as_text(record["name"]), inputs)
+        for number in as_list(record["initializers"]):
             graph.add_initializer(self._define(number))
-        for node in _list(record["nodes"]):
+        for node in as_list(record["nodes"]):
             graph.append(self._node(node))
-        graph.outputs = [self._values[number] for number in _list(record["outputs"])]
+        graph.outputs = [self._values[number] for number in as_list(record["outputs"])]
         return graph
 
     def _define(self, number: Any) -> Value:
@@ -183,27 +185,29 @@ class _GraphReader:
             raise damaged(f"value {number!r:.20} is defined twice, or is none")
         name, value_type, constant = self._rows[number]
         array = None if constant is None else self._tensors.get(constant)
-        made = Value(_text(name), type_of(value_type), array)
+        made = Value(as_text(name), type_of(value_type), array)
         self._values[number] = made
         return made
 
     def _node(self, record: Mapping[str, Any]) -> Node:
         inputs = [
-            None if number is None else self._values[number] for number in _list(record["inputs"])
+            None if number is None else self._values[number] for number in as_list(record["inputs"])
         ]
         domain, op_type = record["op"]
         attributes = {
-            _text(key): self._attribute(item) for key, item in record["attributes"].items()
+            as_text(key): self._attribute(item) for key, item in record["attributes"].items()
         }
         return Node(
-            _text(op_type),
+            as_text(op_type),
             inputs,
-            [self._define(number) for number in _list(record["outputs"])],
+            [self._define(number) for number in as_list(record["outputs"])],
             attributes,
-            name=_text(record["name"]),
-            domain=_text(domain),
+            name=as_text(record["name"]),
+            domain=as_text(domain),
             fused_from=_texts(record["fused_from"]) if "fused_from" in record else None,
-            metadata={_text(key): _text(text) for key, text in record.get("metadata", {}).items()},
+            metadata={
+                as_text(key): as_text(text) for key, text in record.get("metadata", {}).items()
+            },
         )
 
     def _attribute(self, item: Any) -> Any:
@@ -223,7 +227,7 @@ class _GraphReader:
         if kind == "type":
             return type_of(content)
         if kind == "tuple":
-            return tuple([self._attribute(part) for part in _list(content)])
+            return tuple([self._attribute(part) for part in as_list(content)])
         raise damaged(f"there is no attribute of kind {kind!r:.20}")
 
 
@@ -264,17 +268,5 @@ def _is_shape(shape: Any) -> bool:
     )
 
 
-def _list(record: Any) -> list[Any]:
-    if not isinstance(record, list):
-        raise damaged(f"{record!r:.40} is no list")
-    return record
-
-
-def _text(record: Any) -> str:
-    if not isinstance(record, str):
-        raise damaged(f"{record!r:.40} is no text")
-    return record
-
-
 def _texts(records: Iterable[Any]) -> list[str]:
-    return [_text(record) for record in _list(records)]
+    return [as_text(record) for record in as_list(records)]

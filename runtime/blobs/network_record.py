@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import BlobError, PropertyError
 from ..properties.properties import Configuration
 from .reader import Blob
-from .tensors_record import damaged
+from .tensors_record import as_list, as_mapping, as_text
 from .writer import BlobWriter
 
 __all__ = ["NetworkRecord", "plain_value", "read_network_record", "write_network_record"]
@@ -80,36 +80,19 @@ def write_network_record(blob: BlobWriter, record: NetworkRecord) -> None:
 
 def read_network_record(blob: Blob) -> NetworkRecord:
     """Read the facts; raises BlobError for what no export writes."""
-    content = blob.json(_FRAME)
-    if not isinstance(content, Mapping):
-        raise damaged("its facts are no mapping")
-    removed = content.get("removed_nodes")
-    if not isinstance(removed, list):
-        raise damaged("its facts do not list removed nodes")
-    states = _mapping(content, "states")
+    content = as_mapping(blob.json(_FRAME))
+    removed = as_list(content.get("removed_nodes"))
+    states = as_mapping(content.get("states"))
     return NetworkRecord(
-        _text(content.get("device")),
-        _text(content.get("version")),
-        _text(content.get("name")),
-        _mapping(content, "given"),
-        _mapping(content, "resolved"),
-        _mapping(content, "capability"),
-        tuple(map(_text, removed)),
-        {name: _text(states[name]) for name in states},
+        as_text(content.get("device")),
+        as_text(content.get("version")),
+        as_text(content.get("name")),
+        as_mapping(content.get("given")),
+        as_mapping(content.get("resolved")),
+        as_mapping(content.get("capability")),
+        tuple(map(as_text, removed)),
+        {name: as_text(states[name]) for name in states},
     )
-
-
-def _text(item: Any) -> str:
-    if not isinstance(item, str):
-        raise damaged(f"its facts have {item!r:.40} for a text")
-    return item
-
-
-def _mapping(content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = content.get(key)
-    if not isinstance(found, Mapping):
-        raise damaged(f"its facts have no {key!r}")
-    return found
 
 
 def plain_value(value: Any) -> Any:

@@ -16,7 +16,14 @@ from .layout import ALIGN_BYTES
 from .reader import Blob
 from .writer import BlobWriter
 
-__all__ = ["TensorReader", "TensorWriter", "damaged"]
+__all__ = [
+    "TensorReader",
+    "TensorWriter",
+    "as_list",
+    "as_mapping",
+    "as_text",
+    "damaged",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -169,6 +176,27 @@ def lengths_of(shape: Any, what: str) -> list[int]:
     ):
         raise damaged(f"{what} has the shape {shape!r:.60}")
     return shape
+
+
+def as_text(record: Any) -> str:
+    """Return a text of a record; raises BlobError for anything else."""
+    if not isinstance(record, str):
+        raise damaged(f"{record!r:.40} is no text")
+    return record
+
+
+def as_list(record: Any) -> list[Any]:
+    """Return a list of a record; raises BlobError for anything else."""
+    if not isinstance(record, list):
+        raise damaged(f"{record!r:.40} is no list")
+    return record
+
+
+def as_mapping(record: Any) -> Mapping[str, Any]:
+    """Return a mapping of a record; raises BlobError for anything else."""
+    if not isinstance(record, Mapping):
+        raise damaged(f"{record!r:.40} is no mapping")
+    return record
 
 
 def damaged(what: str) -> BlobError:
