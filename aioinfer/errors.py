@@ -323,8 +323,13 @@ def placed(**place: Unpack[Place]) -> Iterator[None]:
         raise
 
 
+_LONGEST_WORD = 200  # a stranger's word of a megabyte would take half a second to compare
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return the known word that is meant, for the end of an error message; empty without one."""
+    if len(word) > _LONGEST_WORD:
+        return ""
     names = sorted(known)
     matches = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     if not matches:

@@ -3,6 +3,7 @@
 from .runtime.blobs.network_record import NetworkRecord
 from .runtime.blobs.reader import Blob, BlobSource
 from .runtime.blobs.writer import BlobWriter
+from .runtime.devices.extension import NodeRule, TypeRuleOf
 from .runtime.devices.plugin import CoreHandle
 from .runtime.devices.plugin_registry import MakePlugin
 from .runtime.graph import copy_graph
@@ -45,6 +46,7 @@ __all__ = [
     "MakePlugin",
     "Metric",
     "NetworkRecord",
+    "NodeRule",
     "Parser",
     "PassReport",
     "PassResult",
@@ -55,6 +57,7 @@ __all__ = [
     "Slot",
     "Stage",
     "Stop",
+    "TypeRuleOf",
     "copy_graph",
     "parse_boolean",
     "parse_choice",

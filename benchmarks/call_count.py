@@ -40,7 +40,8 @@ from aioinfer.runtime.loops.inline_turn import threads
 
 FOLDER = Path(__file__).parent
 PACKAGE = tuple(
-    str(FOLDER.parent / part) + "/" for part in ("aioinfer", "runtime", "executors", "backends")
+    str(FOLDER.parent / part) + "/"
+    for part in ("aioinfer", "runtime", "executors", "backends", "serving")
 )
 WARM_UP = 40
 """Runs until a plan is bound, its time known and every pool filled."""

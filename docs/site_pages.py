@@ -32,6 +32,7 @@ from unit.backends.cuda.planning import GPU, cuda_core  # noqa: E402
 NAVIGATION = {
     "Use": (
         "service.md",
+        "serving.md",
         "examples.md",
         "preprocessing.md",
         "state.md",

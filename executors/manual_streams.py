@@ -11,15 +11,18 @@ In which order the test fires events changes nothing of that.
 
 from __future__ import annotations
 
-import random
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..errors import AioInferError
 from .device_stream import DeviceEvent, DeviceStream
 from .device_times import TellTimes
+
+if TYPE_CHECKING:
+    import random
 
 
 class ManualEvent(DeviceEvent):

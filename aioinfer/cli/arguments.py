@@ -17,6 +17,7 @@ __all__ = [
     "names_of",
     "parse_pairs",
     "percentile_number",
+    "port_number",
     "positive_integer",
     "whole_number",
 ]
@@ -99,6 +100,13 @@ def percentile_number(text: str) -> int:
     """Take a percentile, 1 to 100."""
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 100:
         raise argparse.ArgumentTypeError(f"{text!r} is not a percentile; give a number 1 to 100")
+    return int(text)
+
+
+def port_number(text: str) -> int:
+    """Take a TCP port, 0 to 65535."""
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; give a number 0 to 65535")
     return int(text)
 
 

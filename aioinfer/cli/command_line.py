@@ -67,6 +67,10 @@ def _run_command(parsed: Any, argv: list[str]) -> int:
         from .tuning.tune import run_tune
 
         return run_tune(parsed)
+    if parsed.command == "serve":
+        from .serve import run_serve
+
+        return run_serve(parsed)
     from .benchmarking.benchmark import run_benchmark
 
     return run_benchmark(parsed, argv)

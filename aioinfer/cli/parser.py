@@ -12,6 +12,7 @@ from .arguments import (
     duration,
     names_of,
     percentile_number,
+    port_number,
     positive_integer,
     whole_number,
 )
@@ -83,6 +84,19 @@ examples:
   aioinfer benchmark -m model.blob"""
 
 
+SERVE = """\
+Serve one ONNX file, or a directory of models (name/version/model.onnx), by the Open
+Inference Protocol (KServe V2) over HTTP and gRPC. Only this machine reaches it unless --host
+says otherwise. SIGTERM and Ctrl-C let requests under way finish; a second one ends
+them. How to call it is in docs/serving.md."""
+
+SERVE_EXAMPLES = """\
+examples:
+  aioinfer serve model.onnx -d CPU
+  aioinfer serve models --port 8000 --poll 5 --allow-management
+  AIOINFER_TOKEN=secret aioinfer serve models --host 0.0.0.0"""
+
+
 def build_parser() -> CommandParser:
     """Make the parser; a parsed command has its name in ``command``."""
     parser = CommandParser(
@@ -133,6 +147,15 @@ def build_parser() -> CommandParser:
             description=TUNE,
             epilog=TUNE_EXAMPLES,
             usage="aioinfer tune -m MODEL [-d DEVICE] [options]",
+        )
+    )
+    _add_serve(
+        commands.add_parser(
+            "serve",
+            help="serve models over HTTP and gRPC",
+            description=SERVE,
+            epilog=SERVE_EXAMPLES,
+            usage="aioinfer serve MODEL [-d DEVICE] [options]",
         )
     )
     return parser
@@ -275,6 +298,70 @@ def _add_tune(parser: CommandParser) -> None:
     results.add_argument("--json", action="store_true", help="print JSON instead of tables")
     results.add_argument(
         "-o", "--output", dest="o", metavar="FILE", type=Path, help="write the configuration"
+    )
+    _add_common(parser)
+
+
+def _add_serve(parser: CommandParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="the ONNX file, or the model directory")
+    _add_device(parser)
+    _add_config(parser)
+    address = parser.add_argument_group("address")
+    address.add_argument(
+        "--host", metavar="HOST", default="127.0.0.1", help="address to listen on (127.0.0.1)"
+    )
+    address.add_argument(
+        "--port",
+        metavar="PORT",
+        type=port_number,
+        default=8000,
+        help="port for HTTP; 0: any that is free (default: 8000)",
+    )
+    address.add_argument(
+        "--grpc-port",
+        metavar="PORT",
+        type=port_number,
+        help="serve gRPC, too, on this port, which is 8001 elsewhere; 0: any that is free",
+    )
+    models = parser.add_argument_group("model directory")
+    models.add_argument(
+        "--poll",
+        metavar="SECONDS",
+        type=duration,
+        help="look for new, changed and removed models so often (default: never)",
+    )
+    models.add_argument(
+        "--allow-management", action="store_true", help="let clients load and unload models"
+    )
+    safety = parser.add_argument_group("safety")
+    safety.add_argument(
+        "--token-file",
+        metavar="FILE",
+        type=Path,
+        help="want the bearer token in this file of every request (default: AIOINFER_TOKEN's)",
+    )
+    safety.add_argument("--tls-certificate", metavar="FILE", type=Path, help="serve with TLS")
+    safety.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's key")
+    safety.add_argument(
+        "--max-body-mb",
+        metavar="MB",
+        type=positive_integer,
+        default=64,
+        help="the longest body that is taken, in MiB (default: 64)",
+    )
+    safety.add_argument(
+        "--max-connections",
+        metavar="COUNT",
+        type=positive_integer,
+        default=1024,
+        help="open connections, at most (default: 1024)",
+    )
+    safety.add_argument(
+        "--drain",
+        metavar="SECONDS",
+        type=duration,
+        default=30.0,
+        help="how long requests under way may take at the end (default: 30)",
     )
     _add_common(parser)
 

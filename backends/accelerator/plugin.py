@@ -148,7 +148,7 @@ class AcceleratorPlugin(Plugin):
     def abilities(self, facts: DeviceFacts) -> list[str]:
         """List the OPTIMIZATION_CAPABILITIES of a device."""
         hints = [hint for hint in PRECISIONS if self.precision_refusal(hint, facts) is None]
-        return [*(_ABILITIES[hint] for hint in hints), "DYNAMIC"]
+        return [*(_ABILITIES[hint] for hint in hints), "DYNAMIC", "EXPORT_IMPORT"]
 
     def check_values(self, config: Configuration) -> None:
         streams, most = config[NUM_STREAMS], self.most_streams

@@ -23,3 +23,5 @@ class Candidate:
     moved_count: int = 0
     failure_count: int = 0
     running: set[object] = field(default_factory=set)
+    arriving: set[object] = field(default_factory=set)
+    """One for each run that was given to it and not taken yet."""

@@ -24,10 +24,12 @@ from ...runtime.devices.device_failure import Verdict, verdict_on
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.loops.completion import until_told
 from ...runtime.network.executable_network import ExecutableNetwork
-from ...runtime.network.replicated_network import ReplicatedNetwork
+from ...runtime.network.replicated_network import ReplicatedNetwork, numbers_of
 from ...runtime.properties.properties import INPUT_SHAPES, Configuration
+from ...runtime.runs.error_frames import own_error, parting_copy
 from ...runtime.runs.stage import Stop
 from ...runtime.tracing.statistics import DeviceStatistics
+from ...runtime.tracing.totals import Numbers
 from .candidate import Candidate
 from .choose import is_same_or_one_of
 from .measuring import measured_s
@@ -97,6 +99,8 @@ class AutoNetwork(ReplicatedNetwork):
         self._measuring = Stop()
         self._closing: list[ExecutableNetwork] = []
         """Networks that do not serve any more and have runs left."""
+        self._gone = Numbers()
+        """What networks did that are closed."""
         network.is_part = True
         self.removed_nodes = network.removed_nodes
         self.has_perf_count = network.has_perf_count
@@ -150,11 +154,12 @@ class AutoNetwork(ReplicatedNetwork):
         else:
             run.go(serving)
 
-    def count(self, candidate: Candidate, run: MovingRun, change: int = 1) -> None:
-        """Note that a device gets a run, or with -1 that it did not after all."""
+    def count(self, candidate: Candidate, arrival: object) -> None:
+        """Note that a device has taken a run; an arrival that is known by now counts once."""
         with self._choosing:
-            candidate.run_count += change
-            (candidate.running.add if change > 0 else candidate.running.discard)(run)
+            if arrival in candidate.arriving:
+                candidate.arriving.remove(arrival)
+                candidate.run_count += 1
 
     def drop(self, run: MovingRun) -> bool:
         """Take a stopped run out of those that wait for a device; False: it has one."""
@@ -270,7 +275,7 @@ class AutoNetwork(ReplicatedNetwork):
             self._loading = None
             if brought is not None and brought.error is None:
                 self.serving = self._facts = brought
-            error = None
+            error: BaseException | None = None
             if self.serving is None:
                 error = self._facts.error
                 self._facts.error = None  # it is all that is left
@@ -284,25 +289,36 @@ class AutoNetwork(ReplicatedNetwork):
             if error is None:
                 hop(self.serve, run)
             else:
-                hop(run.end, error)
+                hop(run.end, run.failure or own_error(error))
         for wake in told:
             wake()
 
     def _close_unused(self) -> None:
         """Give devices back that do not serve any more, as soon as their runs are over."""
+        self._close_candidates(lambda item: item is not self.serving and item is not self._facts)
+
+    def _close_candidates(self, may_go: Callable[[Candidate], bool]) -> None:
+        """Close networks when their runs are over; their numbers stay."""
         unused: list[tuple[Candidate, ExecutableNetwork]] = []
         with self._choosing:
             for item in self.candidates:
                 network = item.network
-                if network is not None and item is not self.serving and item is not self._facts:
+                if network is not None and may_go(item):
                     item.network = None  # whoever wants the device again loads it again
                     unused.append((item, network))
                     self._closing.append(network)
         for candidate, network in unused:
             network.close()
-            with self._choosing:
+            numbers = numbers_of(network)
+            with self._choosing:  # at no time is it counted twice, or not at all
                 self._closing.remove(network)
+                self._gone = Numbers.total([self._gone, numbers])
             _log.info("%r is not on %s any more", self.name, candidate.device)
+
+    def _counted(self) -> tuple[tuple[ExecutableNetwork, ...], Numbers]:
+        with self._choosing:
+            loaded = [item.network for item in self.candidates if item.network is not None]
+            return (*loaded, *self._closing), self._gone
 
     def write_blob(self, blob: BlobWriter) -> None:
         """Add the network that serves, as that of its own device."""
@@ -388,10 +404,10 @@ class AutoNetwork(ReplicatedNetwork):
         self._measuring.set(error)
         for thread in self._threads:
             thread.join()
+        self._close_candidates(lambda _: True)
         for candidate in self.candidates:
-            if candidate.network is not None:
-                candidate.network.close()
-                candidate.network = None
+            if candidate.error is not None:  # whose frames may hold this network
+                candidate.error = parting_copy(candidate.error)
         with self._choosing:
             told, self._told = self._told, []
         for wake in told:

@@ -20,8 +20,8 @@ class Moving(Protocol):
     def serve(self, run: MovingRun) -> None:
         """Give a run to the device that serves, or have it wait for the next one."""
 
-    def count(self, candidate: Candidate, run: MovingRun, change: int = 1) -> None:
-        """Note that a device gets a run, or with -1 that it did not after all."""
+    def count(self, candidate: Candidate, arrival: object) -> None:
+        """Note that a device has taken a run; an arrival that is known by now counts once."""
 
     def drop(self, run: MovingRun) -> bool:
         """Take a stopped run out of those that wait for a device; False: it has one."""
@@ -41,9 +41,10 @@ class MovingRun(ReplicatedRun):
         self.failure: BaseException | None = None
         """How it has failed last."""
         self._candidate: Candidate | None = None
+        self._arrival: object = None
 
     def release(self) -> None:
-        self._candidate = self.failure = None
+        self._candidate = self.failure = self._arrival = None
         self.tried.clear()
 
     @property
@@ -59,18 +60,24 @@ class MovingRun(ReplicatedRun):
     def go(self, candidate: Candidate) -> None:
         """Begin on a device, or on the one that serves if that has just been closed."""
         network = candidate.network
+        arrival = self._arrival = object()
         self._candidate = candidate
-        self._network.count(candidate, self)
+        candidate.arriving.add(arrival)
+        candidate.running.add(self)
         try:
             if network is None:
                 raise ClosedError(f"{candidate.device} does not serve any more")
             network.start_run(self.bindings, self.stop, NOW, self._on_end)
         except BaseException as refused:
             if isinstance(refused, ClosedError) and self._network.serving is not candidate:
-                self._network.count(candidate, self, -1)
+                candidate.arriving.discard(arrival)
+                candidate.running.discard(self)
                 self._network.serve(self)
             else:
                 self._over(refused)
+            return
+        if arrival in candidate.arriving:
+            self._network.count(candidate, arrival)  # else that was done when it ended
 
     def end(self, error: BaseException) -> None:
         """End without a device, for want of one."""
@@ -79,6 +86,8 @@ class MovingRun(ReplicatedRun):
     def _over(self, error: BaseException | None) -> None:
         network, candidate = self._network, self._candidate
         assert candidate is not None
+        if self._arrival in candidate.arriving:
+            network.count(candidate, self._arrival)
         candidate.running.discard(self)
         if error is not None:
             self.failure = error

@@ -85,6 +85,7 @@ class AutoPlugin(VirtualPlugin):
         is_disposable, model.is_disposable = model.is_disposable, False  # the next may need it
         network = self._load(_Load(model, config, choice, is_disposable))
         if is_disposable and not isinstance(network, AutoNetwork):
+            model.is_disposable = True  # which networks of it ask for
             model.dispose()
         hold(network, config[MODEL_PRIORITY])
         _log.info("model %r goes to %s; %s", model.name, network.device, choice.refusals or "")

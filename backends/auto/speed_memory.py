@@ -6,12 +6,11 @@ import hashlib
 import json
 import logging
 import math
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from ...errors import BlobError
+from ...runtime.blobs.own_folder import why_not_own_folder
 from ...runtime.blobs.writer import write_file
 from ...runtime.graph import Model
 
@@ -70,20 +69,12 @@ class SpeedMemory:
     def _is_own(self) -> bool:
         """True if the folder is there, and no other user can get at what is in it."""
         try:
-            found = os.lstat(self._folder)
+            reason = why_not_own_folder(self._folder)
         except OSError:
             return False
-        is_own = not hasattr(os, "getuid") or (
-            found.st_uid == os.getuid() and not found.st_mode & 0o077
-        )
-        if is_own and stat.S_ISDIR(found.st_mode):
-            return True
-        _log.warning(
-            "%s is not used: it is not a folder that only this user can get at (mode 700); give "
-            "another CACHE_DIR",
-            self._folder,
-        )
-        return False
+        if reason is not None:
+            _log.warning("%s is not used: %s; give another CACHE_DIR", self._folder, reason)
+        return reason is None
 
 
 def _parsed(content: object) -> dict[str, dict[str, float]]:

@@ -15,7 +15,7 @@ lock is between them and the thread that takes the bundle.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from sys import modules
 from threading import Lock
@@ -31,11 +31,12 @@ from ...executors.interrupt import can_interrupt, default_int_handler, get_sigin
 from ...runtime.loops.completion import FindWaker, new_future, on_trio
 from ...runtime.runs.admission import ticket_of
 from ...runtime.runs.bindings import NO_TENSORS, Bindings
-from ...runtime.runs.error_frames import parting_copy
+from ...runtime.runs.error_frames import own_error
 from ...runtime.runs.run import Run
 from ...runtime.runs.run_admission import RunAdmission
 from .collector import Collector, Pace
-from .rows import rows_of
+from .length_padding import LengthPadding
+from .rows import RowsOf
 
 if TYPE_CHECKING:
     import asyncio
@@ -57,6 +58,8 @@ class CrowdNetwork(Protocol):
     admission: RunAdmission[Run]
     batched_inputs: Sequence[str]
     batched_outputs: frozenset[str]
+    rows_of: RowsOf
+    padding: LengthPadding | None
     most_rows: int
     pace: Pace
     run_count: int
@@ -110,7 +113,7 @@ class Crowd:
             given = network.check_inputs(inputs)
         except AioInferError:
             return None
-        row_count, key = rows_of(given, network.batched_inputs)
+        row_count, key = network.rows_of(given, network.batched_inputs)
         if key is None or row_count >= network.most_rows:
             return None
         future, find_waker = new_future()
@@ -137,6 +140,7 @@ class Part:
         "arrived_ns",
         "begin",
         "bundle",
+        "copies",
         "error",
         "future",
         "inputs",
@@ -157,6 +161,8 @@ class Part:
         """Its first row among those of the bundle."""
         self.is_counted = False
         """Its outcome is settled."""
+        self.copies: dict[str, Any] = {}
+        """Its own, of outputs that have no rows; the first call of a run gets those themselves."""
         self.outputs: dict[str, Any] | None = None
         """Those of a run of its own, as is the next."""
         self.error: BaseException | None = None
@@ -183,12 +189,15 @@ class Part:
         own = {}
         for name, value in run.bindings.results.items():
             if name not in batched:
-                own[name] = np.array(value) if begin else value
+                own[name] = self.copies[name] if begin else value
             elif len(value) == row_count:
                 own[name] = value[begin:end]
             else:
                 lines = len(value) // row_count
                 own[name] = value[begin * lines : end * lines]
+        padding = bundle.padding
+        if padding is not None:
+            padding.cut(own, padding.length_of(self.inputs))
         return own
 
 
@@ -202,7 +211,7 @@ class Bundle:
         self.row_count = 0
         """Of all parts, once it is taken."""
         self.is_closed = False
-        self.batched_outputs = network.batched_outputs
+        self.batched_outputs, self.padding = network.batched_outputs, network.padding
         self.member: BundleMember | None = None
         """Where it waits or runs; written by that."""
         self.run: Run | None = None
@@ -289,6 +298,13 @@ class Bundle:
         if is_last and run is not None:
             run.cancel()
 
+    def copy_shared(self, outputs: Mapping[str, Any]) -> None:
+        """Copy what has no rows for each call but the first, on a thread that may take long."""
+        shared = {name: outputs[name] for name in outputs if name not in self.batched_outputs}
+        if shared:
+            for part in self.parts[1:]:
+                part.copies = {name: np.array(value) for name, value in shared.items()}
+
     def end(self) -> None:
         """Let go of its place; by the member that it was, whose run ends now."""
         self.member = None
@@ -323,11 +339,3 @@ def _wake_all(parts: Sequence[Part]) -> None:
     for part in parts:
         if not part.future.done():
             part.future.set_result(None)
-
-
-def own_error(error: BaseException) -> BaseException:
-    """Return an exception for one of several callers, with the common one as its cause."""
-    own = parting_copy(error)
-    if own is not error:
-        own.__cause__ = error
-    return own

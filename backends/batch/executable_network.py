@@ -35,12 +35,15 @@ from ...runtime.properties.properties import (
 from ...runtime.runs.bindings import WARMING
 from ...runtime.tracing.statistics import NetworkStatistics
 from ...runtime.tracing.timeline import Trace
+from .batch_record import batch_record
 from .collector import Collector, Pace
 from .crowd import Crowd
 from .joined_run import JoinedRun
+from .length_padding import LengthPadding
 from .member import BatchMember
 from .properties import AUTO_BATCH_TIMEOUT
 from .row_memory import RowMemory
+from .rows import RowsOf, rows_of
 
 __all__ = ["BatchNetwork"]
 
@@ -64,6 +67,7 @@ class BatchNetwork(OuterNetwork):
         most_rows: int,
         config: Configuration,
         core: CoreHandle,
+        padding: LengthPadding | None = None,
     ) -> None:
         super().__init__(
             compiled, core, device=f"{config.device}:{compiled.device}({most_rows})", config=config
@@ -71,6 +75,8 @@ class BatchNetwork(OuterNetwork):
         self._axis = axis
         self.batched_inputs: Sequence[str] = axis.inputs
         self.batched_outputs = frozenset(axis.outputs)
+        self.padding = padding
+        self.rows_of: RowsOf = rows_of if padding is None else padding.rows_of
         self.most_rows = most_rows
         most_count = compiled.optimal_request_count
         # As many again wait as are under way, so that a full run is ready when one ends.
@@ -216,8 +222,13 @@ class BatchNetwork(OuterNetwork):
     def explain(self) -> str:
         return (
             f"{self.compiled.explain()}; requests that come while it is busy share a run, of up to "
-            f"{self.most_rows} rows"
+            f"{self.most_rows} rows{self._padding_text()}"
         )
+
+    def _padding_text(self) -> str:
+        if self.padding is None:
+            return ""
+        return f", sequences padded to {', '.join(map(str, self.padding.buckets))}"
 
     def _metrics(self) -> Sequence[Metric]:
         return [
@@ -226,8 +237,7 @@ class BatchNetwork(OuterNetwork):
         ]
 
     def _write_payload(self, blob: BlobWriter) -> None:
-        axis = {"inputs": list(self._axis.inputs), "outputs": list(self._axis.outputs)}
-        blob.add_json("batch", axis)
+        blob.add_json("batch", batch_record(self._axis, self.padding))
         self.compiled.write_blob(blob.under("compiled"))
 
     def _release_device(self) -> None:

@@ -12,10 +12,12 @@ import numpy as np
 from ...executors import NOW, Lane, Ready, TaskExecutor
 from ...runtime.network.sub_request import InnerNetwork
 from ...runtime.runs.bindings import NO_TENSORS, Bindings, RunProfile
+from ...runtime.runs.error_frames import own_error
 from ...runtime.runs.run_admission import RunAdmission
 from ...runtime.runs.stage import Stop, new_stop_word
 from ...runtime.tracing.recorder import SpanRecorder
-from .crowd import Bundle, Part, own_error
+from .crowd import Bundle, Part
+from .length_padding import LengthPadding
 from .member import SharedRun
 from .rows import join_rows, split_rows
 
@@ -51,6 +53,8 @@ class Surroundings(Protocol):
 
     batched_inputs: Sequence[str]
     batched_outputs: frozenset[str]
+    padding: LengthPadding | None
+    """How members of several lengths share a run; None: theirs are equal."""
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """Make an array for the rows of several members."""
@@ -100,9 +104,10 @@ class JoinedRun:
                 self._inputs += [part.inputs for part in member.bundle.parts]
         if profile is not None:
             profile.request_count = len(self._inputs)
-        self._row_count = sum([member.row_count for member in members])
         arrays = [self._inputs[0][name] for name in network.batched_inputs]
-        self._row_bytes = sum([array.nbytes // len(array) for array in arrays])
+        self._row_bytes: int = sum([array.nbytes // len(array) for array in arrays])
+        self._length = 0
+        """What sequences of the joined inputs are long, if they may be padded."""
 
     def start(self) -> None:
         """Join the rows and send them to the network inside. Never raises or blocks."""
@@ -110,9 +115,8 @@ class JoinedRun:
             member.joined = self
         self.stop_if_all_have()  # those that were stopped before they knew whom to tell
         try:
-            self._network.copier(self._row_bytes * self._row_count).run(
-                self._join, NOW, self._joined
-            )
+            size_bytes = sum(map(self._copied_bytes, self._members))
+            self._network.copier(size_bytes).run(self._join, NOW, self._joined)
         except BaseException as refused:
             self._ended(refused)
 
@@ -129,12 +133,25 @@ class JoinedRun:
     def _join(self, _lane: Lane) -> Ready:
         self._stop.raise_if_set()
         network = self._network
-        self._bindings.inputs = join_rows(self._inputs, network.batched_inputs, network.empty)
+        padding = network.padding
+        join = join_rows if padding is None else padding.join_rows
+        joined = self._bindings.inputs = join(self._inputs, network.batched_inputs, network.empty)
+        if padding is not None:
+            self._length = padding.length_of(joined)
         recorder = network.admission.recorder
         for member in self._members:
-            size_bytes = self._row_bytes * member.row_count
+            size_bytes = self._copied_bytes(member)
             member.bindings.note_copied(recorder, "join", "host", size_bytes)
         return NOW
+
+    def _copied_bytes(self, member: JoinedMember) -> int:
+        """Count the bytes of a member's own rows."""
+        if self._network.padding is None:
+            return self._row_bytes * member.row_count
+        bundle = member.bundle
+        given = [member.bindings] if bundle is None else bundle.parts
+        copied_bytes: int = sum(array.nbytes for item in given for array in item.inputs.values())
+        return copied_bytes
 
     def _joined(self, _ready: Ready, error: BaseException | None) -> None:
         if error is not None:
@@ -154,7 +171,7 @@ class JoinedRun:
         self._network.give_back(joined.values())
         self._over()
         if error is None:
-            copied_bytes = 0
+            copied_bytes = self._shared_bytes() * (len(self._inputs) - 1)
             for member in self._members:
                 if member.bindings.bound:
                     copied_bytes += _bound_bytes(member.bindings)
@@ -167,15 +184,30 @@ class JoinedRun:
         else:
             self._run_each(error)
 
+    def _shared_bytes(self) -> int:
+        """Count the bytes of outputs that have no rows; each request but one gets a copy."""
+        batched = self._network.batched_outputs
+        return sum(
+            int(getattr(value, "nbytes", 0))
+            for name, value in self._bindings.results.items()
+            if name not in batched
+        )
+
     def _split(self, _lane: Lane) -> Ready:
         members, joined = self._members, self._bindings
-        results = joined.results
+        results, padding = joined.results, self._network.padding
+        if padding is not None:
+            padding.check(results, self._length)
         counts = [member.row_count for member in members]
         split = split_rows(results, self._network.batched_outputs, counts)
         results.clear()
         is_profiled = joined.profile is not None
         for member, own in zip(members, split, strict=True):
             bindings = member.bindings
+            if member.bundle is not None:
+                member.bundle.copy_shared(own)
+            elif padding is not None:
+                padding.cut(own, padding.length_of(bindings.inputs))
             if bindings.bound or is_profiled:
                 recorder = self._network.admission.recorder
                 self._errors.append(_deliver(bindings, own, joined, recorder))
@@ -230,7 +262,7 @@ class BundleRetry:
         if not self._parts:  # stopped just now, and all of them answered
             member.end(NOW, member.stop.error)
         for part in self._parts:
-            bindings = Bindings(part.inputs, of_all.ticket, of_all.run_id)
+            bindings = Bindings(part.inputs, of_all.ticket, part.run_id)
             bindings.arrived_ns = part.arrived_ns
             then = partial(self._ran, part, bindings)
             try:

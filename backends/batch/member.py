@@ -13,7 +13,7 @@ from ...runtime.runs.stage import Stop
 from ...runtime.tracing.recorder import SpanRecorder
 from .collector import begin_by
 from .crowd import Bundle
-from .rows import rows_of
+from .rows import RowsOf
 
 __all__ = ["BatchMember", "MemberNetwork"]
 
@@ -22,6 +22,8 @@ class MemberNetwork(Protocol):
     """What a member asks of its network."""
 
     batched_inputs: Sequence[str]
+    rows_of: RowsOf
+    """Counts the rows of a request, and tells with which others it goes."""
     clock: Clock
     timeout_s: float
     """How long a run that is not full may wait for more; 0: it does not."""
@@ -77,7 +79,7 @@ class BatchMember(Slot):
         if bundle is not None:
             bundle.member = self
         self.ticket, self.deadline_s, self.group_count = bindings.ticket, self.stop.deadline_s, 0
-        self.row_count, self.key = rows_of(bindings.inputs, network.batched_inputs)
+        self.row_count, self.key = network.rows_of(bindings.inputs, network.batched_inputs)
         if network.timeout_s:
             now_s = network.clock.now_s()
             self.begin_by_s = begin_by(now_s, network.timeout_s, self.deadline_s, network.service_s)

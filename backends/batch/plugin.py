@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ...errors import BlobError, DeviceError, NotSupportedError
+from ...errors import DeviceError, NotSupportedError
 from ...runtime.blobs.network_record import NetworkRecord
 from ...runtime.blobs.reader import Blob
 from ...runtime.devices.device_name import DeviceEntry
@@ -17,9 +17,17 @@ from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import SupportMap
 from ...runtime.plans.batch_axis import BatchAxis
 from ...runtime.properties.properties import Configuration, Property
+from .batch_record import check_batch, read_batch
 from .executable_network import BatchNetwork
+from .find_padding import find_padding, imported_padding, refuse_alone
+from .length_padding import LengthPadding
 from .open_batch import with_open_batch
-from .properties import ALLOW_UNBATCHED, AUTO_BATCH_TIMEOUT
+from .properties import (
+    ALLOW_UNBATCHED,
+    AUTO_BATCH_TIMEOUT,
+    LENGTH_BUCKETS,
+    LENGTH_PROPERTIES,
+)
 
 __all__ = ["DEFAULT_ROWS", "BatchPlugin"]
 
@@ -42,6 +50,7 @@ class BatchPlugin(VirtualPlugin):
         *VirtualPlugin.properties,
         AUTO_BATCH_TIMEOUT,
         ALLOW_UNBATCHED,
+        *LENGTH_PROPERTIES,
     )
     takes_mapped_constants: ClassVar[bool] = True
 
@@ -58,7 +67,7 @@ class BatchPlugin(VirtualPlugin):
                 f"{self.name} cannot join requests for model {model.name!r}, which keep a state "
                 f"each (STATE); load it on {entry.device} itself"
             )
-        found = with_open_batch(model)
+        found = self._batch_of(model, config)
         if isinstance(found, str) and config[ALLOW_UNBATCHED]:
             device_config = self.device_config(entry.device, config)
             alone = self.core.load_network(model, entry.device, device_config)
@@ -69,12 +78,12 @@ class BatchPlugin(VirtualPlugin):
                 f"{self.name} cannot join requests for model {model.name!r}: {found}. Load it on "
                 f"{entry.device} itself, where requests run one by one"
             )
-        opened, axis = found
+        opened, axis, padding = found
         if opened is not model:
             opened.is_disposable = True
         compiled = self.core.load_network(opened, entry.device, values)
         try:
-            network = BatchNetwork(compiled, axis, most_rows, config, self.core)
+            network = BatchNetwork(compiled, axis, most_rows, config, self.core, padding)
         except BaseException:
             compiled.close()
             raise
@@ -88,17 +97,30 @@ class BatchPlugin(VirtualPlugin):
     ) -> ExecutableNetwork:
         entry = self._entry(config)
         values = self.inner_config(entry.device, config)
-        axis = _axis_of(blob.json("batch"))
+        axis, axes = read_batch(blob.json("batch"))
         inner = blob.under("compiled")
         compiled = self.core.import_part(inner, entry.device, values, name=record.name)
         try:
-            known = {port.name for port in (*compiled.inputs, *compiled.outputs)}
-            if not known.issuperset((*axis.inputs, *axis.outputs)):
-                raise BlobError("the blob is damaged: its batch is of other names; export it again")
-            return BatchNetwork(compiled, axis, entry.count or DEFAULT_ROWS, config, self.core)
+            check_batch(axis, axes, compiled.inputs, compiled.outputs)
+            padding = imported_padding(axes, compiled.inputs, config)
+            most_rows = entry.count or DEFAULT_ROWS
+            return BatchNetwork(compiled, axis, most_rows, config, self.core, padding)
         except BaseException:
             compiled.close()
             raise
+
+    def _batch_of(
+        self, model: Model, config: Configuration
+    ) -> tuple[Model, BatchAxis, LengthPadding | None] | str:
+        """Return the model with an open batch, and how its requests are joined; or why not."""
+        found = with_open_batch(model)
+        if isinstance(found, str):
+            return found
+        if not config[LENGTH_BUCKETS]:
+            refuse_alone(config)
+            return *found, None
+        padding = find_padding(*found, config)
+        return padding if isinstance(padding, str) else (*found, padding)
 
     def _entry(self, config: Configuration) -> DeviceEntry:
         """Return the device and its number of rows; raises DeviceError unless there is one."""
@@ -111,14 +133,3 @@ class BatchPlugin(VirtualPlugin):
             )
         self.check_device_properties(config, [entries[0].device])
         return entries[0]
-
-
-def _axis_of(content: Any) -> BatchAxis:
-    """Read which inputs and outputs have rows; raises BlobError for anything else."""
-    names: list[tuple[str, ...]] = []
-    for key in ("inputs", "outputs"):
-        found = content.get(key) if isinstance(content, dict) else None
-        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-            raise BlobError(f"the blob is damaged: it does not say which {key} have rows")
-        names.append(tuple(found))
-    return BatchAxis(*names)

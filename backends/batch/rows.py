@@ -10,9 +10,10 @@ import numpy as np
 from ...errors import GraphError
 from ...runtime.graph import shape_text
 
-__all__ = ["join_rows", "rows_of", "split_rows"]
+__all__ = ["RowsOf", "join_rows", "rows_of", "split_rows"]
 
 Array = np.ndarray[Any, Any]
+RowsOf = Callable[[Mapping[str, Any], Sequence[str]], tuple[int, Hashable]]
 
 
 def rows_of(inputs: Mapping[str, Any], batched: Sequence[str]) -> tuple[int, Hashable]:

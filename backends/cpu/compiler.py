@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,20 +10,31 @@ from weakref import WeakSet
 
 import numpy as np
 
-from ...errors import AioInferError
+from ...errors import AioInferError, BlobError
 from ...executors import is_shortage
 from ...runtime.graph import DType, Graph, Model, Value, check_graph
 from ...runtime.graph.mapped_file import mapped_files
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.graph.sym_int import Trace
-from ...runtime.passes import ConstantFolding, DeadCode, Pass, run_passes, specialize
+from ...runtime.passes import (
+    ConstantFolding,
+    DeadCode,
+    Pass,
+    default_passes,
+    run_passes,
+    specialize,
+)
 from ...runtime.plans.capacity import COUNTED_IN_32_BITS, refuse_what_cannot_fit
 from ...runtime.plans.shape_tensors import with_contents
 from ...runtime.type_inference import has_static_types
+from .blobs.open_plans import StoredPlans
+from .blobs.plan_record import plan_facts
 from .kernels.registry import KERNELS
 from .onednn.bindings import Engine
 from .onednn.traced import TracedEngine
 from .passes import shapeless_passes
+from .passes.int8_fusion import Int8Fusion
+from .passes.quantization_facts import is_int8_weights
 from .plans.packed_weights import WeightStore
 from .plans.plan import Plan
 from .plans.plan_builder import PlanBuilder
@@ -58,7 +70,8 @@ _UNTRACEABLE = (
 class Compiler:
     """Builds the plans of one network. Thread-safe; plans share packed weights.
 
-    ``only_plan`` brings that of a network which was compiled before.
+    ``only_plan`` brings that of a network which was compiled before, ``stored`` the plans of one
+    whose model is there, too, and ``check_model`` is called before others are made of that.
     """
 
     def __init__(
@@ -74,26 +87,34 @@ class Compiler:
         states: Mapping[str, str] | None = None,
         keeps_model: bool = False,
         only_plan: Callable[[WeightStore], Plan] | None = None,
+        stored: StoredPlans | None = None,
+        check_model: Callable[[], None] | None = None,
     ) -> None:
         self._states, self._keeps_model = states or {}, keeps_model
         self._model, self.engine = model, engine
         self._device, self._thread_count = device, thread_count
         self._float_dtype, self._passes = float_dtype, tuple(passes)
         self._keep_nan = keep_nan
+        has_int8 = any(isinstance(item, Int8Fusion) for item in passes)
+        self._folding = default_passes(is_kept=is_int8_weights) if has_int8 else None
         self._has_one = has_static_types(model.inputs)
         """True for one signature of lengths: the model itself may become its plan."""
-        self._prepared = prepared_model(model, shapeless_passes(passes))
         self.weights = WeightStore()
-        self._only_plan = only_plan
+        self._only_plan, self._check_model = only_plan, check_model
+        self.stored = self._fitting(stored)
+        self.damage: BlobError | None = None
+        """What is wrong with stored plans and their weights; none is used then."""
         self.latest: Plan | None = None
         self._free = FreeLengths(model.inputs)
         self._templates: list[PlanTemplate] = []
-        self._has_built = False
+        self._has_built = self.stored is not None
+        """From then on plans are made by templates."""
         self._vain_count = self._pause_count = 0
         """Attempts at a template since one last served another signature, and the signatures that
         are built before the next attempt."""
-        self._ids = SubgraphId(model.graph, float_dtype, [item.name for item in passes])
         self._files = WeakSet(mapped_files(model.graph))
+        if only_plan is None and self.stored is None:  # else there may be no plan to make
+            self._begin()
         self.shape_tensors = KERNELS.shape_tensors(model.graph)
 
     def compile(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> Plan:
@@ -107,6 +128,15 @@ class Compiler:
             return self.latest
         for file in self._files:
             file.check()
+        if self.stored is not None:
+            if self.damage is not None:
+                raise BlobError(str(self.damage))
+            plan = self.stored.read(shapes, contents, self.weights)
+            if plan is not None:
+                self.latest = plan
+                return plan
+            self.stored.offer_weights(self.weights)
+        self.check_model()
         plan = None if contents else self._plan_of_template(shapes)
         if plan is None:
             builder = self._builder(shapes, contents, self.engine)
@@ -122,6 +152,69 @@ class Compiler:
     def is_imported(self) -> bool:
         """True if there is a plan alone, and no model to make others of."""
         return self._only_plan is not None
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of packed weights, those included whose plans no run has asked for yet."""
+        stored = 0 if self.stored is None else self.stored.packed_bytes
+        return max(self.weights.packed_bytes, stored)
+
+    def check_model(self) -> None:
+        """Have the weights of an imported model checked, once; raises BlobError."""
+        check = self._check_model
+        if check is not None:
+            check()
+            self._check_model = None
+
+    def _fitting(self, stored: StoredPlans | None) -> StoredPlans | None:
+        """Leave plans aside that were made with anything else than this network has."""
+        if stored is None:
+            return None
+        for key, have in self.made_with.items():
+            if stored.made_with.get(key) != have:
+                _log.info(
+                    "plans of model %r are made anew: its blob's are for %s %r, and this is for %r",
+                    self._model.name,
+                    key,
+                    stored.made_with.get(key),
+                    have,
+                )
+                return None
+        stored.graph_of = self._graph_of
+        return stored
+
+    def _begin(self) -> None:
+        """Do once for all plans what is done before the first."""
+        _ = self._prepared, self._ids
+
+    @functools.cached_property
+    def _prepared(self) -> Model | None:
+        return prepared_model(self._model, shapeless_passes(self._passes))
+
+    @functools.cached_property
+    def _ids(self) -> SubgraphId:
+        names = [item.name for item in self._passes]
+        return SubgraphId(self._model.graph, self._float_dtype, names)
+
+    @property
+    def made_with(self) -> dict[str, Any]:
+        """What shapes a plan beside the model and its inputs' shapes."""
+        return {
+            "threads": self._thread_count,
+            "precision": self._float_dtype.label,
+            "keep_nan": self._keep_nan,
+            "passes": [item.name for item in self._passes],
+            "states": dict(self._states),
+            **plan_facts(self.engine),
+        }
+
+    def _graph_of(
+        self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]
+    ) -> Graph:
+        """Make the graph that a plan executes."""
+        graph = self._rewritten(shapes, contents).graph
+        release_constants(graph)
+        return graph
 
     def _plan_of_template(self, shapes: Mapping[str, Sequence[int]]) -> Plan | None:
         """Make the plan by a template, from the second signature on; None if none is right.
@@ -194,8 +287,7 @@ class Compiler:
         contents: Mapping[str, Array],
         engine: Engine,
     ) -> PlanBuilder:
-        model = self._specialize(contents, shapes)
-        run_passes(model, (*self._passes, ConstantFolding(), DeadCode()), check=False)
+        model = self._rewritten(shapes, contents)
         check_graph(model.graph)
         refuse_what_cannot_fit(model.graph, most_length=COUNTED_IN_32_BITS)
         thread_count = team_size(model.graph, self._thread_count)
@@ -211,6 +303,13 @@ class Compiler:
             states=self._states,
         )
 
+    def _rewritten(
+        self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]
+    ) -> Model:
+        model = self._specialize(contents, shapes)
+        run_passes(model, (*self._passes, ConstantFolding(), DeadCode()), check=False)
+        return model
+
     def _specialize(
         self, contents: Mapping[str, Array], shapes: Mapping[str, Sequence[int]]
     ) -> Model:
@@ -219,7 +318,7 @@ class Compiler:
         for model in (self._prepared, self._model):
             if model is not None:
                 given = with_contents(model, contents)
-                special = specialize(given, shapes, check=False, is_last=is_last)
+                special = specialize(given, shapes, self._folding, check=False, is_last=is_last)
                 if model is self._model or has_static_types(_results(special.graph)):
                     return special
         raise AssertionError("the second model is always specialised")
@@ -230,14 +329,17 @@ class Compiler:
         What that plan uses it keeps, and packing then frees each original as soon as it is packed.
         Graphs show stand-ins, full of NaN, instead.
         """
-        for holder in (self._model, self._prepared, self.latest):
-            if holder is not None:
-                release_constants(holder.graph)
+        for model in (self._model, vars(self).get("_prepared")):
+            if model is not None:
+                release_constants(model.graph)
+        if self.latest is not None:
+            self.latest.release_graph()
         self.weights.forget_sources()
         self._passes = ()
 
     def close(self) -> None:
         """Free all weights, those that plans use, too; nothing is computed any more."""
+        self.stored = self._check_model = None
         self.release_weights()
         for template in self._templates:
             template.release_graph()

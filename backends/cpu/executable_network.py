@@ -13,7 +13,7 @@ from ...errors import AioInferError, BlobError, ClosedError, DeviceError
 from ...executors import NOW, Lane, Ready, StreamsConfig, is_shortage
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.plugin import CoreHandle
-from ...runtime.graph import Graph, Model, copy_graph, is_static
+from ...runtime.graph import Graph, Model, TensorType, copy_graph, is_static
 from ...runtime.graph.node_failure import failure_at, run_failure
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
 from ...runtime.plans.plan_cache import PendingPlan, PlanLimits, refuse_to_build
@@ -30,6 +30,7 @@ from ...runtime.runs.bindings import Bindings
 from ...runtime.runs.stage import Again, Stage, Stop
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import ports_of
+from .blobs.open_plans import OPEN_PLANS, KeptPlan, write_open_plans
 from .blobs.plan_record import ONLY_PLAN, plan_facts, write_plan
 from .compiler import Compiler
 from .native.step_runner import step_runner
@@ -107,9 +108,13 @@ class CpuNetwork(ExecutableNetwork):
             most_count=limits.most_count,
         )
         self._slots: list[_CpuSlot] = []
+        self.refuse_if_changed: Callable[[], None] | None = None
+        """Looks, before each run, at the file that weights are used from; None: there is none."""
         self._has_weights = not compiler.is_imported
         self._checked: PendingPlan[Plan] | None = None
         try:
+            if check is not None and compiler.stored is not None:
+                self._check_stored(check)
             plans = self._compile_ahead()
         except BaseException:
             self._abandon()
@@ -117,6 +122,9 @@ class CpuNetwork(ExecutableNetwork):
         self.only_plan = plans[0] if self._has_one_plan(plans) else None
         """The plan of all runs, where all inputs are static."""
         self.request_plan: Callable[[Mapping[str, Any]], PendingPlan[Plan]] = self._plans.request
+        if compiler.stored is not None:
+            for kept in compiler.stored.sizes_bytes:
+                self._plans.offer(*kept)
         if check is not None and self.only_plan is not None:
             self._check(check, self.only_plan)
         # One run computes on each stream, and one more is bound and ready to follow it.
@@ -168,6 +176,30 @@ class CpuNetwork(ExecutableNetwork):
                 checked.fire(_without_frames(error))
 
         self.only_plan, self.request_plan = None, request_plan
+        self._compile_executor.run(run, NOW, ended)
+
+    def _check_stored(self, check: Callable[[], None]) -> None:
+        """Have the weights of stored plans checked on the thread that reads plans, before it does.
+
+        Plans that are made on this thread wait for it.
+        """
+        if self.config[INPUT_SHAPES]:
+            check()
+            return
+        compiler = self._compiler
+        checked = self._checked = PendingPlan[Plan]()
+
+        def ended(_ready: Ready, error: BaseException | None) -> None:
+            checked.fire(None if error is None else _without_frames(error))
+
+        def run(_lane: Lane) -> Ready:
+            try:
+                check()
+            except BlobError as error:
+                compiler.damage = error
+                raise
+            return NOW
+
         self._compile_executor.run(run, NOW, ended)
 
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
@@ -224,10 +256,49 @@ class CpuNetwork(ExecutableNetwork):
     def _write_payload(self, blob: BlobWriter) -> None:
         plan = self._compiler.latest
         if self._exports_model() or plan is None:
+            self._compiler.check_model()
             super()._write_payload(blob)
+            if not self.config[EXPORTABLE]:
+                self._write_open_plans(blob.under(OPEN_PLANS))
             return
         self._wait_for_check()
         write_plan(blob.under(ONLY_PLAN), plan, self._model)
+
+    def plan_growth(self) -> tuple[int, int]:
+        stored, kept = self._compiler.stored, self._plans.kept()
+        if not self._exports_model() or self.config[EXPORTABLE]:
+            return 0, 0
+        known = sum(stored is not None and stored.has(*key) for key in kept)
+        return len(kept), len(kept) - known
+
+    def _write_open_plans(self, blob: BlobWriter) -> None:
+        """Add the plans that were compiled for some shapes, the latest last."""
+        self._wait_for_check()
+        compiler, stored = self._compiler, self._compiler.stored
+        kept = []
+        for shapes, contents in self._plans.kept():
+            plan = self._plans.find(shapes, contents)
+            if plan is None and stored is not None:
+                plan = stored.read(shapes, contents, compiler.weights)
+            if plan is not None:
+                kept.append(KeptPlan(shapes, contents, plan))
+        if not kept or any(not isinstance(port.type, TensorType) for port in self.inputs):
+            return
+        if stored is not None:
+            stored.offer_weights(compiler.weights)
+        self._pack([item.plan for item in kept])
+        write_open_plans(blob, kept, self._model, compiler.made_with, compiler.weights)
+
+    def _pack(self, plans: Sequence[Plan]) -> None:
+        """Pack what no run has yet, where it will be used."""
+
+        def pack(_lane: Lane) -> Ready:
+            for plan in plans:
+                plan.pack()
+            return NOW
+
+        if not all(plan.is_packed for plan in plans):
+            self._streams.run_and_wait([pack])
 
     def _wait_for_check(self) -> None:
         """Raise the error of imported weights that are damaged: none may be written as sound."""
@@ -262,6 +333,7 @@ class CpuNetwork(ExecutableNetwork):
         self._programs.clear()
         self._plans.clear()
         self.only_plan, self._checked, self.request_plan = None, None, refuse_to_build
+        self.refuse_if_changed = None
         for slot in self._slots:
             slot.plan = None
         self._compiler.close()
@@ -280,7 +352,7 @@ class CpuNetwork(ExecutableNetwork):
             ),
             Metric(
                 "PACKED_WEIGHTS_BYTES",
-                lambda _: compiler.weights.packed_bytes,
+                lambda _: compiler.packed_bytes,
                 "Memory of the weights in the layouts that oneDNN wants, shared by all plans.",
             ),
             Metric(
@@ -319,16 +391,9 @@ class _CpuSlot(Slot):
         self.plan, self._stage.part = plan, plan.id
         self.may_run_inline = plan.thread_count == 1 and not self._network.runs_user_code
         self._empty = self._network.pool.empty if plan.has_large_outputs else np.empty
-        # These get memory of another kind.
-        grown = {state.output for state in plan.growing}
-        grown.update(state.output for state in plan.written)
-        self._forms = [
-            ((0,), form[1]) if index in grown else form
-            for index, form in enumerate(plan.output_forms)
-        ]
         self._outputs = [
             (name, *form)
-            for name, form in zip(self._network.output_names, self._forms, strict=True)
+            for name, form in zip(self._network.output_names, plan.made_forms, strict=True)
         ]
 
     def compute(self, lane: Lane) -> Ready:
@@ -341,6 +406,8 @@ class _CpuSlot(Slot):
                 bindings.awaited = pending
                 return Again(pending)
             plan = pending.plan
+        if network.refuse_if_changed is not None:
+            network.refuse_if_changed()
         if self.plan is None or self.plan is not plan:
             self._take(plan)
         if plan.thread_count > lane.thread_count:  # a team does not go on the lane for callers
@@ -352,7 +419,7 @@ class _CpuSlot(Slot):
                 raise self.stop.error
             buffers: list[Array] = []
             if plan.growing:
-                given = self._in_rooms(plan, given)
+                given, memories = self._in_rooms(plan, given)
             if plan.written:
                 given = self._as_memory(plan, given)
             for name in network.input_names:
@@ -363,7 +430,7 @@ class _CpuSlot(Slot):
             results: dict[str, Array] = {}
             if bound:
                 names = network.output_names
-                outputs = output_arrays(names, self._forms, bound, buffers, self._empty)
+                outputs = output_arrays(names, plan.made_forms, bound, buffers, self._empty)
                 results.update(zip(names, outputs, strict=True))
                 buffers += outputs
             else:
@@ -372,7 +439,7 @@ class _CpuSlot(Slot):
                     array = results[name] = empty(shape, dtype)
                     buffers.append(array)
             if plan.growing:
-                self._place_in_rooms(plan, buffers, results)
+                self._place_in_rooms(plan, memories, buffers, results)
             turns = self._take_turns(plan, buffers, results) if plan.written else ()
             if not network.has_buffers:
                 buffers = [as_buffer(array) for array in buffers]
@@ -410,24 +477,33 @@ class _CpuSlot(Slot):
             self.bindings.note_copied(recorder, "compute", "host", array.nbytes)
         return array
 
-    def _in_rooms(self, plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Give states that grow the memory with room that the plan reads them in."""
-        names = [(self._network.input_names[state.input], state.axis) for state in plan.growing]
-        return {**given, **{name: in_room(given[name], axis) for name, axis in names}}
+    def _in_rooms(
+        self, plan: Plan, given: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], list[tuple[Array, int]]]:
+        """Give states that grow as the plan reads them; list their memories and places there."""
+        arrays, memories = dict(given), []
+        for room in plan.rooms:
+            name = self._network.input_names[room.state.input]
+            memory, start = in_room(given[name], room)
+            memories.append((memory, start))
+            arrays[name] = memory[start : start + room.read_bytes]
+        return arrays, memories
 
-    def _place_in_rooms(self, plan: Plan, buffers: list[Array], results: dict[str, Array]) -> None:
+    def _place_in_rooms(
+        self,
+        plan: Plan,
+        memories: Sequence[tuple[Array, int]],
+        buffers: list[Array],
+        results: dict[str, Array],
+    ) -> None:
         """Let states that grow be written behind what is there, if the run is of their request."""
         is_of_request = self.bindings.states is not None
-        for state in plan.growing:
-            past, place = buffers[state.input], len(plan.inputs) + state.output
-            source, target = plan.inputs[state.input], plan.outputs[state.output]
+        for room, known in zip(plan.rooms, memories, strict=True):
+            state = room.state
             is_own = is_of_request and state in plan.in_place
-            room = next_room(past, source.shape, target.shape, state.axis, is_own=is_own)
-            results[self._network.output_names[state.output]] = view_of(
-                room, target.shape, state.axis
-            )
-            buffers[state.input] = past[: source.buffer.size_bytes // past.itemsize]
-            buffers[place] = room[: target.buffer.size_bytes // room.itemsize]
+            memory, start = next_room(*known, room, is_own=is_own)
+            results[self._network.output_names[state.output]] = view_of(memory, start, room)
+            buffers[len(plan.inputs) + state.output] = memory[start : start + room.written_bytes]
 
     def _as_memory(self, plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
         """Give states that are written in part as plain arrays."""

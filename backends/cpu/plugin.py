@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from ...errors import DeviceError, PropertyError
 from ...executors import StreamsConfig, allowed_cpus
+from ...runtime.blobs.graph_record import read_model_record
 from ...runtime.blobs.network_record import NetworkRecord
 from ...runtime.blobs.reader import Blob
 from ...runtime.blobs.tensors_record import damaged
@@ -18,6 +19,7 @@ from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
+from ...runtime.passes.fusion.quantized_operators import QuantizedOperators
 from ...runtime.properties.properties import (
     DEVICE_SHARE,
     EXPORTABLE,
@@ -27,6 +29,7 @@ from ...runtime.properties.properties import (
     Configuration,
     Property,
 )
+from .blobs.open_plans import OPEN_PLANS, StoredPlans
 from .blobs.plan_record import ONLY_PLAN, plan_facts, read_plan, read_planned_model
 from .compiler import Compiler
 from .executable_network import CpuNetwork
@@ -34,12 +37,15 @@ from .kernels.registry import KERNELS
 from .native.step_runner import build_mark, step_runner
 from .onednn.bindings import OneDnnError, open_engine
 from .passes import plan_passes, shared_passes
+from .passes.int8_fusion import Int8Fusion
+from .passes.quantization_facts import is_int8_weights
 from .plans.packed_weights import WeightStore
 from .plans.plan import Plan
 from .precision import (
     PRECISIONS,
     chosen_precision,
     find_unsupported_precision,
+    has_int8,
     precisions_of,
 )
 from .properties import (
@@ -68,6 +74,7 @@ class CpuPlugin(Plugin):
     properties: ClassVar[tuple[Property[Any], ...]] = PROPERTIES
     takes_mapped_constants: ClassVar[bool] = True
     takes_extensions: ClassVar[bool] = True
+    unfolded_ops: ClassVar[frozenset[str]] = frozenset({"DequantizeLinear"})
 
     def __init__(self, core: CoreHandle, name: str) -> None:
         super().__init__(core, name)
@@ -96,7 +103,8 @@ class CpuPlugin(Plugin):
     def capabilities(self) -> list[str]:
         names = {"f32": "FP32", "bf16": "BF16", "f16": "FP16"}
         found = precisions_of(self._engine.instruction_set)
-        return [*(names[precision] for precision in found), "DYNAMIC"]
+        int8 = ["INT8"] if has_int8(self._engine.instruction_set) else []
+        return [*(names[precision] for precision in found), *int8, "DYNAMIC", "EXPORT_IMPORT"]
 
     def stream_range(self) -> tuple[int, int]:
         return (1, max(1, allowed_cpus().count))
@@ -134,8 +142,15 @@ class CpuPlugin(Plugin):
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
         copied = self.bind_extensions(model.to_rewrite())
-        passes = (*default_passes(), *shared_passes(config[CPU_DISABLED_PASSES.key]), DeadCode())
+        is_kept = is_int8_weights if self._fuses_int8(config) else None
+        shared = shared_passes(config[CPU_DISABLED_PASSES.key])
+        folding = default_passes(is_kept=is_kept)
+        passes = (QuantizedOperators(), *folding, *shared, DeadCode())
         return copied, run_passes(copied, passes, check=False)
+
+    def _fuses_int8(self, config: Configuration) -> bool:
+        is_disabled = Int8Fusion.name in config[CPU_DISABLED_PASSES.key]
+        return has_int8(self._engine.instruction_set) and not is_disabled
 
     def bind_extensions(self, model: Model) -> Model:
         bind_kernels(model, self.extensions)
@@ -152,9 +167,9 @@ class CpuPlugin(Plugin):
         self, blob: Blob, record: NetworkRecord, config: Configuration
     ) -> ExecutableNetwork:
         if f"{ONLY_PLAN}/plan" not in blob:
-            return super().import_network(blob, record, config)
+            return self._import_model(blob, record, config)
         planned = blob.under(ONLY_PLAN)
-        model = read_planned_model(planned)
+        model = self.bind_extensions(read_planned_model(planned))
         model.name = record.name
         record.refuse_other(plan_facts(self._engine))
         streams, resolved = self._resolved(config)
@@ -163,11 +178,38 @@ class CpuPlugin(Plugin):
             network = self._network(
                 model,
                 config,
-                lambda weights: read_plan(planned, model.graph, self._engine, weights, streams),
+                lambda weights: read_plan(
+                    planned, model.graph, self._engine, weights, streams, self.bind_extensions
+                ),
                 planned.check_frames,
             )
         except OneDnnError as error:
             raise damaged(f"its plan contradicts itself: {error}") from error
+        _look_at_file(network, blob)
+        network.removed_nodes = record.removed_nodes
+        return network
+
+    def _import_model(
+        self, blob: Blob, record: NetworkRecord, config: Configuration
+    ) -> ExecutableNetwork:
+        """Load a network from its model, and the plans beside it that are right here."""
+        record.refuse_other_values(config, [CPU_DISABLED_PASSES.key])
+        if f"{OPEN_PLANS}/index" not in blob:
+            return super().import_network(blob, record, config)
+        model = self.bind_extensions(read_model_record(blob))
+        model.name = record.name
+        KERNELS.refuse_unsupported(model.graph, config.device)
+        plans = blob.under(OPEN_PLANS)
+        stored = StoredPlans(plans, model, self._engine, self.bind_extensions)
+        network = self._network(
+            model,
+            config,
+            None,
+            plans.check_frames,
+            stored,
+            lambda: blob.check_frames(but=OPEN_PLANS),
+        )
+        _look_at_file(network, blob)
         network.removed_nodes = record.removed_nodes
         return network
 
@@ -188,6 +230,8 @@ class CpuPlugin(Plugin):
         config: Configuration,
         only_plan: Callable[[WeightStore], Plan] | None = None,
         check: Callable[[], None] | None = None,
+        stored: StoredPlans | None = None,
+        check_model: Callable[[], None] | None = None,
     ) -> ExecutableNetwork:
         streams, config = self._resolved(config)
         compiler = Compiler(
@@ -196,11 +240,17 @@ class CpuPlugin(Plugin):
             device=self.name,
             thread_count=streams.thread_count,
             float_dtype=PRECISIONS[config[INFERENCE_PRECISION_HINT]],
-            passes=plan_passes(config[CPU_DISABLED_PASSES.key], keep_nan=config[CPU_KEEP_NAN.key]),
+            passes=plan_passes(
+                config[CPU_DISABLED_PASSES.key],
+                keep_nan=config[CPU_KEEP_NAN.key],
+                has_int8=has_int8(self._engine.instruction_set),
+            ),
             keep_nan=config[CPU_KEEP_NAN.key],
             states=find_pairs(model, config),
             keeps_model=config[EXPORTABLE],
             only_plan=only_plan,
+            stored=stored,
+            check_model=check_model,
         )
         return CpuNetwork(model, compiler, streams, config, self.core, check)
 
@@ -216,6 +266,12 @@ class CpuPlugin(Plugin):
         )
         chosen = {NUM_STREAMS: streams.stream_count, INFERENCE_PRECISION_HINT: precision}
         return streams, config.with_defaults(chosen)
+
+
+def _look_at_file(network: ExecutableNetwork, blob: Blob) -> None:
+    """Have runs look whether the file of their weights was written to, if it is mapped."""
+    if isinstance(network, CpuNetwork) and blob.is_mapped:
+        network.refuse_if_changed = blob.refuse_if_changed
 
 
 def _processor_name() -> str:

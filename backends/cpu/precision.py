@@ -9,7 +9,13 @@ from collections.abc import Mapping
 
 from ...runtime.graph import DType
 
-__all__ = ["PRECISIONS", "chosen_precision", "find_unsupported_precision", "precisions_of"]
+__all__ = [
+    "PRECISIONS",
+    "chosen_precision",
+    "find_unsupported_precision",
+    "has_int8",
+    "precisions_of",
+]
 
 PRECISIONS: Mapping[str, DType] = {
     "f32": DType.FLOAT32,
@@ -18,6 +24,7 @@ PRECISIONS: Mapping[str, DType] = {
 }
 """INFERENCE_PRECISION_HINT -> the type in memory."""
 
+_VNNI = (0xF, 0x67)
 _AVX512_BF16 = 0xE7
 _AVX512_FP16 = 0x1EF
 
@@ -30,6 +37,14 @@ def precisions_of(instruction_set: int) -> list[str]:
     if instruction_set & _AVX512_FP16 == _AVX512_FP16:
         found.append("f16")
     return found
+
+
+def has_int8(instruction_set: int) -> bool:
+    """True if a CPU sums up products of 8 bits in 32.
+
+    Others do it by way of 16 bits, in which two products of large numbers overflow.
+    """
+    return any(instruction_set & bits == bits for bits in _VNNI)
 
 
 def find_unsupported_precision(hint: str, instruction_set: int) -> str | None:

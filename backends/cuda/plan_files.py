@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...runtime.blobs.own_folder import has_owners, why_not_own_folder
+
 __all__ = ["PlanFiles", "StoredPlan", "cache_folder", "own_cache_folder"]
 
 _log = logging.getLogger("aioinfer")
@@ -82,8 +84,7 @@ class PlanFiles:
         self._limit_bytes, self._has_warned = limit_bytes, False
         said = json.dumps(self._environment, sort_keys=True).encode()
         place = hashlib.sha256(said).hexdigest()[:16]
-        has_owners = hasattr(os, "getuid")  # without, users' files are all alike
-        self._all = folder / f"{library}-plans" if folder is not None and has_owners else None
+        self._all = folder / f"{library}-plans" if folder is not None and has_owners() else None
         self._folder = self._all / place if self._all is not None else None
 
     def read(self, name: str) -> StoredPlan | None:
@@ -137,16 +138,12 @@ class PlanFiles:
         """True if the folder is there, and no other user can get at what is in it."""
         assert self._all is not None
         try:
-            found = os.lstat(self._all)
+            reason = why_not_own_folder(self._all)
         except OSError:
             return False
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            self._warn("it is not this user's folder")
-        elif found.st_mode & 0o077:
-            self._warn("others can get at it; its mode has to be 700")
-        else:
-            return True
-        return False
+        if reason is not None:
+            self._warn(reason)
+        return reason is None
 
     def _warn(self, reason: str) -> None:
         if not self._has_warned:

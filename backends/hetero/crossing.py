@@ -10,6 +10,7 @@ import numpy as np
 from ...errors import TensorError
 from ...runtime.graph import (
     DType,
+    MapType,
     OptionalType,
     SequenceType,
     TensorType,
@@ -63,6 +64,8 @@ def _is_of(kind: ValueType | None, value: Any) -> bool:
         return isinstance(value, list) and all(_is_element(kind.element, item) for item in value)
     if isinstance(kind, OptionalType):
         return value is None or _is_of(kind.element, value)
+    if isinstance(kind, MapType):
+        return isinstance(value, dict)
     if kind is None:
         return True
     if not _is_element(kind, value):

@@ -9,7 +9,8 @@ from ...runtime.blobs.graph_record import read_model_record, write_model_record
 from ...runtime.blobs.reader import Blob
 from ...runtime.blobs.tensors_record import as_mapping, as_text
 from ...runtime.blobs.writer import BlobWriter
-from ...runtime.graph import Model, Value, copy_graph
+from ...runtime.devices.device_name import parse_device
+from ...runtime.graph import Model, ValueType, copy_graph
 from ...runtime.graph.stand_ins import release_constants
 from .affinity import Placement
 from .cutting import CutModel, cut_model
@@ -18,7 +19,7 @@ from .expected_record import expected_record, read_expected
 from .partition import Partition, make_partition
 from .selection import Subgraph
 
-__all__ = ["part_name", "read_division", "write_division"]
+__all__ = ["part_name", "read_division", "stand_ins", "write_division"]
 
 _FRAME = "division"
 
@@ -29,20 +30,24 @@ def part_name(index: int) -> str:
 
 
 def write_division(
-    blob: BlobWriter, whole: Model, ports: Sequence[Value], cut: CutModel, partition: Partition
+    blob: BlobWriter,
+    whole: Model,
+    port_types: Sequence[ValueType | None],
+    cut: CutModel,
+    partition: Partition,
 ) -> None:
     """Add a division; ``whole`` may have dropped its weights.
 
-    ``ports`` are inputs and outputs as the file has them, of the types that callers see.
+    ``port_types`` are those of inputs and outputs as the file has them, which callers see.
     """
     graph = copy_graph(whole.graph)
     outputs = graph.outputs
-    for value, port in zip((*graph.inputs, *outputs), ports, strict=True):
-        value.type = port.type
+    for value, known in zip((*graph.inputs, *outputs), port_types, strict=True):
+        value.type = known
     release_constants(graph)
     for index, array in cut.constants.items():  # which runs return
         outputs[index].constant = array
-    write_model_record(blob.under("whole"), whole.with_graph(graph))
+    write_model_record(blob.under("whole"), whole.with_graph(graph), is_shown=True)
     placed = {
         name: [subgraph.device, node.reason]
         for subgraph in partition.subgraphs
@@ -59,21 +64,45 @@ def write_division(
     blob.add_json(_FRAME, content)
 
 
-def read_division(blob: Blob) -> Division:
-    """Read a division; raises BlobError for what ``write_division`` does not write."""
+def stand_ins(exported: Sequence[str], here: Sequence[str]) -> dict[str, str]:
+    """Choose for each device of an export one that is used here: itself, or one of its kind.
+
+    One that no other stands for goes first. Devices of a kind that is not here are left out. Pure.
+    """
+    found = {name: name for name in exported if name in here}
+    free = [name for name in here if name not in found]
+    for name in exported:
+        alike = [item for item in (*free, *here) if _kind(item) == _kind(name)]
+        if name not in found and alike:
+            found[name] = alike[0]
+            free = [item for item in free if item != alike[0]]
+    return found
+
+
+def _kind(device: str) -> str:
+    return parse_device(device).name
+
+
+def read_division(blob: Blob, here: Sequence[str]) -> Division:
+    """Read a division for the devices that are used here, which stand in for those of the export.
+
+    Raises BlobError for what ``write_division`` does not write.
+    """
     blob.under("whole").check_frames()
-    whole = read_model_record(blob.under("whole"))
+    whole = read_model_record(blob.under("whole"), is_shown=True)
     content = blob.json(_FRAME)
     try:
+        exported = [as_text(device) for device in content["devices"]]
+        chosen = stand_ins(exported, here)
         subgraphs = [
-            Subgraph(as_text(device), tuple(map(as_text, nodes)))
+            Subgraph(chosen.get(as_text(device), device), tuple(map(as_text, nodes)))
             for device, nodes in content["subgraphs"]
         ]
         placed = {
-            name: Placement(as_text(device), as_text(reason))
+            name: Placement(chosen.get(as_text(device), device), as_text(reason))
             for name, (device, reason) in as_mapping(content["placed"]).items()
         }
-        devices = [as_text(device) for device in content["devices"]]
+        devices = list(dict.fromkeys(chosen.get(device, device) for device in exported))
         removed = [as_text(name) for name in content["removed_nodes"]]
         expected = read_expected(content["expected"])
         cut = cut_model(whole, subgraphs)

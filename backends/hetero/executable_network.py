@@ -29,6 +29,7 @@ from ...runtime.network.executable_network import ExecutableNetwork, Slot
 from ...runtime.properties.properties import Configuration, Metric
 from ...runtime.runs.graph_run import GraphRun, StageGraph
 from ...runtime.runs.stage import Stage, Stop
+from ...runtime.tensors.kept_array import KeptArray
 from ...runtime.tensors.tensor import Port, ports_of
 from ...runtime.tracing.copied_bytes import CopyCounts, merged_counts
 from ...runtime.tracing.recorder import SpanRecorder, StageTally
@@ -73,6 +74,7 @@ class HeteroNetwork(ExecutableNetwork):
             core=core,
         )
         self.partition, self._original = partition, original
+        self._port_types = [value.type for value in (*original.inputs, *original.outputs)]
         self.reason = ""
         self.removed_nodes = partition.removed_nodes
         self._graph, self._cut = model.graph, cut
@@ -89,6 +91,15 @@ class HeteroNetwork(ExecutableNetwork):
             needs.append([])
         self._stage_graph = StageGraph(needs)
         self._provide_slots([_HeteroSlot(self) for _ in range(self._wanted_slot_count())])
+
+    def _reads_in_place(self, name: str, kept: KeptArray) -> bool:
+        """Return whether all subgraphs that take an input are where it has been kept."""
+        readers = [item.network for item in self._subnetworks if name in item.outer_inputs]
+        return (
+            bool(readers)
+            and name not in self._cut.passed_inputs.values()
+            and all(_adopts(network, name, kept) for network in readers)
+        )
 
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         for network in self._networks:
@@ -110,6 +121,9 @@ class HeteroNetwork(ExecutableNetwork):
         count = sum(by_device.values())
         wanted = int(self.config["PERFORMANCE_HINT_NUM_REQUESTS"])
         return max(1, min(count, wanted) if wanted else count)
+
+    def local_keys(self) -> frozenset[str]:
+        return super().local_keys().union(*(network.local_keys() for network in self.networks))
 
     @property
     def networks(self) -> tuple[ExecutableNetwork, ...]:
@@ -211,9 +225,8 @@ class HeteroNetwork(ExecutableNetwork):
         ]
 
     def _write_payload(self, blob: BlobWriter) -> None:
-        original = self._original
-        whole, ports = original.with_graph(self._graph), [*original.inputs, *original.outputs]
-        write_division(blob, whole, ports, self._cut, self.partition)
+        whole = self._original.with_graph(self._graph)
+        write_division(blob, whole, self._port_types, self._cut, self.partition)
         for index, network in enumerate(self._networks):
             network.write_blob(blob.under(part_name(index)))
 
@@ -327,6 +340,11 @@ def _subnetworks(
         )
         for index, network in enumerate(networks)
     ]
+
+
+def _adopts(network: ExecutableNetwork, name: str, kept: KeptArray) -> bool:
+    adopt = None if name in network.host_inputs else network.adopt_array
+    return adopt is not None and adopt(kept, f"input {name!r}") is not None
 
 
 def _prefixed(index: int, name: str) -> str:

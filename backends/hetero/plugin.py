@@ -19,7 +19,7 @@ from ...executors import allowance_kept
 from ...runtime.blobs.network_record import NetworkRecord
 from ...runtime.blobs.reader import Blob
 from ...runtime.devices.device_name import HOLD_ONE, parse_device
-from ...runtime.devices.extension import Extension, find_extension, tell_types
+from ...runtime.devices.extension import NodeRule, TypeRuleOf, find_extension, tell_types
 from ...runtime.devices.virtual_plugin import (
     DEVICE_PROPERTIES,
     MULTI_DEVICE_PRIORITIES,
@@ -46,7 +46,6 @@ from ...runtime.properties.properties import (
     parse_text,
 )
 from ...runtime.type_inference import correct_graph_types
-from ...runtime.type_inference.rules import STANDARD_DOMAINS
 from .affinity import NodeOrigin, Placement, Wish, place_nodes, refuse, wishes_of
 from .cutting import cut_model, node_edges
 from .division import Division
@@ -87,6 +86,7 @@ DUMP_GRAPH = Property(
     "",
     "A folder to write the partition to, as dot and SVG: hetero_affinity_<model> shows nodes, "
     "hetero_subgraphs_<model> subgraphs and cuts. '' writes nothing.",
+    is_local=True,
 )
 
 
@@ -115,9 +115,10 @@ class HeteroPlugin(VirtualPlugin):
     ) -> ExecutableNetwork:
         keys = [declared.key for declared in (AFFINITY, *POLICY_PROPERTIES)]
         record.refuse_other_values(config, keys)
-        division = read_division(blob)
+        devices = self._devices(config)
+        division = read_division(blob, devices)
         division.model.name = record.name
-        configs = {device: self.inner_config(device, config) for device in self._devices(config)}
+        configs = {device: self.inner_config(device, config) for device in devices}
         networks: list[ExecutableNetwork] = []
         try:
             for index, piece in enumerate(division.cut.subgraphs):
@@ -249,15 +250,20 @@ class HeteroPlugin(VirtualPlugin):
 
     def _tie_extensions(self, model: Model, devices: Sequence[str]) -> list[str]:
         """Have the devices' own extensions tell types; returns the operators that they compute."""
+        rules = {device: self.core.type_rules_of(device) for device in devices}
+
+        def rule_of(node: Node, opsets: Mapping[str, int]) -> NodeRule | None:
+            return rules[str(node.affinity)](node, opsets)
+
+        tell_types(model, rule_of, keeps_others=False)
         extensions = {device: self.core.extensions_of(device) for device in devices}
         if not any(extensions.values()):
             return []
-
-        def extension_of(node: Node) -> Extension | None:
-            return find_extension(node, extensions[str(node.affinity)])
-
-        tell_types(model, extension_of, keeps_others=False)
-        return [node.op for node in all_nodes(model.graph) if extension_of(node) is not None]
+        return [
+            node.op
+            for node in all_nodes(model.graph)
+            if find_extension(node, extensions[str(node.affinity)]) is not None
+        ]
 
     def _unfolded_ops(self, device: str) -> Sequence[str]:
         """List the operators that a device does not want folded; few devices have any."""
@@ -289,10 +295,11 @@ class HeteroPlugin(VirtualPlugin):
 
         What the file alone says of a value in between is none of them.
         """
-        extensions = {device: self.core.extensions_of(device) for device in devices}
-        if any(extensions.values()):
+        rules = {device: self.core.type_rules_of(device) for device in devices}
+        rule_of = partial(_first_rule, rules, config[AFFINITY])
+        if any(rule_of(node, model.opsets) for node in all_nodes(model.graph)):
             model = model.copy()
-            tell_types(model, partial(_first_extension, extensions, config[AFFINITY]))
+            tell_types(model, rule_of)
         copied = specialize(model, {}, ())
         correct_graph_types(copied.graph)
         for node in copied.graph.nodes:
@@ -427,20 +434,22 @@ def _refuse_other_ports(index: int, piece: Model, network: ExecutableNetwork) ->
         )
 
 
-def _first_extension(
-    extensions: Mapping[str, Sequence[Extension]], wishes: Mapping[str, str], node: Node
-) -> Extension | None:
-    """Return the extension by which a node's types are told before its device is known.
+def _first_rule(
+    rules: Mapping[str, TypeRuleOf],
+    wishes: Mapping[str, str],
+    node: Node,
+    opsets: Mapping[str, int],
+) -> NodeRule | None:
+    """Return the rule by which a node's types are told before its device is known.
 
     That of the first device which has one. An operator of ONNX's own runs without one, too: of that
     only the first device, or the one that is asked for, counts.
     """
     wished = str(wishes.get(node.name) or node.affinity)
-    devices = [wished] if wished in extensions else list(extensions)
-    if node.domain in STANDARD_DOMAINS:
+    devices = [wished] if wished in rules else list(rules)
+    if not node.domain:
         devices = devices[:1]
-    found = (find_extension(node, extensions[device]) for device in devices)
-    return next((item for item in found if item is not None), None)
+    return next(filter(None, (rules[device](node, opsets) for device in devices)), None)
 
 
 def _refuse_request_properties(config: Configuration) -> None:

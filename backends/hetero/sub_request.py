@@ -111,12 +111,12 @@ class LinkedRun:
         return bindings
 
     def _own(self, subnetwork: SubNetwork, name: str) -> Any:
-        """Return what the outer run was given; a state is read on the device that keeps it."""
+        """Return what the outer run was given; what a device keeps is read there if it can be."""
         value, network = self._outer.inputs[name], subnetwork.network
         if not isinstance(value, KeptArray):
             return value
         adopt = None if name in network.host_inputs else network.adopt_array
-        return read_by(adopt, value, f"the state {name!r}")
+        return read_by(adopt, value, f"input {name!r}")
 
     def profile_of(self, index: int) -> RunProfile:
         """Return the node times and the copies that a sub-run has noted."""

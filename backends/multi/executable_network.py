@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from ...errors import PropertyError, nearest
+from ...errors import DeviceError, PropertyError, nearest
 from ...executors import NOW, Lane, Ready, StreamsConfig, TimerHandle, hop
+from ...executors.shortage import start_thread
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.device_failure import Verdict, verdict_on
 from ...runtime.devices.device_name import parse_device
@@ -32,12 +34,19 @@ __all__ = ["MultiNetwork"]
 
 _log = logging.getLogger("aioinfer.MULTI")
 
+PROBE_END_S = 1.0
+"""What a close grants the run by which a device is tried, which was stopped: a step or a launch."""
+
 
 class MultiNetwork(ReplicatedNetwork):
     """Gives each run to the device that is expected to end it first; see ``balance.py``.
 
     A device that fails is taken out; what it had runs on another one, once its token has fired. It
     is tried now and then with made up inputs, and gets requests again when that succeeds.
+
+    It adopts no arrays in a device's memory (``adopt_array`` is None): inputs are taken before a
+    device is chosen, and of an array that lies on one of them no other one could make use, neither
+    first nor after a failure. What another network has kept on its device comes by the host.
     """
 
     def __init__(
@@ -62,6 +71,8 @@ class MultiNetwork(ReplicatedNetwork):
         self._balancer: Balancer[BalancedRun] = Balancer(self.members, config[SCHEDULE_POLICY])
         self._balancing = threading.Lock()
         self._alarm: TimerHandle | None = None
+        self._is_over = False
+        """No run is left, and none comes: nothing is to happen later."""
         self._probe_stop = Stop()
         """Of the runs by which devices are tried; set by a close."""
         self._probes = core.executors.acquire(StreamsConfig("MULTI.probe"))
@@ -119,7 +130,8 @@ class MultiNetwork(ReplicatedNetwork):
         with self._balancing:
             taken_s = self._balancer.ended(run, member, now_s, is_well=error is None)
             if error is None:
-                member.health.served()
+                if not member.is_out:  # then it was given this one before it failed
+                    member.health.served()
                 return False
         verdict = Verdict.TELL if run.stop.error is not None else verdict_on(error)
         if verdict is Verdict.TELL:
@@ -156,7 +168,7 @@ class MultiNetwork(ReplicatedNetwork):
             alarm, self._alarm = self._alarm, None
             if alarm is not None:
                 alarm.cancel()
-            if due_s is not None:
+            if due_s is not None and not self._is_over:
                 self._alarm = self.clock.call_at(due_s, partial(hop, self.balance))
 
     def _take_out(self, member: Member, error: BaseException) -> None:
@@ -172,8 +184,10 @@ class MultiNetwork(ReplicatedNetwork):
         self._try_later(member, delay_s)
 
     def _try_later(self, member: Member, delay_s: float) -> None:
-        at_s = self.clock.now_s() + delay_s
-        member.alarm = self.clock.call_at(at_s, partial(hop, self._try, member))
+        with self._balancing:
+            if not self._is_over:
+                at_s = self.clock.now_s() + delay_s
+                member.alarm = self.clock.call_at(at_s, partial(hop, self._try, member))
 
     def _try(self, member: Member) -> None:
         then = partial(self._probe_made, member)
@@ -184,6 +198,8 @@ class MultiNetwork(ReplicatedNetwork):
             _log.debug("%s is not tried again: %r", member.name, refused)
 
     def _probe(self, member: Member, _lane: Lane) -> Ready:
+        member.is_tried = True  # a close that has not stopped it yet sees this
+        self._probe_stop.raise_if_set()
         inputs = made_up_inputs(member.network.model_inputs, {})
         bindings = Bindings(inputs, ticket_of(0), arrived_ns=WARMING)
         member.network.start_run(bindings, self._probe_stop, NOW, partial(self._probed, member))
@@ -198,6 +214,7 @@ class MultiNetwork(ReplicatedNetwork):
 
     def _tried(self, member: Member, error: BaseException | None) -> None:
         """Take the device in again, unless it is still at fault."""
+        member.is_tried = False
         if self.is_closed:
             return
         if error is not None and verdict_on(error) is Verdict.OUT:
@@ -276,7 +293,7 @@ class MultiNetwork(ReplicatedNetwork):
             facts = statistics[member.name]
             state = "in use"
             if member.is_out:
-                state = f"taken out, tried again now and then: {member.health.last_error}"
+                state = f"taken out, tried again now and then: {member.health.why}"
             elif member not in self._balancer.order:
                 state = f"not among {MULTI_DEVICE_PRIORITIES.key}"
             mean_s = facts.mean_service_s
@@ -323,17 +340,34 @@ class MultiNetwork(ReplicatedNetwork):
         for member in self.members:
             member.network.write_blob(blob.under(member.name))
 
-    def abort(self) -> None:
-        super().abort()
+    def _stop_warm_up(self) -> None:
+        """End what no caller has asked for: warm-ups, and the runs by which devices are tried."""
+        super()._stop_warm_up()
         self._probe_stop.set(self._was_closed_error())
 
     def _release_device(self) -> None:
-        self._probe_stop.set(self._was_closed_error())
-        for alarm in (self._alarm, *(member.alarm for member in self.members)):
+        with self._balancing:
+            self._is_over = True
+            alarms = [self._alarm, *(member.alarm for member in self.members)]
+        for alarm in alarms:
             if alarm is not None:
                 alarm.cancel()  # it holds the network
-        try:
-            self._core.executors.release(self._probes)
-        finally:
+        with ExitStack() as stack:
             for member in self.members:
-                member.network.close()
+                stack.callback(_close_member, member)
+            self._core.executors.release(self._probes)
+
+
+def _close_member(member: Member) -> None:
+    """Close a device's network; if the device does not heed a Stop, when it has ended by itself."""
+    network = member.network
+    if network.close(timeout_s=PROBE_END_S if member.is_tried else None):
+        return
+    name = f"aioinfer.MULTI.{member.name}"
+    closer = threading.Thread(target=network.close, name=name, daemon=True)
+    try:
+        start_thread(closer)
+    except DeviceError as error:
+        _log.warning("%r keeps %s until the process ends: %s", network, member.name, error)
+    else:
+        _log.warning("%r is closed when %s has ended what it is tried with", network, member.name)

@@ -20,3 +20,5 @@ class Member(DeviceLoad):
         self.moved_count = 0
         """How many runs went on to another device when they had failed here."""
         self.alarm: TimerHandle | None = None
+        self.is_tried = False
+        """It has a run that is to show whether it works again."""

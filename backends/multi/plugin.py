@@ -100,17 +100,22 @@ class MultiPlugin(VirtualPlugin):
     def import_network(
         self, blob: Blob, record: NetworkRecord, config: Configuration
     ) -> ExecutableNetwork:
-        def load(entry: DeviceEntry) -> ExecutableNetwork:
-            values = self._member_config(entry.device, config)
-            part = blob.under(entry.device)
-            return self.core.import_part(part, entry.device, values, name=record.name)
-
-        where = f"{self.name} for the exported network {record.name!r}"
         known = _entries_of(blob.json("members"))
         key = MULTI_DEVICE_PRIORITIES.key
         is_other = config[key] and config[key] != record.given.get(key)
-        entries = _picked(known, self.priorities(config), config) if is_other else known
-        return self._shared_out(entries, {}, load, where, config)
+        picked = (
+            _picked(known, self.priorities(config), config)
+            if is_other
+            else {entry.device: (entry, entry.device) for entry in known}
+        )
+
+        def load(entry: DeviceEntry) -> ExecutableNetwork:
+            values = self._member_config(entry.device, config)
+            part = blob.under(picked[entry.device][1])
+            return self.core.import_part(part, entry.device, values, name=record.name)
+
+        where = f"{self.name} for the exported network {record.name!r}"
+        return self._shared_out([entry for entry, _ in picked.values()], {}, load, where, config)
 
     def _shared_out(
         self,
@@ -203,15 +208,20 @@ class MultiPlugin(VirtualPlugin):
 
 def _picked(
     known: Sequence[DeviceEntry], listed: Sequence[DeviceEntry], config: Configuration
-) -> list[DeviceEntry]:
-    """Choose those of an exported network's devices that a list names, in its order.
+) -> dict[str, tuple[DeviceEntry, str]]:
+    """Choose what a list names of an exported network, by device: the entry, and whose part it is.
 
     A name without an id stands for all of that name, and a count goes before that of the export.
-    Raises PropertyError for a device that the network has not been compiled for.
+    An id that the export has not gets the part of the first device of its kind. Raises
+    PropertyError for a device of a kind that the network has not been compiled for.
     """
-    picked: dict[str, DeviceEntry] = {}
+    picked: dict[str, tuple[DeviceEntry, str]] = {}
     for wanted in listed:
         found = [entry for entry in known if wanted.device in (entry.device, _kind(entry.device))]
+        alike = [entry for entry in known if _kind(entry.device) == _kind(wanted.device)]
+        if not found and alike:
+            picked[wanted.device] = (wanted, alike[0].device)
+            continue
         if not found:
             raise PropertyError(
                 f"{config.device} has {wanted.device} in its list, and the exported network is for "
@@ -222,8 +232,9 @@ def _picked(
                 value=config[MULTI_DEVICE_PRIORITIES],
             )
         for entry in found:
-            picked[entry.device] = DeviceEntry(entry.device, wanted.count or entry.count)
-    return list(picked.values())
+            counted = DeviceEntry(entry.device, wanted.count or entry.count)
+            picked[entry.device] = (counted, entry.device)
+    return picked
 
 
 def _kind(device: str) -> str:

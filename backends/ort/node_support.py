@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 
 from ...runtime.graph import Graph, Model, Node, Value, copy_node
 from .element_types import find_unexchangeable
 from .properties import SessionSettings
+from .remembered_answers import RememberedAnswers
 
 __all__ = ["NodeSupport", "TrySession", "model_of_node", "onnxruntime_text"]
 
 TrySession = Callable[[Model, SessionSettings], object]
 """Makes a session and drops it; raises what onnxruntime raises."""
 
-REMEMBERED_COUNT = 4096  # answers; a text and a digest each
 _NODE = "aioinfer.node"  # stands for every node's name, so that equal nodes share an answer
 
 _Key = tuple[SessionSettings, bytes]
@@ -32,8 +30,7 @@ class NodeSupport:
 
     def __init__(self, try_session: TrySession) -> None:
         self._try_session = try_session
-        self._lock = threading.Lock()
-        self._answers: OrderedDict[_Key, str | None] = OrderedDict()
+        self._answers: RememberedAnswers[_Key, str | None] = RememberedAnswers()
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -50,16 +47,7 @@ class NodeSupport:
         proto = write_model(alone, weights="omit")
         digest = hashlib.blake2b(proto.SerializeToString(deterministic=True), digest_size=16)
         key = settings.for_query(), digest.digest()
-        with self._lock:
-            if key in self._answers:
-                self._answers.move_to_end(key)
-                return _named(self._answers[key], node)
-        reason = self._ask(alone, key[0])
-        with self._lock:
-            self._answers[key] = reason
-            while len(self._answers) > REMEMBERED_COUNT:
-                self._answers.popitem(last=False)
-        return _named(reason, node)
+        return _named(self._answers.find(key, lambda: self._ask(alone, key[0])), node)
 
     def _ask(self, model: Model, settings: SessionSettings) -> str | None:
         try:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import logging
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from ...errors import NotSupportedError, PropertyError, UnsupportedOpError
 from ...executors import StreamsConfig, allowed_cpus
+from ...runtime.devices.extension import NodeRule, tell_types
 from ...runtime.devices.plugin import CoreHandle, Plugin
-from ...runtime.graph import DType, Model
+from ...runtime.graph import DType, Model, Node, TensorType
 from ...runtime.network.executable_network import ExecutableNetwork
-from ...runtime.passes import PassReport, symbol_bindings
+from ...runtime.passes import PassReport, default_passes, run_passes, symbol_bindings
 from ...runtime.properties.properties import (
     INPUT_SHAPES,
     NUM_STREAMS,
@@ -24,6 +26,8 @@ from ...runtime.properties.properties import (
     Property,
     stream_count,
 )
+from ...runtime.type_inference import find_rule
+from .asked_types import AskedTypes
 from .executable_network import OrtNetwork
 from .node_support import NodeSupport, onnxruntime_text
 from .properties import ORT_PROFILE_PREFIX, PROPERTIES, SessionSettings, settings_of
@@ -70,6 +74,7 @@ class OrtPlugin(Plugin):
         self._version = library_version()
         self._providers = Providers(CPU_PROVIDER, available_providers(), _takes_nodes)
         self._support = NodeSupport(Session)
+        self._types = AskedTypes(_output_types, SessionSettings(CPU_PROVIDER))
 
     def device_ids(self) -> list[str]:
         return list(self._providers.by_id)
@@ -80,7 +85,7 @@ class OrtPlugin(Plugin):
 
     def capabilities(self) -> list[str]:
         found = [label for label, dtype in _CAPABILITIES.items() if self._computes(dtype)]
-        return [*found, "DYNAMIC"]
+        return [*found, "DYNAMIC", "EXPORT_IMPORT"]
 
     def _computes(self, dtype: DType) -> bool:
         sample, settings = sample_model(dtype), SessionSettings(CPU_PROVIDER)
@@ -111,9 +116,20 @@ class OrtPlugin(Plugin):
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
         from ...runtime.onnx_writer import oldest_opsets
 
-        transformed, report = super().transform_network(model, config)
+        transformed = self.bind_extensions(model.to_rewrite())
+        report = run_passes(transformed, default_passes(self.unfolded_ops))
         transformed.opsets.update(oldest_opsets(transformed))
         return transformed, report
+
+    def type_rule_of(self, node: Node, opsets: Mapping[str, int]) -> NodeRule | None:
+        if not node.domain or find_rule(node) is not None:
+            return super().type_rule_of(node, opsets)
+        opsets = {domain: opsets[domain] for domain in (node.domain,) if domain in opsets}
+        return partial(_asked, self._types, opsets)
+
+    def bind_extensions(self, model: Model) -> Model:
+        tell_types(model, self.type_rule_of)
+        return model
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
         settings = self._settings_of(config, 1)
@@ -168,6 +184,20 @@ class OrtPlugin(Plugin):
             f"{config.device} cannot load model {model.name!r}: {onnxruntime_text(error)}; load it "
             f"on another device such as REFERENCE"
         )
+
+
+def _output_types(
+    model: Model, settings: SessionSettings
+) -> Sequence[tuple[str, Sequence[object]]]:
+    session = Session(model, settings)
+    try:
+        return session.output_types()
+    finally:
+        session.close()
+
+
+def _asked(types: AskedTypes, opsets: Mapping[str, int], node: Node) -> Sequence[TensorType | None]:
+    return types.types_of(node, opsets)
 
 
 def _takes_nodes(provider: str) -> bool:

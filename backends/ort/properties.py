@@ -50,6 +50,7 @@ ORT_PROVIDER_OPTIONS: Property[Mapping[str, str]] = Property(
     _parse_entries,
     MappingProxyType({}),
     "Options of the execution provider, as onnxruntime names them: {'device_id': 1}.",
+    is_local=True,
 )
 ORT_SESSION_CONFIG: Property[Mapping[str, str]] = Property(
     "ORT_SESSION_CONFIG",
@@ -57,6 +58,7 @@ ORT_SESSION_CONFIG: Property[Mapping[str, str]] = Property(
     MappingProxyType({}),
     "Session configuration entries, as onnxruntime names them: "
     "{'session.intra_op.allow_spinning': 0}.",
+    is_local=True,
 )
 ORT_PROFILE_PREFIX = Property(
     "ORT_PROFILE_PREFIX",
@@ -64,6 +66,7 @@ ORT_PROFILE_PREFIX = Property(
     "",
     "Where onnxruntime writes its profile of all runs when the network is closed: the path that "
     "the file's name begins with; '' writes none.",
+    is_local=True,
 )
 
 PROPERTIES: tuple[Property[Any], ...] = (

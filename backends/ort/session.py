@@ -166,6 +166,10 @@ class Session:
         """Return the providers that were given a node; needs ``RECORD_ASSIGNMENT``."""
         return {part.ep_name for part in self.raw.get_provider_graph_assignment_info()}
 
+    def output_types(self) -> list[tuple[str, list[Any]]]:
+        """Return each output's type and lengths, in onnxruntime's words."""
+        return [(found.type, found.shape) for found in self.raw.get_outputs()]
+
     def close(self) -> None:
         """Write the profile, if there is one, and free session, threads and weights; once.
 

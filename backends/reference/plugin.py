@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from ...errors import DeviceError, PropertyError, UnsupportedOpError
 from ...executors import allowed_cpus
-from ...runtime.devices.extension import find_extension, tell_types
+from ...runtime.devices.extension import tell_types
 from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
@@ -53,7 +53,8 @@ class ReferencePlugin(Plugin):
         return f"numpy reference {device_id or '0'} on {platform.machine()}"
 
     def capabilities(self) -> list[str]:
-        return ["FP64", "FP32", "FP16", "BF16", "INT8", "INT4", "STRING", "DYNAMIC"]
+        types = ["FP64", "FP32", "FP16", "BF16", "INT8", "INT4", "STRING"]
+        return [*types, "DYNAMIC", "EXPORT_IMPORT"]
 
     def stream_range(self) -> tuple[int, int]:
         return (1, max(2, allowed_cpus().count))
@@ -90,8 +91,7 @@ class ReferencePlugin(Plugin):
         return copied, run_passes(copied, passes_with(self.extensions), check=False)
 
     def bind_extensions(self, model: Model) -> Model:
-        extensions = self.extensions
-        tell_types(model, lambda node: find_extension(node, extensions))
+        tell_types(model, self.type_rule_of)
         return model
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:

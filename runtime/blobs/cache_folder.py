@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from ...errors import BlobError
+from .own_folder import why_not_own_file, why_not_own_folder
 from .writer import write_file
 
 __all__ = ["CacheFolder"]
@@ -24,8 +25,9 @@ _ABANDONED_S = 3600.0
 class CacheFolder:
     """Files by name, in a folder that no other user can get at. Safe for threads and processes.
 
-    ``limit_bytes`` bounds all files together; those that were not used for longest go first. No
-    method raises: what cannot be read or written is said in the log, and is as if not there.
+    ``limit_bytes`` bounds all files together; those that were not used for longest go first, and
+    one that is larger is not kept. No method raises: what cannot be read or written is said in the
+    log, and is as if not there.
     """
 
     def __init__(self, folder: Path, ending: str, limit_bytes: int) -> None:
@@ -35,13 +37,12 @@ class CacheFolder:
         """Return the file of this name, as one that was used now; None if there is none."""
         path = self._path(name)
         try:
-            if not path.is_file() or not self._is_own(path):
+            if not path.exists() or not self._is_own(path):
                 return None
         except (OSError, ValueError) as error:
             _log.warning("cannot look for %s: %s", path, error)
             return None
-        with suppress(OSError):
-            os.utime(path)
+        _note_use(path)
         return path
 
     def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> bool:
@@ -49,14 +50,40 @@ class CacheFolder:
         path = self._path(name)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self._is_own(self._folder):
-                return False
-            write_file(path, iter(chunks))
+            reason = why_not_own_folder(self._folder)
+            if reason is not None:
+                raise BlobError(f"{str(self._folder)!r} is not used as a cache: {reason}")
+            write_file(path, _bounded(chunks, self._limit_bytes))
         except (OSError, ValueError, BlobError) as error:
             _log.warning("cannot keep %s: %s", path, error)
             return False
         self._make_room(path)
         return True
+
+    def mark(self, name: str) -> tuple[int, ...] | None:
+        """Tell a file from those that come in its place; None if there is none."""
+        try:
+            found = self._path(name).stat()
+        except (OSError, ValueError):
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    @contextmanager
+    def held(self, name: str, mark: tuple[int, ...] | None) -> Iterator[bool]:
+        """Hold a file against other writers; False without waiting if one has it, or it is gone.
+
+        So it is if another one is in its place: this is not the one that ``mark`` is of.
+        """
+        path = self._path(name)
+        try:
+            opened = path.open("rb") if self._is_own(path) else None
+        except OSError:
+            opened = None
+        if opened is None:
+            yield False
+            return
+        with opened:
+            yield _is_locked(opened.fileno()) and self.mark(name) == mark
 
     def forget(self, name: str, reason: object) -> None:
         """Remove a file that is of no use."""
@@ -70,22 +97,13 @@ class CacheFolder:
 
     def _is_own(self, path: Path) -> bool:
         """True if folder and file are this user's, and others cannot write to them."""
-        if not hasattr(os, "getuid"):  # without users' ids there is nothing to compare
-            return True
-        for place, forbidden in ((self._folder, 0o077), (path, 0o022)):
+        for place, why in ((self._folder, why_not_own_folder), (path, why_not_own_file)):
             try:
-                found = os.lstat(place)
+                reason = why(place)
             except OSError:
                 return False
-            if found.st_uid != os.getuid() or stat.S_ISLNK(found.st_mode):
-                _log.warning("%s is not this user's, and is not used as a cache", place)
-                return False
-            if found.st_mode & forbidden:
-                _log.warning(
-                    "others can get at %s, which is not used as a cache; its mode has to be %s",
-                    place,
-                    "700" if forbidden == 0o077 else "600",
-                )
+            if reason is not None:
+                _log.warning("%s is not used as a cache: %s", place, reason)
                 return False
         return True
 
@@ -104,7 +122,7 @@ class CacheFolder:
                     if found.st_mtime < abandoned_at:
                         os.unlink(entry.path)
                 elif entry.name.endswith(self._ending) and Path(entry.path) != latest:
-                    files.append((found.st_mtime, found.st_size, Path(entry.path)))
+                    files.append((found.st_atime, found.st_size, Path(entry.path)))
         with suppress(OSError):
             left = self._limit_bytes - latest.stat().st_size
             for _, size_bytes, path in sorted(files, reverse=True):
@@ -112,3 +130,38 @@ class CacheFolder:
                 if left < 0:
                     with suppress(OSError):
                         path.unlink()
+
+
+def _bounded(chunks: Iterable[bytes | memoryview], limit_bytes: int) -> Iterator[Any]:
+    """Yield chunks; raises BlobError before there are more bytes than that."""
+    left = limit_bytes
+    for chunk in chunks:
+        left -= len(chunk)
+        if left < 0:
+            raise BlobError(
+                f"it alone has more than the {limit_bytes} bytes of the cache; raise "
+                f"CACHE_LIMIT_BYTES"
+            )
+        yield chunk
+
+
+def _note_use(path: Path) -> None:
+    """Set when a file was read last, and leave when it was written, which tells readers of more."""
+    with suppress(OSError), path.open("rb") as file:  # the same file, whoever renames now
+        written_ns = os.fstat(file.fileno()).st_mtime_ns
+        os.utime(
+            file.fileno() if os.utime in os.supports_fd else path, ns=(time.time_ns(), written_ns)
+        )
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Lock a file until it is closed; False if another process has it."""
+    try:
+        import fcntl
+    except ImportError:  # not a system with such locks
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

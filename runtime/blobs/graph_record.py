@@ -17,6 +17,7 @@ import numpy as np
 from ...errors import AioInferError, BlobError, NotSupportedError
 from ..graph import (
     Graph,
+    MapType,
     Model,
     Node,
     OptionalType,
@@ -44,13 +45,16 @@ __all__ = ["read_model_record", "write_model_record"]
 _FORMAT = "model"
 
 
-def write_model_record(blob: BlobWriter, model: Model, *, name: str | None = None) -> None:
+def write_model_record(
+    blob: BlobWriter, model: Model, *, name: str | None = None, is_shown: bool = False
+) -> None:
     """Add a model: its graph, operator sets and metadata; constants are held, not copied.
 
-    It is called ``name``, or as it is.
+    It is called ``name``, or as it is. ``is_shown`` says that it is there to be looked at, with
+    stand-ins for its weights.
     Raises NotSupportedError for an attribute that ONNX could not hold either.
     """
-    tensors = TensorWriter(blob)
+    tensors = TensorWriter(blob, is_shown=is_shown)
     writer = _GraphWriter(tensors)
     graph = writer.graph(model.graph)
     tensors.finish()
@@ -66,22 +70,24 @@ def write_model_record(blob: BlobWriter, model: Model, *, name: str | None = Non
     blob.add_json(_FORMAT, content)
 
 
-def read_model_record(blob: Blob) -> Model:
+def read_model_record(blob: Blob, *, is_shown: bool = False) -> Model:
     """Read a model, whose constants are read-only arrays over the blob's memory.
 
+    ``is_shown`` as for ``write_model_record``: nothing may be computed with it then.
     Raises BlobError for what ``write_model_record`` does not write.
     """
     content = blob.json(_FORMAT)
     if not isinstance(content, Mapping):
         raise damaged("its model is no mapping")
     try:
-        graph = _GraphReader(TensorReader(blob), as_list(content["values"])).graph(content["graph"])
+        tensors = TensorReader(blob, is_shown=is_shown)
+        graph = _GraphReader(tensors, as_list(content["values"])).graph(content["graph"])
         check_graph(graph)
-        opsets = {str(key): int(version) for key, version in content["opsets"].items()}
+        opsets = {str(key): _word(version) for key, version in content["opsets"].items()}
         model = Model(
             graph,
             opsets,
-            ir_version=int(content["ir_version"]),
+            ir_version=_word(content["ir_version"]),
             producer=str(content["producer"]),
             metadata={str(key): str(text) for key, text in content["metadata"].items()},
         )
@@ -152,7 +158,7 @@ class _GraphWriter:
             return {"tensor": self._tensors.add(item)}
         if isinstance(item, Graph):
             return {"graph": self.graph(item)}
-        if isinstance(item, TensorType | SequenceType | OptionalType):
+        if isinstance(item, TensorType | SequenceType | OptionalType | MapType):
             return {"type": type_record(item)}
         if isinstance(item, list):
             return [self._attribute(node, name, part) for part in item]
@@ -211,7 +217,9 @@ class _GraphReader:
         )
 
     def _attribute(self, item: Any) -> Any:
-        if isinstance(item, bool | int | float | str):
+        if type(item) is int:
+            return _word(item)
+        if isinstance(item, bool | float | str):
             return item
         if isinstance(item, list):
             return [self._attribute(part) for part in item]
@@ -240,6 +248,8 @@ def type_record(value_type: ValueType | None) -> Any:
         return {"sequence": type_record(value_type.element)}
     if isinstance(value_type, OptionalType):
         return {"optional": type_record(value_type.element)}
+    if isinstance(value_type, MapType):
+        return {"map": [value_type.key.label, type_record(value_type.element)]}
     return None
 
 
@@ -258,7 +268,16 @@ def type_of(record: Any) -> ValueType | None:
             return SequenceType(type_of(element))
         if kind == "optional":
             return OptionalType(type_of(element))
+        if kind == "map" and isinstance(element, list) and len(element) == 2:
+            return MapType(dtype_of(element[0]), type_of(element[1]))
     raise damaged(f"{record!r:.40} is no type")
+
+
+def _word(number: Any) -> int:
+    """Return a number that ONNX can hold; raises BlobError for anything else."""
+    if type(number) is not int or not -(1 << 63) <= number < 1 << 63:
+        raise damaged(f"{number!r:.40} is no number of 64 bits")
+    return number
 
 
 def _is_shape(shape: Any) -> bool:

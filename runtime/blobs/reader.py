@@ -98,21 +98,37 @@ class Blob:
         """Return a frame as a read-only uint8 vector at a multiple of 64; see ``check_frames``."""
         return self._bytes(self._frame(name))
 
-    def check_frames(self) -> None:
+    def refuse_if_changed(self) -> None:
+        """Raise BlobError if its file was written to since it was mapped; asks the system once.
+
+        A page of a file that was cut short cannot be looked at: that ends the process.
+        """
+        if self._opened.file is None:
+            return
+        try:
+            self._opened.file.check()
+        except ModelError as error:
+            changed = _changed(error)
+            raise (self._opened.damaged or _as_it_is)(changed) from error
+
+    def check_frames(self, but: str | None = None) -> None:
         """Compare the frames with their checksums; raises BlobError. Blocks for large ones.
+
+        Those under the name ``but`` are left out.
 
         A mapped file is read past the mapping, so that none of its pages becomes this process's.
         """
         try:
-            self._check_frames()
+            self._check_frames(but)
         except BlobError as error:
             if self._opened.damaged is None:
                 raise
             raise self._opened.damaged(error) from error
 
-    def _check_frames(self) -> None:
+    def _check_frames(self, but: str | None) -> None:
         memory = np.empty(_CHUNK_BYTES, np.uint8)
-        for frame in [self._frame(name) for name in self.names()]:
+        names = [name for name in self.names() if but is None or not name.startswith(f"{but}/")]
+        for frame in map(self._frame, names):
             if self._opened.file is None:
                 self._check(frame, self._bytes(frame))
                 continue
@@ -183,6 +199,10 @@ def _mismatch(frame: Frame) -> BlobError:
     return BlobError(
         f"the blob is damaged: frame {frame.name!r} does not match its checksum; export it again"
     )
+
+
+def _as_it_is(error: BlobError) -> BlobError:
+    return error
 
 
 def _changed(error: ModelError) -> BlobError:

@@ -30,14 +30,21 @@ Array = np.ndarray[Any, Any]
 OWN_FRAME_BYTES = 4096
 """From here on a constant has a frame of its own, so that only what is used is read."""
 
+MOST_FILLED_BYTES = 16 << 20
+"""Of constants of one element each, together, so that a small file does not take much memory."""
+
 _MOST_AXES = 64  # numpy's own limit
 
 
 class TensorWriter:
-    """Collects arrays; equal objects are one tensor. ``finish`` adds what was collected."""
+    """Collects arrays; equal objects are one tensor. ``finish`` adds what was collected.
 
-    def __init__(self, blob: BlobWriter) -> None:
+    What nobody computes with, ``is_shown``, may have stand-ins for weights of any size.
+    """
+
+    def __init__(self, blob: BlobWriter, *, is_shown: bool = False) -> None:
         self._blob = blob
+        self._filled_bytes_left = math.inf if is_shown else MOST_FILLED_BYTES
         self._rows: list[list[Any]] = []
         self._known: dict[int, int] = {}
         self._held: list[Array] = []
@@ -57,7 +64,9 @@ class TensorWriter:
     def _place(self, number: int, array: Array, dtype: DType) -> Any:
         if dtype is DType.STRING:
             return {"texts": [text_record(item) for item in array.reshape(-1).tolist()]}
-        if array.size > 1 and not any(array.strides):  # of one element, as stand-ins are
+        is_filled = array.size > 1 and not any(array.strides)  # of one element, as stand-ins are
+        if is_filled and array.nbytes <= self._filled_bytes_left:
+            self._filled_bytes_left -= array.nbytes
             one = np.array(array.flat[0], array.dtype).tobytes()
             return {"filled": base64.b64encode(one).decode()}
         if is_mapped(array):  # of a file that may change before it is written
@@ -78,10 +87,14 @@ class TensorWriter:
 
 
 class TensorReader:
-    """The tensors of a blob by number: read-only arrays over its memory."""
+    """The tensors of a blob by number: read-only arrays over its memory.
 
-    def __init__(self, blob: Blob) -> None:
+    ``is_shown`` as for TensorWriter.
+    """
+
+    def __init__(self, blob: Blob, *, is_shown: bool = False) -> None:
         self._blob = blob
+        self._filled_bytes_left = math.inf if is_shown else MOST_FILLED_BYTES
         rows = blob.json("tensors")
         if not isinstance(rows, list):
             raise damaged("its tensors are no list")
@@ -110,6 +123,9 @@ class TensorReader:
             return self._texts(number, lengths, count, place)
         size_bytes = count * dtype.item_bytes
         if isinstance(place, Mapping) and "filled" in place:
+            self._filled_bytes_left -= size_bytes
+            if self._filled_bytes_left < 0:
+                raise damaged(f"tensor {number} has {size_bytes} bytes of one element")
             return self._filled(number, dtype, lengths, place)
         memory = self._memory(number, place, size_bytes)
         if memory.nbytes != size_bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -99,7 +98,7 @@ def write_file(place: Path, chunks: Iterator[bytes | memoryview], *, mode: int =
 
     A file that was there is replaced; open readers keep the old one. Raises BlobError.
     """
-    name = place.parent / f".{secrets.token_hex(8)}{place.suffix[:16]}"
+    name = place.parent / f".{os.urandom(8).hex()}{place.suffix[:16]}"
     try:
         try:
             with open(name, "xb", opener=lambda made, flags: os.open(made, flags, mode)) as file:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from ...errors import DeviceError
 
 __all__ = [
+    "DEVICE_PRIORITIES",
+    "DEVICE_PROPERTIES",
     "HOLD_ONE",
     "DeviceEntry",
     "DeviceName",
@@ -21,6 +23,12 @@ __all__ = [
     "parse_device",
     "parse_entries",
 ]
+
+DEVICE_PRIORITIES = "MULTI_DEVICE_PRIORITIES"
+"""The key of the property that a virtual device's list is given in."""
+
+DEVICE_PROPERTIES = "DEVICE_PROPERTIES"
+"""The key of the property that those of single devices are given in."""
 
 HOLD_ONE = ("BATCH",)
 """Virtual devices that are made of one device, so that a comma after that is not theirs."""
@@ -150,7 +158,9 @@ class _Items:
         if holder is not None and holder not in HOLD_ONE:
             raise self._error(
                 f"a device list cannot hold another list, since nothing would say where {item!r} "
-                f"ends; a list holds devices, and BATCH of one of them: MULTI:BATCH:CUDA(32),CPU"
+                f"ends; a list holds devices, and BATCH of one of them: MULTI:BATCH:CUDA(32),CPU. "
+                f"Write {name.strip()} alone, and give what it holds by DEVICE_PROPERTIES: "
+                f"{{{name.strip()!r}: {{{DEVICE_PRIORITIES!r}: 'CUDA,CPU'}}}}"
             )
         return self._take_list(name.strip())
 

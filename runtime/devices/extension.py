@@ -17,10 +17,25 @@ from ..type_inference import ShapeContent, find_rule
 from ..type_inference.inference import has_rank
 from ..type_inference.rules import STANDARD_DOMAINS, TypeRule
 
-__all__ = ["Extension", "bind_kernels", "find_extension", "tell_types"]
+__all__ = [
+    "Extension",
+    "NodeRule",
+    "TypeRuleOf",
+    "bind_kernels",
+    "find_extension",
+    "rule_of_extension",
+    "tell_types",
+]
 
 InferTypes = Callable[[Sequence[TensorType | None], Mapping[str, Any]], Sequence[TensorType | None]]
 """Gives the types of the outputs for the types of the inputs and the attributes; None: unknown."""
+
+
+NodeRule = Callable[[Node], Sequence[TensorType | None]]
+"""Gives the types of a node's outputs for those of its inputs, for ``Node.type_rule``."""
+
+TypeRuleOf = Callable[[Node, Mapping[str, int]], NodeRule | None]
+"""Gives a device's rule for a node of a model with these operator sets; None where it has none."""
 
 
 @dataclass(frozen=True)
@@ -74,21 +89,28 @@ def find_extension(node: Node, extensions: Iterable[Extension]) -> Extension | N
     return None
 
 
-def tell_types(
-    model: Model, extension_of: Callable[[Node], Extension | None], *, keeps_others: bool = True
-) -> None:
-    """Tie the type rules of extensions to their nodes, in bodies too, and infer all types anew.
+def rule_of_extension(node: Node, extensions: Iterable[Extension]) -> NodeRule | None:
+    """Return the type rule of the extension that is for a node, if there is one and it has any.
+
+    A rule that raises is a GraphError naming the node.
+    """
+    extension = find_extension(node, extensions)
+    if extension is None or extension.infer_types is None:
+        return None
+    return partial(_apply, extension.infer_types)
+
+
+def tell_types(model: Model, rule_of: TypeRuleOf, *, keeps_others: bool = True) -> None:
+    """Tie what devices know of types to their nodes, in bodies too, and infer all types anew.
 
     From then on they tell whenever types are inferred, also those of copies and pieces of the
-    model. ``keeps_others``: other nodes keep the rules that they have. A rule that raises is a
-    GraphError naming the node.
+    model. ``keeps_others``: other nodes keep the rules that they have.
     """
     is_changed = False
     for node in all_nodes(model.graph):
-        extension = extension_of(node)
-        rule = None if extension is None else extension.infer_types
+        rule = rule_of(node, model.opsets)
         if rule is not None:
-            node.type_rule = partial(_apply, rule)
+            node.type_rule = rule
         elif node.type_rule is None or keeps_others:
             continue
         else:
@@ -104,7 +126,7 @@ def bind_kernels(model: Model, extensions: Sequence[Extension]) -> None:
     An operator of ONNX's own that one takes over is moved to a domain of its own, so that no pass
     takes it for what ONNX says; its types stay those of ONNX's operator unless the extension tells.
     """
-    tell_types(model, lambda node: find_extension(node, extensions))
+    tell_types(model, lambda node, _: rule_of_extension(node, extensions))
     for node in model.graph.nodes:
         extension = find_extension(node, extensions)
         if extension is None:

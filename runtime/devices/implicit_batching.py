@@ -12,12 +12,20 @@ from ..properties.properties import (
     Configuration,
 )
 
-__all__ = ["BATCH", "implicit_batch"]
+__all__ = ["BATCH", "implicit_batch", "is_asked_for"]
 
 BATCH = "BATCH"
 MOST_ROWS = 32
 FEWEST_REQUESTS = 3
 """With fewer in flight there is hardly ever one to join."""
+
+
+def is_asked_for(config: Configuration) -> bool:
+    """Say whether these properties allow it at all; HETERO asks for each of its subgraphs."""
+    return bool(
+        config.value_or_default(ALLOW_AUTO_BATCHING)
+        and config.value_or_default(PERFORMANCE_HINT) == "THROUGHPUT"
+    )
 
 
 def implicit_batch(
@@ -28,9 +36,7 @@ def implicit_batch(
     What ``is_of_batch`` is false for goes to the device inside. A model that BATCH refuses is to be
     loaded on the device itself.
     """
-    if not config.value_or_default(ALLOW_AUTO_BATCHING):
-        return None
-    if config.value_or_default(PERFORMANCE_HINT) != "THROUGHPUT":
+    if not is_asked_for(config):
         return None
     request_count = config.value_or_default(PERFORMANCE_HINT_NUM_REQUESTS)
     if 0 < request_count < FEWEST_REQUESTS:

@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,9 @@ _UNCOMPILED: tuple[Property[Any], ...] = (
 )
 _OF_THIS_PROCESS = frozenset(declared.key for declared in _UNCOMPILED)
 """Properties that change nothing of what is compiled."""
+
+_GROWTH = 8
+"""An entry is written again for one new plan to so many that it has."""
 
 _INDEX_BYTES = 16 << 20
 _SETTLED_NS = 30_000_000_000
@@ -109,6 +113,8 @@ class ModelCache:
             return network
         network = _with_states(self._compiled(model), states)
         self._keep(digest, network)
+        mark = self._blobs.mark(self._entry(digest))
+        network.keep_at_close = partial(self._keep_grown, digest, mark)
         if not self._config.value_or_default(EXPORTABLE):
             network.forget_model()
         return network
@@ -121,6 +127,7 @@ class ModelCache:
         path = self._blobs.find(entry)
         if path is None:
             return None
+        mark = self._blobs.mark(entry)
 
         def removed(error: BlobError) -> BlobError:
             self._blobs.forget(entry, error)
@@ -141,6 +148,7 @@ class ModelCache:
                 self._blobs.forget(entry, error)
             return None
         network.is_from_cache = True
+        network.keep_at_close = partial(self._keep_grown, digest, mark)
         return network
 
     def _compiled(self, model: Model) -> ExecutableNetwork:
@@ -162,6 +170,21 @@ class ModelCache:
             _log.warning("network %r cannot be cached: %s", network.name, error)
         else:
             self._blobs.write(self._entry(digest), blob.chunks())
+
+    def _keep_grown(
+        self, digest: str, mark: tuple[int, ...] | None, network: ExecutableNetwork
+    ) -> None:
+        """Put the plans of new shapes into the entry, if they are worth it.
+
+        Nothing is done where the entry is gone, where another process is at it, and where it is not
+        what ``mark`` is of any more: it has plans then that the network does not know.
+        """
+        count, new_count = network.plan_growth()
+        if new_count * _GROWTH <= count - new_count:
+            return
+        with self._blobs.held(self._entry(digest), mark) as is_held:
+            if is_held:
+                self._keep(digest, network)
 
     def _digest_of(self, path: Path) -> str | None:
         found = self._index.find(_place_of(path))

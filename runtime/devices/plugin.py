@@ -6,13 +6,14 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ...errors import DeviceError, NotSupportedError, PropertyError, nearest, placed
 from ..blobs.graph_record import read_model_record
 from ..blobs.network_record import NetworkRecord
 from ..blobs.reader import Blob
-from ..graph import Model
+from ..graph import Model, Node
 from ..passes import PassReport, Support, SupportMap, map_to_original, run_passes
 from ..passes.default_passes import default_passes
 from ..properties.properties import (
@@ -25,7 +26,7 @@ from ..properties.properties import (
     Property,
     property_keys,
 )
-from .extension import Extension
+from .extension import Extension, NodeRule, TypeRuleOf, rule_of_extension
 
 if TYPE_CHECKING:
     from ...executors import ExecutorManager
@@ -82,6 +83,9 @@ class CoreHandle(Protocol):
 
     def extensions_of(self, device: str) -> Sequence[Extension]:
         """Return the operators that users have brought for a device."""
+
+    def type_rules_of(self, device: str) -> TypeRuleOf:
+        """Return a device's ``type_rule_of``."""
 
 
 class Division(Protocol):
@@ -211,6 +215,14 @@ class Plugin(ABC):
         """The operators that users have brought for this device, as they are now."""
         return tuple(self._extensions.values())
 
+    def type_rule_of(self, node: Node, _opsets: Mapping[str, int]) -> NodeRule | None:
+        """(optional) Return what tells a node's types where ONNX does not; an extension's rule.
+
+        It is tied to the node, and asked whenever the types of the model, or of a piece that has
+        the node, are inferred: also on other devices, and on other threads.
+        """
+        return rule_of_extension(node, self._extensions.values())
+
     def add_extension(self, extension: Extension) -> None:
         """Keep a user's kernel for an operator, if the device ``takes_extensions``; or refuse."""
         if not self.takes_extensions:
@@ -235,6 +247,8 @@ class Plugin(ABC):
         model.name = record.name
         network = self.compile_network(model, config)
         network.removed_nodes = record.removed_nodes
+        if blob.is_mapped:
+            network.model_again = partial(_model_of, blob)
         return network
 
     def cache_facts(self, config: Configuration) -> Mapping[str, Any]:
@@ -271,6 +285,7 @@ class Plugin(ABC):
 
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         """Transform the model, or a copy of one that a caller holds, and compile it."""
+        read_again = model.read_again
         transformed, report = self.transform_network(model, config)
         if model.is_disposable and transformed is not model:
             model.dispose()  # weights that were folded into others are free from here on
@@ -278,8 +293,15 @@ class Plugin(ABC):
         log.debug("model %r: %s", transformed.name, report)
         network = self.compile_network(transformed, config)
         network.removed_nodes = report.removed_names
+        if read_again is not None:
+            network.model_again = partial(self._transformed_again, read_again, config)
         log.info("model %r is compiled for %s: %r", network.name, network.device, config)
         return network
+
+    def _transformed_again(self, read_again: Callable[[], Model], config: Configuration) -> Model:
+        model = read_again()
+        model.is_disposable = True
+        return self.transform_network(model, config)[0]
 
     def configuration(
         self, device_id: str | None, given: Mapping[Any, Any] | None = None
@@ -441,3 +463,9 @@ class Plugin(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+
+def _model_of(blob: Blob) -> Model:
+    """Read the model of a blob that is still mapped, and may have been written to since."""
+    blob.check_frames()
+    return read_model_record(blob)

@@ -32,7 +32,13 @@ from ..properties.properties import (
 )
 from .device_advice import LAST_RESORT, device_advice
 from .device_aliases import understood
-from .device_name import DeviceEntry, devices_inside, parse_device, parse_entries
+from .device_name import (
+    DEVICE_PRIORITIES,
+    DeviceEntry,
+    devices_inside,
+    parse_device,
+    parse_entries,
+)
 from .extension import Extension
 from .plugin import Plugin
 
@@ -65,7 +71,7 @@ def _parse_device_properties(given: Any) -> Mapping[str, Mapping[str, Any]]:
 
 
 MULTI_DEVICE_PRIORITIES = Property(
-    "MULTI_DEVICE_PRIORITIES",
+    DEVICE_PRIORITIES,
     _parse_devices,
     "",
     "The devices to use, the preferred one first: 'CUDA,CPU' is what 'HETERO:CUDA,CPU' sets.",
@@ -114,7 +120,7 @@ class VirtualPlugin(Plugin):
         return self.name
 
     def capabilities(self) -> list[str]:
-        return []
+        return ["EXPORT_IMPORT"]
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
         answers = self.query_network(model, config)

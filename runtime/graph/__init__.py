@@ -7,6 +7,7 @@ from .graph import Attribute, Graph, Node, Value
 from .model import Model
 from .shape import (
     Dim,
+    MapType,
     OptionalType,
     SequenceType,
     Shape,
@@ -24,6 +25,7 @@ __all__ = [
     "DType",
     "Dim",
     "Graph",
+    "MapType",
     "Model",
     "Node",
     "OptionalType",

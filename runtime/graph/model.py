@@ -59,6 +59,8 @@ class Model:
         """True if no caller holds it: the load may then rewrite it, and dispose of it."""
         self.is_one_file = False
         """True if it was read from the file at ``path`` alone, as that was then."""
+        self.read_again: Callable[[], Model] | None = None
+        """Reads the same model once more, for one that nobody has changed since it was read."""
         self.is_mapped = False
         """True if large constants may be views into the file at ``path``: not aligned, so slow to
         compute with, and good for devices that pack them (``mapped_file.py``)."""
@@ -118,6 +120,7 @@ class Model:
         TensorError, and changes nothing, for another rank, a length that the model or another input
         contradicts, and a length of the model's that would be opened.
         """
+        self.read_again = None
         found, symbols = reshaped_inputs(self.inputs, shapes)
         before = {value: value.type for value in all_values(self.graph)}
         for value in self.graph.inputs:

@@ -46,6 +46,10 @@ class SequenceType:
     def __str__(self) -> str:
         return f"seq({self.element or '?'})"
 
+    def with_element(self, element: ValueType | None) -> SequenceType:
+        """Return a list of values of another type."""
+        return SequenceType(element)
+
 
 @dataclass(frozen=True, slots=True)
 class OptionalType:
@@ -56,8 +60,27 @@ class OptionalType:
     def __str__(self) -> str:
         return f"optional({self.element or '?'})"
 
+    def with_element(self, element: ValueType | None) -> OptionalType:
+        """Return a value of another type, or None."""
+        return OptionalType(element)
 
-ValueType = TensorType | SequenceType | OptionalType
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """A dict of values of one type; its keys are integers or strings, as ``key`` says."""
+
+    key: DType
+    element: ValueType | None
+
+    def __str__(self) -> str:
+        return f"map({self.key.label},{self.element or '?'})"
+
+    def with_element(self, element: ValueType | None) -> MapType:
+        """Return a dict of values of another type."""
+        return MapType(self.key, element)
+
+
+ValueType = TensorType | SequenceType | OptionalType | MapType
 
 
 def is_static(shape: Sequence[Dim] | None) -> TypeGuard[tuple[int, ...]]:

@@ -73,6 +73,7 @@ from ..runs.slot import Slot
 from ..runs.stage import Stop, new_stop_word
 from ..tensors.device_array import AdoptArray
 from ..tensors.input_checker import InputChecker
+from ..tensors.kept_array import KeptArray
 from ..tensors.late_inputs import LateInputs
 from ..tensors.tensor import Port
 from ..tracing.copied_bytes import CopyCounts
@@ -142,6 +143,8 @@ class ExecutableNetwork(Closing):
         self.name, self.device = name, device
         self.copy = 1
         """Tells it from the Core's other open networks of the same name and device."""
+        self.keep_at_close: Callable[[ExecutableNetwork], None] | None = None
+        """Keeps what was compiled since the load; called once, by a close that has time."""
         self.is_from_cache = False
         """True if CACHE_DIR had it."""
         self.is_part = False
@@ -157,6 +160,8 @@ class ExecutableNetwork(Closing):
         """What deadlines are counted by; a test may put a VirtualTimer here."""
         self.default_deadline_s = config.value_or_default(DEFAULT_DEADLINE_S) or None
         """The deadline of requests that are given none; None: they have none."""
+        self.model_again: Callable[[], Model] | None = None
+        """Makes the transformed model once more, for an export without weights; None: cannot."""
         self.removed_nodes: tuple[str, ...] = ()
         """Nodes of the file for which ``runtime_graph`` has none: passes made them needless."""
         self.adopt_array = adopt_array
@@ -444,8 +449,12 @@ class ExecutableNetwork(Closing):
         if self.inline_postprocess is not None:
             bindings.answer = Deferred(self.inline_postprocess)
         run = Run(self.admission, bindings)
-        if bindings.inputs.__class__ is LateInputs:  # no call: each run asks
-            run.downloads = self._download_executor
+        late = bindings.inputs
+        if late.__class__ is LateInputs:  # no call: each run asks
+            assert isinstance(late, LateInputs)
+            bindings.inputs = late.read_in_place(self._reads_in_place)
+            if bindings.inputs.__class__ is LateInputs:
+                run.downloads = self._download_executor
         if request is not None:
             run.request = request
         if deadline is not None:
@@ -459,6 +468,13 @@ class ExecutableNetwork(Closing):
             if self._downloads is None:
                 self._downloads = self._core.executors.acquire(StreamsConfig("downloads"))
             return self._downloads
+
+    def _reads_in_place(self, name: str, kept: KeptArray) -> bool:
+        """(optional) True if an input that a device has kept is read where it is.
+
+        Asked of what ``adopt_array`` does not take, on the thread of a caller; never blocks.
+        """
+        return False
 
     def _bind_states(self, bindings: Bindings) -> None:
         """(optional) Put the states of a run beside the inputs that its caller has given."""
@@ -629,7 +645,13 @@ class ExecutableNetwork(Closing):
         self.refuse_if_closed()
         states = {} if self.states is None else self.states.named
         facts = network_record(
-            self.name, self.device, self.config, self.capability(), self.removed_nodes, states
+            self.name,
+            self.device,
+            self.config,
+            self.capability(),
+            self.removed_nodes,
+            states,
+            self.local_keys(),
         )
         write_network_record(blob, facts)
         self._write_payload(blob)
@@ -641,13 +663,25 @@ class ExecutableNetwork(Closing):
     def _write_payload(self, blob: BlobWriter) -> None:
         """(optional) Add what the plugin's ``import_network`` reads: by default the model."""
         model = self._model_to_export()
+        if model is None and self.model_again is not None:
+            with placed(**self.admission.where):
+                model = self.model_again()
         if model is None:
             raise NotSupportedError(
                 f"{self.device} has let go of the weights of network {self.name!r} and cannot "
-                f"export it; load it with EXPORTABLE=True, which keeps them",
+                f"export it; load it from a path, which is then read again, or with "
+                f"EXPORTABLE=True, which keeps them",
                 **self.admission.where,
             )
         write_model_record(blob, model)
+
+    def local_keys(self) -> frozenset[str]:
+        """Name the properties, also of devices inside, that no export holds."""
+        return frozenset(key for key in self.config if self.config.is_local(key))
+
+    def plan_growth(self) -> tuple[int, int]:
+        """(optional) Count the plans that an export holds, and those that no import brought."""
+        return 0, 0
 
     def forget_model(self) -> None:
         """(optional) Let go of what only an export needs, once there was one."""
@@ -687,6 +721,9 @@ class ExecutableNetwork(Closing):
             return True
         if not drain:
             self.abort()
+        keep, self.keep_at_close = self.keep_at_close, None
+        if keep is not None and timeout_s is None and not self.is_closed:
+            keep(self)
         self.admission.is_closed = True
         self._stop_warm_up()
         give_up_at = None if timeout_s is None else monotonic() + timeout_s
@@ -700,6 +737,7 @@ class ExecutableNetwork(Closing):
         try:  # a second caller returns when the first is done
             if not self._is_released:
                 self._is_released = True
+                self.model_again = None
                 self._release_device()
                 self.admission.let_go_of_slots()
                 for executor in (self._callback_executor, self._downloads):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import IO, Any
 
 from ...errors import BlobError
@@ -43,18 +43,34 @@ def network_record(
     capability: Mapping[str, Any],
     removed_nodes: tuple[str, ...],
     states: Mapping[str, str],
+    local_keys: Collection[str],
 ) -> NetworkRecord:
-    """Collect the facts of a network; its properties are told apart by who has chosen them."""
+    """Collect the facts of a network; its properties are told apart by who has chosen them.
+
+    Those that mean something on this machine alone, ``local_keys``, are left out.
+    """
+    values = _without(config, local_keys)
     return NetworkRecord(
         device=device,
         version=package_version(),
         name=name,
-        given={key: config[key] for key in sorted(config.given)},
-        resolved={key: config[key] for key in config if key not in config.given},
+        given={key: values[key] for key in sorted(values) if key in config.given},
+        resolved={key: value for key, value in values.items() if key not in config.given},
         capability=capability,
         removed_nodes=removed_nodes,
         states=states,
     )
+
+
+def _without(values: Mapping[str, Any], local_keys: Collection[str]) -> dict[str, Any]:
+    """Leave out properties, also of devices inside."""
+    return {
+        key: {device: _without(inner, local_keys) for device, inner in value.items()}
+        if key == "DEVICE_PROPERTIES"
+        else value
+        for key, value in values.items()
+        if key not in local_keys
+    }
 
 
 def package_version() -> str:

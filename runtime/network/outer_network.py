@@ -49,6 +49,9 @@ class OuterNetwork(ExecutableNetwork):
         self.model_inputs, self.model_outputs = compiled.model_inputs, compiled.model_outputs
         self.has_perf_count = compiled.has_perf_count
 
+    def local_keys(self) -> frozenset[str]:
+        return super().local_keys() | self.compiled.local_keys()
+
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         self.compiled.run_everywhere(inputs, stop)
 

@@ -11,15 +11,17 @@ from typing import Any
 from ...executors import Lane
 from ..graph import Graph
 from ..runs.bindings import Bindings
+from ..runs.error_frames import empty_own_frames
 from ..runs.stage import Stop
 from ..tracing.copied_bytes import CopyCounts, merged_counts
 from ..tracing.recorder import StageTally
 from ..tracing.statistics import DeviceStatistics, NetworkStatistics, PlanStatistics
 from ..tracing.timeline import Trace
+from ..tracing.totals import Numbers, merged_parts, merged_tallies
 from .executable_network import ExecutableNetwork
 from .warm_up import run_in_slots
 
-__all__ = ["ReplicatedNetwork"]
+__all__ = ["ReplicatedNetwork", "numbers_of"]
 
 
 class ReplicatedNetwork(ExecutableNetwork):
@@ -27,6 +29,9 @@ class ReplicatedNetwork(ExecutableNetwork):
 
     A subclass provides the slots, owns the networks, and closes them.
     """
+
+    def local_keys(self) -> frozenset[str]:
+        return super().local_keys().union(*(network.local_keys() for network in self.networks))
 
     @property
     @abstractmethod
@@ -69,25 +74,37 @@ class ReplicatedNetwork(ExecutableNetwork):
         return Trace.merged(self.name, self.device, traces)
 
     def _stage_tallies(self) -> list[StageTally]:
-        tallies = super()._stage_tallies()
-        for network in self.networks:
-            tallies += network._stage_tallies()
-        return tallies
+        networks, gone = self._counted()
+        tallies = [tally for network in networks for tally in network._stage_tallies()]
+        return merged_tallies([*super()._stage_tallies(), *tallies, *gone.tallies])
 
     def _copied_bytes(self) -> CopyCounts:
-        own = super()._copied_bytes()
-        return merged_counts([own, *(network._copied_bytes() for network in self.networks)])
+        networks, gone = self._counted()
+        parts = [network._copied_bytes() for network in networks]
+        return merged_counts([super()._copied_bytes(), *parts, gone.copied_bytes])
 
     def _plan_statistics(self) -> PlanStatistics:
-        return PlanStatistics.total(network._plan_statistics() for network in self.networks)
+        networks, gone = self._counted()
+        return PlanStatistics.total(
+            [*(network._plan_statistics() for network in networks), gone.plans]
+        )
 
     def _part_statistics(self) -> tuple[NetworkStatistics, ...]:
-        return tuple(network.statistics() for network in self.networks)
+        networks, gone = self._counted()
+        return merged_parts([*(network.statistics() for network in networks), *gone.parts])
+
+    def _counted(self) -> tuple[tuple[ExecutableNetwork, ...], Numbers]:
+        """Return the networks to ask for numbers, and the numbers of those that are closed."""
+        return self.networks, _NONE
 
     def note_failure(
         self, bindings: Bindings, device: str, error: BaseException, taken_s: float
     ) -> None:
-        """Have the trace show what a run has done in vain, before it goes on elsewhere."""
+        """Have the trace show what a run has done in vain, before it goes on elsewhere.
+
+        The error, which may be kept for long, lets go of what ours of its frames hold.
+        """
+        empty_own_frames(error)
         ended_ns = perf_counter_ns()
         started_ns = max(bindings.arrived_ns, ended_ns - round(taken_s * 1e9))
         stage = _FailedStage(device, type(error).__name__)
@@ -96,6 +113,19 @@ class ReplicatedNetwork(ExecutableNetwork):
         bindings.results.clear()
         if bindings.profile:
             bindings.profile.clear()
+
+
+_NONE = Numbers()
+
+
+def numbers_of(network: ExecutableNetwork) -> Numbers:
+    """Picture what a network, which is closed, has done."""
+    return Numbers(
+        tuple(network._stage_tallies()),
+        network._copied_bytes(),
+        network._plan_statistics(),
+        (network.statistics(),),
+    ).of_closed()
 
 
 class _FailedStage:

@@ -73,8 +73,11 @@ def check_sequence(
     """Raise PropertyError for what runs of one request, one behind the other, cannot be. Pure."""
     where = f"a stream of one request of network {network.name!r}"
     why = "is one run behind the other" if network.states is None else "hands on its state"
-    if not request.is_of(network):
-        text = f"{where} is given {request!r}; give one of this network"
+    if not isinstance(request, InferRequest) or not request.is_of(network):
+        text = (
+            f"{where} is given {request!r}; give one of this network, which its "
+            f"create_infer_request makes"
+        )
         raise PropertyError(text, "request", value=repr(request))
     if not is_ordered:
         raise PropertyError(

@@ -25,6 +25,7 @@ from ..runs.bindings import Bindings
 from ..runs.graph_run import GraphRun, StageGraph
 from ..runs.slot import Slot
 from ..runs.stage import Stage, Stop
+from ..tensors.kept_array import KeptArray
 from ..tracing.recorder import SpanRecorder
 from .executable_network import ExecutableNetwork, ExecutorOwner
 from .outer_network import OuterNetwork
@@ -106,6 +107,9 @@ class StagedNetwork(OuterNetwork):
         count = lanes + 2 * self.compiled.optimal_request_count
         wanted = int(self.config["PERFORMANCE_HINT_NUM_REQUESTS"])
         return min(count, wanted) if wanted else count
+
+    def _reads_in_place(self, name: str, kept: KeptArray) -> bool:
+        return self.compiled._reads_in_place(name, kept)
 
     def start_run(self, bindings: Bindings, stop: Stop, after: Ready, then: Then) -> None:
         """Send a run of tensors to the network inside, without the user's functions."""

@@ -113,26 +113,28 @@ class UserFunctions:
         arrays = check_inputs(named, tensors, self.network, self.adopt, is_run=True)
         return LateInputs.joined(arrays, values)
 
-    def prepare(self, taken: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, taken: Mapping[str, Any], *, is_here: bool = False) -> dict[str, Any]:
         """Call what stands before the network, and check what it returns like a caller's inputs.
 
-        Raises TensorError, and whatever the function raises.
+        Raises TensorError, and whatever the function raises. On a caller's thread (``is_here``)
+        what another device has kept is left for later, as downloading it blocks.
         """
         preprocess = self.preprocess
         assert preprocess is not None
         with _named("preprocess", self.network):
             if not isinstance(preprocess, Mapping):
-                return check_inputs(preprocess(taken), self.ports, self.network, self.adopt)
-            made = {name: function(taken[name]) for name, function in preprocess.items()}
+                made = preprocess(taken)
+                return check_inputs(made, self.ports, self.network, self.adopt, is_run=is_here)
+            named = {name: function(taken[name]) for name, function in preprocess.items()}
             ports = [port for port in self.ports if port.name in preprocess]
-            checked = check_inputs(made, ports, self.network, self.adopt)
+            checked = check_inputs(named, ports, self.network, self.adopt, is_run=is_here)
             arrays = LateInputs.joined(taken, checked)
             check_symbols(arrays, self.ports)
             return arrays
 
     def prepare_here(self, given: Any) -> dict[str, Any]:
         """Turn what a caller gave into the network's inputs at once, on the caller's thread."""
-        return self.prepare(self.take(given))
+        return self.prepare(self.take(given), is_here=True)
 
     def handle(self, outputs: dict[str, Any]) -> Results:
         """Call what stands behind the network."""

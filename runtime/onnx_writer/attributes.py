@@ -11,7 +11,7 @@ import onnx
 import onnx.defs
 
 from ...errors import GraphError
-from ..graph import Attribute, Graph, Node, OptionalType, SequenceType, TensorType
+from ..graph import Attribute, Graph, MapType, Node, OptionalType, SequenceType, TensorType
 from .tensors import fill_tensor
 from .types import fill_type
 
@@ -106,7 +106,7 @@ def _single_kind(item: Attribute) -> _Type | None:
         return _Kind.TENSOR
     if isinstance(item, Graph):
         return _Kind.GRAPH
-    if isinstance(item, TensorType | SequenceType | OptionalType):
+    if isinstance(item, TensorType | SequenceType | OptionalType | MapType):
         return _Kind.TYPE_PROTO
     return None
 

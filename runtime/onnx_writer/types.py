@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 
 from ...errors import ModelError
-from ..graph import Dim, DType, OptionalType, SequenceType, Shape, TensorType, ValueType
+from ..graph import Dim, DType, MapType, OptionalType, SequenceType, Shape, TensorType, ValueType
 
 __all__ = ["dtype_of", "fill_type", "merge_types", "type_from_proto"]
 
@@ -22,7 +22,7 @@ def dtype_of(number: int, place: str) -> DType:
 
 
 def type_from_proto(proto: onnx.TypeProto, place: str) -> ValueType | None:
-    """Read a type; None where it says nothing that the graph can hold (maps, sparse tensors).
+    """Read a type; None where it says nothing that the graph can hold (sparse tensors).
 
     Raises ModelError, naming the place, for an element type that ONNX does not have.
     """
@@ -37,6 +37,9 @@ def type_from_proto(proto: onnx.TypeProto, place: str) -> ValueType | None:
         return SequenceType(type_from_proto(proto.sequence_type.elem_type, place))
     if kind == "optional_type":
         return OptionalType(type_from_proto(proto.optional_type.elem_type, place))
+    if kind == "map_type":
+        key = dtype_of(proto.map_type.key_type, f"the key of {place}")
+        return MapType(key, type_from_proto(proto.map_type.value_type, place))
     return None
 
 
@@ -66,6 +69,9 @@ def fill_type(proto: onnx.TypeProto, value_type: ValueType | None) -> onnx.TypeP
     elif isinstance(value_type, OptionalType):
         proto.optional_type.SetInParent()
         fill_type(proto.optional_type.elem_type, value_type.element)
+    elif isinstance(value_type, MapType):
+        proto.map_type.key_type = value_type.key.value
+        fill_type(proto.map_type.value_type, value_type.element)
     return proto
 
 
@@ -92,11 +98,11 @@ def merge_types(known: ValueType | None, found: ValueType | None) -> ValueType |
             return known
         dims = tuple(_merge_dims(*pair) for pair in zip(known.shape, found.shape, strict=True))
         return TensorType(known.dtype, dims)
-    if isinstance(known, SequenceType) and isinstance(found, SequenceType):
-        return SequenceType(merge_types(known.element, found.element))
-    if isinstance(known, OptionalType) and isinstance(found, OptionalType):
-        return OptionalType(merge_types(known.element, found.element))
-    return known
+    if isinstance(known, TensorType) or isinstance(found, TensorType):
+        return known
+    if type(known) is not type(found):
+        return known
+    return known.with_element(merge_types(known.element, found.element))
 
 
 def _merge_dims(known: Dim, found: Dim) -> Dim:

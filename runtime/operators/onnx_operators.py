@@ -30,7 +30,6 @@ _LOADERS: dict[str, Callable[..., Any]] = {
     "ai.onnx.ml": load_ml,
     "ai.onnx.preview.training": load_training,
 }
-_NO_MAPS = "maps are not among our value types"
 _WRONG = "onnx.reference computes it wrongly for some attributes; a device needs its own kernel"
 _REFUSED = {
     ("", "AveragePool"): _WRONG,
@@ -42,9 +41,6 @@ _REFUSED = {
     ("", "LpPool"): _WRONG,
     ("", "MaxPool"): _WRONG,
     ("", "QLinearConv"): _WRONG,
-    ("ai.onnx.ml", "CastMap"): _NO_MAPS,
-    ("ai.onnx.ml", "DictVectorizer"): _NO_MAPS,
-    ("ai.onnx.ml", "ZipMap"): _NO_MAPS,
     ("ai.onnx.preview.training", "Gradient"): "it differentiates the graph around it",
 }
 

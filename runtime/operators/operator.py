@@ -84,7 +84,8 @@ def find_unsupported(node: Node, opsets: Mapping[str, int]) -> str | None:
 def as_operator(function: Callable[..., Any], attributes: Mapping[str, Any]) -> Operator:
     """Bind attributes as keywords, and turn what the function returns into a tuple of our values.
 
-    The function gives one array, scalar, list (a sequence) or None, or a tuple of them.
+    The function gives an array, a scalar, a list (a sequence), a dict (a map), None, or a tuple of
+    them.
     """
     bound = functools.partial(function, **attributes) if attributes else function
 
@@ -101,11 +102,11 @@ def _as_value(value: Any) -> Any:
     """Make an array of a scalar, object strings of numpy's, and a list of a tuple."""
     if type(value) is np.ndarray:
         return value.astype(object) if value.dtype.kind in "US" else value
-    if value is None:
-        return None
+    if value is None or type(value) is dict:
+        return value
     if isinstance(value, list | tuple):
         return [_as_value(item) for item in value]
     if not isinstance(value, np.ndarray | np.generic | bool | int | float | complex | str):
-        raise TypeError(f"a result of type {type(value).__name__} is no tensor, list or None")
+        raise TypeError(f"a result of type {type(value).__name__} is no tensor, list, dict or None")
     array = np.asarray(value)
     return array.astype(object) if array.dtype.kind in "US" else array

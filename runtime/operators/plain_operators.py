@@ -36,6 +36,7 @@ FAMILIES = (
     "index_operators",
     "own_elementwise",
     "own_losses",
+    "own_maps",
     "own_operators",
     "own_quantization",
     "own_reductions",

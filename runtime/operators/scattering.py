@@ -11,7 +11,15 @@ import numpy as np
 
 from .plain_operators import Array, plain
 
-__all__ = ["gather_nd", "own_places", "places_by_axis", "scatter_elements", "scatter_nd"]
+__all__ = [
+    "gather_nd",
+    "own_places",
+    "places_by_axis",
+    "scatter_elements",
+    "scatter_nd",
+    "sequence_places",
+    "tensor_scatter",
+]
 
 _REDUCTIONS: dict[str, np.ufunc] = {
     "add": np.add,
@@ -54,6 +62,45 @@ def scatter_elements(
 def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
     """Copy, and write or accumulate an update at each place; IndexError for one outside."""
     return _scatter(x, places_by_axis(indices), updates, reduction)
+
+
+@plain("TensorScatter", since=24)
+def tensor_scatter(
+    cache: Array,
+    update: Array,
+    write_indices: Array | None = None,
+    *,
+    axis: int = -2,
+    mode: str = "linear",
+) -> Array:
+    """Copy a cache, and write an update along an axis: of each sequence from its place on.
+
+    A circular one goes on at its beginning. Raises IndexError for a place outside.
+    """
+    return _scatter(
+        cache, sequence_places(cache, update, write_indices, axis, mode), update, "none"
+    )
+
+
+def sequence_places(
+    cache: Array, update: Array, write_indices: Array | None, axis: int, mode: str
+) -> tuple[Array, ...]:
+    """Return where TensorScatter writes an update into a cache, as an index for numpy."""
+    axis %= cache.ndim
+    lengths = *cache.shape[:axis], update.shape[axis], *cache.shape[axis + 1 :]
+    if update.shape != lengths or update.shape[axis] > cache.shape[axis]:
+        raise ValueError(f"an update {list(update.shape)} for a cache {list(cache.shape)}")
+    places: list[Array] = list(np.indices(update.shape, sparse=True))
+    if write_indices is not None:
+        starts = own_places(write_indices)
+        if starts.shape != cache.shape[:1]:
+            raise ValueError(f"{list(starts.shape)} places for {cache.shape[0]} sequences")
+        if (starts < 0).any():
+            raise IndexError(f"place {starts.min()} is before the beginning of a cache")
+        places[axis] = places[axis] + starts.reshape(-1, *[1] * (cache.ndim - 1))
+    if mode == "circular":
+        places[axis] = places[axis] % cache.shape[axis]
+    return tuple(places)
 
 
 def own_places(indices: Array) -> Array:

@@ -16,8 +16,6 @@ from ..graph import (
     Graph,
     Model,
     Node,
-    OptionalType,
-    SequenceType,
     TensorType,
     Value,
     ValueType,
@@ -225,4 +223,4 @@ def _bind_type(known: ValueType, bindings: Mapping[str, Dim]) -> ValueType:
             return known
         return TensorType(known.dtype, bind_shape(known.shape, bindings))
     element = known.element and _bind_type(known.element, bindings)
-    return SequenceType(element) if isinstance(known, SequenceType) else OptionalType(element)
+    return known.with_element(element)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from ...errors import DeviceError
 from ..graph import Graph, Node, TensorType, Value, size_bytes
 
-__all__ = ["COUNTED_IN_32_BITS", "find_uncountable", "refuse_what_cannot_fit"]
+__all__ = ["COUNTED_IN_32_BITS", "find_uncountable", "memory_bytes", "refuse_what_cannot_fit"]
 
 COUNTED_IN_32_BITS = 2**31 - 1
 """The longest axis, stride or window of kernels that count in 32 bits."""
@@ -45,7 +45,7 @@ def refuse_what_cannot_fit(
     ``limit_bytes`` is the machine's memory if None. ``most_length`` bounds lengths, for a device
     whose kernels do not count in 64 bits.
     """
-    limit = _memory_bytes() if limit_bytes is None else limit_bytes
+    limit = memory_bytes() if limit_bytes is None else limit_bytes
     for value, lead in _values(graph):
         _refuse_uncountable(value, lead, most_length)
     for node in graph.nodes:
@@ -112,7 +112,7 @@ def _refuse_uncountable(value: Value, lead: str, most_length: int | None) -> Non
 
 
 @functools.cache
-def _memory_bytes() -> int | None:
+def memory_bytes() -> int | None:
     """Return how much memory the machine has; None where that cannot be asked."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

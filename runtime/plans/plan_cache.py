@@ -101,6 +101,8 @@ class PlanCache(Generic[K, P]):
         self._limits = limits or PlanLimits()
         self._capacity = self._usual_capacity = self._limits.most_count
         self._asked_ahead: set[K] | None = None
+        self._offered: set[K] = set()
+        """Keys of plans that are at hand, to be built when they are asked for first."""
         self._sizes: dict[K, int] = {}
         self._lock = threading.Lock()
         self._plans: OrderedDict[K, PendingPlan[P]] = OrderedDict()
@@ -117,6 +119,12 @@ class PlanCache(Generic[K, P]):
             kept = list(self._plans.values())
         return [pending.plan for pending in kept if pending.is_ready and pending.error is None]
 
+    def find(self, key: K) -> P | None:
+        """Return a plan that is kept and built."""
+        with self._lock:
+            pending = self._plans.get(key)
+        return pending.plan if pending is not None and pending.is_built else None
+
     def kept_keys(self) -> list[K]:
         """List what is kept, also what is being built."""
         with self._lock:
@@ -127,6 +135,7 @@ class PlanCache(Generic[K, P]):
         with self._lock:
             plans, self._plans = self._plans, OrderedDict()
             self._sizes.clear()
+            self._offered.clear()
             self._build = refuse_to_build
         for pending in plans.values():
             self._drop(pending)
@@ -137,12 +146,14 @@ class PlanCache(Generic[K, P]):
             if self._asked_ahead is not None:
                 self._asked_ahead.add(key)
             pending = self._plans.get(key)
-            if pending is not None:
+            if pending is not None and key not in self._offered:
                 self.hit_count += 1
                 self._plans.move_to_end(key)
                 return pending
             self.miss_count += 1
+            self._offered.discard(key)
             pending = self._plans[key] = PendingPlan()
+            self._plans.move_to_end(key)
             while len(self._plans) > self._capacity:
                 self._evict()
 
@@ -162,6 +173,17 @@ class PlanCache(Generic[K, P]):
             self._fail(key, pending, refused)
         return pending
 
+    def offer(self, key: K, size_bytes: int) -> None:
+        """Keep a plan that ``build`` has at hand, and makes when a run asks for it first."""
+        with self._lock:
+            if key in self._plans:
+                return
+            self._plans[key], self._sizes[key] = PendingPlan(), size_bytes
+            self._offered.add(key)
+            while len(self._plans) > self._capacity:
+                self._evict()
+            self._drop_bytes()
+
     def build_now(self, key: K) -> P:
         """Build a plan on this thread, for compiling ahead; raises what building raises.
 
@@ -171,6 +193,7 @@ class PlanCache(Generic[K, P]):
         plan = self._build(key)
         pending.deliver(plan)
         with self._lock:
+            self._offered.discard(key)
             self._plans[key], self._sizes[key] = pending, self._size_of(plan)
             self._capacity = max(self._capacity, len(self._plans))
         return plan
@@ -202,18 +225,22 @@ class PlanCache(Generic[K, P]):
 
     def _note_size(self, key: K, pending: PendingPlan[P], plan: P) -> None:
         """Count a plan, and drop others while there are too many bytes, in use or not."""
-        most = self._limits.most_bytes
         with self._lock:
             if self._plans.get(key) is not pending:
                 return
             self._sizes[key] = self._size_of(plan)
-            while most and len(self._sizes) > 1 and sum(self._sizes.values()) > most:
-                self._evict()
+            self._drop_bytes()
+
+    def _drop_bytes(self) -> None:
+        most = self._limits.most_bytes
+        while most and len(self._sizes) > 1 and sum(self._sizes.values()) > most:
+            self._evict()
 
     def _evict(self) -> None:
         """Drop the plan that was least recently used; under the lock."""
         key, pending = self._plans.popitem(last=False)
         self._sizes.pop(key, None)
+        self._offered.discard(key)
         self.eviction_count += 1
         self._drop(pending)
 

@@ -85,6 +85,14 @@ class ShapePlans(Generic[P]):
         """List what kept plans are for: shapes of inputs, and the content of shape tensors."""
         return [self._inputs_of(key) for key in self._cache.kept_keys()]
 
+    def find(
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        contents: Mapping[str, np.ndarray[Any, Any]],
+    ) -> P | None:
+        """Return the plan for what ``kept`` lists, if it is built."""
+        return self._cache.find(self._key_of(shapes, contents))
+
     def compile_ahead(self, shapes: Sequence[Mapping[str, Sequence[int]]]) -> list[P]:
         """Build the plans of INPUT_SHAPES, and the only one of a network of static inputs.
 
@@ -106,6 +114,17 @@ class ShapePlans(Generic[P]):
                 self._device,
                 value=tuple(shapes),
             ) from error
+
+    def offer(
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        contents: Mapping[str, np.ndarray[Any, Any]],
+        size_bytes: int,
+    ) -> None:
+        """Keep a plan for these inputs that ``build`` has at hand; the next one was used later."""
+        if contents.keys() != {port.name for port in self._shape_tensor_ports}:
+            return
+        self._cache.offer(self._key_of(shapes, contents), size_bytes)
 
     def begin_ahead(self, count: int) -> None:
         """Make room for the plans of a warm-up of that number of signatures; as in PlanCache."""
@@ -148,6 +167,14 @@ class ShapePlans(Generic[P]):
         self._build_count += 1
         self._build_s += perf_counter() - started_s
         return plan
+
+    def _key_of(
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        contents: Mapping[str, np.ndarray[Any, Any]],
+    ) -> _Key:
+        content = tuple([contents[port.name].tobytes() for port in self._shape_tensor_ports])
+        return tuple([shapes.get(port.name) for port in self._ports]), content
 
     def _inputs_of(
         self, key: _Key

@@ -86,8 +86,10 @@ OLD_NAMES = {
 class Property(Generic[T]):
     """A key that can be set: ``key`` in upper case, how to parse it, its default, what it does.
 
-    ``only_at_load`` says that it belongs to one network and that ``set_config`` refuses it. A
-    Property may stand for its key wherever a configuration is given.
+    ``only_at_load`` says that it belongs to one network and that ``set_config`` refuses it.
+    ``is_local`` says that it may name files or libraries of this machine: no export holds it, and
+    an import takes it from its caller alone. A Property may stand for its key wherever a
+    configuration is given.
     """
 
     key: str
@@ -95,6 +97,7 @@ class Property(Generic[T]):
     default: T
     doc: str
     only_at_load: bool = False
+    is_local: bool = False
 
     def value_of(self, given: Any, device: str) -> T:
         """Parse what a user gave; raises PropertyError that names key, value and device."""
@@ -176,6 +179,10 @@ class Configuration(Mapping[str, Any]):
     def knows(self, key: str) -> bool:
         """True if the key is declared here."""
         return key in self._properties
+
+    def is_local(self, key: str) -> bool:
+        """True for a key that is declared here to mean something on this machine alone."""
+        return key in self._properties and self._properties[key].is_local
 
     def value_or_default(self, declared: Property[T]) -> T:
         """Return the value of a property that not every device declares."""
@@ -342,6 +349,7 @@ CACHE_DIR = Property(
     "model is loaded faster by the next process; devices inside of others keep their parts there, "
     "and AUTO how fast models ran on which device, which it measures at a first load. "
     "'': the environment's AIOINFER_CACHE_DIR, or none.",
+    is_local=True,
 )
 CACHE_LIMIT_BYTES = Property(
     "CACHE_LIMIT_BYTES",

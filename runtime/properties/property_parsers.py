@@ -10,6 +10,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from ...errors import nearest
 
 __all__ = [
     "Parser",
+    "parse_ascending",
     "parse_boolean",
     "parse_choice",
     "parse_input_shapes",
@@ -86,6 +88,27 @@ def _integer(given: Any) -> int | None:
         return operator.index(given)
     except TypeError:
         return None
+
+
+def parse_ascending(what: str) -> Parser[tuple[int, ...]]:
+    """Take ascending integers from 1 on, in a sequence or a text with commas; '' is none."""
+    wanted = f"ascending {what} from 1 on, as in '1,2,4,8', or '' for none are wanted"
+    parse_item = parse_integer(1)
+
+    def parse(given: Any) -> tuple[int, ...]:
+        if isinstance(given, str):
+            given = given.split(",") if given.strip() else ()
+        if not isinstance(given, list | tuple):
+            raise ValueError(wanted)
+        try:
+            found = tuple(parse_item(item) for item in given)
+        except ValueError as error:
+            raise ValueError(wanted) from error
+        if any(one >= other for one, other in pairwise(found)):
+            raise ValueError(wanted)
+        return found
+
+    return parse
 
 
 def parse_seconds(given: Any) -> float:

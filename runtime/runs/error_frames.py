@@ -8,7 +8,7 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from traceback import walk_tb
 from types import FrameType
 
-__all__ = ["empty_frames", "empty_own_frames", "parting_copy"]
+__all__ = ["empty_frames", "empty_own_frames", "own_error", "parting_copy"]
 
 _PACKAGE = __name__.partition(".")[0]
 _MAY_BE_SUSPENDED = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
@@ -53,3 +53,11 @@ def parting_copy(error: BaseException) -> BaseException:
     made.__cause__, made.__context__ = error.__cause__, error.__context__
     made.__suppress_context__ = error.__suppress_context__
     return made
+
+
+def own_error(error: BaseException) -> BaseException:
+    """Return an exception for one of several callers, with the common one as its cause."""
+    own = parting_copy(error)
+    if own is not error:
+        own.__cause__ = error
+    return own

@@ -72,12 +72,18 @@ class InlineRoute:
         try:
             try:
                 before = None if request is None else request.become_busy(run)
-                if not self._admission.enter(run, may_wait=False):
-                    if request is not None:
+                has_slot = False
+                try:
+                    has_slot = self._admission.enter(run, may_wait=False)
+                finally:
+                    if not has_slot and request is not None:  # none is idle, or no memory
                         request.restore(run, before)
+                if not has_slot:
                     return False
                 try:
                     service_ns = self._go_through_stages(run, lane)
+                    if service_ns >= 0:
+                        time.note(service_ns, is_inline=not turn.may_block)
                 except BaseException as raised:
                     error = raised
             finally:
@@ -85,9 +91,10 @@ class InlineRoute:
             if service_ns < 0:
                 run.take_back(before)
                 return False
-            if error is None:
-                time.note(service_ns, is_inline=not turn.may_block)
-            run.finish(error)
+            try:
+                run.finish(error)
+            except BaseException as raised:  # no memory for the call
+                run.end_again(raised)
             turn.used_ns += run.ended_ns - run.bindings.arrived_ns
         finally:
             if thread.hops:

@@ -149,6 +149,7 @@ class Run:
     _ended: Sequence[Callable[[], None]] = ()
     _has_begun = False
     _has_begun_late = False
+    _has_freed_request = False
     _is_settled = False
     is_asked_for = False
     """Its error has been raised to a caller that asked for the results."""
@@ -420,7 +421,13 @@ class Run:
                 return
         self._stages = slot.stages
         self._mark = bindings.run_id, bindings.ticket[1], bindings.arrived_ns
-        self._step(self._after, None)
+        try:
+            self._step(self._after, None)
+        except BaseException as error:  # no memory for the call: nothing has been started
+            if self.slot is None:
+                raise
+            stop_if_interrupted(self.stop, error)
+            self._end(self._after, error)
 
     def _download_inputs(self, executor: TaskExecutor) -> None:
         """Have the inputs downloaded that other devices have kept, and begin then."""
@@ -573,67 +580,112 @@ class Run:
         Its callback comes first, on the network's thread for them. ``was_launched`` is false where
         the network may not have it: it has no callback then, and a slot that it has is freed later.
         """
-        admission, following = self.admission, None
-        if not was_launched and not admission.disown(self):
-            return
-        states = self.bindings.states
-        if states is not None and error is None:
-            error = states.take(self.bindings.results)
+        admission, following, launch_next = self.admission, None, None
         try:
-            self.stop.listeners.remove(self._answer)
-        except ValueError:  # a thread that stops it has come first
-            self._settle_stopped()
-        else:
-            self._is_settled = True
-            if error is not None:
-                self._set_error(error)
-        if states is not None and was_launched:
-            states.settle(has_succeeded=self.error is None)
-        elif states is not None and self.has_arrived:
-            states.part()
-        self.ended_ns = perf_counter_ns()
-        if was_launched:
-            if error is None and not is_late and not self.is_inline and admission.gate is not None:
-                self._note_time()
-            following = admission.finish(self, self.error)
-            if self.bindings.profile:
-                admission.recorder.keep_nodes(self.bindings.mark(), self.bindings.profile)
-            if self.is_disowned:
-                if following is not None:
-                    hop(following._begin_late)
-                admission.leave(self)
+            if not was_launched and not admission.disown(self):
                 return
-        if self.error is not None:
-            self.bindings.results = {}  # no caller gets it
-        elif admission.kept_outputs:
-            self.bindings.hand_out(admission.kept_outputs)
-        # What belongs to the caller is dropped now, and not when the garbage collector comes.
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._own_run is not None:
-            self._own_run = None
-        if self.error is not None:
-            empty_own_frames(self.error)
-        bindings, request, launch_next = self.bindings, self.request, None
-        if request is not None and not self.is_parked:
-            launch_next = request.on_ended(self)
-        bindings.inputs = bindings.bound = NO_TENSORS
-        bindings.awaited = None
-        if following is not None:
+            states = self.bindings.states
+            if states is not None and error is None:
+                error = states.take(self.bindings.results)
+            try:
+                self.stop.listeners.remove(self._answer)
+            except ValueError:  # a thread that stops it has come first
+                self._settle_stopped()
+            else:
+                self._is_settled = True
+                if error is not None:
+                    self._set_error(error)
+            if states is not None and was_launched:
+                states.settle(has_succeeded=self.error is None)
+            elif states is not None and self.has_arrived:
+                states.part()
+            self.ended_ns = perf_counter_ns()
+            if was_launched:
+                if (
+                    error is None
+                    and not is_late
+                    and not self.is_inline
+                    and admission.gate is not None
+                ):
+                    self._note_time()
+                following = admission.finish(self, self.error)
+                if self.bindings.profile:
+                    admission.recorder.keep_nodes(self.bindings.mark(), self.bindings.profile)
+                if self.is_disowned:
+                    if following is not None:
+                        hop(following._begin_late)
+                    admission.leave(self)
+                    return
+            if self.error is not None:
+                self.bindings.results = {}  # no caller gets it
+            elif admission.kept_outputs:
+                self.bindings.hand_out(admission.kept_outputs)
+            # What belongs to the caller is dropped now, and not when the garbage collector comes.
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._own_run is not None:
+                self._own_run = None
+            if self.error is not None:
+                empty_own_frames(self.error)
+            bindings, request = self.bindings, self.request
+            if request is not None and not self.is_parked:
+                launch_next = request.on_ended(self)
+            self._has_freed_request = True
+            bindings.inputs = bindings.bound = NO_TENSORS
+            bindings.awaited = None
+            if following is not None:
+                hop(following._begin_late)
+            if launch_next is not None:
+                hop(launch_next)
+            if self._unended is None or not was_launched:
+                if self._callback is not None:
+                    self._take_callback()
+                self._tell(leaves=was_launched)
+                return
+            callback = self._take_callback()
+            if callback is not None:
+                callback.send(self)
+            if self.callback_loop is not None:  # which a close may be holding up
+                admission.leave(self)
+            self._end_part()
+        except BaseException as raised:  # no memory for one of the calls, most likely
+            self.end_again(raised, following, launch_next, was_launched=was_launched)
+
+    def end_again(
+        self,
+        error: BaseException,
+        following: Run | None = None,
+        launch_next: Callable[[], None] | None = None,
+        *,
+        was_launched: bool = True,
+    ) -> None:
+        """Go on with an end that an error has cut off; what was done stays as it is.
+
+        The caller gets the error, unless an outcome was told. ``following`` has got the slot, and
+        ``launch_next`` is a run that waits for the request, if the end has come so far.
+        """
+        if not self.has_ended and (self.bindings.states is None or not self.is_ending):
+            self._is_settled = True
+            if self.error is None:
+                self._set_error(error)
+            self.bindings.results = {}
+        self.ended_ns = self.ended_ns or perf_counter_ns()
+        if was_launched and self.slot is not None:
+            following = self.admission.finish(self, self.error, counts=not self.is_ending)
+        if not self._has_freed_request and self.request is not None and not self.is_parked:
+            launch_next = self.request.on_ended(self)
+            self._has_freed_request = True
+        if following is not None and not following._has_begun_late:
             hop(following._begin_late)
         if launch_next is not None:
             hop(launch_next)
-        if self._unended is None or not was_launched:
-            if self._callback is not None:
-                self._take_callback()
-            self._tell(leaves=was_launched)
-            return
-        callback = self._take_callback()
+        callback = self._take_callback() if was_launched else None
         if callback is not None:
             callback.send(self)
-        if self.callback_loop is not None:  # which a close may be holding up
-            admission.leave(self)
-        self._end_part()
+        if self._unended and was_launched:
+            self._end_part()
+        else:
+            self._tell(leaves=was_launched)
 
     def take_back(self, before: Run | None) -> None:
         """Give the slot back of a run that could not be carried to its end, as if it never was.

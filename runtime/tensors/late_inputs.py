@@ -31,9 +31,15 @@ class LateInputs(dict[str, Any]):
 
     @staticmethod
     def joined(inputs: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-        """Put both together; what comes out is late where the first is."""
-        made = {**inputs, **more}
-        return LateInputs(made, inputs.late) if isinstance(inputs, LateInputs) else made
+        """Put both together; what comes out is late where one of them is."""
+        made, both = {**inputs, **more}, (inputs, more)
+        late = tuple(name for part in both if isinstance(part, LateInputs) for name in part.late)
+        return LateInputs(made, late) if late else made
+
+    def read_in_place(self, reads: Callable[[str, KeptArray], bool]) -> dict[str, Any]:
+        """Return the inputs without those that ``reads`` says are read where they are."""
+        late = tuple(name for name in self.late if not reads(name, self[name]))
+        return LateInputs(self, late) if late else dict(self)
 
     def downloaded(self, may_go_on: Callable[[], None]) -> dict[str, Any]:
         """Return the inputs with the host's copies of what is late. Blocks.

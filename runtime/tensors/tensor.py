@@ -10,7 +10,16 @@ import numpy as np
 
 from ...errors import TensorError, nearest
 from ...executors import find_shortage
-from ..graph import DType, OptionalType, SequenceType, TensorType, Value, ValueType, shape_text
+from ..graph import (
+    DType,
+    MapType,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Value,
+    ValueType,
+    shape_text,
+)
 from .array_like import as_array
 from .device_array import AdoptArray, memory_place
 from .kept_array import KeptArray
@@ -410,6 +419,14 @@ def _sequence_or_optional(given: Any, port: Port, place: str) -> Any:
         if given is None:
             return None
         return check_value(given, Port(port.name, port.type.element), place)
+    if isinstance(port.type, MapType):
+        if not isinstance(given, Mapping):
+            raise TensorError(
+                f"{place}: {port.name!r} is a {type(given).__name__}, and a dict is wanted: "
+                f"{port.type}",
+                tensor=port.name,
+            )
+        return dict(given)
     if not isinstance(given, list | tuple):
         raise TensorError(
             f"{place}: {port.name!r} is a {type(given).__name__}, and a list is wanted: "

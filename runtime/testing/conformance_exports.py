@@ -17,6 +17,8 @@ from .conformance_models import SAMPLES, SampleModel, sample_named
 from .conformance_states import STATE, SUM, X
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from ..devices.core import Core
     from ..network.executable_network import ExecutableNetwork
 
@@ -72,6 +74,55 @@ def _what_has_let_go_of_its_model_is_exported_as_it_was_compiled(core: Core, dev
 
 
 @behaviour
+def _what_was_loaded_from_a_path_is_exported_without_being_asked_to_keep(
+    core: Core, device: str
+) -> None:
+    if "EXPORT_IMPORT" not in core.get_metric(
+        device.partition(":")[0], "OPTIMIZATION_CAPABILITIES"
+    ):
+        raise SkipTest(f"{device} exports nothing")
+    with tempfile.TemporaryDirectory() as name:
+        path, blob = Path(name, "fixed.onnx"), Path(name, "fixed.blob")
+        path.write_bytes(_fixed().SerializeToString())
+        with core.load_network(path, device) as network:
+            try:
+                network.export(blob)
+            except NotSupportedError as error:  # its parts have no file of their own
+                expect("EXPORTABLE=True" in str(error), f"the way out is in {error}")
+                return
+            with core.import_network(blob) as imported:
+                if not device.startswith("AUTO"):  # that exports the network which it has chosen
+                    _expect_the_same_facts(imported, network)
+                wanted = network.create_infer_request().infer_sync({"x": X})
+                found = imported.create_infer_request().infer_sync({"x": X})
+                expect_equal(found["y"], wanted["y"], "'y', imported")
+                again = imported.export()
+        path.unlink()
+        with core.import_network(again) as second:
+            expect_equal(second.create_infer_request().infer_sync({"x": X})["y"], wanted["y"], "y")
+
+
+def _fixed() -> ModelProto:
+    """Make a model of fixed shapes whose weights are large enough to be let go of."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    weight = np.arange(64 * X.shape[1], dtype=np.float32).reshape(X.shape[1], 64) / 64
+    back = np.full((64, X.shape[1] * 32), 0.5, np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["h"]),
+            helper.make_node("MatMul", ["h", "v"], ["y"]),
+        ],
+        "fixed",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [X.shape[0], X.shape[1] * 32])],
+        [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(back, "v")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+@behaviour
 def _an_export_is_a_path_a_file_or_bytes(core: Core, device: str) -> None:
     with (
         load(core, device, _sample(), EXPORTABLE) as network,
@@ -113,6 +164,20 @@ def _an_imported_network_keeps_its_states(core: Core, device: str) -> None:
 
 
 @behaviour
+def _a_device_says_whether_it_exports(core: Core, device: str) -> None:
+    has_said = "EXPORT_IMPORT" in core.get_metric(
+        device.partition(":")[0], "OPTIMIZATION_CAPABILITIES"
+    )
+    with load(core, device, _sample(), EXPORTABLE) as network:
+        try:
+            network.export()
+        except NotSupportedError as error:
+            expect(not has_said, f"{device} exports, as EXPORT_IMPORT says: {error}")
+        else:
+            expect(has_said, f"{device} has EXPORT_IMPORT among its OPTIMIZATION_CAPABILITIES")
+
+
+@behaviour
 def _damaged_exports_are_refused(core: Core, device: str) -> None:
     with load(core, device, _sample(), EXPORTABLE) as network:
         blob = _exported(network)
@@ -143,4 +208,7 @@ def _expect_the_same_facts(imported: ExecutableNetwork, network: ExecutableNetwo
         expect(found == wanted, f"{fact} is {wanted!r} after the import, not {found!r}")
     for key in network.config:
         found, wanted = imported.get_config(key), network.get_config(key)
+        expect(found == wanted, f"{key} is {wanted!r} after the import, not {found!r}")
+    for key in network.all_metrics():
+        found, wanted = imported.get_metric(key), network.get_metric(key)
         expect(found == wanted, f"{key} is {wanted!r} after the import, not {found!r}")

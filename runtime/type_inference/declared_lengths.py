@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import OptionalType, SequenceType, TensorType, ValueType
+from ..graph import TensorType, ValueType
 
 __all__ = ["with_declared_symbols", "with_open_lengths"]
 
@@ -14,7 +14,7 @@ def with_open_lengths(known: ValueType | None) -> ValueType | None:
     if known is None or known.element is None:
         return known
     element = with_open_lengths(known.element)
-    return SequenceType(element) if isinstance(known, SequenceType) else OptionalType(element)
+    return known.with_element(element)
 
 
 def with_declared_symbols(found: ValueType | None, declared: ValueType | None) -> ValueType | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import Dim, OptionalType, SequenceType, TensorType, ValueType
+from ..graph import Dim, TensorType, ValueType
 
 __all__ = ["promise"]
 
@@ -20,11 +20,11 @@ def promise(found: ValueType | None, known: ValueType | None) -> ValueType | Non
             return found
         pairs = zip(found.shape, known.shape, strict=True)
         return TensorType(found.dtype, tuple(_promised_dim(*pair) for pair in pairs))
-    if isinstance(found, SequenceType) and isinstance(known, SequenceType):
-        return SequenceType(promise(found.element, known.element))
-    if isinstance(found, OptionalType) and isinstance(known, OptionalType):
-        return OptionalType(promise(found.element, known.element))
-    return found
+    if isinstance(found, TensorType) or isinstance(known, TensorType):
+        return found
+    if type(found) is not type(known):
+        return found
+    return found.with_element(promise(found.element, known.element))
 
 
 def _promised_dim(found: Dim, known: Dim) -> Dim:

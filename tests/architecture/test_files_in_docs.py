@@ -13,7 +13,17 @@ import pytest
 
 from architecture.tree import ROOT
 
-PARTS = ["aioinfer", "backends", "benchmarks", "docs", "examples", "executors", "runtime", "tests"]
+PARTS = [
+    "aioinfer",
+    "backends",
+    "benchmarks",
+    "docs",
+    "examples",
+    "executors",
+    "runtime",
+    "serving",
+    "tests",
+]
 PAGES = [
     *(ROOT / name for name in ("README.md", "Makefile", ".ci/run")),
     *sorted((ROOT / "docs").rglob("*.md")),

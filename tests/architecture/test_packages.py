@@ -22,7 +22,9 @@ def test_every_package_of_the_tree_has_an_init_file() -> None:
 
 def test_every_entry_point_names_what_is_there() -> None:
     project = pyproject()["project"]
-    targets = {**project["scripts"], **project["entry-points"]["aioinfer.backends"]}
+    targets = dict(project["scripts"])
+    for group in ("aioinfer.backends", "aioinfer.commands"):
+        targets |= project["entry-points"][group]
     modules = module_files()
     for name, target in targets.items():
         module, _, attribute = target.partition(":")

@@ -20,6 +20,7 @@ PROMISED = {
     "Graph",
     "InferRequest",
     "InferTypes",
+    "MapType",
     "Model",
     "ModelSource",
     "NetworkStatistics",

@@ -290,6 +290,8 @@ def _input_again(draft: Draft, rng: Random) -> str | None:
     if not node.input:
         return None
     names = [*draft.parameters, *(name for other in draft.nodes for name in other.output if name)]
+    if not names:  # a case without parameters, whose only results have lost their names
+        return None
     place, name = rng.randrange(len(node.input)), rng.choice(names)
     if node.input[place] == name:
         return None

@@ -35,7 +35,8 @@ ELSEWHERE = {
     "CPU": {
         *("Attention", "CastLike", "DequantizeLinear", "DynamicQuantizeLinear", "EyeLike", "GRU"),
         *("LSTM", "OneHot", "QuantizeLinear", "RNN", "ReverseSequence", "ScatterElements"),
-        *("ScatterND", "TopK", "aioinfer.cpu.Attention", "aioinfer.cpu.Eltwise"),
+        *("ScatterND", "TensorScatter", "TopK", "aioinfer.cpu.Attention", "aioinfer.cpu.Eltwise"),
+        *("aioinfer.cpu.Int8Conv", "aioinfer.cpu.Int8MatMul"),
         *("aioinfer.cpu.LayerNormalization", "aioinfer.cpu.RMSNormalization"),
         "aioinfer.user.Kernel",
     },

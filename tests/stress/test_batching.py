@@ -1,141 +1,38 @@
 """Tens of thousands of requests that share runs: every one settles once, with its own answer.
 
 Random arrivals, rows, lengths, priorities, deadlines, cancels, items that no run can take, stages
-that fail, and a device that is lost now and then; on two event loops and from threads.
+that fail, and a device that is lost now and then; on two event loops and from threads. Lengths are
+equal in a run, or padded.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import os
 import random
-import threading
-from collections import Counter
-from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import pytest
-import uvloop
-from onnx import parser
 
 import aioinfer
-from aioinfer.errors import DeadlineExceededError, RequestCancelledError, TensorError
 from aioinfer.executors import StreamsConfig, StreamsExecutor
 from aioinfer.testing import MockDevices
-from stress.faults import PLANTED, PlantedDeviceError, RandomFault, StageError
-
-RUN_COUNT = int(os.environ.get("AIOINFER_STRESS_RUNS", "20000"))
-SEED = int(os.environ.get("AIOINFER_STRESS_SEED") or random.SystemRandom().randrange(1 << 31))
-TABLE = np.arange(0, 80, 10, dtype=np.float32)
-MODEL = (
-    '<ir_version: 9, opset_import: ["": 20]> g (int64[b, n] x) => (float[b, n] y) '
-    "<float[8] table = {0, 10, 20, 30, 40, 50, 60, 70}> { y = Gather (table, x) }"
-)
-BAD = 99
-TASKS = 60
-WAIT_S = 60.0
-
-
-class Users:
-    """Draw what is asked for, and count what came of it."""
-
-    def __init__(self, network: aioinfer.ExecutableNetwork, seed: int) -> None:
-        self.network, self.chance = network, random.Random(seed)
-        self.seen: Counter[str] = Counter()
-
-    def draw(self) -> np.ndarray[Any, Any]:
-        chance = self.chance
-        shape = chance.choice((1, 1, 1, 2, 3, 9)), chance.choice((1, 1, 2))
-        x = np.array([chance.randrange(8) for _ in range(shape[0] * shape[1])]).reshape(shape)
-        if chance.random() < 0.01:
-            x[-1, -1] = BAD
-        return x
-
-    def options(self) -> dict[str, Any]:
-        if self.chance.random() < 0.8:
-            return {}
-        return self.chance.choice(
-            ({"priority": self.chance.randrange(-2, 3)}, {"deadline_s": 0.0005}, {"deadline_s": 60})
-        )
-
-    def check(self, x: np.ndarray[Any, Any], outputs: Any) -> None:
-        assert not (x == BAD).any()
-        np.testing.assert_array_equal(outputs["y"], TABLE[x])
-        self.seen["finished"] += 1
-
-    def note(self, x: np.ndarray[Any, Any], error: BaseException) -> None:
-        if isinstance(error, RequestCancelledError | asyncio.CancelledError):
-            self.seen["cancelled"] += 1
-        elif isinstance(error, DeadlineExceededError):
-            self.seen["expired"] += 1
-        elif isinstance(error, TensorError):
-            assert (x == BAD).any()
-            self.seen["failed"] += 1
-        elif isinstance(error, PLANTED):
-            self.seen["failed"] += 1
-        else:
-            raise error
-
-
-class LoopUsers(Users):
-    """Tasks of one loop, some with requests of their own, some of which are cancelled."""
-
-    async def run(self, count: int) -> None:
-        left = iter(range(count))
-        await asyncio.gather(*(self._work(left, task) for task in range(TASKS)))
-
-    async def _work(self, left: Any, number: int) -> None:
-        request = self.network.create_infer_request() if number % 5 == 0 else None
-        for _ in left:
-            x, options = self.draw(), self.options()
-            target: Any = self.network if request is None else request
-            task = asyncio.ensure_future(target.infer(x, **options))
-            if self.chance.random() < 0.05:
-                for _ in range(self.chance.randrange(4)):
-                    await asyncio.sleep(0)
-                task.cancel()
-            try:
-                self.check(x, await task)
-            except (Exception, asyncio.CancelledError, *PLANTED) as error:
-                self.note(x, error)
-            if request is not None:
-                with suppress(Exception, *PLANTED):  # the same outcome again, once it is idle
-                    await request.wait_async()
-            if self.chance.random() < 0.02:
-                await asyncio.sleep(self.chance.random() * 1e-3)
-
-
-class ThreadUsers(Users):
-    """A thread with several requests under way, some with memory of its own for the output."""
-
-    def run(self, count: int) -> None:
-        requests = [self.network.create_infer_request() for _ in range(8)]
-        started: dict[aioinfer.InferRequest, np.ndarray[Any, Any]] = {}
-        for number in range(count):
-            request = requests[number % len(requests)]
-            if request in started:
-                self._end(request, started.pop(request))
-            x = self.draw()
-            request.start_async(x, **self.options())
-            started[request] = x
-            if self.chance.random() < 0.05:
-                request.cancel()
-        for request, x in started.items():
-            self._end(request, x)
-
-    def _end(self, request: aioinfer.InferRequest, x: np.ndarray[Any, Any]) -> None:
-        try:
-            assert request.wait(WAIT_S)
-            self.check(x, request.results)
-        except (Exception, *PLANTED) as error:
-            self.note(x, error)
+from stress.faults import PlantedDeviceError, RandomFault, StageError
+from stress.users import RUN_COUNT, SEED, LoopUsers, ThreadUsers, all_ask, lookup_model
 
 
 @pytest.mark.timeout(120 + RUN_COUNT // 100)
-@pytest.mark.parametrize("timeout_ms", [0, 1])
-def test_requests_that_share_runs_settle_once_with_their_own_answers(timeout_ms: int) -> None:
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"AUTO_BATCH_TIMEOUT": 1},
+        {"LENGTH_BUCKETS": "2,4", "PADDING_VALUES": {"x": 0}},
+    ],
+    ids=["while busy", "timed", "padded"],
+)
+def test_requests_that_share_runs_settle_once_with_their_own_answers(
+    config: dict[str, Any],
+) -> None:
     print(f"\nAIOINFER_STRESS_RUNS={RUN_COUNT} AIOINFER_STRESS_SEED={SEED}")
     chance = random.Random(SEED)
     with StreamsExecutor(StreamsConfig("MOCK", 2)) as threads, aioinfer.Core() as core:
@@ -143,32 +40,15 @@ def test_requests_that_share_runs_settle_once_with_their_own_answers(timeout_ms:
         core.register_plugin("MOCK", devices.make_plugin)
         devices[0].slot_count = 4
         devices[0].stage_fault = RandomFault((StageError, PlantedDeviceError), chance)
-        config = {"AUTO_BATCH_TIMEOUT": timeout_ms}
-        network = core.load_network(parser.parse_model(MODEL), "BATCH:MOCK(8)", config)
-        users = [LoopUsers(network, SEED + 1), LoopUsers(network, SEED + 2)]
-        alone = [ThreadUsers(network, SEED + number) for number in (3, 4)]
+        network = core.load_network(lookup_model(), "BATCH:MOCK(8)", config)
+        users = (
+            LoopUsers(network, SEED + 1),
+            LoopUsers(network, SEED + 2),
+            ThreadUsers(network, SEED + 3),
+            ThreadUsers(network, SEED + 4),
+        )
         share = RUN_COUNT // 4
-        failures: list[BaseException] = []
-
-        def guarded(call: Any, *given: Any) -> None:
-            try:
-                call(*given)
-            except BaseException as error:
-                failures.append(error)
-
-        workers = [
-            threading.Thread(target=guarded, args=(asyncio.run, users[0].run(share))),
-            threading.Thread(target=guarded, args=(uvloop.run, users[1].run(share))),
-            *(threading.Thread(target=guarded, args=(one.run, share)) for one in alone),
-        ]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join(100 + RUN_COUNT // 100)
-            assert not worker.is_alive(), f"{network!r}: {network.statistics()}"
-        if failures:
-            raise failures[0]
-        seen = sum((one.seen for one in (*users, *alone)), Counter())
+        seen = all_ask(network, users, share)
         statistics = network.statistics()
         assert statistics.running_run_count == statistics.waiting_run_count == 0
         counted = sum(found.count for found in network.admission.latencies().values())
@@ -181,6 +61,6 @@ def test_requests_that_share_runs_settle_once_with_their_own_answers(timeout_ms:
         (part,) = statistics.parts
         assert max(part.batch_sizes) > 1
         assert part.running_run_count == part.waiting_run_count == 0
-        del users, alone, workers
+        del users
         network.close()
         gc.collect()

@@ -7,25 +7,28 @@ of a single device, wherever a request has moved.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import random
-import threading
-from collections import Counter
 from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import pytest
-import uvloop
-from onnx import parser
 
 import aioinfer
 from aioinfer.errors import DeviceError
 from aioinfer.executors import StreamsConfig, StreamsExecutor
 from aioinfer.testing import DeviceThread, MockDevices
 from stress.faults import StageError
-from stress.test_batching import MODEL, RUN_COUNT, SEED, LoopUsers, ThreadUsers, Users
+from stress.users import (
+    RUN_COUNT,
+    SEED,
+    LoopUsers,
+    ThreadUsers,
+    Users,
+    all_ask,
+    lookup_model,
+)
 
 DEATH_RATE = 0.004
 DEAD_STAGES = 25
@@ -100,30 +103,14 @@ def test_requests_settle_once_while_devices_die_and_come_back(
             device.stage_fault = Dying(random.Random(chance.random()))
             device.device_fault = Dying(random.Random(chance.random()))
         names = f"{kind}:MOCK.0,MOCK.1,MOCK.2"
-        network = core.load_network(parser.parse_model(MODEL), names, config)
-        tasks = [MovedTasks(network, SEED + 1), MovedTasks(network, SEED + 2)]
-        alone = [MovedThread(network, SEED + number) for number in (3, 4)]
-        failures: list[BaseException] = []
-
-        def guarded(call: Any, *given: Any) -> None:
-            try:
-                call(*given)
-            except BaseException as error:
-                failures.append(error)
-
-        workers = [
-            threading.Thread(target=guarded, args=(asyncio.run, tasks[0].run(share))),
-            threading.Thread(target=guarded, args=(uvloop.run, tasks[1].run(share))),
-            *(threading.Thread(target=guarded, args=(one.run, share)) for one in alone),
-        ]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join(100 + RUN_COUNT // 100)
-            assert not worker.is_alive(), f"{network!r}: {network.statistics()}"
-        if failures:
-            raise failures[0]
-        seen: Counter[str] = sum((one.seen for one in (*tasks, *alone)), Counter())
+        network = core.load_network(lookup_model(), names, config)
+        users = (
+            MovedTasks(network, SEED + 1),
+            MovedTasks(network, SEED + 2),
+            MovedThread(network, SEED + 3),
+            MovedThread(network, SEED + 4),
+        )
+        seen = all_ask(network, users, share)
         statistics = network.statistics()
         assert seen.total() == 4 * share
         assert statistics.running_run_count == statistics.waiting_run_count == 0
@@ -136,5 +123,5 @@ def test_requests_settle_once_while_devices_die_and_come_back(
         assert sum(device.failure_count for device in statistics.devices)
         assert seen["finished"] > share
         assert network.close(timeout_s=60)
-        del tasks, alone, workers
+        del users
         gc.collect()

@@ -8,6 +8,7 @@ from typing import Any
 
 from ....errors import BlobError, NotSupportedError
 from ....runtime.blobs.tensors_record import damaged, dtype_of, lengths_of
+from ....runtime.graph.sym_int import plain_int
 from ..onednn.bindings import (
     Attributes,
     Desc,
@@ -25,10 +26,11 @@ __all__ = ["OneDnnReader", "OneDnnWriter"]
 
 
 class OneDnnWriter:
-    """Numbers descriptors, each after those that it is made from."""
+    """Numbers descriptors, each after those that it is made from; equal ones are one."""
 
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []
+        self._places: dict[str, int] = {}
         self._numbers: dict[int, int] = {}
         self._held: list[Any] = []
 
@@ -46,9 +48,11 @@ class OneDnnWriter:
             return known
         row = row_of(item)
         self._held.append(item)
-        self._numbers[id(item)] = len(self.rows)
-        self.rows.append(row)
-        return len(self.rows) - 1
+        number = self._places.setdefault(repr(row), len(self.rows))
+        self._numbers[id(item)] = number
+        if number == len(self.rows):
+            self.rows.append(row)
+        return number
 
     def _desc_row(self, desc: Desc) -> list[Any]:
         if desc.origin is None:
@@ -81,13 +85,13 @@ class OneDnnWriter:
         if letter == "S":
             return ["S", [self.desc(desc) for desc in argument.descs]]
         if letter == "N":
-            return ["N", list(argument.numbers)]
+            return ["N", [plain_int(number) for number in argument.numbers]]
         if letter == "A":
             steps = [
                 [*post_op, None if operand is None else self.desc(operand)]
                 for post_op, operand in argument.post_ops
             ]
-            return ["A", _finite(steps)]
+            return ["A", [_finite(steps), argument.scale_mask, argument.scale_count]]
         if letter == "f":
             return ["f", argument.value if math.isfinite(argument.value) else str(argument.value)]
         if letter in NUMBERS:
@@ -209,7 +213,10 @@ class OneDnnReader:
                 raise damaged("a primitive has numbers beyond 32 bits")
             return Numbers(content)
         if letter == "A":
-            return Attributes(self._engine, [self._post_op(step) for step in content])
+            steps, mask, count = content
+            if not all(type(item) is int and 0 <= item < 1 << 31 for item in (mask, count)):
+                raise damaged("scales of weights are no numbers")
+            return Attributes(self._engine, [self._post_op(step) for step in steps], mask, count)
         if letter == "f":
             return NUMBERS["f"](float(content))
         if letter in NUMBERS and type(content) is int and abs(content) < 1 << 31:

@@ -7,6 +7,7 @@ each axis behind the second, ``A`` attributes. Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from ctypes import c_float, c_int, c_int64, c_uint
 from typing import Any
@@ -70,6 +71,19 @@ def find_misfit(call: str, arguments: Sequence[Any]) -> str | None:
     for argument in arguments:
         if isinstance(argument, Numbers) and len(argument.numbers) != descs[0].rank - 2:
             return f"{call} takes a number for each of {descs[0].rank - 2} axes"
+    for argument in arguments:
+        if isinstance(argument, Attributes) and argument.scale_count:
+            count = _scales_read(call, descs, argument.scale_mask)
+            if argument.scale_count != count:
+                return f"{call} reads {count} scales of weights, not {argument.scale_count}"
     if call == "concat" and arguments[2].value != len(arguments[4].descs):
         return f"{call} joins {len(arguments[4].descs)} parts, not {arguments[2].value}"
     return None
+
+
+def _scales_read(call: str, descs: Sequence[Desc], mask: int) -> int:
+    """Count the scales that a primitive reads: one for each place along the axes of the mask."""
+    if call not in ("convolution_forward", "matmul"):
+        return 0
+    dims = descs[1].dims
+    return math.prod(length for axis, length in enumerate(dims) if mask >> axis & 1)

@@ -6,21 +6,22 @@ each costs a return to Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ....runtime.graph import Node
 from ....runtime.graph.sym_int import has_sym_ints
-from ....runtime.operators import Operator, make_operator
 from ....runtime.operators import find_unsupported as find_missing
-from ....runtime.operators.scattering import places_by_axis
+from ....runtime.operators import make_operator
+from ....runtime.operators.scattering import places_by_axis, sequence_places
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
+from ..plans.written_states import Places
 from .registry import kernel
 
-__all__ = ["lower_by_numpy"]
+__all__ = ["lower_by_numpy", "node_function", "rows_function"]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,7 +40,7 @@ def _refuses(node: Node) -> str | None:
     return find_missing(node, {})  # models are of the newest opset
 
 
-@kernel("ScatterND", dtypes=None, refuses=_refuses)
+@kernel("ScatterND", "TensorScatter", dtypes=None, refuses=_refuses)
 def lower_scatter_nd(node: Node, builder: PlanBuilder) -> None:
     """Lower writes of rows; into a state that is there already, they are all that is done."""
     found = builder.written(node.outputs[0])
@@ -47,39 +48,63 @@ def lower_scatter_nd(node: Node, builder: PlanBuilder) -> None:
         lower_by_numpy(node, builder)
         return
     made, places = found
-    indices, updates = node.inputs[1:3]
-    assert indices is not None
-    assert updates is not None
+    reads = [builder.plain(value) for value in node.inputs[1:] if value is not None]
+    builder.numpy(
+        rows_function(node, places), [*reads, made], knows_lengths=False, node=node, places=places
+    )
+
+
+def rows_function(node: Node, places: Places) -> Callable[..., None]:
+    """Return what writes rows into a state, and notes where: of its other inputs and the state."""
+    if node.op_type == "TensorScatter":
+        axis = int(node.attributes.get("axis", -2))
+        mode = str(node.attributes.get("mode", "linear"))
+
+        def write_sequences(update: Array, *starts_and_target: Array) -> None:
+            *starts, target = starts_and_target
+            index = sequence_places(target, update, starts[0] if starts else None, axis, mode)
+            _write(places, target, index, update)
+
+        return write_sequences
 
     def write(indices: Array, updates: Array, target: Array) -> None:
-        index = places_by_axis(indices)
         if updates.shape != (*indices.shape[:-1], *target.shape[indices.shape[-1] :]):
             raise ValueError(f"updates are {list(updates.shape)} at places {list(indices.shape)}")
-        places.note(target, index)
-        target[index] = updates
+        _write(places, target, places_by_axis(indices), updates)
 
-    reads = [builder.plain(indices), builder.plain(updates)]
-    builder.numpy(write, [*reads, made], knows_lengths=False)
+    return write
+
+
+def _write(places: Places, target: Array, index: tuple[Array, ...], updates: Array) -> None:
+    places.note(target, index)
+    target[index] = updates
 
 
 @kernel("OneHot", dtypes=None, refuses=_refuses, constant_inputs=(1,))
 @kernel(*_OPERATORS, dtypes=None, refuses=_refuses)
 def lower_by_numpy(node: Node, builder: PlanBuilder) -> None:
     """Lower a node as a call of its evaluation on numpy arrays."""
-    operator = make_operator(node, builder.model.opsets)
+    function = node_function(node, builder.model.opsets)
     given = [None if value is None else builder.plain(value) for value in node.inputs]
     made: list[Operand] = []
     for value in node.outputs:
         layout = Layout.plain(builder.shape(value), builder.dtype(value))
         made.append(builder.result(value, layout))
     reads = [operand for operand in given if operand is not None]
-    function = _call(operator, [operand is not None for operand in given], len(reads))
     attributes = (item if isinstance(item, list) else [item] for item in node.attributes.values())
     knows_lengths = any(map(has_sym_ints, attributes))
-    builder.numpy(function, [*reads, *made], knows_lengths=knows_lengths)
+    builder.numpy(function, [*reads, *made], knows_lengths=knows_lengths, node=node)
 
 
-def _call(operator: Operator, is_given: Sequence[bool], read_count: int) -> Callable[..., None]:
+def node_function(node: Node, opsets: Mapping[str, int]) -> Callable[..., None]:
+    """Return what computes a node, called with arrays of what it is given and of its outputs.
+
+    Raises OperatorError where nothing here can.
+    """
+    operator = make_operator(node, opsets)
+    is_given = [value is not None for value in node.inputs]
+    read_count = sum(is_given)
+
     def function(*arrays: np.ndarray[Any, Any]) -> None:
         rest = iter(arrays[:read_count])
         results = operator(*[next(rest) if here else None for here in is_given])

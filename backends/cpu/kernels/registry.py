@@ -35,6 +35,7 @@ FAMILIES = (
     "elementwise.quantization",
     "elementwise.unary",
     "matrices.attention",
+    "matrices.int8_matmul",
     "matrices.matmul",
     "matrices.recurrent",
     "movement.copies",
@@ -49,6 +50,7 @@ FAMILIES = (
     "numpy_operators",
     "user_kernels",
     "windows.convolution",
+    "windows.int8_convolution",
     "windows.pooling",
 )
 """The modules of this package that register kernels."""

@@ -7,7 +7,7 @@ import functools
 import importlib
 import struct
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ import numpy as np
 
 from ....errors import DeviceError
 from ....executors import shortage_as_error
-from ..onednn.bindings import Engine
+from ....executors.shortage import check_memory
+from ..onednn.bindings import Engine, Primitive, PrimitiveDesc
+from ..onednn.headroom import COMPILE_BYTES
 
 __all__ = [
     "KIND_KERNEL",
@@ -27,7 +29,7 @@ __all__ = [
     "step_runner",
 ]
 
-INTERFACE = 2
+INTERFACE = 3
 """The number of steps.c that this package calls; the same there."""
 
 KIND_END = 0
@@ -46,6 +48,12 @@ STATUS_TEXTS = {
     STATUS_BUFFER: "an array is not as long as it should be",
     STATUS_STOPPED: "the run was stopped",
 }
+
+_MOST_THREADS = 8
+_LEAST_EACH = 2
+"""Primitives to compile for each thread, which takes as long to start as a tenth of one takes."""
+_KEPT_BYTES = 1 << 20
+"""What a primitive keeps at most, of those that were measured."""
 
 Array = np.ndarray[Any, Any]
 Failure = tuple[int, int]
@@ -69,6 +77,25 @@ class StepRunner:
         ``descs`` are handles of descriptors. Raises OneDnnError or MemoryError.
         """
         return Memories(self._steps, engine, descs, addresses)
+
+    def primitives(
+        self, engine: Engine, descs: Sequence[PrimitiveDesc], thread_count: int
+    ) -> list[Primitive]:
+        """Compile primitives by up to that many threads, this one among them. Blocks.
+
+        They are for as many OpenMP threads as this one has. Raises OneDnnError or MemoryError.
+        """
+        helper_count = max(0, min(thread_count, len(descs) // _LEAST_EACH, _MOST_THREADS) - 1)
+        check_memory(COMPILE_BYTES * (1 + helper_count) + _KEPT_BYTES * len(descs))
+        handles = np.zeros(len(descs), np.int64)
+        status = self._steps.make_primitives(
+            np.array([desc.handle for desc in descs], np.int64),
+            handles,
+            engine.openmp.omp_get_max_threads(),
+            helper_count,
+        )
+        engine.check_status("dnnl_primitive_create", status or 0)
+        return [Primitive(engine, handle) for handle in handles.tolist()]
 
     def kind(self, kernel: str) -> int:
         """Return the number of a kernel in step tables; DeviceError if there is none."""
@@ -114,6 +141,8 @@ def step_runner(engine: Engine) -> StepRunner:
         engine.stream,
         _address(library.dnnl_memory_create),
         _address(library.dnnl_memory_destroy),
+        _address(library.dnnl_primitive_create),
+        _address(library.dnnl_primitive_destroy),
     )
     try:
         steps.configure(*addresses)

@@ -22,6 +22,7 @@
 #include <time.h>
 
 #include "memories.h"
+#include "primitives.h"
 #include "steps.h"
 
 #define KIND_END 0
@@ -32,7 +33,7 @@
 #define MAX_BUFFERS 1024
 
 /* Counted up, here and in step_runner.py, with each change of what functions or tables take. */
-#define INTERFACE 2
+#define INTERFACE 3
 
 typedef int (*execute_function)(const void *primitive, void *stream, int count, const void *args);
 typedef int (*set_handle_function)(void *memory, void *address);
@@ -167,10 +168,10 @@ static int run_table(const int64_t *word, int64_t length, struct call *call, int
 static PyObject *configure(PyObject *module, PyObject *args)
 {
     unsigned long long execute, set_handle, get_threads, set_threads, stream_address;
-    unsigned long long create, destroy;
+    unsigned long long create, destroy, compile, release;
     (void)module;
-    if (!PyArg_ParseTuple(args, "KKKKKKK", &execute, &set_handle, &get_threads, &set_threads,
-                          &stream_address, &create, &destroy))
+    if (!PyArg_ParseTuple(args, "KKKKKKKKK", &execute, &set_handle, &get_threads, &set_threads,
+                          &stream_address, &create, &destroy, &compile, &release))
         return NULL;
     execute_primitive = (execute_function)(uintptr_t)execute;
     set_data_handle = (set_handle_function)(uintptr_t)set_handle;
@@ -179,6 +180,8 @@ static PyObject *configure(PyObject *module, PyObject *args)
     stream = (void *)(uintptr_t)stream_address;
     configure_memories((create_memory_function)(uintptr_t)create,
                        (destroy_memory_function)(uintptr_t)destroy);
+    configure_primitives((create_primitive_function)(uintptr_t)compile,
+                         (destroy_primitive_function)(uintptr_t)release, set_num_threads);
     Py_RETURN_NONE;
 }
 
@@ -305,7 +308,7 @@ release:
 static PyMethodDef methods[] = {
     {"configure", configure, METH_VARARGS,
      "configure(execute, set_data_handle, get_max_threads, set_num_threads, stream,\n"
-     "          create_memory, destroy_memory)\n\n"
+     "          create_memory, destroy_memory, create_primitive, destroy_primitive)\n\n"
      "Set the addresses of oneDNN's and OpenMP's functions; once, before the first run."},
     {"run", run, METH_VARARGS,
      "run(table, buffers, threads, stop=None, times=None, spent=None)\n\n"
@@ -319,6 +322,11 @@ static PyMethodDef methods[] = {
      "64-bit integers. None, or the status of the first that is refused: then none is left."},
     {"free_memories", free_memories, METH_VARARGS,
      "free_memories(handles)\n\nFree what make_memories made."},
+    {"make_primitives", make_primitives, METH_VARARGS,
+     "make_primitives(descs, primitives, threads, helper_count)\n\n"
+     "Compile primitives for that many OpenMP threads, which this one is set to, without the GIL and\n"
+     "with so many threads beside the caller; write their handles. The first two arguments are arrays\n"
+     "of 64-bit integers. None, or the status of one that is refused: then none is left."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -268,11 +268,8 @@ class Primitive(_Handle):
 
     __slots__ = ()
 
-    def __init__(self, engine: Engine, desc: PrimitiveDesc) -> None:
-        made = c_void_p()
-        engine.check("dnnl_primitive_create", byref(made), desc)
-        assert made.value is not None
-        super().__init__(made.value, engine.library.dnnl_primitive_destroy)
+    def __init__(self, engine: Engine, handle: int) -> None:
+        super().__init__(handle, engine.library.dnnl_primitive_destroy)
 
 
 class PrimitiveDesc(_Handle):
@@ -311,6 +308,9 @@ class PrimitiveDesc(_Handle):
 
     def argument(self, role: int) -> tuple[DType | None, int]:
         """Return the element type and the bytes of an argument; None if it takes none there."""
+        if role == ARG.WEIGHT_SCALES:
+            count = sum(item.scale_count for item in self.arguments if type(item) is Attributes)
+            return (DType.FLOAT32, 4 * count) if count else (None, 0)
         library = self.engine.library
         found = library.dnnl_primitive_desc_query_md(self, QUERY_MD["exec_arg"], role)
         number = c_int(0)
@@ -334,21 +334,38 @@ class PrimitiveDesc(_Handle):
     def create(self) -> Primitive:
         """Compile it; raises OneDnnError, or MemoryError."""
         check_memory(COMPILE_BYTES)
-        return Primitive(self.engine, self)
+        made = c_void_p()
+        self.engine.check("dnnl_primitive_create", byref(made), self)
+        assert made.value is not None
+        return Primitive(self.engine, made.value)
 
 
 class Attributes(_Handle):
-    """Post-ops and the mode of the scratchpad, which is always the user's."""
+    """Post-ops, scales of int8 weights, and the mode of the scratchpad, always the user's.
 
-    __slots__ = ("post_ops",)
+    ``scale_mask`` and ``scale_count`` say that sums are multiplied by so many float32 numbers,
+    which are an argument: one (mask 0), or one along the axes of the weights that are set bits.
+    """
 
-    def __init__(self, engine: Engine, post_ops: Iterable[tuple[PostOp, Desc | None]] = ()) -> None:
+    __slots__ = ("post_ops", "scale_count", "scale_mask")
+
+    def __init__(
+        self,
+        engine: Engine,
+        post_ops: Iterable[tuple[PostOp, Desc | None]] = (),
+        scale_mask: int = 0,
+        scale_count: int = 0,
+    ) -> None:
         self.post_ops = tuple(post_ops)
+        self.scale_mask, self.scale_count = scale_mask, scale_count
         made = c_void_p()
         engine.check("dnnl_primitive_attr_create", byref(made))
         assert made.value is not None
         super().__init__(made.value, engine.library.dnnl_primitive_attr_destroy)
         engine.check("dnnl_primitive_attr_set_scratchpad_mode", self, c_int(1))
+        if scale_count:
+            mask = c_int(scale_mask)
+            engine.check("dnnl_primitive_attr_set_scales_mask", self, c_int(ARG.WEIGHTS), mask)
         if not self.post_ops:
             return
         handle = c_void_p()

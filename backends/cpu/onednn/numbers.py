@@ -58,13 +58,15 @@ class ARG:
     VARIANCE = 50
     SCALE = 51
     SHIFT = 52
+    WORKSPACE = 64
     SCRATCHPAD = 80
     MULTIPLE_SRC = 1024
+    WEIGHT_SCALES = 4096 | WEIGHTS
     POST_OP_BASE = 32768
 
     SINGLE = (
         *(SRC, SRC_1, SRC_2, DST, DST_1, DST_2, WEIGHTS, WEIGHTS_1),
-        *(BIAS, MEAN, VARIANCE, SCALE, SHIFT, SCRATCHPAD),
+        *(BIAS, MEAN, VARIANCE, SCALE, SHIFT, WORKSPACE, SCRATCHPAD, WEIGHT_SCALES),
     )
     """Those that a primitive has once."""
 

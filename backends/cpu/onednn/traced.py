@@ -316,6 +316,7 @@ class OneDnnReplay:
         self._values = values
         self._made: dict[int, Any] = {}
         self._chosen: dict[tuple[int, int], PrimitiveDesc] = {}
+        self._primitives: dict[int, Primitive] = {}
 
     def number(self, number: int | SymInt) -> int:
         """Return what stands for a number here."""
@@ -362,16 +363,20 @@ class OneDnnReplay:
             return False
         return True
 
+    def keep_primitives(
+        self, descs: Sequence[TracedPrimitiveDesc], made: Sequence[Primitive]
+    ) -> None:
+        """Take primitives that were compiled of what stands for these descriptors here."""
+        self._primitives.update(zip(map(id, descs), made, strict=True))
+
     def primitive(self, desc: PrimitiveDesc, made: Primitive) -> Primitive:
         """Return what stands for a primitive here, which ``desc`` describes in the trace."""
         if type(desc) is not TracedPrimitiveDesc:
             return made
-        key = ~id(desc)
-        found = self._made.get(key)
+        found = self._primitives.get(id(desc))
         if found is None:
-            found = self._made[key] = self.primitive_desc(desc).create()
-        primitive: Primitive = found
-        return primitive
+            found = self._primitives[id(desc)] = self.primitive_desc(desc).create()
+        return found
 
     def _argument(self, argument: Any) -> Any:
         kind = type(argument)
@@ -387,7 +392,9 @@ class OneDnnReplay:
             made = self._made.get(id(argument))
             if made is None:
                 steps = [(op, item and self.desc(item)) for op, item in argument.post_ops]
-                made = self._made[id(argument)] = Attributes(self.engine, steps)
+                made = self._made[id(argument)] = Attributes(
+                    self.engine, steps, argument.scale_mask, argument.scale_count
+                )
             return made
         return argument
 
@@ -478,7 +485,8 @@ def _key(argument: Any) -> Hashable:
     if isinstance(argument, Numbers):
         return tuple(map(identity_of, argument.numbers))
     if isinstance(argument, Attributes):
-        return tuple((op, item and _key(item)) for op, item in argument.post_ops)
+        steps = tuple((op, item and _key(item)) for op, item in argument.post_ops)
+        return steps, argument.scale_mask, argument.scale_count
     if isinstance(argument, ctypes._SimpleCData):
         argument = argument.value
     if isinstance(argument, Engine):

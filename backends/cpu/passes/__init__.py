@@ -16,6 +16,8 @@ from .activation_fusion import ActivationFusion
 from .batch_normalization_scaling import BatchNormalizationScaling
 from .eltwise_fusion import EltwiseFusion
 from .epilogue_fusion import EpilogueFusion
+from .int8_fusion import Int8Fusion
+from .int8_movement import Int8Movement
 from .shared_input_fusion import SharedInputFusion
 
 __all__ = ["PASS_NAMES", "plan_passes", "shapeless_passes", "shared_passes"]
@@ -31,15 +33,18 @@ def plan_passes(
     cache: ConstantCache | None = None,
     *,
     keep_nan: bool = False,
+    has_int8: bool = True,
 ) -> tuple[Pass, ...]:
     """List what runs on every specialised copy, with nodes of the CPU's own domain as a result.
 
     The passes of one list share ``cache``, by default a new one: make the list once for a network,
     so that its plans share the constants in it. ``disabled`` are names of passes to leave out;
-    ``keep_nan`` fuses nothing in which oneDNN loses NaN.
+    ``keep_nan`` fuses nothing in which oneDNN loses NaN; ``has_int8`` says that products of stored
+    numbers are computed as they are.
     """
     cache = ConstantCache() if cache is None else cache
-    passes = (
+    passes: tuple[Pass, ...] = (
+        *((Int8Fusion(cache), Int8Movement()) if has_int8 else ()),
         LayerNormalizationFusion(cache, domain=CPU_DOMAIN),
         FlatGemmFusion(),
         ActivationFusion(),

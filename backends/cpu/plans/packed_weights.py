@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from ....runtime.passes.folding.constant_cache import ConstantCache
 from ..onednn.bindings import ARG, Attributes, Desc, Engine, Memory, aligned_bytes
 from .operand_layout import Buffer
 
-__all__ = ["PackedWeight", "WeightStore"]
+__all__ = ["PackedWeight", "WeightStore", "digest_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -53,6 +55,11 @@ class PackedWeight:
         weight = cls(packed, desc, desc)
         weight.source, weight.buffer.array = None, packed
         return weight
+
+    @property
+    def origin(self) -> Array | None:
+        """What was, or will be, packed, if it is still there."""
+        return self._origin()
 
     def is_of(self, source: Array) -> bool:
         """True if this very array was, or will be, packed."""
@@ -99,6 +106,16 @@ class PackedWeight:
             self.source = self.buffer.array = None
 
 
+@dataclass(frozen=True)
+class _Offer:
+    """A packing of an earlier network; ``source`` is the constant, or the digest of its content."""
+
+    source: Array | str
+    source_desc: Desc
+    desc: Desc
+    packed: Array
+
+
 class WeightStore:
     """The packed weights of one network, by constant and layout. Thread-safe.
 
@@ -115,6 +132,11 @@ class WeightStore:
         self._known: weakref.WeakValueDictionary[tuple[int, Desc, Desc], PackedWeight] = (
             weakref.WeakValueDictionary()
         )
+        self._taken: weakref.WeakValueDictionary[tuple[int, Desc], PackedWeight] = (
+            weakref.WeakValueDictionary()
+        )
+        self._offers: dict[tuple[int | str, Desc, Desc], _Offer] = {}
+        self._digests: dict[int, tuple[weakref.ref[Array], str]] = {}
 
     def packed(self, source: Array, source_desc: Desc, desc: Desc) -> PackedWeight:
         """Return the constant in this layout, packed or to be packed by ``Plan.pack``.
@@ -126,19 +148,61 @@ class WeightStore:
         with self._lock:
             if self._is_closed:
                 raise _closed()
+            offer = self._offer_for(source, source_desc, desc) if self._offers else None
+            if offer is not None:
+                return self._take(offer.desc, offer.packed)
             weight = self._known.get(key)
             if weight is None or not weight.is_of(source):  # the number was another array's once
                 weight = self._known[key] = PackedWeight(source, source_desc, desc, self._slabs)
             return weight
 
     def take(self, desc: Desc, packed: Array) -> PackedWeight:
-        """Hold bytes that were packed for an earlier network."""
-        weight = PackedWeight.packed_before(desc, packed)
+        """Hold bytes that were packed for an earlier network; one weight for the same array."""
         with self._lock:
             if self._is_closed:
                 raise _closed()
-            self._known[id(packed), desc, desc] = weight
+            return self._take(desc, packed)
+
+    def _take(self, desc: Desc, packed: Array) -> PackedWeight:
+        weight = self._taken.get((id(packed), desc))
+        if weight is None:
+            weight = self._taken[id(packed), desc] = PackedWeight.packed_before(desc, packed)
         return weight
+
+    def offer(self, source: Array | str, source_desc: Desc, desc: Desc, packed: Array) -> None:
+        """Have plans take bytes that were packed for an earlier network for a constant of theirs.
+
+        ``source`` is the constant, or the ``digest_of`` one. Both are held until ``close``.
+        """
+        key = source if isinstance(source, str) else id(source)
+        with self._lock:
+            if self._is_closed:
+                raise _closed()
+            self._offers[key, source_desc, desc] = _Offer(source, source_desc, desc, packed)
+
+    def _offer_for(self, source: Array, source_desc: Desc, desc: Desc) -> _Offer | None:
+        found = self._offers.get((id(source), source_desc, desc))
+        if found is not None:
+            return found
+        if not any(
+            isinstance(offer.source, str) and (offer.source_desc, offer.desc) == (source_desc, desc)
+            for offer in self._offers.values()
+        ):
+            return None
+        known = self._digests.get(id(source))
+        if known is None or known[0]() is not source:
+            known = self._digests[id(source)] = weakref.ref(source), digest_of(source)
+        return self._offers.get((known[1], source_desc, desc))
+
+    def sources_of(self, weight: PackedWeight) -> list[tuple[Array | str, Desc]]:
+        """Tell which constants a weight is the packing of, or their digests, and how seen."""
+        with self._lock:
+            offers = list(self._offers.values())
+        packed, origin = weight.buffer.array, weight.origin
+        offered = [(item.source, item.source_desc) for item in offers if item.packed is packed]
+        if offered or origin is None or origin is packed:
+            return offered
+        return [(origin, weight.source_desc)]
 
     def forget_sources(self) -> None:
         """Drop what was derived from constants; called when no plan will be built any more."""
@@ -148,7 +212,9 @@ class WeightStore:
         """Free what was packed, and pack nothing more, whatever still holds the network's plans."""
         with self._lock:
             self._is_closed = True
-            weights = list(self._known.values())
+            weights = [*self._known.values(), *self._taken.values()]
+            self._offers.clear()
+            self._digests.clear()
         for weight in weights:
             weight.free()
         self._slabs.let_go()
@@ -164,7 +230,16 @@ class WeightStore:
         with self._lock:
             if self._is_closed:
                 return 0
-            return sum(weight.buffer.size_bytes for weight in list(self._known.values()))
+            weights = [*self._known.values(), *self._taken.values()]
+            return sum(weight.buffer.size_bytes for weight in weights)
+
+
+def digest_of(source: Array) -> str:
+    """Name a constant by its type, its shape and what it holds."""
+    plain = np.ascontiguousarray(source)
+    made = hashlib.sha256(f"{plain.dtype.str} {plain.shape} ".encode())
+    made.update(plain.reshape(-1).view(np.uint8).data)
+    return made.hexdigest()
 
 
 def _closed() -> ClosedError:

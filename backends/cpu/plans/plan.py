@@ -16,7 +16,7 @@ from ....runtime.graph.mapped_file import Reading
 from ....runtime.graph.stand_ins import release_constants
 from ....runtime.tensors.output_pool import POOLED_BYTES
 from ..onednn.bindings import Engine
-from .growing_states import GrowingState
+from .growing_states import GrowingState, Room
 from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
 from .step_table import ReplayedSteps, StepTable
@@ -149,6 +149,24 @@ class Plan:
         return tuple((operand.shape, operand.dtype.numpy) for operand in self.outputs)
 
     @functools.cached_property
+    def made_forms(self) -> tuple[Form, ...]:
+        """The same of what a run makes anew; empty for states, which get memory of their own."""
+        kept = {state.output for state in self.growing}
+        kept.update(state.output for state in self.written)
+        return tuple(
+            ((0,), form[1]) if index in kept else form
+            for index, form in enumerate(self.output_forms)
+        )
+
+    @functools.cached_property
+    def rooms(self) -> tuple[Room, ...]:
+        """The memory of each state that grows."""
+        return tuple(
+            Room(state, self.inputs[state.input], self.outputs[state.output])
+            for state in self.growing
+        )
+
+    @functools.cached_property
     def has_large_outputs(self) -> bool:
         """True if it pays to take an output's memory from a pool."""
         sizes = (math.prod(shape) * dtype.itemsize for shape, dtype in self.output_forms)
@@ -158,6 +176,13 @@ class Plan:
     def can_shrink(self) -> bool:
         """True if fewer threads could run it, or do already."""
         return self.thread_count > 1 or self.made_of is not None
+
+    @property
+    def is_packed(self) -> bool:
+        """True once its weights are."""
+        return bool(self._is_packed) or all(
+            weight.buffer.array is not None for weight in self.weights
+        )
 
     def pack(self) -> None:
         """Pack the weights that no other plan has packed yet; on a stream's own thread."""

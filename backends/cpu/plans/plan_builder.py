@@ -30,7 +30,7 @@ from ..onednn.bindings import Attributes as Attributes
 from ..onednn.traced import TracedDesc, TracedEngine
 from .copy_parameters import copy_parameters
 from .elementwise_parameters import elementwise_axes, elementwise_parameters
-from .growing_states import GrowingState, growing_layout, growing_states
+from .growing_states import GrowingState, JoinedState, growing_states
 from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
 from .plan import Description, Plan
@@ -216,16 +216,19 @@ class PlanBuilder(Lowering):
         self._remember(value, made)
         return made
 
-    def growing(self, value: Value) -> Layout | None:
-        """Return the order of an output that begins with an input, both in memory of the run.
+    def growing(self, value: Value) -> Operand | None:
+        """Return the place of a join that begins with an input, both in memory of the run.
 
-        For the lowering of that join, which fills it part by part, that of the input first.
+        For the lowering of that join, which fills it part by part, that of the input first. None
+        for any other.
         """
-        output = self._outputs.get(value)
-        for state in self._growing:
-            if output is not None and output.buffer.index == state.output:
-                self._in_place.append(state)
-                return output.layout
+        for item in self._growing:
+            if item.joined is value and self.held_dtype(value) is self.dtype(value):
+                target = self._outputs[self.model.graph.outputs[item.state.output]]
+                layout = Layout.plain(self.shape(value), target.dtype, target.layout.strides)
+                place = self._rows_bytes(item, target.layout, item.lead)
+                self._in_place.append(item.state)
+                return self.define(value, Operand(target.buffer, layout, place))
         return None
 
     def written(self, value: Value) -> tuple[Operand, Places] | None:
@@ -290,14 +293,19 @@ class PlanBuilder(Lowering):
         operands: Sequence[Operand],
         *,
         knows_lengths: bool = True,
+        node: Node | None = None,
+        places: Places | None = None,
     ) -> None:
         """Emit a call with an array over each operand; it fills the last ones.
 
-        ``knows_lengths`` is False for a function that goes by nothing but these arrays.
+        ``knows_lengths`` is False for a function that goes by nothing but these arrays. ``node`` is
+        what it computes, and ``places`` are those of a state that it writes into.
         It interrupts the native call, and needs the GIL: only for what is rare.
         """
         self._refuse(find_array_overrun(operands))
-        self._steps.append(NumpyStep(self._origin(), function, tuple(operands), knows_lengths))
+        self._steps.append(
+            NumpyStep(self._origin(), function, tuple(operands), knows_lengths, node, places)
+        )
 
     def move(self, source: Operand, target: Operand) -> None:
         """Emit what fills the target from a source of the same shape, whatever their layouts."""
@@ -427,9 +435,9 @@ class PlanBuilder(Lowering):
 
     def _add_input(self, index: int, value: Value) -> Operand:
         layout = Layout.plain(self.shape(value), self.dtype(value))
-        for state in self._growing:
-            if state.input == index:
-                layout = growing_layout(layout, state.axis)
+        for item in self._growing:
+            if item.state.input == index:
+                layout = item.state.layout(layout)
         operand = Operand(Buffer("input", layout.size_bytes, index=index), layout)
         self._remember(value, operand)
         return operand
@@ -438,10 +446,18 @@ class PlanBuilder(Lowering):
         if value in self._outputs:
             return
         layout = Layout.plain(self.shape(value), self.dtype(value))
-        for state in self._growing:
-            if state.output == index:
-                layout = growing_layout(layout, state.axis)
-        self._outputs[value] = Operand(Buffer("output", layout.size_bytes, index=index), layout)
+        offset_bytes = 0
+        for item in self._growing:
+            if item.state.output == index:
+                layout = item.state.layout(layout)
+                offset_bytes = self._rows_bytes(item, layout, item.shift)
+        buffer = Buffer("output", offset_bytes + layout.size_bytes, index=index)
+        self._outputs[value] = Operand(buffer, layout, offset_bytes)
+
+    def _rows_bytes(self, item: JoinedState, layout: Layout, rows: int) -> int:
+        """Return how far apart in memory so many rows of a state lie."""
+        assert layout.strides is not None
+        return rows * layout.strides[item.state.axis] * layout.dtype.item_bytes
 
     def _deliver(self, index: int, value: Value) -> Operand:
         """Make sure that an output's own memory is written, and return it."""
@@ -470,7 +486,7 @@ class PlanBuilder(Lowering):
             arena_bytes=arena_bytes,
             thread_count=self.thread_count,
             weights=tuple(self._packed),
-            growing=tuple(self._growing),
+            growing=tuple(item.state for item in self._growing),
             in_place=frozenset(self._in_place),
             written=tuple(self._taking_turns),
         )

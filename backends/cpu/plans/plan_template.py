@@ -16,14 +16,16 @@ from typing import Any
 import numpy as np
 
 from ....errors import AioInferError
+from ....executors import allowed_cpus
 from ....runtime.graph import Graph, TensorType, Value, copy_graph
 from ....runtime.graph.sym_array import SymArray
 from ....runtime.graph.sym_int import SymInt, Trace, has_sym_ints, identity_of, is_sym_int
 from ....runtime.lowering.node_operands import spans_of
 from ....runtime.passes.input_binding import symbol_bindings
 from ....runtime.plans.memory_plan import Spans
+from ..native.step_runner import step_runner
 from ..onednn.bindings import Engine
-from ..onednn.traced import OneDnnReplay, TracedDesc
+from ..onednn.traced import OneDnnReplay, TracedDesc, TracedPrimitiveDesc
 from .operand_layout import Buffer, Layout, Operand
 from .plan import Description, Plan
 from .step_table import ReplayedSteps, StepTable
@@ -192,6 +194,9 @@ class _OpenTable:
         self._descs = [
             place for place, desc in enumerate(table.descs) if isinstance(desc, TracedDesc)
         ]
+        traced = [desc for desc in table.primitive_descs if isinstance(desc, TracedPrimitiveDesc)]
+        self._compiled = list({id(desc): desc for desc in traced}.values())
+        self._thread_count = allowed_cpus().whole_count
 
     def replayed(self, replay: _PlanReplay) -> StepTable:
         """Make the parts again."""
@@ -201,6 +206,7 @@ class _OpenTable:
             buffers[place] = replay.buffer(buffers[place])
         for place in self._descs:
             descs[place] = replay.desc(descs[place])
+        replay.compile(self._compiled, self._thread_count)
         pairs = zip(table.primitive_descs, table.primitives, strict=True)
         return StepTable(
             table.form,
@@ -222,6 +228,12 @@ class _PlanReplay(OneDnnReplay):
         self._constants = constants
         self._parts: dict[int, Any] = {}
         self._arrays: dict[int, Array] = {}
+
+    def compile(self, descs: Sequence[TracedPrimitiveDesc], thread_count: int) -> None:
+        """Compile what stands for these primitives here, by up to that many threads."""
+        wanted = [self.primitive_desc(desc) for desc in descs]
+        made = step_runner(self.engine).primitives(self.engine, wanted, thread_count)
+        self.keep_primitives(descs, made)
 
     def array(self, array: Any) -> Array:
         """Return what stands for a constant here."""
@@ -245,7 +257,7 @@ class _PlanReplay(OneDnnReplay):
         operands = tuple(map(self.operand, step.operands))
         if isinstance(step, NativeStep):
             return NativeStep(step.origin, step.kernel, operands, self.numbers(step.parameters))
-        return NumpyStep(step.origin, step.function, operands, step.knows_lengths)
+        return replace(step, operands=operands)
 
     def operand(self, operand: Operand) -> Operand:
         made = self._parts.get(id(operand))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ....runtime.graph import Model
 from ....runtime.passes import ConstantFolding, DeadCode, Pass, run_passes
 from ....runtime.type_inference import has_static_types, infer_graph_types
+from ..passes.quantization_facts import is_int8_weights
 
 __all__ = ["prepared_model"]
 
@@ -26,5 +27,6 @@ def prepared_model(model: Model, passes: Sequence[Pass]) -> Model | None:
     prepared = model.copy()
     if not infer_graph_types(prepared.graph):
         return None
-    run_passes(prepared, (*passes, ConstantFolding(), DeadCode()))
+    folding = ConstantFolding(is_kept=is_int8_weights)
+    run_passes(prepared, (*passes, folding, DeadCode()))
     return prepared

@@ -8,19 +8,23 @@ wrong, or gives None.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from ctypes import c_uint
 
 from ..onednn.bindings import ARG, Attributes, Descs, PrimitiveDesc
-from ..onednn.numbers import USE_SCALE, USE_SHIFT
+from ..onednn.numbers import USE_GLOBAL_STATISTICS, USE_SCALE, USE_SHIFT
 from .kernel_bounds import reaches_of
-from .operand_layout import Operand
+from .operand_layout import Buffer, Operand
 
 __all__ = [
     "find_array_overrun",
     "find_missing_argument",
     "find_native_overrun",
     "find_primitive_overrun",
+    "find_shared_memory",
+    "find_write_to_constant",
+    "native_writes",
+    "primitive_writes",
 ]
 
 
@@ -63,7 +67,8 @@ def find_primitive_overrun(
                 f"{desc.implementation} takes {dtype.label} as argument {role}, not "
                 f"{operand.dtype.label}"
             )
-        if operand.offset_bytes + size_bytes > operand.buffer.size_bytes:
+        is_described = role != ARG.WEIGHT_SCALES
+        if is_described and operand.offset_bytes + size_bytes > operand.buffer.size_bytes:
             size_bytes = desc.desc("exec_arg", role).reach_bytes  # of a view with gaps
         found = _find_overrun(operand, 0, size_bytes)
         if found is not None:
@@ -101,6 +106,60 @@ def find_array_overrun(operands: Iterable[Operand]) -> str | None:
         found = _find_overrun(operand, *reach)
         if found is not None:
             return found
+    return None
+
+
+def native_writes(
+    kernel: str, operands: Sequence[Operand], parameters: Sequence[int]
+) -> Sequence[Operand]:
+    """Return which operands a native kernel writes, whose parameters are known to be right."""
+    if kernel == "attention_probabilities":
+        return operands[:2]
+    if kernel == "layer_norm":  # the statistics of rows lie behind the result
+        return operands[2 + parameters[4] :]
+    return operands[-1:]
+
+
+def primitive_writes(desc: PrimitiveDesc, given: Mapping[int, Operand]) -> list[Operand]:
+    """Return which arguments a primitive writes."""
+    flags = [argument.value for argument in desc.arguments if isinstance(argument, c_uint)]
+    roles = [ARG.DST, ARG.DST_1, ARG.DST_2, ARG.WORKSPACE, ARG.SCRATCHPAD]
+    if not (flags and flags[0] & USE_GLOBAL_STATISTICS):
+        roles += [ARG.MEAN, ARG.VARIANCE]
+    return [operand for role, operand in given.items() if role in roles]
+
+
+def find_write_to_constant(written: Iterable[Operand]) -> str | None:
+    """Look for memory that no step may write: constants may be a file's, inputs are the caller's.
+
+    In memory that is mapped to be read a write ends the process.
+    """
+    for operand in written:
+        if operand.buffer.kind not in ("arena", "output"):
+            return f"it writes into {operand.buffer}, which is there to be read"
+    return None
+
+
+def find_shared_memory(
+    own: Operand, others: Iterable[Operand], offsets: Mapping[Buffer, int]
+) -> str | None:
+    """Look for operands of a step that lie in the memory of one that has to have its own.
+
+    A primitive keeps addresses in its scratchpad, and a kernel looks at indices before it writes:
+    who overwrites these meanwhile has it go anywhere. ``offsets`` places the arena's buffers.
+    """
+    mine, start = own.buffer, offsets.get(own.buffer, 0)
+    end = start + mine.size_bytes
+    for other in others:
+        buffer = other.buffer
+        is_apart = buffer.kind != mine.kind
+        if buffer.kind == mine.kind == "arena":
+            place = offsets.get(buffer, 0)
+            is_apart = place >= end or place + buffer.size_bytes <= start
+        elif not is_apart:
+            is_apart = buffer.index != mine.index or mine.kind == "constant"
+        if not is_apart and buffer.size_bytes and mine.size_bytes:
+            return f"{other.layout} lies in the memory of {own.layout}"
     return None
 
 

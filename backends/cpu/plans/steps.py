@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from ....runtime.graph import Node
 from ....runtime.lowering.node_operands import NodeOrigin, place_spans, spans_of
 from ..onednn.bindings import Primitive, PrimitiveDesc
 from .operand_layout import Buffer, Operand
+from .written_states import Places
 
 __all__ = ["NativeStep", "NumpyStep", "PrimitiveStep", "Step", "place_steps", "step_buffers"]
 
@@ -62,6 +64,10 @@ class NumpyStep:
     operands: tuple[Operand, ...]
     knows_lengths: bool = True
     """False for a function that goes by nothing but these arrays: it is right for any lengths."""
+    node: Node | None = None
+    """What the function computes."""
+    places: Places | None = None
+    """Where it notes what it writes, of a step that writes into a state."""
 
     @property
     def writes(self) -> tuple[Operand, ...]:

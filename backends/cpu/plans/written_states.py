@@ -1,10 +1,10 @@
 """States of fixed length of which each run writes a part, and where runs have written. Thread-safe.
 
-Theory of operation. ``present = ScatterND(past, indices, updates)`` makes all of a state anew for a
-few rows. A request has two memories for such a state, which take turns: the one that is not the
-state is the state before the last run, and differs from it only where that run has written. So a
-run brings those places up to date, and writes its own. The state itself is not written, and stays
-what it is if the run does not succeed.
+Theory of operation. ``present = ScatterND(past, indices, updates)``, and TensorScatter, make all of
+a state anew for a few rows. A request has two memories for such a state, which take turns: the one
+that is not the state is the state before the last run, and differs from it only where that run has
+written. So a run brings those places up to date, and writes its own. The state itself is not
+written, and stays what it is if the run does not succeed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,11 @@ def written_states(graph: Graph, pairs: Mapping[str, str]) -> list[WrittenState]
 
 def _is_written(value: Value, past: Value) -> bool:
     node = value.producer
-    if node is None or node.op != "ScatterND" or node.domain or node.inputs[0] is not past:
+    if node is None or node.domain or node.inputs[0] is not past:
+        return False
+    if node.op == "TensorScatter":
+        return True
+    if node.op != "ScatterND":
         return False
     return node.attributes.get("reduction", "none") in ("none", b"none")
 

@@ -1,15 +1,14 @@
-"""Memory of states that grow: with room, so that most runs write only what is new."""
+"""Memory of states that grow or move on: with room, so that most runs write only what is new."""
 
 from __future__ import annotations
 
-import math
 import mmap
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..plans.growing_states import shape_with_room
+from ..plans.growing_states import Room
+from ..plans.written_states import address_of
 
 __all__ = ["in_room", "next_room", "view_of"]
 
@@ -21,51 +20,47 @@ _HUGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 """None: the system has none to ask for."""
 
 
-def in_room(array: Array, axis: int) -> Array:
-    """Return the memory with room that a state lies in, flat; copied there if it lies otherwise."""
-    room = array.base
-    if (
-        type(room) is np.ndarray
-        and room.ndim == 1
-        and room.dtype == array.dtype
-        and room.size == math.prod(shape_with_room(array.shape, axis))
-        and room.__array_interface__["data"][0] == array.__array_interface__["data"][0]
-        and array.strides == view_of(room, array.shape, axis).strides
-    ):
-        return room
-    room = _new_room(math.prod(shape_with_room(array.shape, axis)), array.dtype)
-    view_of(room, array.shape, axis)[...] = array
-    return room
+def in_room(array: Array, room: Room) -> tuple[Array, int]:
+    """Return the memory with room that a state lies in, as bytes, and where the state begins there.
 
-
-def next_room(
-    past: Array, before: Sequence[int], shape: Sequence[int], axis: int, *, is_own: bool
-) -> Array:
-    """Return the memory of a state of this shape, flat, of which ``past`` is the beginning.
-
-    It is that of ``past``, a state of the shape ``before``, where that is the state of a request
-    (``is_own``) and has the room; what is there stays. Else it is new.
+    It is copied to the beginning of new memory if it lies otherwise.
     """
-    whole = shape_with_room(shape, axis)
-    if is_own and whole == shape_with_room(before, axis):
-        return past
-    return _new_room(math.prod(whole), past.dtype)
+    memory = array.base
+    if (
+        type(memory) is np.ndarray
+        and memory.dtype == np.uint8
+        and memory.shape == (room.given_bytes,)
+        and array.strides == room.given_strides
+    ):
+        start = address_of(array) - address_of(memory)
+        if 0 <= start <= room.given_bytes - room.read_bytes:
+            return memory, start
+    memory = _new_room(room.given_bytes)
+    np.ndarray(room.given_shape, room.dtype, memory, 0, room.given_strides)[...] = array
+    return memory, 0
 
 
-def _new_room(count: int, dtype: np.dtype[Any]) -> Array:
-    """Make flat memory, in large pages if there is much of it."""
-    size_bytes = count * dtype.itemsize
+def next_room(memory: Array, start: int, room: Room, *, is_own: bool) -> tuple[Array, int]:
+    """Return the memory in which the output is written, and where the input would begin there.
+
+    It is that of the input, which stays where it is, if that is the state of a request (``is_own``)
+    and there are rows free behind it. Else it is new.
+    """
+    if is_own and room.is_same and start + room.shift <= room.last_start:
+        return memory, start
+    return _new_room(room.size_bytes), 0
+
+
+def view_of(memory: Array, start: int, room: Room) -> Array:
+    """See the output of a run in its memory."""
+    return np.ndarray(room.shape, room.dtype, memory, start + room.shift, room.strides)
+
+
+def _new_room(size_bytes: int) -> Array:
+    """Make memory, in large pages if there is much of it."""
     if size_bytes < 2 * _LARGE_PAGE_BYTES or _HUGE is None:
-        return np.empty(count, dtype)
+        return np.empty(size_bytes, np.uint8)
     memory = mmap.mmap(-1, size_bytes + _LARGE_PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(_HUGE)
     start = -np.frombuffer(memory, np.uint8).ctypes.data % _LARGE_PAGE_BYTES
-    return np.frombuffer(memory, dtype, count, start)
-
-
-def view_of(room: Array, shape: Sequence[int], axis: int) -> Array:
-    """See the state of this shape that a flat memory begins with."""
-    seen: Array = room.reshape(shape_with_room(shape, axis))[
-        (*[slice(None)] * axis, slice(shape[axis]))
-    ]
-    return seen
+    return np.frombuffer(memory, np.uint8, size_bytes, start)

@@ -15,41 +15,27 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any
-
-import numpy as np
 
 from ....executors import Lane
 from ....runtime.plans.plan_cache import PLAN_COUNT
 from ..native.step_runner import StepRunner
-from ..onednn.bindings import aligned_bytes
 from ..onednn.headroom import check_threads
 from ..plans.plan import Plan
+from .growing_arena import GrowingArena
 from .lane_team import LaneTeam
 from .program import Program
 
 __all__ = ["LanePrograms"]
 
-Array = np.ndarray[Any, Any]
 
-
-class _Arena:
-    """The scratch memory of one stream, whatever runs there. Touched by its thread alone."""
-
-    __slots__ = ("__weakref__", "memory")
-
-    def __init__(self) -> None:
-        self.memory: Array = aligned_bytes(0)
-
-    @classmethod
-    def of_lane(cls, lane: Lane) -> _Arena:
-        """Return the lane's arena, made by the first network that computes there."""
-        known = lane.local.get(cls)
-        arena: _Arena | None = None if known is None else known()
-        if arena is None:
-            arena = cls()
-            lane.local[cls] = weakref.ref(arena)
-        return arena
+def _arena_of(lane: Lane) -> GrowingArena:
+    """Return the lane's arena, made by the first network that computes there."""
+    known = lane.local.get(GrowingArena)
+    arena: GrowingArena | None = None if known is None else known()
+    if arena is None:
+        arena = GrowingArena()
+        lane.local[GrowingArena] = weakref.ref(arena)
+    return arena
 
 
 class _OfLane:
@@ -57,7 +43,7 @@ class _OfLane:
 
     __slots__ = ("arena", "programs", "team")
 
-    def __init__(self, arena: _Arena, team: LaneTeam | None) -> None:
+    def __init__(self, arena: GrowingArena, team: LaneTeam | None) -> None:
         self.arena, self.team = arena, team
         self.programs: OrderedDict[Plan, Program] = OrderedDict()
 
@@ -100,10 +86,11 @@ class LanePrograms:
             return program
         check_threads(plan.thread_count)
         plan.pack()
-        if plan.arena_bytes > arena.memory.nbytes:
-            arena.memory = aligned_bytes(plan.arena_bytes)
-        for other in [known for known in programs if programs[known].arena is not arena.memory]:
-            del programs[other]  # nothing may keep the old memory
+        is_stale = any(known.arena is not arena.memory for known in programs.values())
+        if is_stale or plan.arena_bytes > arena.memory.nbytes:
+            programs.clear()  # nothing may keep the old memory
+            program = None
+        arena.reserve(plan.arena_bytes)
         kept_count = self._drop_unkept(programs, plan)
         told = team if plan.can_shrink else None
         program = programs[plan] = Program(plan, self._runner, arena.memory, told)
@@ -124,7 +111,7 @@ class LanePrograms:
         is_resizable = self._want_resized is not None and lane.thread_count > 1
         team = LaneTeam.of_lane(lane) if is_resizable else None
         with self._lock:
-            held = self._lanes[lane] = _OfLane(_Arena.of_lane(lane), team)
+            held = self._lanes[lane] = _OfLane(_arena_of(lane), team)
         return held
 
     def _resized(self, plan: Plan, thread_count: int) -> Plan:
@@ -148,7 +135,7 @@ class LanePrograms:
     def arena_bytes(self) -> int:
         """Bytes of the arenas of all streams that this network has computed on."""
         with self._lock:
-            return sum(held.arena.memory.nbytes for held in self._lanes.values())
+            return sum(held.arena.used_bytes for held in self._lanes.values())
 
     def clear(self) -> None:
         """Let go of everything; when no run is left."""

@@ -82,6 +82,8 @@ class _Resizing:
         if is_slow(again.implementation) and not is_slow(step.implementation):
             again = self._made_again(step, can_pack=True)
         for role, operand in given.items():
+            if role == ARG.WEIGHT_SCALES:
+                continue
             have, want = (made.desc("exec_arg", role) for made in (step.desc, again))
             if have != want:
                 given[role] = self._packed_again(operand, have, want)

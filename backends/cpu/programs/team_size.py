@@ -36,13 +36,13 @@ def _length(node: Node) -> int:
     if len(shapes) < 2:
         return 1
     first, second = shapes[0], shapes[1]
-    if node.op_type == "Conv":
+    if node.op_type in ("Conv", "Int8Conv"):
         return math.prod(second[1:])
     if node.op_type == "ConvTranspose":  # each input element meets the whole window
         return math.prod(second[2:]) * second[0] if second else 1
     if node.op_type == "Gemm":
         return first[0 if node.attributes.get("transA", 0) else -1] if first else 1
-    if node.op_type == "MatMul":
+    if node.op_type in ("MatMul", "Int8MatMul"):
         return first[-1] if first else 1
     if node.op_type == "Attention":  # the scores, and the values that they weigh
         return 2 * second[1] if len(second) > 1 else 1

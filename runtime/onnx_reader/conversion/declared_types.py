@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import onnx
 
-from ...graph import OptionalType, SequenceType, TensorType, ValueType
+from ...graph import TensorType, ValueType
 from ...onnx_native.inference import with_inferred_types
 from ...onnx_writer.types import fill_type, type_from_proto
 from ...type_inference.promised_types import promise
@@ -114,4 +114,4 @@ def _without_lengths(known: ValueType | None) -> ValueType | None:
     if isinstance(known, TensorType):
         return TensorType(known.dtype)
     element = _without_lengths(known.element)
-    return SequenceType(element) if isinstance(known, SequenceType) else OptionalType(element)
+    return known.with_element(element)

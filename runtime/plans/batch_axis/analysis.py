@@ -23,7 +23,7 @@ from .size import BATCH, Size, length_of, unknown_length
 from .size_rules import SIZE_RULES
 from .traced import NotApartError, Rule, Traced, free_value, of_constant
 
-__all__ = ["BatchAxis", "find_batch_axis", "forget_types"]
+__all__ = ["BatchAxis", "Walk", "batch_of", "find_batch_axis", "forget_types"]
 
 _RULES: Mapping[str, Rule] = {
     **ELEMENTWISE_RULES,
@@ -62,7 +62,7 @@ def find_batch_axis(model: Model, shape_tensors: Collection[str] = ()) -> BatchA
     ``shape_tensors`` are those whose content a plan is made for. O(nodes).
     """
     try:
-        symbol, inputs = _batch_of(model.inputs)
+        symbol, inputs = batch_of(model.inputs)
         for name in inputs:
             if name in shape_tensors:
                 raise NotApartError(f"plans depend on the content of input {name!r}")
@@ -72,14 +72,14 @@ def find_batch_axis(model: Model, shape_tensors: Collection[str] = ()) -> BatchA
     try:
         if not infer_graph_types(copied.graph):
             forget_types(copied)
-        return BatchAxis(inputs, _Walk(copied, symbol).outputs())
+        return BatchAxis(inputs, Walk(copied, symbol).outputs())
     except NotApartError as refused:
         return str(refused)
     finally:
         copied.dispose()
 
 
-def _batch_of(inputs: Sequence[Value]) -> tuple[str, tuple[str, ...]]:
+def batch_of(inputs: Sequence[Value]) -> tuple[str, tuple[str, ...]]:
     """Find the symbol that leads inputs, and is nowhere else; a lone open length has none: ''."""
     leading: dict[str, list[str]] = {}
     for value in inputs:
@@ -108,7 +108,7 @@ def forget_types(model: Model) -> None:
                 value.type = TensorType(value.type.dtype)
 
 
-class _Walk:
+class Walk:
     """One walk through a graph whose batch is this symbol."""
 
     def __init__(self, model: Model, symbol: str) -> None:
@@ -128,7 +128,7 @@ class _Walk:
         """Return the names of outputs that have rows; those must be along their first axis."""
         found = []
         for value in self._outputs:
-            traced = self._of(value)
+            traced = self.of(value)
             if traced.counts_rows:
                 raise NotApartError(f"output {value.name!r} holds the size of the batch")
             if traced.axis is not None:
@@ -138,7 +138,8 @@ class _Walk:
                 found.append(value.name)
         return tuple(found)
 
-    def _of(self, value: Value) -> Traced:
+    def of(self, value: Value) -> Traced:
+        """Return what is known of a value."""
         if value.constant is not None and value not in self._traced:
             self._traced[value] = of_constant(value.constant)
         try:
@@ -147,8 +148,8 @@ class _Walk:
             raise NotApartError("one of its inputs is made by a node without a rule") from None
 
     def _follow(self, node: Node) -> list[Traced]:
-        inputs = [None if value is None else self._of(value) for value in node.inputs]
-        captured = [self._of(value) for value in node.captures()]
+        inputs = [None if value is None else self.of(value) for value in node.inputs]
+        captured = [self.of(value) for value in node.captures()]
         having_rows = [item for item in inputs if item is not None and item.axis is not None]
         is_free = all(item is None or item.is_free for item in (*inputs, *captured))
         if is_free or not (having_rows or captured) or _is_of_lengths(node):

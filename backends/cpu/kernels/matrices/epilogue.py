@@ -40,7 +40,7 @@ class Epilogue:
 
     Use: make it, give ``attributes`` to the primitive descriptor, take ``result`` for the place to
     write to, and add ``arguments`` to what the primitive reads. ``post_ops`` are those to apply,
-    by default the node's own.
+    by default the node's own. ``scales`` are mask and count of those of int8 weights.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Epilogue:
         builder: PlanBuilder,
         fit: Fit | None = None,
         post_ops: Sequence[PostOp] | None = None,
+        scales: tuple[int, int] = (0, 0),
     ) -> None:
         self._builder, self._node = builder, node
         self._terms: list[_Term] = []
@@ -73,7 +74,7 @@ class Epilogue:
             name = "add" if post_op.name == "sum" else post_op.name
             applied.append((PostOp.binary(name, post_op.operand), self._wanted(value, dims)))
             self._terms.append(_Term(index, value, dims))
-        self.attributes = Attributes(builder.engine, applied)
+        self.attributes = Attributes(builder.engine, applied, *scales)
 
     def result(self, value: Value, pd: PrimitiveDesc) -> Operand:
         """Make the place of the result in the layout that the primitive has chosen."""

@@ -24,14 +24,12 @@ def lower_concat(node: Node, builder: PlanBuilder) -> None:
     axis = builder.axis(int(node.attributes["axis"]), len(shape))
     _check_parts(node, shape, axis, builder)
     parts = [value for value in node.inputs if value is not None and 0 not in builder.shape(value)]
-    held = builder.held_dtype(result)
-    growing = builder.growing(result) if held is builder.dtype(result) else None
+    growing = builder.growing(result)
     if growing is not None:
-        _concat_strided(parts, result, axis, growing, builder)
-    elif parts and not _concat_blocked(parts, result, axis, builder):
-        _concat_strided(parts, result, axis, Layout.plain(shape, held), builder)
-    elif not parts:
-        builder.result(result, Layout.plain(shape, builder.held_dtype(result)))
+        _join(parts, growing, axis, builder)
+    elif not parts or not _concat_blocked(parts, result, axis, builder):
+        made = builder.result(result, Layout.plain(shape, builder.held_dtype(result)))
+        _join(parts, made, axis, builder)
 
 
 def _check_parts(node: Node, shape: Sequence[int], axis: int, builder: PlanBuilder) -> None:
@@ -75,16 +73,14 @@ def _concat_blocked(parts: Sequence[Value], result: Value, axis: int, builder: P
     return True
 
 
-def _concat_strided(
-    parts: Sequence[Value], result: Value, axis: int, layout: Layout, builder: PlanBuilder
-) -> None:
-    made = builder.result(result, layout)
+def _join(parts: Sequence[Value], made: Operand, axis: int, builder: PlanBuilder) -> None:
+    """Fill a strided operand with parts that follow each other along an axis."""
     assert made.layout.strides is not None
     start = 0
     for value in parts:
         shape = builder.shape(value)
         place = made.viewed(
-            Layout.plain(shape, layout.dtype, made.layout.strides),
+            Layout.plain(shape, made.dtype, made.layout.strides),
             start * made.layout.strides[axis],
         )
         start += shape[axis]

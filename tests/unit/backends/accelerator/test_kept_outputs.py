@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import random
 import threading
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,27 +14,11 @@ from aioinfer import Core, ExecutableNetwork, Tensor
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.errors import ClosedError, DeviceError, RequestCancelledError, TensorError
-from unit.backends.accelerator.fake_driver import FACTS, FakeContext, FakeDriver
+from unit.backends.accelerator.fake_driver import FakeContext, FakeDriver
 from unit.backends.accelerator.serving import CapturingPlugin, negating, pump, serving
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 STAYS = {"OUTPUT_LOCATION": {"y": "DEVICE"}}
-
-
-@pytest.fixture(params=["discrete", "cpu"])
-def driver(request: pytest.FixtureRequest) -> FakeDriver:
-    return FakeDriver(replace(FACTS, kind=request.param, can_capture=True), is_eager=False)
-
-
-@pytest.fixture
-def plugin() -> type[OpenClPlugin]:
-    return OpenClPlugin
-
-
-@pytest.fixture
-def fake_core(driver: FakeDriver, plugin: type[OpenClPlugin]) -> Iterator[Core]:
-    with serving(driver, plugin) as core:
-        yield core
 
 
 def loaded(core: Core, config: Any = STAYS, *, dynamic: bool = False) -> ExecutableNetwork:
@@ -75,6 +57,33 @@ def test_the_next_network_reads_it_in_place(driver: FakeDriver, fake_core: Core)
                 assert copies(context) == ["reads: read"]
                 context.done[:] = ["upload: write"]
         assert "upload" not in [span.stage for span in second.trace()][-2:]
+
+
+def test_hetero_reads_it_in_place_on_the_device_that_takes_it(
+    driver: FakeDriver, fake_core: Core
+) -> None:
+    with (
+        loaded(fake_core) as first,
+        fake_core.load_network(negating(X), "HETERO:FAKE,REFERENCE") as second,
+        fake_core.load_network(negating(X), "HETERO:REFERENCE,FAKE") as elsewhere,
+    ):
+        (context,) = driver.contexts
+        tensor = kept(context, first, X)
+        request = second.create_infer_request()
+        for _ in range(3):
+            del context.done[:]
+            request.start_async({"x": tensor})
+            pump(context, request)
+            np.testing.assert_array_equal(request.results["y"], X)
+            (copied,) = copies(context)
+            assert copied.endswith(": read"), "of the output alone"
+            assert copied != "reads: read"
+        del context.done[:]
+        request = elsewhere.create_infer_request()
+        request.start_async({"x": tensor})
+        pump(context, request)
+        np.testing.assert_array_equal(request.results["y"], X)
+        assert copies(context) == ["reads: read"], "downloaded for a device of the host"
 
 
 @pytest.mark.parametrize("plugin", [CapturingPlugin])

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from aioinfer import ExecutableNetwork, InferRequest
+from aioinfer import Core, ExecutableNetwork, InferRequest
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.errors import DeviceError, RequestCancelledError
-from unit.backends.accelerator.fake_driver import FACTS, FakeContext, FakeDriver
+from unit.backends.accelerator.fake_driver import FakeContext, FakeDriver
 from unit.backends.accelerator.serving import CapturingPlugin, negating, pump, serving
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -21,21 +19,10 @@ STATE = {"STATE": {"x": "y"}}
 BOTH = pytest.mark.parametrize("plugin", [CapturingPlugin, OpenClPlugin])
 
 
-@pytest.fixture(params=["discrete", "cpu"])
-def driver(request: pytest.FixtureRequest) -> FakeDriver:
-    return FakeDriver(replace(FACTS, kind=request.param, can_capture=True), is_eager=False)
-
-
 @pytest.fixture
-def plugin() -> type[OpenClPlugin]:
-    return OpenClPlugin
-
-
-@pytest.fixture
-def network(driver: FakeDriver, plugin: type[OpenClPlugin]) -> Iterator[ExecutableNetwork]:
+def network(fake_core: Core) -> ExecutableNetwork:
     """Each run negates the state of its request, and has no other input or output."""
-    with serving(driver, plugin) as core:
-        yield core.load_network(negating(X), "FAKE", STATE)
+    return fake_core.load_network(negating(X), "FAKE", STATE)
 
 
 def step(context: FakeContext, request: InferRequest, seed: int = 1) -> None:

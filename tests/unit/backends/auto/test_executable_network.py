@@ -23,10 +23,11 @@ from aioinfer.errors import (
     RequestCancelledError,
     TensorError,
 )
-from aioinfer.executors import ImmediateExecutor
+from aioinfer.executors import ImmediateExecutor, ManualExecutor
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.network.executable_network import ExecutableNetwork
 from aioinfer.runtime.properties.properties import Configuration, Metric
+from aioinfer.runtime.tracing.statistics import NetworkStatistics
 from aioinfer.testing import MockDevices, MockPlugin
 from unit.backends.hetero.small_graphs import arrays, graph
 
@@ -75,6 +76,7 @@ class Devices:
     def _maker(self, name: str, kind: str) -> Any:
         mocks = self.mocks[name] = MockDevices(1)
         mocks[0].name = f"{name}.0"
+        mocks[0].held = mocks[0].executor = ManualExecutor(mocks[0].name)
 
         def make(handle: Any, plugin_name: str) -> MockPlugin:
             made = GatedPlugin(handle, plugin_name, mocks.devices)
@@ -266,18 +268,28 @@ async def test_when_all_have_failed_the_caller_is_told_and_the_last_one_is_tried
     check(request)
 
 
-async def test_if_the_next_one_cannot_be_loaded_the_caller_gets_the_first_error(
+async def test_if_the_next_one_cannot_be_loaded_all_callers_get_the_first_error(
     core: aioinfer.Core, devices: Devices
 ) -> None:
     network = core.load_network(MODEL, BOTH, {"ENABLE_STARTUP_FALLBACK": False})
     devices.plugins["SLOW"].error = DeviceError("no memory")
-    devices.fail("FAST", DeviceError("lost"))
-    request = start(network)
+    devices.plugins["SLOW"].gate.clear()
+    lost = DeviceError("lost")
+    devices.fail("FAST", lost)
+    requests = [start(network)]
     devices.release("FAST")
+    requests += [start(network), start(network)]
+    assert all("waiting for a device" in repr(request) for request in requests)
+    devices.plugins["SLOW"].gate.set()
     async with asyncio.timeout(WAIT_S):
         await network.ready()
-    with pytest.raises(DeviceError, match="lost"):
-        request.wait(WAIT_S)
+    raised = []
+    for request in requests:
+        with pytest.raises(DeviceError, match="lost") as caught:
+            request.wait(WAIT_S)
+        raised.append(caught.value)
+    assert len(set(map(id, raised))) == 3, "each has an exception of its own"
+    assert [error.__cause__ for error in raised[1:]] == [lost, lost]
 
 
 def test_a_bad_request_moves_nothing(core: aioinfer.Core, devices: Devices) -> None:
@@ -453,6 +465,51 @@ async def test_runs_that_wait_go_on_where_the_first_of_them_has_failed(
     for request in requests:
         check(request)
     assert await asyncio.to_thread(network.close, timeout_s=WAIT_S)
+
+
+async def test_what_a_device_did_stays_in_the_numbers_when_it_is_closed(
+    core: aioinfer.Core, devices: Devices
+) -> None:
+    devices.plugins["FAST"].gate.clear()
+    network = core.load_network(MODEL, BOTH)
+    requests = [start(network), start(network)]
+    devices.release("SLOW")
+    requests.append(start(network))  # keeps SLOW from being closed
+    before = network.statistics()
+    devices.plugins["FAST"].gate.set()
+    async with asyncio.timeout(WAIT_S):
+        await network.ready("FAST")
+    candidates = network.candidates  # type: ignore[attr-defined]
+    assert await asyncio.to_thread(until, lambda: candidates[1].network is None)
+    assert counts(network.statistics()) == counts(before)
+    devices.release("SLOW")
+    assert await asyncio.to_thread(until, lambda: not network._closing)  # type: ignore[attr-defined]
+    after = network.statistics()
+    assert counts(after) == {**counts(before), ("compute", "SLOW.0"): 3}
+    gone = next(part for part in after.parts if part.device == "SLOW.0")
+    assert gone.slot_wait.count == 3
+    assert gone.running_run_count == gone.waiting_run_count == 0
+    devices.fail("FAST", DeviceError("lost"))  # and SLOW is loaded again
+    requests += [start(network), start(network)]
+    devices.release("FAST")
+    async with asyncio.timeout(WAIT_S):
+        await network.ready("SLOW")
+    devices.release("SLOW")
+    for request in requests:
+        check(request)
+    statistics = network.statistics()
+    assert counts(statistics)["compute", "SLOW.0"] == 5
+    labels = [(part.device, part.copy) for part in statistics.parts]
+    assert len(labels) == len(set(labels)), "each series of a scrape is there once"
+    network.close()
+    assert counts(network.statistics())["compute", "SLOW.0"] == 5
+
+
+def counts(statistics: NetworkStatistics) -> dict[tuple[str, str], int]:
+    places = [(stage.stage, stage.executor) for stage in statistics.stages]
+    assert len(places) == len(set(places)), "each series of a scrape is there once"
+    assert all(stage.count == stage.service.count for stage in statistics.stages)
+    return {(stage.stage, stage.executor): stage.count for stage in statistics.stages}
 
 
 def test_a_closed_network_tells_what_there_was(core: aioinfer.Core, devices: Devices) -> None:

@@ -66,7 +66,7 @@ def test_what_others_can_get_at_is_not_used(
     with caplog.at_level(logging.WARNING, "aioinfer.AUTO"):
         assert memory.times_s("m") == {}
         memory.note("m", {"CPU": 0.25})
-    assert "mode 700" in caplog.text
+    assert "mode has to be 700" in caplog.text
     assert json.loads(file_in(tmp_path).read_text())["times_s"] == {"m": {"CPU": 0.5}}
 
 

@@ -317,3 +317,46 @@ async def test_a_deadline_and_a_priority_have_runs_of_their_own(
         mock[0].held.release()
     for number, outputs in enumerate(await answers(tasks), start=1):
         np.testing.assert_array_equal(outputs["y"], row(number))
+
+
+async def test_a_retry_is_told_by_its_own_request(core: aioinfer.Core, mock: MockDevices) -> None:
+    network = load(core, LOOKUP)
+    tasks = call(network, *[np.array([[index]], np.int64) for index in (1, 2, 99, 3)])
+    await settle()
+    while mock[0].held.waiting_count:
+        mock[0].held.release()
+        await settle()
+    await answers(tasks)
+    spans = network.compiled.trace()  # type: ignore[attr-defined]
+    assert len({span.run_id for span in spans}) == 4
+
+
+async def test_outputs_without_rows_are_copied_elsewhere_if_they_are_large(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    network = load(
+        core,
+        '<ir_version: 9, opset_import: ["": 20]> g '
+        "(float[batch, 2] x) => (float[batch, 2] y, float[50000] table) "
+        "<int64[1] count = {50000}> { y = Relu (x) table = ConstantOfShape (count) }",
+    )
+    sizes: list[int] = []
+    plain = network.copier  # type: ignore[attr-defined]
+
+    def copier(size_bytes: int) -> Any:
+        sizes.append(size_bytes)
+        return plain(size_bytes)
+
+    network.copier = copier  # type: ignore[attr-defined]
+    inputs = [row(number) for number in (1, 2, 3, 4)]
+    tasks = call(network, *inputs)
+    await settle()
+    mock[0].held.release()
+    await settle()
+    mock[0].held.release()
+    found = await answers(tasks)
+    assert sizes == [3 * 2 * 4, 2 * 50_000 * 4]  # joined, then split
+    for given, outputs in zip(inputs, found, strict=True):
+        np.testing.assert_array_equal(outputs["y"], given)
+        assert not outputs["table"].any()
+        outputs["table"][:] = 1  # each one's own

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 import pytest
 from onnx import parser
@@ -40,6 +42,43 @@ def test_what_is_chosen_may_join_requests(core: aioinfer.Core) -> None:
     check(network)
 
 
+@pytest.mark.parametrize(
+    ("device", "named"),
+    [
+        ("BATCH:MULTI:REFERENCE.0,REFERENCE.1(8)", "BATCH:MULTI:REFERENCE.0,REFERENCE.1(8)"),
+        ("BATCH:MULTI:REFERENCE.0,REFERENCE.1", "BATCH:MULTI:REFERENCE.0,REFERENCE.1(32)"),
+        ("BATCH:AUTO:REFERENCE(8)", "BATCH:REFERENCE.0(8)"),
+        (
+            "MULTI:BATCH:REFERENCE.0(8),REFERENCE.1",
+            "MULTI:BATCH:REFERENCE.0(8),REFERENCE.1",
+        ),
+        (
+            "MULTI:BATCH:HETERO:REFERENCE.0(8),REFERENCE.1",
+            "MULTI:BATCH:HETERO:REFERENCE.0(8),REFERENCE.1",
+        ),
+        (
+            "AUTO:BATCH:MULTI:REFERENCE.0,REFERENCE.1(8),REFERENCE",
+            "BATCH:MULTI:REFERENCE.0,REFERENCE.1(8)",
+        ),
+    ],
+)
+def test_each_pair_that_nests_answers(core: aioinfer.Core, device: str, named: str) -> None:
+    network = load(core, device)
+    assert network.device == named
+    check(network)
+
+
+async def test_requests_that_share_runs_go_to_several_devices(core: aioinfer.Core) -> None:
+    network = load(core, "BATCH:MULTI:REFERENCE.0,REFERENCE.1(4)")
+    rows = [np.array([[number, -number]], np.float32) for number in range(20)]
+    found = await asyncio.gather(*(network.infer(x) for x in rows))
+    for x, outputs in zip(rows, found, strict=True):
+        np.testing.assert_array_equal(outputs["y"], -np.maximum(x, 0))
+    (multi,) = network.statistics().parts
+    assert sum(rows * count for rows, count in multi.batch_sizes.items()) == 20
+    assert [part.device for part in multi.parts] == ["REFERENCE.0", "REFERENCE.1"]
+
+
 def test_properties_reach_the_devices_inside_at_every_depth(core: aioinfer.Core) -> None:
     said = {"REFERENCE": {"NUM_STREAMS": 3}, "BATCH": {"AUTO_BATCH_TIMEOUT": 7}}
     network = load(core, "AUTO:BATCH:HETERO:REFERENCE(8)", said)
@@ -75,6 +114,10 @@ def test_properties_of_a_device_that_is_nowhere_inside_are_refused(core: aioinfe
         ("HETERO:BATCH:REFERENCE(8),REFERENCE", r"HETERO cannot hold BATCH:REFERENCE\(8\).*around"),
         ("BATCH:BATCH:REFERENCE(8)", "would hold itself"),
         ("AUTO:HETERO:REFERENCE.0,REFERENCE.1", "cannot hold another list"),
+        ("AUTO:MULTI:REFERENCE.0,REFERENCE.1", "cannot hold another list"),
+        ("MULTI:AUTO:REFERENCE,REFERENCE", "cannot hold another list"),
+        ("HETERO:MULTI:REFERENCE.0,REFERENCE.1", "cannot hold another list"),
+        ("BATCH:MULTI:BATCH:REFERENCE(4),REFERENCE(8)", "a list in a list in a list"),
         ("BATCH:-REFERENCE", "leaves REFERENCE out, and uses only what is listed"),
         ("HETERO:-REFERENCE.0,REFERENCE", "leaves REFERENCE.0 out"),
         ("AUTO:BATCH:NOWHERE(8),REFERENCE", "NOWHERE"),

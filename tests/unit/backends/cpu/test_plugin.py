@@ -13,7 +13,7 @@ from onnx import helper
 from aioinfer import Core
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.passes import PASS_NAMES
-from aioinfer.backends.cpu.precision import precisions_of
+from aioinfer.backends.cpu.precision import has_int8, precisions_of
 from aioinfer.errors import DeviceError, NotSupportedError, PropertyError, UnsupportedOpError
 from aioinfer.executors import allowed_cpus
 from aioinfer.runtime.properties.properties import (
@@ -58,7 +58,8 @@ def test_every_fact_has_an_answer(core: Core, key: str, is_full: Any) -> None:
 def test_capabilities_are_those_of_the_processor(core: Core) -> None:
     names = {"f32": "FP32", "bf16": "BF16", "f16": "FP16"}
     found = core.get_metric("CPU", "OPTIMIZATION_CAPABILITIES")
-    assert found == [*(names[known] for known in KNOWN), "DYNAMIC"]
+    int8 = ["INT8"] if has_int8(open_engine().instruction_set) else []
+    assert found == [*(names[known] for known in KNOWN), *int8, "DYNAMIC", "EXPORT_IMPORT"]
 
 
 @pytest.mark.parametrize("declared", STANDARD_PROPERTIES, ids=lambda declared: declared.key)
@@ -108,7 +109,8 @@ def test_precisions_that_the_processor_lacks_are_refused(
     for hint in ("bf16", "f16"):
         with pytest.raises(PropertyError, match=f"no instructions for {hint}; it has f32"):
             core.load_network(tiny(), "CPU", {"INFERENCE_PRECISION_HINT": hint})
-    assert core.get_metric("CPU", "OPTIMIZATION_CAPABILITIES") == ["FP32", "DYNAMIC"]
+    found = core.get_metric("CPU", "OPTIMIZATION_CAPABILITIES")
+    assert found == ["FP32", "DYNAMIC", "EXPORT_IMPORT"]
     with core.load_network(tiny(), "CPU", {"EXECUTION_MODE_HINT": "PERFORMANCE"}) as network:
         assert network.get_config("INFERENCE_PRECISION_HINT") == "f32"
 

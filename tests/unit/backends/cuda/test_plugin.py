@@ -76,7 +76,14 @@ def test_gpus_are_numbered_and_say_what_they_are(core: Core) -> None:
         "CUDA_LIBRARIES": ["cublas", "cudnn"],
         "DEVICE_TYPE": "discrete",
         "DEVICE_TOTAL_MEM_SIZE": GPU.memory_bytes,
-        "OPTIMIZATION_CAPABILITIES": ["FP32", "TF32", "FP16", "BF16", "DYNAMIC"],
+        "OPTIMIZATION_CAPABILITIES": [
+            "FP32",
+            "TF32",
+            "FP16",
+            "BF16",
+            "DYNAMIC",
+            "EXPORT_IMPORT",
+        ],
     }
     assert {key: core.get_metric("CUDA.1", key) for key in facts} == facts
     assert core.get_metric("CUDA", "DRIVER_VERSION") == "580.1"
@@ -163,7 +170,8 @@ def test_an_older_gpu_refuses_what_it_cannot_multiply(hint: str) -> None:
     with cuda_core(FakeDriver(turing, GPU)) as core:
         with pytest.raises(PropertyError, match=words):
             core.load_network(negating(), "CUDA", {"INFERENCE_PRECISION_HINT": hint})
-        assert core.get_metric("CUDA.0", "OPTIMIZATION_CAPABILITIES") == ["FP32", "FP16", "DYNAMIC"]
+        found = core.get_metric("CUDA.0", "OPTIMIZATION_CAPABILITIES")
+        assert found == ["FP32", "FP16", "DYNAMIC", "EXPORT_IMPORT"]
         core.set_config("CUDA.1", {"INFERENCE_PRECISION_HINT": hint})
 
 

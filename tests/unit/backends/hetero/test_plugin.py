@@ -79,7 +79,7 @@ def test_hetero_is_no_device_of_its_own(core: aioinfer.Core) -> None:
     assert {"REFERENCE.0", "REFERENCE.1"} <= set(core.available_devices)
     assert "HETERO" not in core.available_devices
     assert core.get_metric("HETERO", "FULL_DEVICE_NAME") == "HETERO"
-    assert core.get_metric("HETERO", "OPTIMIZATION_CAPABILITIES") == []
+    assert core.get_metric("HETERO", "OPTIMIZATION_CAPABILITIES") == ["EXPORT_IMPORT"]
     assert "RANGE_FOR_STREAMS" not in core.get_metric("HETERO", "SUPPORTED_METRICS")
     with pytest.raises(DeviceError, match="ask and set the bare 'HETERO'"):
         core.get_config(REFERENCES, "PERFORMANCE_HINT")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import threading
 import weakref
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from onnx import parser
 
 import aioinfer
+from aioinfer.backends.multi import executable_network
 from aioinfer.backends.multi.executable_network import MultiNetwork
 from aioinfer.errors import (
     ClosedError,
@@ -224,6 +226,94 @@ def test_a_device_that_works_again_is_taken_in(core: aioinfer.Core, mock: MockDe
     assert held(mock) == [1, 0]
     release_all(mock)
     check(requests)
+
+
+def test_a_run_from_before_the_failure_proves_nothing(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    network = load(core, SCHEDULE_POLICY="DEVICE_PRIORITY")
+    requests = start(network, 2)
+    mock[0].stage_fault = broken(DeviceError("it fell off the bus"))
+    mock[0].held.release()
+    mock[0].stage_fault = None
+    mock[0].held.release()
+    mock[1].held.release()
+    check(requests)
+    assert not network.statistics().devices[0].is_in_use
+    assert "it fell off the bus" in network.explain()
+    mock[0].stage_fault = broken(DeviceError("still"))
+    let_pass(network, 0.11)
+    mock[0].held.release()
+    let_pass(network, 0.11)
+    assert held(mock)[0] == 0, "it is tried half as often now"
+
+
+def being_tried(core: aioinfer.Core, mock: MockDevices) -> aioinfer.ExecutableNetwork:
+    """Make a network whose first device has failed, and has a run to show whether it works."""
+    network = load(core, SCHEDULE_POLICY="DEVICE_PRIORITY")
+    mock[0].stage_fault = lambda stage: DeviceError("lost")  # which nothing holds afterwards
+    requests = start(network, 1)
+    mock[0].held.release()
+    mock[1].held.release()
+    check(requests)
+    let_pass(network, 0.11)
+    assert held(mock)[0] == 1
+    return network
+
+
+def test_a_device_that_hangs_when_it_is_tried_holds_no_close_up(
+    core: aioinfer.Core,
+    mock: MockDevices,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(executable_network, "PROBE_END_S", 0.0)
+    caplog.set_level(logging.CRITICAL, "aioinfer.MULTI")  # kept records hold errors and networks
+    gc.collect()
+    gc.disable()
+    try:
+        network = being_tried(core, mock)
+        assert isinstance(network, MultiNetwork)
+        mock[0].stage_fault = None
+        inner = weakref.ref(network.members[0].network)
+        del mock[0].loaded[:], mock[1].loaded[:]
+        assert network.close(timeout_s=WAIT_S)
+        closers = [item for item in threading.enumerate() if "aioinfer.MULTI." in item.name]
+        assert [closer.name for closer in closers] == ["aioinfer.MULTI.MOCK.0"]
+        mock[0].held.release()
+        closers[0].join(WAIT_S)
+        assert not closers[0].is_alive()
+        gone = weakref.ref(network)
+        del network, closers
+        assert gone() is None
+        assert inner() is None
+    finally:
+        gc.enable()
+
+
+def test_a_device_that_heeds_a_stop_is_closed_with_the_network(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    network = being_tried(core, mock)
+    network.abort()
+    mock[0].held.release()
+    assert network.close(timeout_s=WAIT_S)
+    assert all(part.is_closed for part in network.networks)  # type: ignore[attr-defined]
+    assert not any("aioinfer.MULTI." in item.name for item in threading.enumerate())
+
+
+def test_nothing_is_set_to_happen_after_a_close(core: aioinfer.Core, mock: MockDevices) -> None:
+    network = being_tried(core, mock)
+    assert isinstance(network, MultiNetwork)
+    mock[0].held.release()
+    alarm = network.members[0].alarm
+    assert alarm is not None
+    assert alarm.is_pending
+    network.close()
+    network._tried(network.members[0], DeviceError("a probe that ends late"))
+    network._try_later(network.members[0], 0.1)
+    assert network.members[0].alarm is alarm
+    assert not alarm.is_pending
 
 
 def let_pass(network: aioinfer.ExecutableNetwork, passed_s: float) -> None:

@@ -14,3 +14,12 @@ def test_it_is_tried_half_as_often_each_time_until_it_has_served() -> None:
     health.served()
     assert health.failed(error) == 0.1
     assert health.failure_count == 41
+
+
+def test_it_says_how_it_has_failed_last() -> None:
+    health = Health()
+    health.failed(DeviceError("lost"))
+    health.served()
+    assert health.why == "lost"
+    health.failed(ValueError())
+    assert health.why == "ValueError()"

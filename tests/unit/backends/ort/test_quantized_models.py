@@ -87,4 +87,4 @@ def test_weights_that_two_devices_use_are_there_for_each(core: aioinfer.Core) ->
         kinds = [node.op_type for node in network.runtime_graph().nodes]
     np.testing.assert_allclose(got["y"].ravel(), [2.54, 0.1], rtol=1e-6)
     np.testing.assert_allclose(got["other"].ravel(), [100, 0.1], rtol=1e-6)
-    assert kinds.count("DequantizeLinear") == 3  # of x, of the weights for one device, of y
+    assert kinds.count("DequantizeLinear") == 4  # of x, of the weights for each device, of y

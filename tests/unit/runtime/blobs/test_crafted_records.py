@@ -18,7 +18,7 @@ from aioinfer.errors import AioInferError
 from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter
 
-JSON_FRAMES = ("network", "model", "tensors", "plan")
+JSON_FRAMES = ("network", "model", "tensors", "plan", "index", "weights")
 CASES = 500
 REPLACEMENTS: list[Any] = [
     None,
@@ -158,6 +158,30 @@ def convolutions() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def open_products() -> onnx.ModelProto:
+    """Open shapes, with products that become one, and steps that numpy computes."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "left"], ["l"], "left"),
+        helper.make_node("MatMul", ["x", "right"], ["r"], "right"),
+        helper.make_node("Mul", ["l", "r"], ["m"], "mul"),
+        helper.make_node("CumSum", ["m", "axis"], ["c"], "cumsum", reverse=1),
+        helper.make_node("Softmax", ["c"], ["y"], "softmax"),
+    ]
+    weights = {
+        "left": np.ones((40, 30), np.float32),
+        "right": np.full((40, 30), 0.5, np.float32),
+        "axis": np.array(1),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "products",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 40])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 30])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 OPEN = {"x": np.ones((2, 40), np.float32), "flag": np.array(True)}
 STATIC = {"x": np.ones((1, 3, 8, 8), np.float32)}
 
@@ -168,8 +192,9 @@ STATIC = {"x": np.ones((1, 3, 8, 8), np.float32)}
         ("REFERENCE", model, OPEN),
         ("HETERO:CPU,REFERENCE", model, OPEN),
         ("CPU", convolutions, STATIC),
+        ("CPU", open_products, {"x": OPEN["x"]}),
     ],
-    ids=["REFERENCE", "HETERO", "plans of CPU"],
+    ids=["REFERENCE", "HETERO", "plans of CPU", "open plans of CPU"],
 )
 def test_crafted_content_is_refused_or_runs(
     device: str, make_model: Callable[[], onnx.ModelProto], inputs: dict[str, np.ndarray]
@@ -179,6 +204,7 @@ def test_crafted_content_is_refused_or_runs(
         if "CPU" in device and core.why_missing("CPU"):
             pytest.skip(core.why_missing("CPU") or "")
         with core.load_network(make_model(), device) as network:
+            network.create_infer_request().infer_sync(inputs)
             frames = frames_of(network.export())
         documents = [name for name in frames if name.rpartition("/")[2] in JSON_FRAMES]
         assert documents

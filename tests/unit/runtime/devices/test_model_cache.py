@@ -15,6 +15,8 @@ import pytest
 
 import aioinfer
 from aioinfer.runtime.blobs.cache_folder import CacheFolder
+from aioinfer.runtime.blobs.reader import Blob
+from aioinfer.runtime.blobs.writer import BlobWriter
 from unit.runtime.models import expected, tiny_model
 
 X = np.array([[-1, 2, 3]], np.float32)
@@ -238,7 +240,7 @@ def test_a_folder_that_may_not_be_entered_is_no_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = CacheFolder(tmp_path, ".blob", 100)
-    monkeypatch.setattr(Path, "is_file", raiser(PermissionError(13, "Permission denied")))
+    monkeypatch.setattr(Path, "exists", raiser(PermissionError(13, "Permission denied")))
     assert folder.find("a") is None
 
 
@@ -289,9 +291,8 @@ def test_the_files_that_were_not_used_for_longest_go_first(tmp_path: Path) -> No
     assert folder.find("b") is None
     assert folder.find("c") is not None
     assert folder.find("d") is not None
-    assert folder.write("large", [bytes(1000)])
-    assert folder.find("large") is not None
-    assert folder.find("d") is None
+    assert folder.write("e", [bytes(200)])
+    assert [path.stem for path in (tmp_path / "c").iterdir()] == ["e"]
 
 
 def test_what_a_dead_writer_has_left_is_not_taken_for_whole_and_goes(tmp_path: Path) -> None:
@@ -305,3 +306,18 @@ def test_what_a_dead_writer_has_left_is_not_taken_for_whole_and_goes(tmp_path: P
     os.utime(left, (0, 0))
     folder.write("a", [b"3"])
     assert not left.exists()
+
+
+def test_an_entry_that_another_process_finds_is_not_taken_for_written_to(tmp_path: Path) -> None:
+    folder = CacheFolder(tmp_path / "c", ".blob", 1 << 20)
+    writer = BlobWriter()
+    writer.add_bytes("large", np.arange(10_000))
+    assert folder.write("a", writer.chunks())
+    place = folder.find("a")
+    assert place is not None
+    blob = Blob.open(place)
+    assert blob.is_mapped
+    os.utime(place, ns=(0, place.stat().st_mtime_ns))
+    assert folder.find("a") == place
+    assert place.stat().st_atime_ns > 0
+    blob.check_frames()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 from aioinfer import Core, ExecutableNetwork, Tensor
 from aioinfer.errors import ClosedError, DeadlineExceededError, DeviceError, RequestCancelledError
@@ -43,14 +43,17 @@ class Held(KeptArray):
         raise NotImplementedError
 
 
+def negation(dims: list[Any]) -> ModelProto:
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", ports[:1], ports[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+
+
 @pytest.fixture(params=["CPU", "REFERENCE", "ONNXRUNTIME", "HETERO:CPU,REFERENCE", "BATCH:CPU"])
 def network(request: pytest.FixtureRequest) -> Iterator[ExecutableNetwork]:
     dims = ["n", 4] if str(request.param).startswith("BATCH") else [3, 4]
-    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", ports[:1], ports[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
     with Core() as core:
-        yield core.load_network(model, request.param)
+        yield core.load_network(negation(dims), request.param)
 
 
 async def test_the_event_loop_goes_on_meanwhile(network: ExecutableNetwork) -> None:
@@ -65,6 +68,22 @@ async def test_the_event_loop_goes_on_meanwhile(network: ExecutableNetwork) -> N
     assert held.count == 1
     (span,) = [span for span in network.trace() if span.stage == "download inputs"]
     assert span.executor == "downloads"
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+async def test_the_event_loop_goes_on_where_an_inline_preprocess_hands_it_on(
+    by_name: bool,
+) -> None:
+    held, config = Held(), {"PREPROCESS_STREAMS": 0}
+    function = {"x": Tensor} if by_name else lambda given: {"x": Tensor(given["x"])}
+    async with Core() as core:
+        network = core.load_network(negation([3, 4]), "CPU", config, preprocess=function)
+        task = asyncio.ensure_future(network.infer({"x": held}))
+        await asyncio.to_thread(held.is_asked_for.wait, WAIT_S)
+        assert not task.done()
+        held.may_come.set()
+        np.testing.assert_array_equal((await task)["y"], -X)
+        assert held.thread.startswith("downloads")
 
 
 def test_start_async_returns_at_once(network: ExecutableNetwork) -> None:

@@ -246,7 +246,7 @@ def test_locks_that_were_held_at_the_fork_hang_nobody_in_the_child(tmp_path: Pat
             core.close()
 
         # as if other threads had held them at that moment
-        locks = [core._lock, core._registry._lock, network._lock, request._lock]
+        locks = [core._networks._lock, core._registry._lock, network._lock, request._lock]
         for lock in locks:
             lock.acquire()
         in_child(check)

@@ -278,6 +278,8 @@ def test_a_stream_of_one_request_says_that_it_is_ordered(core: aioinfer.Core) ->
         with pytest.raises(PropertyError, match="leave out look_ahead"):
             network.stream([], look_ahead=4)
         with pytest.raises(PropertyError, match="give one of this network"):
+            network.stream([], request=object())  # type: ignore[arg-type]
+        with pytest.raises(PropertyError, match="give one of this network"):
             network.stream([], request=other.create_infer_request())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
 from collections.abc import Callable
@@ -16,23 +17,15 @@ from onnx import TensorProto, helper, numpy_helper
 import aioinfer
 from aioinfer.backends.cpu.blobs.primitive_calls import CALLS, find_misfit
 from aioinfer.backends.cpu.executable_network import CpuNetwork
-from aioinfer.backends.cpu.onednn.bindings import Attributes, Numbers, open_engine
+from aioinfer.backends.cpu.onednn.bindings import ARG, Attributes, Numbers, open_engine
 from aioinfer.backends.cpu.passes import PASS_NAMES
-from aioinfer.errors import BlobError, NotSupportedError, PropertyError
+from aioinfer.errors import AioInferError, BlobError, PropertyError
 from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter
 from aioinfer.runtime.graph import DType, mapped_file
 from aioinfer.runtime.graph.mapped_file import MappedFile
 
 RANDOM = np.random.default_rng(0)
-
-
-@pytest.fixture
-def core() -> Any:
-    with aioinfer.Core() as made:
-        if made.why_missing("CPU"):
-            pytest.skip(made.why_missing("CPU") or "")
-        yield made
 
 
 def model(nodes: list[Any], x: list[int], **weights: np.ndarray) -> onnx.ModelProto:
@@ -395,26 +388,65 @@ def test_a_network_that_is_closed_while_it_is_checked_leaves_nothing(core: aioin
         assert imported.only_plan is None  # type: ignore[attr-defined]
 
 
-def test_a_step_of_python_is_named_and_exportable_is_the_way_out(core: aioinfer.Core) -> None:
-    doubled = aioinfer.Extension(
-        "Doubled",
-        lambda x: x * 2,
-        domain="com.acme",
-        infer_types=lambda inputs, _attributes: [inputs[0]],
-    )
-    core.add_extension(doubled, "CPU")
-    made = model([node("Doubled", ["x"], ["y"], "doubled", domain="com.acme")], [2, 3])
+@pytest.mark.parametrize("is_exportable", [True, False])
+def test_an_operator_of_a_user_is_that_of_the_importing_core(
+    is_exportable: bool, core: aioinfer.Core
+) -> None:
+    def doubled(factor: float) -> aioinfer.Extension:
+        return aioinfer.Extension(
+            "Doubled",
+            lambda x: x * np.float32(factor),
+            domain="com.acme",
+            infer_types=lambda inputs, _attributes: [inputs[0]],
+        )
+
+    core.add_extension(doubled(2), "CPU")
+    nodes = [
+        node("MatMul", ["x", "w"], ["m"]),
+        node("Doubled", ["m"], ["y"], "doubled", domain="com.acme"),
+    ]
+    made = model(nodes, [2, 3], w=weights(3, 3))
     made.opset_import.append(helper.make_opsetid("com.acme", 1))
-    with (
-        core.load_network(made, "CPU") as network,
-        pytest.raises(NotSupportedError, match=r"node 'doubled'.*EXPORTABLE=True"),
-    ):
-        network.export()
-    with core.load_network(made, "CPU", {"EXPORTABLE": True}) as network:
+    x = np.ones((2, 3), np.float32)
+    with core.load_network(made, "CPU", {"EXPORTABLE": is_exportable}) as network:
         blob = network.export()
+        wanted = network.create_infer_request().infer_sync(x)["y"]
     with core.import_network(blob) as imported:
-        x = np.ones((2, 3), np.float32)
-        assert np.array_equal(imported.create_infer_request().infer_sync(x)["y"], 2 * x)
+        assert np.array_equal(imported.create_infer_request().infer_sync(x)["y"], wanted)
+        assert imported.export() == blob
+    with aioinfer.Core() as other:
+        with pytest.raises(AioInferError, match="Doubled"):
+            other.import_network(blob)
+        other.add_extension(doubled(4), "CPU")
+        with other.import_network(blob) as imported:
+            assert np.array_equal(imported.create_infer_request().infer_sync(x)["y"], 2 * wanted)
+
+
+def test_steps_that_numpy_computes_are_made_again(core: aioinfer.Core) -> None:
+    nodes = [
+        node("MatMul", ["x", "w"], ["m"]),
+        node("CumSum", ["m", "axis"], ["c"], exclusive=1),
+        node("GatherElements", ["c", "rows"], ["e"], axis=0),
+        node("Trilu", ["e"], ["t"], upper=0),
+        node("ReduceSum", ["t", "last"], ["y"], keepdims=0),
+    ]
+    made = model(
+        nodes,
+        [4, 6],
+        w=weights(6, 3),
+        axis=np.array(1),
+        rows=np.array([[0, 3, 1], [2, 2, 0]]),
+        last=np.array([1]),
+    )
+    x = weights(4, 6)
+    with core.load_network(made, "CPU") as network:
+        blob = network.export()
+        wanted = network.create_infer_request().infer_sync(x)["y"]
+    steps = Blob.open(blob).json("only_plan/plan")["steps"]
+    assert sum(step[0] == "python" for step in steps) == 3
+    with core.import_network(blob) as imported:
+        assert np.array_equal(imported.create_infer_request().infer_sync(x)["y"], wanted)
+        assert imported.export() == blob
 
 
 @pytest.mark.parametrize(
@@ -437,6 +469,67 @@ def test_a_layout_that_a_primitive_does_not_have_is_refused(core: aioinfer.Core)
     row[2:4] = ["scratchpad", 13]
     with pytest.raises(BlobError, match="scratchpad 13 failed: invalid arguments"):
         core.import_network(rewritten(blob, "only_plan/plan", content))
+
+
+def test_no_step_writes_what_is_there_to_be_read(core: aioinfer.Core, tmp_path: Path) -> None:
+    path = tmp_path / "net.blob"
+    with core.load_network(transformer(), "CPU") as network:
+        blob = Blob.open(network.export())
+    content = blob.json("only_plan/plan")
+    constants = {n for n, row in enumerate(content["buffers"]) if row[0] in ("constant", "input")}
+    readable = [n for n, row in enumerate(content["operands"]) if row[0] in constants]
+    tried = 0
+    for number, step in enumerate(content["steps"]):
+        for place in readable:
+            crafted = copy.deepcopy(content)
+            if step[0] == "native":
+                crafted["steps"][number][3][-1] = place
+            else:
+                arguments = crafted["steps"][number][3]
+                next(pair for pair in arguments if pair[0] == ARG.DST)[1] = place
+            path.write_bytes(rewritten(blob, "only_plan/plan", crafted))
+            with pytest.raises(BlobError):
+                core.import_network(path)
+            tried += 1
+    assert tried > 50
+
+
+def test_a_scratchpad_has_memory_of_its_own(core: aioinfer.Core) -> None:
+    with core.load_network(transformer(), "CPU") as network:
+        blob = Blob.open(network.export())
+    content, texts = blob.json("only_plan/plan"), []
+    for step in content["steps"]:
+        roles = dict(step[3]) if step[0] == "primitive" else {}
+        if ARG.SCRATCHPAD not in roles:
+            continue
+        scratchpad, target = (roles[role] for role in (ARG.SCRATCHPAD, ARG.DST))
+        crafted = copy.deepcopy(content)
+        crafted["operands"][scratchpad][0] = crafted["operands"][target][0]
+        with pytest.raises(BlobError) as raised:
+            core.import_network(rewritten(blob, "only_plan/plan", crafted))
+        texts.append(str(raised.value))
+        # In another buffer at the same place.
+        crafted = copy.deepcopy(content)
+        offsets = dict(crafted["offsets"])
+        buffers = [crafted["operands"][place][0] for place in (scratchpad, target)]
+        if buffers[1] in offsets:
+            changed = {**offsets, buffers[0]: offsets[buffers[1]]}
+            crafted["offsets"] = [list(row) for row in changed.items()]
+            with pytest.raises(BlobError):
+                core.import_network(rewritten(blob, "only_plan/plan", crafted))
+    if not texts:
+        pytest.skip("no primitive of this processor has a scratchpad")
+    assert any("lies in the memory of" in text for text in texts)
+
+
+def test_memory_of_a_plan_is_what_its_buffers_take(core: aioinfer.Core) -> None:
+    with core.load_network(convolutional(), "CPU") as network:
+        blob = Blob.open(network.export())
+    content = blob.json("only_plan/plan")
+    for arena_bytes in (content["arena_bytes"] - 64, content["arena_bytes"] + 64, 1 << 47):
+        crafted = rewritten(blob, "only_plan/plan", {**content, "arena_bytes": arena_bytes})
+        with pytest.raises(BlobError):
+            core.import_network(crafted)
 
 
 def test_no_call_is_made_with_arguments_that_it_does_not_take() -> None:

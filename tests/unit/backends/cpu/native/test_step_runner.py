@@ -30,7 +30,18 @@ from aioinfer.backends.cpu.native.step_runner import (
     mismatch_text,
     step_runner,
 )
-from aioinfer.backends.cpu.onednn.bindings import ARG, ExecArg, Memory, OneDnnError, open_engine
+from aioinfer.backends.cpu.onednn.bindings import (
+    ARG,
+    ELTWISE,
+    FORWARD_INFERENCE,
+    Attributes,
+    ExecArg,
+    Memory,
+    OneDnnError,
+    PrimitiveDesc,
+    open_engine,
+)
+from aioinfer.backends.cpu.onednn.numbers import INVALID_ARGUMENTS
 from aioinfer.errors import DeviceError
 from aioinfer.runtime.graph import DType
 
@@ -350,6 +361,53 @@ def test_of_memory_objects_that_onednn_refuses_none_is_left(by: StepRunner) -> N
         by.memories(engine, np.array([desc.handle, unplaced.handle]), np.zeros(2, np.int64))
     with pytest.raises(ValueError, match="differ in length"):
         by.memories(engine, np.array([desc.handle]), np.zeros(2, np.int64))
+
+
+def relu_desc(length: int) -> PrimitiveDesc:
+    engine = open_engine()
+    desc = engine.desc((length,), DType.FLOAT32)
+    algorithm, zero = ctypes.c_int(ELTWISE["relu"]), ctypes.c_float(0)
+    forward = ctypes.c_int(FORWARD_INFERENCE)
+    return engine.primitive_desc(
+        "eltwise_forward", engine, forward, algorithm, desc, desc, zero, zero, Attributes(engine)
+    )
+
+
+@pytest.mark.parametrize("thread_count", [1, 2, 16])
+def test_primitives_are_compiled_side_by_side(by: StepRunner, thread_count: int) -> None:
+    engine, lengths = open_engine(), range(1000, 1013)
+    made = by.primitives(engine, [relu_desc(length) for length in lengths], thread_count)
+    assert len({primitive.handle for primitive in made}) == len(lengths)
+    for length, primitive in zip(lengths, made, strict=True):
+        source, target = np.linspace(-1, 1, length, dtype=np.float32), np.ones(length, np.float32)
+        desc = engine.desc((length,), DType.FLOAT32)
+        memories = [Memory(engine, desc, array.ctypes.data) for array in (source, target)]
+        engine.execute(primitive, list(zip((ARG.SRC, ARG.DST), memories, strict=True)))
+        np.testing.assert_array_equal(target, np.maximum(source, 0))
+    assert by.primitives(engine, [], thread_count) == []
+
+
+def test_of_primitives_that_onednn_refuses_none_is_left(by: StepRunner) -> None:
+    known = relu_desc(2000)
+    handles = np.array([known.handle, 0, known.handle], np.int64)
+    made = np.ones(3, np.int64)
+    assert by._steps.make_primitives(handles, made, 1, 1) == INVALID_ARGUMENTS
+    assert not made.any()
+    with pytest.raises(ValueError, match="differ in length"):
+        by._steps.make_primitives(handles, made[:2], 1, 1)
+    with pytest.raises(ValueError, match="0 to 7 helpers"):
+        by._steps.make_primitives(handles, made, 1, 8)
+
+
+def test_primitives_are_not_begun_where_memory_is_short(
+    by: StepRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_size_bytes: int) -> None:
+        raise MemoryError("none")
+
+    monkeypatch.setattr(native, "check_memory", refuse)
+    with pytest.raises(MemoryError):
+        by.primitives(open_engine(), [relu_desc(2001)], 2)
 
 
 def test_a_kernel_that_an_old_extension_lacks_is_named() -> None:

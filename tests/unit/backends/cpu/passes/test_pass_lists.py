@@ -10,6 +10,8 @@ NAMES = (
     "movement hoisting",
     "scale shift folding",
     "transpose elimination",
+    "int8 fusion",
+    "int8 movement",
     "layer normalization fusion",
     "flat gemm fusion",
     "activation fusion",

@@ -79,9 +79,9 @@ def test_plans_share_packed_weights(core: Core) -> None:
 
 def test_a_larger_plan_moves_the_arena_and_older_programs_follow(core: Core) -> None:
     made, of, lane = programs(), compiler(core), Lane("a")
-    small, large = plan(of, 2), plan(of, 200)
-    assert large.arena_bytes > small.arena_bytes
+    small, large = plan(of, 2), plan(of, 200_000)
     old = made.program(small, lane)
+    assert large.arena_bytes > old.arena.nbytes
     arena = weakref.ref(old.arena)
     made.program(large, lane)
     assert made.arena_bytes >= large.arena_bytes
@@ -91,6 +91,17 @@ def test_a_larger_plan_moves_the_arena_and_older_programs_follow(core: Core) -> 
     del old
     gc.collect()
     assert arena() is None  # nothing keeps the smaller one
+
+
+def test_a_plan_that_fits_into_what_is_mapped_leaves_everything_in_place(core: Core) -> None:
+    made, of, lane = programs(), compiler(core), Lane("a")
+    small, large = plan(of, 2), plan(of, 200)
+    assert large.arena_bytes > small.arena_bytes
+    first = made.program(small, lane)
+    assert made.arena_bytes == small.arena_bytes
+    assert made.program(large, lane).arena is first.arena
+    assert made.arena_bytes == large.arena_bytes
+    assert made.program(small, lane) is first
 
 
 def test_a_smaller_plan_leaves_everything_in_place(core: Core) -> None:
@@ -124,13 +135,16 @@ def test_there_is_room_for_all_plans_that_were_asked_for_ahead(core: Core) -> No
 
 def test_networks_on_one_stream_share_its_arena(core: Core) -> None:
     lane, one, other = Lane("a"), programs(), programs()
-    small, large = plan(compiler(core), 2), plan(compiler(core), 200)
+    small, large = plan(compiler(core), 2), plan(compiler(core), 200_000)
     first = one.program(small, lane)
+    first.arena[:] = 7
     bound = other.program(large, lane)
+    assert bound.arena is not first.arena
+    assert (first.arena == 7).all()  # it is where it was for as long as somebody has it
     moved = one.program(small, lane)
     assert moved is not first
     assert moved.arena is bound.arena
-    assert one.arena_bytes == other.arena_bytes == bound.arena.nbytes
+    assert one.arena_bytes == other.arena_bytes == large.arena_bytes
 
 
 def test_the_arena_goes_with_the_last_network(core: Core) -> None:

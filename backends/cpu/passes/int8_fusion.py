@@ -1,0 +1,249 @@
+"""Conv, Gemm and MatMul between DequantizeLinear and QuantizeLinear, in int8.
+
+Theory of operation. A product of what was dequantised by one scale and weights that are int8 around
+0 is a sum of products of small integers, times a scale for each channel. The zero point of the data
+is taken out of the sums with the bias, since weights are known; pads, which stand for the real 0,
+then have to hold it. What is stored in 8 bits again is shifted and scaled to its own numbers along
+with that: a Relu costs nothing where it is where the type ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ....runtime.graph import DType, Graph, Node, TensorType, Value
+from ....runtime.lowering.window import Window, window_of
+from ....runtime.passes import GraphPatch, Pass
+from ....runtime.passes.folding.constant_cache import ConstantCache
+from ....runtime.passes.rewriting.matching import dtype_of, static_shape
+from ..onednn.post_ops import CPU_DOMAIN, PostOp
+from .elementwise_steps import MAX_POST_OPS
+from .int8_epilogue import Int8Epilogue, follow, tidied
+from .quantization_facts import RANGES, Quantization, Weights, dequantized, weights_of
+
+__all__ = ["FIRST_OPERAND", "Int8Fusion"]
+
+Array = np.ndarray[Any, Any]
+
+FIRST_OPERAND = 4
+"""Operands of steps come after data, weights, shifts and scales."""
+
+_MOST = 2**31 - 1
+"""That oneDNN's sums hold."""
+
+
+class Int8Fusion(Pass):
+    """Make ``Int8Conv`` and ``Int8MatMul`` of products of stored numbers.
+
+    Inputs: data as they are stored, int8 weights, a float32 shift for each channel, float32 scales
+    (one, or one for each channel), and operands of steps. Result: steps(sum * scale + shift),
+    rounded and kept in range where its type has 8 bits. Attributes are those of Conv, ``transB``,
+    and ``post_ops``. ``cache`` keeps what is computed of constants, once for all plans.
+    """
+
+    name = "int8 fusion"
+    requires = frozenset({"topological order"})
+    enters_bodies = False  # control flow runs on other devices, which know ONNX only
+
+    def __init__(self, cache: ConstantCache) -> None:
+        self._cache = cache
+
+    def find(self, graph: Graph) -> Iterator[GraphPatch]:
+        nodes = list(graph.nodes)
+        for node in nodes:
+            if node.graph is not graph or node.domain:
+                continue
+            if node.op_type not in ("Conv", "Gemm", "MatMul"):
+                continue
+            patch = _patch(node, self._cache)
+            if patch is not None:
+                yield patch
+
+
+def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
+    source, weights = dequantized(node.inputs[0]), weights_of(node)
+    if source is None or weights is None or not _is_plain(node):
+        return None
+    data, facts = source
+    if not _fits_sums(node, weights, facts, cache):
+        return None
+    channels = weights.array.shape[_channel_axis(node)]
+    bias = node.input_at(2)
+    if bias is not None and (bias.constant is None or bias.constant.shape != (channels,)):
+        return None
+    window = _window(node, data)
+    if node.op_type == "Conv" and window is None:
+        return None
+    added = None if bias is None else bias.constant
+    epilogue = follow(node)
+    terms = _Terms(node, weights, facts, added, epilogue)
+    if len(terms.steps) > MAX_POST_OPS:
+        epilogue = Int8Epilogue((node,))
+        terms = _Terms(node, weights, facts, added, epilogue)
+    made = Value(epilogue.result.name, epilogue.result.type)
+    shifts, scales = terms.constants(cache)
+    if not (np.isfinite(shifts).all() and np.isfinite(scales).all()):
+        return None
+    patch = GraphPatch(f"compute {node.op_type} {node.name!r} in int8")
+    attributes = {
+        name: item
+        for name, item in node.attributes.items()
+        if name not in ("alpha", "beta", "transA")
+    }
+    if terms.steps:
+        attributes["post_ops"] = [step.text(FIRST_OPERAND) for step in terms.steps]
+    if window is not None and facts.zero_point and any((*window.pads_begin, *window.pads_end)):
+        data = _padded(patch, node, data, window, facts.zero_point)
+        attributes.pop("auto_pad", None)
+        attributes.pop("pads", None)
+    array = cache.get("int8", (weights.array,), lambda: _signed(weights.array))
+    constants = [
+        _constant(patch, f"{node.name}_{what}", content)
+        for what, content in (("weights", array), ("shifts", shifts), ("scales", scales))
+    ]
+    kind = "Int8Conv" if node.op_type == "Conv" else "Int8MatMul"
+    fused = Node(
+        kind,
+        (data, *constants, *epilogue.operands),
+        (made,),
+        attributes,
+        name=node.name,
+        domain=CPU_DOMAIN,
+    )
+    patch.add(fused, epilogue.nodes[-1], epilogue.nodes)
+    patch.replace(epilogue.result, made)
+    for gone in epilogue.nodes:
+        patch.remove(gone)
+    return patch
+
+
+class _Terms:
+    """What is added to sums and multiplied with them, and the steps that remain."""
+
+    def __init__(
+        self,
+        node: Node,
+        weights: Weights,
+        data: Quantization,
+        bias: Array | None,
+        epilogue: Int8Epilogue,
+    ) -> None:
+        self._weights, self._data, self._bias = weights, data, bias
+        self._channel_axis = _channel_axis(node)
+        steps, stored = epilogue.steps, epilogue.stored
+        if stored is not None:
+            storing = PostOp.unary("linear", 1.0 / stored.scale, float(stored.zero_point))
+            steps = (*steps, storing)
+        steps = tidied(steps, stored)
+        self._factor, self._shift = 1.0, 0.0
+        if steps and steps[0].name == "linear":
+            (_, self._factor, self._shift, _), *rest = steps
+            steps = tuple(rest)
+        self.steps = steps
+
+    def constants(self, cache: ConstantCache) -> tuple[Array, Array]:
+        """Compute shifts and scales, once for all plans."""
+        numbers = (*self._data[:2], self._factor, self._shift, self._channel_axis)
+        sources = [self._weights.array, self._weights.scales]
+        if self._bias is not None:
+            sources.append(self._bias)
+        return (
+            cache.get(f"int8 shifts {numbers}", sources, self._shifts),
+            cache.get(f"int8 scales {numbers}", sources, self._scales),
+        )
+
+    def _wide_scales(self) -> Array:
+        scales = self._weights.scales.astype(np.float64).reshape(-1)
+        wide: Array = scales * self._data.scale * self._factor
+        return wide
+
+    def _scales(self) -> Array:
+        return self._wide_scales().astype(np.float32)
+
+    def _shifts(self) -> Array:
+        array = self._weights.array
+        others = tuple(axis for axis in range(array.ndim) if axis != self._channel_axis)
+        sums = _signed(array).sum(axis=others, dtype=np.int64)
+        shifts: Array = -self._data.zero_point * sums * self._wide_scales() + self._shift
+        if self._bias is not None:
+            shifts = shifts + self._bias.astype(np.float64) * self._factor
+        return shifts.astype(np.float32)
+
+
+def _is_plain(node: Node) -> bool:
+    """True for what one primitive computes, and for a result that is float32."""
+    if len(node.outputs) != 1 or dtype_of(node.outputs[0]) is not DType.FLOAT32:
+        return False
+    shapes = static_shape(node.inputs[0]), static_shape(node.outputs[0])
+    if shapes[0] is None or shapes[1] is None or 0 in shapes[0] or 0 in shapes[1]:
+        return False
+    if node.op_type == "MatMul":
+        return len(shapes[0]) >= 2
+    numbers = [float(node.attributes.get(name, 1.0)) for name in ("alpha", "beta")]
+    return numbers == [1.0, 1.0] and not node.attributes.get("transA", 0)
+
+
+def _fits_sums(node: Node, weights: Weights, data: Quantization, cache: ConstantCache) -> bool:
+    """True if no data of this type make a sum that int32 cannot hold, where it would wrap."""
+    largest = max(map(abs, RANGES[data.dtype]))
+    array, axis = weights.array, _channel_axis(node)
+    if largest * 128 * (array.size // max(array.shape[axis], 1)) <= _MOST:
+        return True
+
+    def add_up() -> Array:
+        others = tuple(other for other in range(array.ndim) if other != axis)
+        sums = np.abs(_signed(array), dtype=np.int16).sum(axis=others, dtype=np.int64)
+        return np.array(sums.max(initial=0))
+
+    return largest * int(cache.get(f"int8 sizes {axis}", (array,), add_up)) <= _MOST
+
+
+def _channel_axis(node: Node) -> int:
+    return 0 if node.op_type == "Conv" or node.attributes.get("transB", 0) else 1
+
+
+def _window(node: Node, data: Value) -> Window | None:
+    """Return the window of a Conv whose shapes fit each other; others are refused elsewhere."""
+    shape, weights = static_shape(data), static_shape(node.inputs[1])
+    result = static_shape(node.outputs[0])
+    if node.op_type != "Conv" or shape is None or weights is None or result is None:
+        return None
+    if not len(shape) == len(weights) == len(result) or len(shape) > 5:
+        return None
+    window = window_of(node, weights[2:], shape[2:])
+    window.fitted(shape[2:], result[2:])
+    return window
+
+
+def _padded(patch: GraphPatch, node: Node, data: Value, window: Window, zero_point: int) -> Value:
+    """Add a Pad with the number that stands for 0."""
+    shape, dtype = static_shape(data), dtype_of(data)
+    assert shape is not None
+    assert dtype is not None
+    pads = np.array([0, 0, *window.pads_begin, 0, 0, *window.pads_end], np.int64)
+    number = np.array(zero_point, dtype.numpy)
+    operands = [
+        _constant(patch, f"{node.name}_{what}", content)
+        for what, content in (("pads", pads), ("zero_point", number))
+    ]
+    sizes = zip(shape[2:], window.pads_begin, window.pads_end, strict=True)
+    wide = (*shape[:2], *(length + begin + end for length, begin, end in sizes))
+    padded = Value(f"{node.name}_padded", TensorType(dtype, wide))
+    patch.add(Node("Pad", (data, *operands), (padded,), {}, name=f"{node.name}_pad"), node, (node,))
+    return padded
+
+
+def _constant(patch: GraphPatch, name: str, array: Array) -> Value:
+    made = Value(name, TensorType(DType.of(array.dtype), array.shape), array)
+    patch.add_constant(made)
+    return made
+
+
+def _signed(array: Array) -> Array:
+    """Return weights as int8; uint8 ones are around 128."""
+    if array.dtype == np.int8:
+        return array
+    return (array.astype(np.int16) - 128).astype(np.int8)

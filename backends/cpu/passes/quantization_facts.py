@@ -1,0 +1,131 @@
+"""What QuantizeLinear and DequantizeLinear say, where int8 kernels can take it. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....runtime.graph import DType, Node, Value
+from ....runtime.passes.rewriting.matching import dtype_of, made_by, rank_of
+
+__all__ = [
+    "RANGES",
+    "Quantization",
+    "Weights",
+    "dequantized",
+    "is_int8_weights",
+    "quantization_of",
+    "weights_of",
+]
+
+Array = np.ndarray[Any, Any]
+
+RANGES = {DType.INT8: (-128, 127), DType.UINT8: (0, 255)}
+_BASES = ("Conv", "Gemm", "MatMul")
+
+
+class Quantization(NamedTuple):
+    """One scale and one zero point for a whole tensor: real = (stored - zero point) * scale."""
+
+    scale: float
+    zero_point: int
+    dtype: DType
+
+
+class Weights(NamedTuple):
+    """Constant weights in int8, symmetric, and their scales: one, or one for each column."""
+
+    array: Array
+    scales: Array
+
+
+def quantization_of(node: Node | None) -> Quantization | None:
+    """Read a node of either operator; None if its numbers are not known, or not one, or not 8 bits.
+
+    Scales are finite and above 0.
+    """
+    if node is None or node.domain or node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+        return None
+    stored = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]
+    real = node.inputs[0] if node.op_type == "QuantizeLinear" else node.outputs[0]
+    dtype = dtype_of(stored)
+    if dtype not in RANGES or dtype_of(real) is not DType.FLOAT32:
+        return None
+    scale, zero = node.inputs[1], node.input_at(2)
+    scales = None if scale is None else scale.constant
+    if scales is None or scales.size != 1 or scales.dtype != np.float32:
+        return None
+    if zero is not None and (zero.constant is None or zero.constant.size != 1):
+        return None
+    number = float(scales.reshape(-1)[0])
+    if not math.isfinite(number) or number < np.finfo(np.float32).smallest_normal:
+        return None
+    point = 0 if zero is None or zero.constant is None else int(zero.constant.reshape(-1)[0])
+    return Quantization(number, point, dtype)
+
+
+def dequantized(value: Value | None) -> tuple[Value, Quantization] | None:
+    """Return what a value was dequantised from; None for a constant, and for any other value."""
+    node = made_by(value, "DequantizeLinear")
+    found = quantization_of(node)
+    if node is None or found is None:
+        return None
+    stored = node.inputs[0]
+    return None if stored is None or stored.constant is not None else (stored, found)
+
+
+def weights_of(node: Node) -> Weights | None:
+    """Return the weights of a Conv, Gemm or MatMul, if they are int8 around 0.
+
+    uint8 around 128 is the same. Scales stand along the axis of the result's channels.
+    """
+    maker = made_by(node.input_at(1), "DequantizeLinear")
+    if maker is None:
+        return None
+    stored, scale, zero = (maker.input_at(index) for index in range(3))
+    if stored is None or stored.constant is None or scale is None or scale.constant is None:
+        return None
+    array, scales = stored.constant, scale.constant
+    if array.dtype not in (np.int8, np.uint8) or scales.dtype != np.float32:
+        return None
+    if zero is not None and zero.constant is None:
+        return None
+    middle = 128 if array.dtype == np.uint8 else 0
+    points = np.zeros(1, array.dtype) if zero is None or zero.constant is None else zero.constant
+    if not (points == middle).all() or not _is_positive(scales):
+        return None
+    if array.ndim != (rank_of(node.inputs[0]) if node.op_type == "Conv" else 2):
+        return None
+    axis = _channel_axis(node)
+    given = int(maker.attributes.get("axis", 1))
+    if not -array.ndim <= given < array.ndim or maker.attributes.get("block_size", 0):
+        return None
+    is_along = scales.shape == (array.shape[axis],) and given % array.ndim == axis
+    return Weights(array, scales) if scales.size == 1 or is_along else None
+
+
+def is_int8_weights(node: Node) -> bool:
+    """True for a DequantizeLinear whose constant an int8 kernel may read as it is."""
+    if node.domain or node.op_type != "DequantizeLinear":
+        return False
+    uses = node.outputs[0].uses
+    return bool(uses) and all(_takes_weights(user, index) for user, index in uses)
+
+
+def _takes_weights(user: Node, index: int) -> bool:
+    if index != 1 or user.domain or user.op_type not in _BASES:
+        return False
+    return dequantized(user.inputs[0]) is not None and weights_of(user) is not None
+
+
+def _is_positive(scales: Array) -> bool:
+    smallest = np.finfo(np.float32).smallest_normal
+    return bool(scales.size and np.isfinite(scales).all() and (scales >= smallest).all())
+
+
+def _channel_axis(node: Node) -> int:
+    if node.op_type == "Conv" or node.attributes.get("transB", 0):
+        return 0
+    return 1

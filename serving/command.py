@@ -1,0 +1,142 @@
+"""``aioinfer serve``: the command, from its parsed options to its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from ..errors import PropertyError
+from ..runtime.devices.core import Core
+from .protocol.limits import Limits
+from .repository.directory import FolderRepository
+from .repository.loader import Loader
+from .repository.models import LoadingRepository
+from .repository.single import FileRepository
+from .server import ServeOptions, Server
+
+__all__ = ["run_serve"]
+
+TOKEN_VARIABLE = "AIOINFER_TOKEN"
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+Say = Callable[[str], None]
+
+
+def run_serve(parsed: argparse.Namespace, config: dict[str, Any], tell: Say, warn: Say) -> int:
+    """Serve until a signal comes; 0 when the requests under way were answered.
+
+    config: the properties from the command line. ``tell`` is called with the line that says it is
+    ready, ``warn`` with what is not as it should be, each with one line. Raises PropertyError for
+    options that contradict each other, OSError for an address that is not free, and what loading
+    one file raises.
+    """
+    options = _options(parsed)
+    source = Path(parsed.model)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    if not _is_loopback(options.host) and options.token is None:
+        warn(
+            f"{options.host} can be reached from other machines, and no token is wanted; "
+            f"set {TOKEN_VARIABLE} or --token-file"
+        )
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner, Core() as core:
+        loader = Loader(core, parsed.d, config)
+        repository = _repository(source, loader, parsed)
+
+        def on_ready(addresses: list[str]) -> None:
+            for state in repository.states():
+                if state.reason:
+                    warn(f"{state.model} {state.version}: {state.reason}")
+            tell(_ready_line(repository, addresses))
+
+        runner.run(_serve(repository, options, on_ready))
+    return 0
+
+
+def _repository(source: Path, loader: Loader, parsed: argparse.Namespace) -> LoadingRepository:
+    if source.is_dir():
+        return FolderRepository(source, loader, can_manage=parsed.allow_management)
+    if parsed.allow_management or parsed.poll is not None:
+        raise PropertyError("--allow-management and --poll want a model directory, not a file")
+    return FileRepository(source, loader)
+
+
+async def _serve(
+    repository: LoadingRepository, options: ServeOptions, on_ready: Callable[[list[str]], None]
+) -> None:
+    server = Server(repository, options, on_ready)
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, server.stop)
+    try:
+        await server.run()
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _ready_line(repository: LoadingRepository, addresses: list[str]) -> str:
+    states = repository.states()
+    serving = [f"{state.model} {state.version}" for state in states if state.state == "READY"]
+    word = "ready" if repository.is_ready else "not ready"
+    return f"{word}: {' '.join(addresses)} serves {', '.join(serving) or 'no model'}"
+
+
+def _options(parsed: argparse.Namespace) -> ServeOptions:
+    if (parsed.tls_certificate is None) != (parsed.tls_key is None):
+        raise PropertyError("--tls-certificate and --tls-key belong together; give both or none")
+    limits = Limits(
+        body_bytes=parsed.max_body_mb << 20,
+        tensor_bytes=parsed.max_body_mb << 20,
+        connection_count=parsed.max_connections,
+    )
+    return ServeOptions(
+        host=parsed.host,
+        port=parsed.port,
+        grpc_port=parsed.grpc_port,
+        token=_token(parsed.token_file),
+        certificate=parsed.tls_certificate,
+        key=parsed.tls_key,
+        poll_s=parsed.poll,
+        drain_s=parsed.drain,
+        limits=limits,
+    )
+
+
+def _token(file: Path | None) -> str | None:
+    """Read the token from its file, or from the environment; None: none is wanted."""
+    if file is None:
+        text = os.environ.get(TOKEN_VARIABLE)
+    else:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    if text is None:
+        return None
+    token = text.strip()
+    if not token or not token.isascii() or not token.isprintable():
+        place = TOKEN_VARIABLE if file is None else "--token-file"
+        raise PropertyError(f"{place} holds no token: printable ASCII is wanted", place)
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,1 @@
+"""The Open Inference Protocol without sockets: bytes in, messages out. Pure."""

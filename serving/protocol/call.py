@@ -1,0 +1,167 @@
+"""What one request asks for, whichever wire it came by, and what it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import nearest
+from ...runtime.graph import DType, TensorType
+from ...runtime.tensors.tensor import Port
+from .datatypes import datatype_of
+from .refusal import RefusedError
+
+__all__ = ["DEFAULT_LEVEL", "Answer", "GivenTensor", "InferCall", "Requested", "check_call"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+DEFAULT_LEVEL = 8
+"""The level of requests that name none; 1 is the most urgent."""
+
+
+@dataclass(frozen=True)
+class GivenTensor:
+    """An input as the client sent it; ``field`` is where in the request."""
+
+    name: str
+    datatype: str
+    array: Array
+    field: str
+
+
+@dataclass(frozen=True)
+class Requested:
+    """An output that is asked for.
+
+    ``is_binary``: as raw bytes behind the JSON; ``class_count``: as that many classes, 0: as it is.
+    """
+
+    name: str
+    is_binary: bool = False
+    class_count: int = 0
+    field: str = ""
+
+
+@dataclass(frozen=True)
+class InferCall:
+    """An inference that was asked for.
+
+    ``outputs`` empty: all, as raw bytes if ``is_binary``. ``timeout_us`` 0: none. ``level``:
+    1 is the most urgent, 0 is the default.
+    """
+
+    inputs: Sequence[GivenTensor]
+    outputs: Sequence[Requested] = ()
+    id: str = ""
+    level: int = 0
+    timeout_us: int = 0
+    is_binary: bool = False
+
+    @property
+    def priority(self) -> int:
+        """The level as the runtime counts it: a higher number goes first, and 0 is the default."""
+        return DEFAULT_LEVEL - self.level if self.level else 0
+
+    @property
+    def deadline_s(self) -> float | None:
+        """The timeout in seconds; None: there is none."""
+        return self.timeout_us / 1e6 if self.timeout_us else None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The outputs of an inference, in the order in which they were asked for."""
+
+    model: str
+    version: str
+    id: str
+    outputs: Sequence[tuple[Requested, Array]]
+
+
+def check_call(
+    call: InferCall, inputs: Sequence[Port], outputs: Sequence[Port], model: str
+) -> tuple[dict[str, Array], Sequence[Requested]]:
+    """Return what a network is given, and the outputs that are asked for.
+
+    Raises RefusedError for a name that the model does not have, one that is missing or given twice,
+    and for another datatype or rank than the model's.
+    """
+    ports = {port.name: port for port in inputs}
+    given: dict[str, Array] = {}
+    for tensor in call.inputs:
+        port = ports.get(tensor.name)
+        if port is None:
+            raise RefusedError(
+                f"model {model!r} has no input {tensor.name!r}{nearest(tensor.name, ports)}; it "
+                f"has {sorted(ports)}",
+                field=f"{tensor.field}.name",
+            )
+        if tensor.name in given:
+            raise RefusedError(f"{tensor.name!r} is given twice", field=f"{tensor.field}.name")
+        _check_type(tensor, port)
+        given[tensor.name] = tensor.array
+    missing = sorted(ports.keys() - given.keys())
+    if missing:
+        raise RefusedError(f"{', '.join(map(repr, missing))} missing", field="inputs")
+    return given, _checked_outputs(call, [port.name for port in outputs], model)
+
+
+def _check_type(tensor: GivenTensor, port: Port) -> None:
+    wanted = port.type
+    if not isinstance(wanted, TensorType):
+        return
+    datatype = datatype_of(wanted.dtype)
+    if tensor.datatype != datatype:
+        raise RefusedError(
+            f"{tensor.name!r} is {datatype}, not {tensor.datatype}",
+            field=f"{tensor.field}.datatype",
+        )
+    shape, wanted_shape = tensor.array.shape, wanted.shape
+    if wanted_shape is None:
+        return
+    fits = len(shape) == len(wanted_shape) and all(
+        not isinstance(want, int) or length == want
+        for length, want in zip(shape, wanted_shape, strict=True)
+    )
+    if not fits:
+        declared = [dim if isinstance(dim, int) else -1 for dim in wanted_shape]
+        raise RefusedError(
+            f"{tensor.name!r} has shape {declared}, not {list(shape)}",
+            field=f"{tensor.field}.shape",
+        )
+
+
+def _checked_outputs(call: InferCall, names: Sequence[str], model: str) -> Sequence[Requested]:
+    if not call.outputs:
+        return [Requested(name, call.is_binary) for name in names]
+    seen: set[str] = set()
+    for requested in call.outputs:
+        if requested.name not in names:
+            raise RefusedError(
+                f"model {model!r} has no output {requested.name!r}"
+                f"{nearest(requested.name, names)}; it has {sorted(names)}",
+                field=f"{requested.field}.name",
+            )
+        if requested.name in seen:
+            raise RefusedError(
+                f"{requested.name!r} is asked for twice", field=f"{requested.field}.name"
+            )
+        seen.add(requested.name)
+    return call.outputs
+
+
+def datatypes_of(ports: Sequence[Port]) -> Mapping[str, str | None]:
+    """Name each port's datatype; None for what the protocol cannot carry."""
+    return {
+        port.name: datatype_of(port.type.dtype) if isinstance(port.type, TensorType) else None
+        for port in ports
+    }
+
+
+def dtype_label(port: Port) -> str:
+    """Return what a port holds, in words."""
+    dtype: DType | None = port.type.dtype if isinstance(port.type, TensorType) else None
+    return dtype.label if dtype is not None else str(port.type or "of an unknown type")

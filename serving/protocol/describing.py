@@ -1,0 +1,54 @@
+"""Metadata of server and models, as the protocol's documents. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...runtime.graph import TensorType
+from ...runtime.tensors.tensor import Port
+from .datatypes import datatype_of
+
+__all__ = ["PLATFORM", "extensions", "model_metadata", "port_metadata", "unserved_port"]
+
+PLATFORM = "onnx_aioinfer"
+
+
+def model_metadata(
+    name: str, versions: Iterable[str], inputs: Sequence[Port], outputs: Sequence[Port]
+) -> dict[str, object]:
+    """Describe a model; lengths that are open are -1, and so is an open rank."""
+    return {
+        "name": name,
+        "versions": list(versions),
+        "platform": PLATFORM,
+        "inputs": [port_metadata(port) for port in inputs],
+        "outputs": [port_metadata(port) for port in outputs],
+    }
+
+
+def port_metadata(port: Port) -> dict[str, object]:
+    """Describe an input or output."""
+    known = isinstance(port.type, TensorType)
+    datatype = datatype_of(port.type.dtype) if isinstance(port.type, TensorType) else None
+    shape = port.shape if known else None
+    return {
+        "name": port.name,
+        "datatype": datatype or "",
+        "shape": [-1] if shape is None else [dim if isinstance(dim, int) else -1 for dim in shape],
+    }
+
+
+def unserved_port(ports: Sequence[Port]) -> str:
+    """Say which port the protocol cannot carry, and why; "" if it can carry all."""
+    for port in ports:
+        if not isinstance(port.type, TensorType):
+            return f"{port.name!r} is {port.type or 'of an unknown type'}, and no tensor"
+        if datatype_of(port.type.dtype) is None:
+            return f"{port.name!r} is {port.type.dtype.label}, for which there is no datatype"
+    return ""
+
+
+def extensions(*, can_manage: bool) -> list[str]:
+    """List the protocol's extensions that are there, by their names."""
+    names = ["binary_tensor_data", "classification", "statistics"]
+    return [*names, "model_repository"] if can_manage else names

@@ -1,0 +1,202 @@
+"""The body of an HTTP inference request: JSON, and raw tensors behind it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .call import GivenTensor, InferCall, Requested
+from .datatypes import DATATYPES, read_raw, refuse_surrogates, refuse_too_big
+from .fields import Fields
+from .json_text import read_json
+from .limits import Limits
+from .refusal import RefusedError
+
+__all__ = ["check_parameters", "read_infer_request"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_KINDS = {"B": "b", "F": "iuf"}
+_NOT_SERVED = ("shared_memory_region", "sequence_id", "sequence_start", "sequence_end")
+_RAW_ONLY = ("FP16", "BF16")
+
+
+def read_infer_request(
+    body: bytes | bytearray | memoryview, json_length: int | None, limits: Limits
+) -> InferCall:
+    """Read the body of ``POST .../infer``.
+
+    json_length: what the header Inference-Header-Content-Length says; None: all of it is JSON.
+    Arrays are views of the body, which must not change, where raw tensors are aligned. Raises
+    RefusedError that names the field.
+    """
+    whole = memoryview(body).cast("B").toreadonly()
+    end = len(whole) if json_length is None else json_length
+    if end > len(whole):
+        raise RefusedError(
+            f"Inference-Header-Content-Length is {end}, and the body has {len(whole)} bytes"
+        )
+    fields = Fields(read_json(whole[:end], limits))
+    tensors = _RawTensors(whole[end:])
+    given = fields.items("inputs", limits.tensor_count)
+    inputs = [
+        _read_input(Fields(item, f"inputs[{index}]"), tensors, limits)
+        for index, item in enumerate(given)
+    ]
+    tensors.refuse_rest()
+    parameters = fields.inner("parameters")
+    check_parameters(parameters)
+    is_binary = parameters.flag("binary_data_output", default=False)
+    wanted = fields.items("outputs", limits.tensor_count)
+    return InferCall(
+        inputs=inputs,
+        outputs=[
+            _read_output(Fields(item, f"outputs[{index}]"), is_binary)
+            for index, item in enumerate(wanted)
+        ],
+        id=fields.text("id", ""),
+        level=parameters.count("priority"),
+        timeout_us=parameters.count("timeout"),
+        is_binary=is_binary,
+    )
+
+
+def check_parameters(parameters: Fields) -> None:
+    """Refuse parameters that ask for what this server does not do; others mean nothing to it."""
+    for name in _NOT_SERVED:
+        if parameters.any(name):
+            raise RefusedError("is not served here", field=parameters.field(name))
+
+
+class _RawTensors:
+    """What follows the JSON, cut into tensors in order."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data, self._place = data, 0
+
+    def take(self, size: int, field: str) -> memoryview:
+        end = self._place + size
+        if end > len(self._data):
+            raise RefusedError(
+                f"{size} bytes, and {len(self._data) - self._place} are left in the body",
+                field=field,
+            )
+        taken, self._place = self._data[self._place : end], end
+        return taken
+
+    def refuse_rest(self) -> None:
+        if rest := len(self._data) - self._place:
+            raise RefusedError(f"{rest} bytes of the body belong to no input")
+
+
+def _read_input(fields: Fields, tensors: _RawTensors, limits: Limits) -> GivenTensor:
+    name, datatype = fields.text("name"), fields.text("datatype")
+    if datatype not in DATATYPES:
+        raise RefusedError(
+            f"{datatype!r} is none of {', '.join(DATATYPES)}", field=fields.field("datatype")
+        )
+    shape = fields.shape("shape", limits.rank)
+    count = refuse_too_big(datatype, shape, fields.path, limits)
+    parameters = fields.inner("parameters")
+    check_parameters(parameters)
+    if parameters.has("binary_data_size"):
+        if fields.has("data"):
+            raise RefusedError(
+                "is there beside binary_data_size; one is wanted", field=fields.field("data")
+            )
+        field = parameters.field("binary_data_size")
+        data = tensors.take(parameters.count("binary_data_size"), field)
+        array = read_raw(data, datatype, shape, field)
+    else:
+        array = _read_numbers(fields, datatype, shape, count)
+    return GivenTensor(name, datatype, array, fields.path)
+
+
+def _read_numbers(fields: Fields, datatype: str, shape: Sequence[int], count: int) -> Array:
+    """Read the flat or nested list of a tensor's elements."""
+    field = fields.field("data")
+    data = fields.any("data")
+    if not isinstance(data, list):
+        raise RefusedError("a list is wanted, or parameters.binary_data_size", field=field)
+    if datatype in _RAW_ONLY:
+        raise RefusedError(f"{datatype} is taken as binary data only", field=field)
+    flat = _flat(data, field) if data and isinstance(data[0], list) else data
+    if len(flat) != count:
+        raise RefusedError(f"{len(flat)} elements; shape {list(shape)} has {count}", field=field)
+    if datatype == "BYTES":
+        return _read_strings(flat, field).reshape(shape)
+    dtype = DATATYPES[datatype].numpy
+    if not count:
+        return np.zeros(shape, dtype)
+    natural = _natural(flat, datatype, field)
+    if datatype[0] in "UI":
+        return _whole_numbers(flat, natural, datatype, field).reshape(shape)
+    if natural.dtype.kind not in _KINDS[datatype[0]]:
+        raise RefusedError(f"an element is not of {datatype}", field=field)
+    with np.errstate(over="ignore"):  # to infinity, as others round
+        return natural.astype(dtype).reshape(shape)
+
+
+def _whole_numbers(flat: list[object], natural: Array, datatype: str, field: str) -> Array:
+    dtype = DATATYPES[datatype].numpy
+    bounds = np.iinfo(dtype)
+    if natural.dtype.kind in "iu":
+        if natural.min() < bounds.min or natural.max() > bounds.max:
+            raise RefusedError(f"an element is out of the range of {datatype}", field=field)
+        return natural.astype(dtype)
+    # What numpy has no one type for, as a number of 64 bits beside a small one.
+    if any(type(item) is not int for item in flat):
+        raise RefusedError(f"an element is not of {datatype}", field=field)
+    try:
+        return np.array(flat, dtype)
+    except OverflowError:
+        raise RefusedError(f"an element is out of the range of {datatype}", field=field) from None
+
+
+def _natural(flat: list[object], datatype: str, field: str) -> Array:
+    """Return the numbers in the type that numpy finds for them.
+
+    A text among them is refused before: each element would take the room of the longest.
+    """
+    kinds = set(map(type, flat))
+    if list in kinds:
+        raise RefusedError("elements and lists are mixed", field=field)
+    if not kinds <= {bool, int, float}:
+        raise RefusedError(f"an element is not of {datatype}", field=field)
+    return np.asarray(flat)
+
+
+def _read_strings(flat: list[object], field: str) -> Array:
+    texts = np.empty(len(flat), object)
+    for index, item in enumerate(flat):
+        if not isinstance(item, str):
+            raise RefusedError("a string is wanted", field=f"{field}[{index}]")
+        if not item.isascii():
+            refuse_surrogates(item, f"{field}[{index}]")
+        texts[index] = item
+    return texts
+
+
+def _flat(data: list[object], field: str) -> list[object]:
+    """Join nested lists, one level after the other; all must be equally deep."""
+    while data and isinstance(data[0], list):
+        joined: list[object] = []
+        for item in data:
+            if not isinstance(item, list):
+                raise RefusedError("elements and lists are mixed", field=field)
+            joined += item
+        data = joined
+    return data
+
+
+def _read_output(fields: Fields, is_binary: bool) -> Requested:
+    parameters = fields.inner("parameters")
+    check_parameters(parameters)
+    return Requested(
+        name=fields.text("name"),
+        is_binary=parameters.flag("binary_data", default=is_binary),
+        class_count=parameters.count("classification"),
+        field=fields.path,
+    )

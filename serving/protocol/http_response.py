@@ -1,0 +1,69 @@
+"""The answer to an inference request over HTTP: JSON, and raw tensors behind it. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from ...runtime.graph import DType
+from .call import Answer, Requested
+from .classification import class_labels
+from .datatypes import datatype_of, raw_bytes
+from .refusal import RefusedError
+
+__all__ = ["infer_response", "refusal_body"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_RAW_ONLY = ("FP16", "BF16")
+
+
+def infer_response(answer: Answer) -> tuple[bytes, int | None]:
+    """Return the body, and the length of its JSON part if tensors follow it.
+
+    Raises RefusedError for an output that JSON cannot carry, and one that has no datatype.
+    """
+    raw: list[memoryview] = []
+    outputs = [_output(requested, array, raw) for requested, array in answer.outputs]
+    document: dict[str, object] = {
+        "model_name": answer.model,
+        "model_version": answer.version,
+        "outputs": outputs,
+    }
+    if answer.id:
+        document["id"] = answer.id
+    text = json.dumps(document, separators=(",", ":")).encode()
+    if not raw:
+        return text, None
+    return b"".join([text, *raw]), len(text)
+
+
+def _output(requested: Requested, array: Array, raw: list[memoryview]) -> dict[str, object]:
+    if requested.class_count:
+        array = class_labels(array, requested)
+    datatype = datatype_of(DType.of(array.dtype))
+    if datatype is None:
+        raise RefusedError(f"output {requested.name!r} is {array.dtype}, which has no datatype")
+    entry: dict[str, object] = {
+        "name": requested.name,
+        "datatype": datatype,
+        "shape": list(array.shape),
+    }
+    if requested.is_binary:
+        data = raw_bytes(array)
+        entry["parameters"] = {"binary_data_size": data.nbytes}
+        raw.append(data)
+    elif datatype in _RAW_ONLY:
+        raise RefusedError(
+            f"{datatype} has no form in JSON; ask for it with parameters.binary_data",
+            field=requested.field or f"output {requested.name!r}",
+        )
+    else:
+        entry["data"] = array.ravel().tolist()
+    return entry
+
+
+def refusal_body(message: str) -> bytes:
+    """Return the protocol's body of an error."""
+    return json.dumps({"error": message}).encode()

@@ -1,0 +1,194 @@
+"""The gRPC service: the protocol's calls, each a few lines around what is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import grpc
+from anyio import to_thread
+
+from ... import __version__
+from ..failures import CLIENT_GONE, refusal_of
+from ..inference import run_call
+from ..protocol.describing import extensions, model_metadata
+from ..protocol.limits import Limits
+from ..protocol.refusal import RefusedError
+from ..protocol.statistics import counts_of, statistics_entry
+from ..repository.models import Repository
+from ..web.guard import is_token
+from .infer_messages import read_infer_message, write_infer_message
+from .proto_text import message_classes, methods
+
+__all__ = ["make_server", "status_code"]
+
+Context = Any  # grpc.aio has no types of its own
+Call = Callable[[Any, Any, Context], Awaitable[None]]
+
+SERVICE = "inference.GRPCInferenceService"
+_OPEN = ("ServerLive", "ServerReady")
+_AT_ONCE_BYTES = 64 << 10
+
+_CODES = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+    413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    CLIENT_GONE: grpc.StatusCode.CANCELLED,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+
+
+def status_code(error: RefusedError) -> grpc.StatusCode:
+    """Return gRPC's code for a refusal; what may be tried again soon is RESOURCE_EXHAUSTED."""
+    if error.retry_after_s is not None:
+        return grpc.StatusCode.RESOURCE_EXHAUSTED
+    return _CODES.get(error.status, grpc.StatusCode.INTERNAL)
+
+
+def make_server(repository: Repository, limits: Limits, token: str | None) -> Any:
+    """Make a ``grpc.aio`` server that answers the protocol's calls; it has no port yet."""
+    service = _Service(repository, limits, token)
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", limits.body_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_metadata_size", limits.head_bytes),
+            ("grpc.so_reuseport", 0),
+        ]
+    )
+    handler = grpc.method_handlers_generic_handler(SERVICE, service.handlers())
+    server.add_generic_rpc_handlers((handler,))
+    return server
+
+
+class _Service:
+    """What is done for each call: fill a response from a request."""
+
+    def __init__(self, repository: Repository, limits: Limits, token: str | None) -> None:
+        self._repository, self._limits, self._token = repository, limits, token
+        self._calls: dict[str, Call] = {
+            "ServerLive": self.server_live,
+            "ServerReady": self.server_ready,
+            "ModelReady": self.model_ready,
+            "ServerMetadata": self.server_metadata,
+            "ModelMetadata": self.model_metadata,
+            "ModelInfer": self.model_infer,
+            "ModelStatistics": self.model_statistics,
+            "RepositoryIndex": self.repository_index,
+            "RepositoryModelLoad": self.repository_model_load,
+            "RepositoryModelUnload": self.repository_model_unload,
+        }
+
+    def handlers(self) -> dict[str, Any]:
+        """Return grpc's handler of each call, by name."""
+        classes = message_classes()
+        return {
+            name: grpc.unary_unary_rpc_method_handler(
+                self._answering(name, self._calls[name], classes[response]),
+                request_deserializer=classes[request].FromString,
+                response_serializer=classes[response].SerializeToString,
+            )
+            for name, request, response in methods()
+        }
+
+    def _answering(self, name: str, call: Call, response: Any) -> Any:
+        async def answering(request: Any, context: Context) -> Any:
+            try:
+                self._check_token(name, context)
+                answer = response()
+                await call(request, answer, context)
+            except Exception as error:
+                refused = refusal_of(error)
+                await context.abort(status_code(refused), str(refused))
+            return answer
+
+        return answering
+
+    def _check_token(self, name: str, context: Context) -> None:
+        if self._token is None or name in _OPEN:
+            return
+        metadata = context.invocation_metadata() or ()
+        given = [value for key, value in metadata if key == "authorization"]
+        if len(given) != 1 or not is_token(given[0].encode(), self._token):
+            raise RefusedError("the bearer token is missing or wrong", status=401)
+
+    async def server_live(self, request: Any, answer: Any, context: Context) -> None:
+        answer.live = True
+
+    async def server_ready(self, request: Any, answer: Any, context: Context) -> None:
+        answer.ready = self._repository.is_ready
+
+    async def model_ready(self, request: Any, answer: Any, context: Context) -> None:
+        self._repository.find(request.name, request.version)
+        answer.ready = True
+
+    async def server_metadata(self, request: Any, answer: Any, context: Context) -> None:
+        answer.name, answer.version = "aioinfer", __version__
+        answer.extensions.extend(extensions(can_manage=self._repository.can_manage))
+
+    async def model_metadata(self, request: Any, answer: Any, context: Context) -> None:
+        network = self._repository.find(request.name, request.version).network
+        versions = sorted(self._repository.versions(request.name) or {}, key=int)
+        told = model_metadata(request.name, versions, network.inputs, network.outputs)
+        _fill(answer, told)
+
+    async def model_infer(self, request: Any, answer: Any, context: Context) -> None:
+        self._repository.find(request.model_name, request.model_version)
+        call = await _off_the_loop(
+            request.ByteSize(), partial(read_infer_message, request, self._limits)
+        )
+        told = await run_call(
+            self._repository,
+            request.model_name,
+            request.model_version,
+            call,
+            context.time_remaining(),
+        )
+        size = sum(array.nbytes for _, array in told.outputs)
+        await _off_the_loop(size, partial(write_infer_message, told, answer))
+
+    async def model_statistics(self, request: Any, answer: Any, context: Context) -> None:
+        for served in self._repository.selected(request.name, request.version):
+            counts = counts_of(served.network.statistics())
+            entry = statistics_entry(served.model, served.version, served.last_inference_ms, counts)
+            _fill(answer.model_stats.add(), {**entry, "batch_stats": None})
+
+    async def repository_index(self, request: Any, answer: Any, context: Context) -> None:
+        for state in self._repository.states():
+            if state.state == "READY" or not request.ready:
+                answer.models.add(
+                    name=state.model,
+                    version=state.version,
+                    state=state.state,
+                    reason=state.reason,
+                )
+
+    async def repository_model_load(self, request: Any, answer: Any, context: Context) -> None:
+        if request.parameters:
+            raise RefusedError("are not taken", field="parameters")
+        await self._repository.load(request.model_name)
+
+    async def repository_model_unload(self, request: Any, answer: Any, context: Context) -> None:
+        await self._repository.unload(request.model_name)
+
+
+async def _off_the_loop(size: int, work: Callable[[], Any]) -> Any:
+    return work() if size <= _AT_ONCE_BYTES else await to_thread.run_sync(work)
+
+
+def _fill(message: Any, values: Any) -> None:
+    """Set a message's fields from a document of the same names; None is passed over."""
+    for name, value in values.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            for item in value:
+                _fill(getattr(message, name).add(), item)
+        elif isinstance(value, list):
+            getattr(message, name).extend(value)
+        elif isinstance(value, dict):
+            _fill(getattr(message, name), value)
+        elif value is not None:
+            setattr(message, name, value)

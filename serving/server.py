@@ -1,0 +1,198 @@
+"""Server: one event loop, its sockets, and how it starts, drains and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from errno import EADDRINUSE
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from ..errors import NotSupportedError
+from .protocol.limits import Limits
+from .repository.directory import poll
+from .repository.models import LoadingRepository
+from .web.application import application
+from .web.connection import connection_class
+
+__all__ = ["ServeOptions", "Server"]
+
+_BACKLOG = 2048
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """How a server is reached, and what it takes.
+
+    ``port`` and ``grpc_port`` 0: any free one; no ``grpc_port``: no gRPC. ``token``: wanted of
+    every request; None: none. ``certificate`` and ``key``: PEM files; None: no TLS. ``poll_s``:
+    how often to look for changed models; None: never.
+    ``drain_s``: how long requests under way may take when the server ends.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    grpc_port: int | None = None
+    token: str | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    poll_s: float | None = None
+    drain_s: float = 30.0
+    limits: Limits = field(default_factory=Limits)
+
+
+class _QuietServer(uvicorn.Server):
+    """uvicorn's server without its signal handlers: the process's signals are the command's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Server:
+    """Serves a repository over HTTP until it is told to stop. Used on one event loop.
+
+    Requests are answered while models load: that it is live, and not ready. ``on_ready`` is called
+    with the addresses when the models have been looked at.
+    """
+
+    def __init__(
+        self,
+        repository: LoadingRepository,
+        options: ServeOptions,
+        on_ready: Callable[[list[str]], None],
+    ) -> None:
+        self._repository, self._options, self._on_ready = repository, options, on_ready
+        self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
+        self._web: _QuietServer | None = None
+
+    def stop(self) -> None:
+        """Take no more requests and end when those under way have ended; if again, end now."""
+        is_again = self._stopping.is_set()
+        self._stopping.set()
+        if is_again:
+            self._hurry.set()
+            self._repository.abort()
+        if self._web is not None:
+            self._web.should_exit = True
+            self._web.force_exit = is_again
+
+    async def run(self) -> None:
+        """Serve; returns when it was stopped. Raises OSError for an address that is not free.
+
+        Raises what ``refresh`` raises, after the sockets are closed.
+        """
+        options = self._options
+        listener = _listen(options.host, options.port)
+        try:
+            app = application(self._repository, options.limits, options.token)
+            web = self._web = _QuietServer(self._web_config(app))
+            web.config.load()  # what is wrong with the certificate is said before it is ready
+        except BaseException:
+            listener.close()
+            raise
+        addresses = [_url("https" if options.certificate else "http", listener)]
+        rpc = None
+        try:
+            if options.grpc_port is not None:
+                rpc, address = await self._start_rpc(options.grpc_port)
+                addresses.append(address)
+        except BaseException:
+            listener.close()
+            raise
+        loading = asyncio.create_task(self._load(addresses))
+        serving = asyncio.create_task(web.serve(sockets=[listener]))
+        ending = asyncio.create_task(self._end_rpc(rpc))
+        try:
+            await asyncio.wait((loading, serving), return_when=asyncio.FIRST_COMPLETED)
+            if loading.done():
+                loading.result()
+            await serving
+        finally:
+            web.should_exit = True
+            self._stopping.set()
+            loading.cancel()
+            await asyncio.gather(loading, serving, ending, return_exceptions=True)
+            await self._repository.aclose()
+
+    async def _end_rpc(self, rpc: Any) -> None:
+        """Drain gRPC beside HTTP, from when the server is told to stop."""
+        await self._stopping.wait()
+        if rpc is None:
+            return
+        draining = asyncio.create_task(rpc.stop(self._options.drain_s))
+        hurrying = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait((draining, hurrying), return_when=asyncio.FIRST_COMPLETED)
+        hurrying.cancel()
+        if not draining.done():
+            await rpc.stop(None)
+        await draining
+
+    async def _start_rpc(self, port: int) -> tuple[Any, str]:
+        """Return a gRPC server that answers, and its address."""
+        try:
+            import grpc
+
+            from .rpc.service import make_server
+        except ModuleNotFoundError as error:
+            raise NotSupportedError(
+                f"gRPC wants {error.name}; pip install 'aioinfer[grpc]'"
+            ) from error
+        options = self._options
+        rpc = make_server(self._repository, options.limits, options.token)
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        try:
+            if options.certificate is not None and options.key is not None:
+                pair = (options.key.read_bytes(), options.certificate.read_bytes())
+                credentials = grpc.ssl_server_credentials([pair])
+                bound = rpc.add_secure_port(f"{host}:{port}", credentials)
+            else:
+                bound = rpc.add_insecure_port(f"{host}:{port}")
+        except RuntimeError as error:
+            raise OSError(EADDRINUSE, "cannot listen there", f"{host}:{port}") from error
+        await rpc.start()
+        return rpc, f"grpc://{host}:{bound}"
+
+    async def _load(self, addresses: list[str]) -> None:
+        await self._repository.refresh()
+        self._on_ready(addresses)
+        poll_s = self._options.poll_s
+        if poll_s is not None:
+            await poll(self._repository.refresh, lambda: asyncio.sleep(poll_s))
+
+    def _web_config(self, app: ASGIApp) -> uvicorn.Config:
+        options = self._options
+        return uvicorn.Config(
+            app,
+            http=connection_class(options.limits),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ssl_certfile=options.certificate,
+            ssl_keyfile=options.key,
+            timeout_graceful_shutdown=max(1, round(options.drain_s)),
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bind a socket; raises OSError that names the address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        error.filename = f"{host}:{port}"
+        raise
+
+
+def _url(scheme: str, listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

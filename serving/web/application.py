@@ -1,0 +1,247 @@
+"""The ASGI application: the protocol's addresses, each a few lines around what is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ... import __version__
+from ...runtime.network.executable_network import ExecutableNetwork
+from ..failures import CLIENT_GONE, refusal_of
+from ..inference import run_call
+from ..protocol.call import Answer
+from ..protocol.describing import extensions, model_metadata
+from ..protocol.fields import Fields
+from ..protocol.http_request import read_infer_request
+from ..protocol.http_response import infer_response, refusal_body
+from ..protocol.json_text import read_json
+from ..protocol.limits import Limits
+from ..protocol.refusal import RefusedError
+from ..protocol.statistics import counts_of, statistics_entry
+from ..repository.fixed import FixedRepository
+from ..repository.models import Repository
+from .bodies import JSON_LENGTH_HEADER, json_length, read_body
+from .disconnects import while_connected
+from .guard import Guard
+from .metrics import CONTENT_TYPE, metrics_text
+
+__all__ = ["app", "application"]
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+_AT_ONCE_BYTES = 64 << 10
+"""What is read or written on the event loop; more of it goes to a thread."""
+
+
+def app(
+    networks: Mapping[str, ExecutableNetwork] | Iterable[ExecutableNetwork] | ExecutableNetwork,
+    *,
+    limits: Limits | None = None,
+    token: str | None = None,
+) -> ASGIApp:
+    """Make an ASGI application that serves networks by the Open Inference Protocol.
+
+    Any ASGI server runs it, and frameworks mount it: ``fastapi_app.mount("/inference", app)``. The
+    networks stay the caller's, who closes them. ``token``: wanted as a bearer token of every
+    request. Raises PropertyError for two networks of one name, NotSupportedError for one that the
+    protocol cannot carry.
+    """
+    return application(FixedRepository(networks), limits or Limits(), token)
+
+
+def application(repository: Repository, limits: Limits, token: str | None = None) -> ASGIApp:
+    """Make an ASGI application that serves what a repository has."""
+    return Guard(_Endpoints(repository, limits).starlette(), limits, token)
+
+
+class _Endpoints:
+    """What is done at each address."""
+
+    def __init__(self, repository: Repository, limits: Limits) -> None:
+        self._repository, self._limits = repository, limits
+
+    def starlette(self) -> Starlette:
+        model = "/v2/models/{model}"
+        routes = [
+            _get("/v2/models/stats", self.statistics),
+            *_both("/v2", self.server),
+            _get("/v2/health/live", self.live),
+            _get("/v2/health/ready", self.ready),
+            *_versioned(model, "", self.metadata),
+            *_versioned(model, "/ready", self.model_ready),
+            *_versioned(model, "/stats", self.statistics),
+            _get("/metrics", self.metrics),
+            *_versioned(model, "/infer", self.infer, "POST"),
+            _post("/v2/repository/index", self.index),
+            _post("/v2/repository/models/{model}/load", self.load),
+            _post("/v2/repository/models/{model}/unload", self.unload),
+        ]
+        made = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+        made.router.redirect_slashes = False  # it would send clients to whatever Host names
+        return made
+
+    async def server(self, request: Request) -> Response:
+        return JSONResponse(
+            {
+                "name": "aioinfer",
+                "version": __version__,
+                "extensions": extensions(can_manage=self._repository.can_manage),
+            }
+        )
+
+    async def live(self, request: Request) -> Response:
+        return Response()
+
+    async def ready(self, request: Request) -> Response:
+        return Response(status_code=200 if self._repository.is_ready else 503)
+
+    async def metadata(self, request: Request) -> Response:
+        model, version = _place(request)
+        served = self._repository.find(model, version)
+        versions = self._repository.versions(model) or {}
+        network = served.network
+        return JSONResponse(
+            model_metadata(model, sorted(versions, key=int), network.inputs, network.outputs)
+        )
+
+    async def model_ready(self, request: Request) -> Response:
+        self._repository.find(*_place(request))
+        return Response()
+
+    async def statistics(self, request: Request) -> Response:
+        model = request.path_params.get("model", "")
+        version = request.path_params.get("version", "")
+        return JSONResponse(
+            {
+                "model_stats": [
+                    statistics_entry(
+                        served.model,
+                        served.version,
+                        served.last_inference_ms,
+                        counts_of(served.network.statistics()),
+                    )
+                    for served in self._repository.selected(model, version)
+                ]
+            }
+        )
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(metrics_text(self._repository), media_type=CONTENT_TYPE)
+
+    async def infer(self, request: Request) -> Response:
+        model, version = _place(request)
+        self._repository.find(model, version)  # before the body is read
+        head = json_length(request)
+        body = await read_body(request, self._limits)
+        read = partial(read_infer_request, body, head, self._limits)
+        # Raw texts take their time, too: how long the JSON part is says too little.
+        call = read() if len(body) <= _AT_ONCE_BYTES else await to_thread.run_sync(read)
+        answer = await while_connected(
+            run_call(self._repository, model, version, call), request.receive
+        )
+        content, head = await _written(answer)
+        if head is None:
+            return Response(content, media_type="application/json")
+        headers = {JSON_LENGTH_HEADER: str(head)}
+        return Response(content, headers=headers, media_type="application/octet-stream")
+
+    async def index(self, request: Request) -> Response:
+        body = await read_body(request, self._limits)
+        fields = Fields(read_json(body, self._limits) if body else {})
+        only_ready = fields.flag("ready", default=False)
+        return JSONResponse(
+            [
+                {
+                    "name": state.model,
+                    "version": state.version,
+                    "state": state.state,
+                    "reason": state.reason,
+                }
+                for state in self._repository.states()
+                if state.state == "READY" or not only_ready
+            ]
+        )
+
+    async def load(self, request: Request) -> Response:
+        await self._managed(request, self._repository.load)
+        return Response()
+
+    async def unload(self, request: Request) -> Response:
+        await self._managed(request, self._repository.unload)
+        return Response()
+
+    async def _managed(self, request: Request, change: Callable[[str], Awaitable[None]]) -> None:
+        body = await read_body(request, self._limits)
+        fields = Fields(read_json(body, self._limits) if body else {})
+        for name in ("config", "files"):
+            if fields.inner("parameters").has(name):
+                raise RefusedError("is not taken", field=f"parameters.{name}")
+        await change(request.path_params["model"])
+
+
+async def _written(answer: Answer) -> tuple[bytes, int | None]:
+    write = partial(infer_response, answer)
+    size = sum(array.nbytes for _, array in answer.outputs)
+    return write() if size <= _AT_ONCE_BYTES else await to_thread.run_sync(write)
+
+
+def _place(request: Request) -> tuple[str, str]:
+    return request.path_params["model"], request.path_params.get("version", "")
+
+
+def _get(path: str, endpoint: Endpoint) -> Route:
+    return Route(path, _answering(endpoint), methods=["GET"])
+
+
+def _post(path: str, endpoint: Endpoint) -> Route:
+    return Route(path, _answering(endpoint), methods=["POST"])
+
+
+def _both(path: str, endpoint: Endpoint) -> list[Route]:
+    """With and without a slash at the end, as clients differ."""
+    return [_get(path, endpoint), _get(f"{path}/", endpoint)]
+
+
+def _versioned(model: str, rest: str, endpoint: Endpoint, method: str = "GET") -> list[Route]:
+    make = _get if method == "GET" else _post
+    return [
+        make(f"{model}{rest}", endpoint),
+        make(f"{model}/versions/{{version}}{rest}", endpoint),
+    ]
+
+
+def _answering(endpoint: Endpoint) -> Endpoint:
+    """Turn what an endpoint raises into the protocol's answer."""
+
+    async def answering(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except ClientDisconnect:
+            return _refused(RefusedError("the client has gone", status=CLIENT_GONE))
+        except Exception as error:
+            return _refused(refusal_of(error))
+
+    return answering
+
+
+def _refused(error: RefusedError) -> Response:
+    headers = {}
+    if error.retry_after_s is not None:
+        headers["retry-after"] = str(error.retry_after_s)
+    if error.status in (408, 413):
+        headers["connection"] = "close"  # the rest of the body is not waited for
+    return Response(refusal_body(str(error)), error.status, headers, "application/json")
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    text = f"there is nothing at {request.url.path!r} for {request.method}"
+    return Response(refusal_body(text), error.status_code, media_type="application/json")

@@ -1,0 +1,58 @@
+"""What a request must pass before anything else looks at it."""
+
+from __future__ import annotations
+
+import hmac
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..protocol.http_response import refusal_body
+from ..protocol.limits import Limits
+
+__all__ = ["Guard", "is_token"]
+
+_OPEN = ("/v2/health/live", "/v2/health/ready")
+
+
+class Guard:
+    """Answers requests with too many headers, or without the token; the rest goes to the app.
+
+    Whether the server is live and ready is told without a token, for probes.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, token: str | None) -> None:
+        self._app, self._limits, self._token = app, limits, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        if len(headers) > self._limits.header_count:
+            await _refuse(send, 431, f"more than {self._limits.header_count} headers")
+        elif self._token is None or scope["path"].endswith(_OPEN):
+            await self._app(scope, receive, send)
+        else:
+            given = [value for name, value in headers if name == b"authorization"]
+            if len(given) == 1 and is_token(given[0], self._token):
+                await self._app(scope, receive, send)
+            else:
+                await _refuse(send, 401, "the bearer token is missing or wrong")
+
+
+def is_token(authorization: bytes, token: str) -> bool:
+    """Tell whether a header's value carries the token; in constant time."""
+    return hmac.compare_digest(authorization, b"Bearer " + token.encode())
+
+
+async def _refuse(send: Send, status: int, message: str) -> None:
+    body = refusal_body(message)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

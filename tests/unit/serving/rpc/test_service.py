@@ -1,0 +1,184 @@
+"""gRPC with Triton's own client, on a loopback socket in the same process and loop."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from anyio.lowlevel import checkpoint
+
+import aioinfer
+from aioinfer.serving.protocol.datatypes import DATATYPES
+from aioinfer.serving.protocol.limits import Limits
+from aioinfer.serving.repository.fixed import FixedRepository
+from aioinfer.serving.rpc.proto_text import message_classes, methods
+from aioinfer.serving.rpc.service import make_server
+from aioinfer.testing import MockDevices
+from unit.serving.models import OF_DATATYPE, echo, scaled
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # its messages are older than the runtime
+    aio = pytest.importorskip("tritonclient.grpc.aio")
+    pb2 = pytest.importorskip("tritonclient.grpc.service_pb2")
+
+from tritonclient.utils import InferenceServerException
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+class Started:
+    def __init__(self, repository: FixedRepository, token: str | None = None) -> None:
+        self.server = make_server(repository, Limits(), token)
+        self.port = self.server.add_insecure_port("127.0.0.1:0")
+
+    async def __aenter__(self) -> Any:
+        await self.server.start()
+        self.client = aio.InferenceServerClient(f"127.0.0.1:{self.port}")
+        return self.client
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.client.close()
+        await self.server.stop(None)
+
+
+@pytest.fixture
+async def client(core: aioinfer.Core, tmp_path: Path) -> AsyncIterator[Any]:
+    with core.load_network(scaled(tmp_path / "double.onnx", 2.0), "REFERENCE") as network:
+        async with Started(FixedRepository(network)) as made:
+            yield made
+
+
+def x_of(array: np.ndarray) -> Any:
+    given = aio.InferInput("x", list(array.shape), "FP32")
+    given.set_data_from_numpy(array)
+    return given
+
+
+def test_the_messages_are_the_protocols() -> None:
+    """Each field has the number, type and label that it has in the client's messages."""
+    nested = {
+        "TensorMetadata": pb2.ModelMetadataResponse.TensorMetadata,
+        "InferInputTensor": pb2.ModelInferRequest.InferInputTensor,
+        "InferRequestedOutputTensor": pb2.ModelInferRequest.InferRequestedOutputTensor,
+        "InferOutputTensor": pb2.ModelInferResponse.InferOutputTensor,
+        "ModelIndex": pb2.RepositoryIndexResponse.ModelIndex,
+    }
+    classes = message_classes()
+    for name, made in classes.items():
+        theirs = (nested.get(name) or getattr(pb2, name)).DESCRIPTOR.fields_by_name
+        for field in made.DESCRIPTOR.fields:
+            other = theirs[field.name]
+            assert (field.number, field.type) == (other.number, other.type), (name, field.name)
+            assert field.is_repeated == other.is_repeated
+    service = pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods_by_name
+    for call, request, response in methods():
+        assert service[call].input_type.name == request
+        assert service[call].output_type.name == response
+
+
+async def test_server_and_models_are_described(client: Any) -> None:
+    assert await client.is_server_live()
+    assert await client.is_server_ready()
+    assert await client.is_model_ready("double", "1")
+    told = await client.get_server_metadata()
+    assert told.name == "aioinfer"
+    assert "statistics" in told.extensions
+    model = await client.get_model_metadata("double")
+    assert (model.name, list(model.versions)) == ("double", ["1"])
+    assert (model.inputs[0].datatype, list(model.inputs[0].shape)) == ("FP32", [-1, 3])
+    index = await client.get_model_repository_index()
+    assert [(item.name, item.state) for item in index.models] == [("double", "READY")]
+
+
+async def test_many_infer_at_once(client: Any) -> None:
+    arrays = [np.full((1, 3), number, np.float32) for number in range(50)]
+    told = await asyncio.gather(
+        *(client.infer("double", [x_of(array)], request_id=str(array[0, 0])) for array in arrays)
+    )
+    for array, answer in zip(arrays, told, strict=True):
+        np.testing.assert_array_equal(answer.as_numpy("y"), array * 2)
+        assert answer.get_response().id == str(array[0, 0])
+    stats = await client.get_inference_statistics("double")
+    assert stats.model_stats[0].inference_count == 50
+    assert stats.model_stats[0].inference_stats.success.count == 50
+    assert stats.model_stats[0].last_inference > 0
+
+
+async def test_every_datatype_goes_there_and_back(core: aioinfer.Core, tmp_path: Path) -> None:
+    arrays, inputs = {}, []
+    for datatype, number in OF_DATATYPE.items():
+        array = np.array([[0, 1, 2]]).astype(DATATYPES[datatype].numpy)
+        if datatype == "BYTES":
+            array = np.array([["", "ü", "b"]], object)
+        arrays[int(number)] = array
+        given = aio.InferInput(f"in_{int(number)}", [1, 3], datatype)
+        given.set_data_from_numpy(array)
+        inputs.append(given)
+    with core.load_network(echo(tmp_path / "echo.onnx"), "REFERENCE") as network:
+        async with Started(FixedRepository(network)) as client:
+            told = await client.infer("echo", inputs)
+    for number, array in arrays.items():
+        got = told.as_numpy(f"out_{number}")
+        if array.dtype == object:
+            assert [item.decode() for item in got.ravel()] == array.ravel().tolist()
+        else:
+            np.testing.assert_array_equal(got.astype(array.dtype), array)
+
+
+async def test_what_is_wrong_has_its_code(client: Any) -> None:
+    short = x_of(np.zeros((1, 2), np.float32))
+    for model, given, code, told in (
+        ("double", short, "INVALID_ARGUMENT", r"inputs\[0\]\.shape"),
+        ("triple", short, "NOT_FOUND", "no model 'triple'"),
+    ):
+        with pytest.raises(InferenceServerException, match=told) as refused:
+            await client.infer(model, [given])
+        assert refused.value.status() == f"StatusCode.{code}"
+    with pytest.raises(InferenceServerException) as refused:
+        await client.load_model("double")
+    assert refused.value.status() == "StatusCode.PERMISSION_DENIED"
+
+
+async def test_a_token_is_wanted(core: aioinfer.Core, tmp_path: Path) -> None:
+    with core.load_network(scaled(tmp_path / "double.onnx", 2.0), "REFERENCE") as network:
+        async with Started(FixedRepository(network), "secret") as client:
+            assert await client.is_server_live()
+            with pytest.raises(InferenceServerException, match="token"):
+                await client.get_server_metadata()
+            headers = {"authorization": "Bearer secret"}
+            assert (await client.get_server_metadata(headers=headers)).name == "aioinfer"
+
+
+async def test_deadlines_overload_and_cancels_reach_the_network(tmp_path: Path) -> None:
+    devices = MockDevices(1)
+    with aioinfer.Core() as core:
+        core.register_plugin("MOCK", devices.make_plugin)
+        path = scaled(tmp_path / "held.onnx", 2.0)
+        device = devices[0]
+        device.slot_count = 1
+        with core.load_network(path, "MOCK", {"MAX_QUEUED_REQUESTS": 0}) as network:
+            async with Started(FixedRepository(network)) as client:
+                array = np.ones((1, 3), np.float32)
+                with pytest.raises(InferenceServerException) as late:
+                    await client.infer("held", [x_of(array)], timeout=1000)
+                assert late.value.status() == "StatusCode.DEADLINE_EXCEEDED"
+                device.held.release()  # what was stopped leaves its slot
+                call = asyncio.ensure_future(client.infer("held", [x_of(array)]))
+                await until(lambda: network.statistics().running_run_count == 1)
+                with pytest.raises(InferenceServerException) as refused:
+                    await client.infer("held", [x_of(array)])
+                assert refused.value.status() == "StatusCode.RESOURCE_EXHAUSTED"
+                call.cancel()
+                await until(lambda: network.statistics().cancelled_request_count == 1)
+                device.held.release()
+
+
+async def until(condition: Any) -> None:
+    """Let the loop go round until it is so; the test's own timeout is the bound."""
+    while not condition():
+        await checkpoint()
