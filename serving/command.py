@@ -25,6 +25,7 @@ __all__ = ["run_serve"]
 
 TOKEN_VARIABLE = "AIOINFER_TOKEN"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_BODIES = 8
 
 
 Say = Callable[[str], None]
@@ -94,10 +95,18 @@ def _ready_line(repository: LoadingRepository, addresses: list[str]) -> str:
 def _options(parsed: argparse.Namespace) -> ServeOptions:
     if (parsed.tls_certificate is None) != (parsed.tls_key is None):
         raise PropertyError("--tls-certificate and --tls-key belong together; give both or none")
+    bodies_mb = parsed.max_bodies_mb or _BODIES * parsed.max_body_mb
+    if bodies_mb < parsed.max_body_mb:
+        raise PropertyError(
+            f"--max-bodies-mb {bodies_mb} has no room for one body of --max-body-mb "
+            f"{parsed.max_body_mb}"
+        )
     limits = Limits(
         body_bytes=parsed.max_body_mb << 20,
+        bodies_bytes=bodies_mb << 20,
         tensor_bytes=parsed.max_body_mb << 20,
         connection_count=parsed.max_connections,
+        call_count=parsed.max_connections,
     )
     return ServeOptions(
         host=parsed.host,

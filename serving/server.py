@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from errno import EADDRINUSE
@@ -15,15 +16,18 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ..errors import NotSupportedError
+from .protocol.in_flight import BodiesInFlight
 from .protocol.limits import Limits
 from .repository.directory import poll
 from .repository.models import LoadingRepository
 from .web.application import application
-from .web.connection import connection_class
+from .web.connection import connection_class, secured
 
 __all__ = ["ServeOptions", "Server"]
 
 _BACKLOG = 2048
+_CUT_OFF_S = 1.0
+"""How long clients whose runs were ended have to be told so."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +75,22 @@ class Server:
         self._repository, self._options, self._on_ready = repository, options, on_ready
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
         self._web: _QuietServer | None = None
+        self._cutting: asyncio.TimerHandle | None = None
 
     def stop(self) -> None:
-        """Take no more requests and end when those under way have ended; if again, end now."""
+        """Take no more requests and end when those under way have ended; if again, end now.
+
+        When the time for that is over, the networks end what runs, and its clients are told so;
+        what has not even come whole is cut off a little later. Called on the server's loop.
+        """
         is_again = self._stopping.is_set()
         self._stopping.set()
         if is_again:
             self._hurry.set()
             self._repository.abort()
+        else:
+            loop, abort = asyncio.get_running_loop(), self._repository.abort
+            self._cutting = loop.call_later(self._options.drain_s, abort)
         if self._web is not None:
             self._web.should_exit = True
             self._web.force_exit = is_again
@@ -91,9 +103,16 @@ class Server:
         options = self._options
         listener = _listen(options.host, options.port)
         try:
-            app = application(self._repository, options.limits, options.token)
+            bodies = BodiesInFlight(options.limits.bodies_bytes)
+            app = application(
+                self._repository,
+                options.limits,
+                options.token,
+                bodies=bodies,
+                is_ending=self._stopping.is_set,
+            )
             web = self._web = _QuietServer(self._web_config(app))
-            web.config.load()  # what is wrong with the certificate is said before it is ready
+            web.config.load()
         except BaseException:
             listener.close()
             raise
@@ -101,7 +120,7 @@ class Server:
         rpc = None
         try:
             if options.grpc_port is not None:
-                rpc, address = await self._start_rpc(options.grpc_port)
+                rpc, address = await self._start_rpc(options.grpc_port, bodies)
                 addresses.append(address)
         except BaseException:
             listener.close()
@@ -119,6 +138,8 @@ class Server:
             self._stopping.set()
             loading.cancel()
             await asyncio.gather(loading, serving, ending, return_exceptions=True)
+            if self._cutting is not None:
+                self._cutting.cancel()
             await self._repository.aclose()
 
     async def _end_rpc(self, rpc: Any) -> None:
@@ -126,7 +147,7 @@ class Server:
         await self._stopping.wait()
         if rpc is None:
             return
-        draining = asyncio.create_task(rpc.stop(self._options.drain_s))
+        draining = asyncio.create_task(rpc.stop(self._options.drain_s + _CUT_OFF_S))
         hurrying = asyncio.create_task(self._hurry.wait())
         await asyncio.wait((draining, hurrying), return_when=asyncio.FIRST_COMPLETED)
         hurrying.cancel()
@@ -134,7 +155,7 @@ class Server:
             await rpc.stop(None)
         await draining
 
-    async def _start_rpc(self, port: int) -> tuple[Any, str]:
+    async def _start_rpc(self, port: int, bodies: BodiesInFlight) -> tuple[Any, str]:
         """Return a gRPC server that answers, and its address."""
         try:
             import grpc
@@ -145,7 +166,7 @@ class Server:
                 f"gRPC wants {error.name}; pip install 'aioinfer[grpc]'"
             ) from error
         options = self._options
-        rpc = make_server(self._repository, options.limits, options.token)
+        rpc = make_server(self._repository, options.limits, options.token, bodies)
         host = f"[{options.host}]" if ":" in options.host else options.host
         try:
             if options.certificate is not None and options.key is not None:
@@ -168,18 +189,21 @@ class Server:
 
     def _web_config(self, app: ASGIApp) -> uvicorn.Config:
         options = self._options
+        connection: Any = connection_class(options.limits)
+        if options.certificate is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(options.certificate, options.key)
+            connection = secured(connection, context, options.limits)
         return uvicorn.Config(
             app,
-            http=connection_class(options.limits),
+            http=connection,
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            ssl_certfile=options.certificate,
-            ssl_keyfile=options.key,
-            timeout_graceful_shutdown=max(1, round(options.drain_s)),
+            timeout_graceful_shutdown=options.drain_s + _CUT_OFF_S,  # type: ignore[arg-type]
         )
 
 

@@ -350,11 +350,17 @@ def _add_serve(parser: CommandParser) -> None:
         help="the longest body that is taken, in MiB (default: 64)",
     )
     safety.add_argument(
+        "--max-bodies-mb",
+        metavar="MB",
+        type=positive_integer,
+        help="bodies in memory together, in MiB (default: 8 of the longest)",
+    )
+    safety.add_argument(
         "--max-connections",
         metavar="COUNT",
         type=positive_integer,
         default=1024,
-        help="open connections, at most (default: 1024)",
+        help="open connections, and calls by gRPC under way, at most (default: 1024)",
     )
     safety.add_argument(
         "--drain",

@@ -10,7 +10,7 @@ __all__ = ["Fields"]
 
 
 class Fields:
-    """One JSON object of a request, and where in the request it stands.
+    """One JSON object of a request, and where in the request it stands; a field of null is none.
 
     Each method raises RefusedError, with the field's path, for what is not of its type.
     """
@@ -18,7 +18,9 @@ class Fields:
     def __init__(self, value: object, path: str = "") -> None:
         if not isinstance(value, dict):
             raise RefusedError("an object is wanted", field=path or "the body")
-        self._values: Mapping[str, object] = value
+        self._values: Mapping[str, object] = {
+            name: item for name, item in value.items() if item is not None
+        }
         self.path = path
 
     def field(self, name: str) -> str:

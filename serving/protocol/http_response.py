@@ -22,7 +22,8 @@ _RAW_ONLY = ("FP16", "BF16")
 def infer_response(answer: Answer) -> tuple[bytes, int | None]:
     """Return the body, and the length of its JSON part if tensors follow it.
 
-    Raises RefusedError for an output that JSON cannot carry, and one that has no datatype.
+    Raises RefusedError for an output that JSON cannot carry, as one with elements that are not
+    finite, and one that has no datatype.
     """
     raw: list[memoryview] = []
     outputs = [_output(requested, array, raw) for requested, array in answer.outputs]
@@ -33,7 +34,7 @@ def infer_response(answer: Answer) -> tuple[bytes, int | None]:
     }
     if answer.id:
         document["id"] = answer.id
-    text = json.dumps(document, separators=(",", ":")).encode()
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
     if not raw:
         return text, None
     return b"".join([text, *raw]), len(text)
@@ -57,6 +58,12 @@ def _output(requested: Requested, array: Array, raw: list[memoryview]) -> dict[s
     elif datatype in _RAW_ONLY:
         raise RefusedError(
             f"{datatype} has no form in JSON; ask for it with parameters.binary_data",
+            field=requested.field or f"output {requested.name!r}",
+        )
+    elif array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise RefusedError(
+            "has elements that are NaN or infinite, for which JSON has no form; ask for it with "
+            "parameters.binary_data",
             field=requested.field or f"output {requested.name!r}",
         )
     else:

@@ -36,9 +36,9 @@ def read_json(text: bytes | memoryview, limits: Limits) -> object:
     if depth > limits.json_depth:
         raise RefusedError(f"JSON nests {depth} deep; at most {limits.json_depth} is taken")
     try:
-        read: object = json.loads(text)
+        read: object = json.loads(str(text, "utf-8-sig"))  # json itself takes UTF-16, too
     except UnicodeDecodeError:
-        raise RefusedError("the body is not UTF-8") from None
+        raise RefusedError("the body is not UTF-8, which JSON is") from None
     except json.JSONDecodeError as error:
         raise RefusedError(
             f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"

@@ -11,15 +11,18 @@ __all__ = ["Limits"]
 class Limits:
     """Bounds on what one client may send; sizes in bytes, times in seconds.
 
-    ``body_bytes``: a whole body or gRPC message. ``json_bytes``: its JSON part, which takes some 30
+    ``body_bytes``: a whole body or gRPC message. ``bodies_bytes``: all of them that are in memory
+    together. ``json_bytes``: its JSON part, which takes some 30
     times that while it is read. ``json_list_count``: its lists and objects, each of which costs
     time of the whole process. ``json_depth``: how deep they nest. ``tensor_bytes``: one tensor
     in memory. ``tensor_count``: inputs, and requested outputs, of one request. ``rank``: dimensions
     of one tensor. ``head_bytes`` and ``header_count``: of an HTTP request's head. ``head_s`` and
-    ``body_s``: how long a client may take to send it. ``connection_count``: open connections.
+    ``body_s``: how long a client may take to send it. ``connection_count``: open connections
+    of HTTP, and as many of gRPC. ``call_count``: gRPC calls under way.
     """
 
     body_bytes: int = 64 << 20
+    bodies_bytes: int = 512 << 20
     json_bytes: int = 16 << 20
     json_list_count: int = 200_000
     json_depth: int = 32
@@ -31,3 +34,4 @@ class Limits:
     head_s: float = 10.0
     body_s: float = 60.0
     connection_count: int = 1024
+    call_count: int = 1024

@@ -22,10 +22,14 @@ from ..protocol.fields import Fields
 from ..protocol.http_request import check_parameters
 from ..protocol.limits import Limits
 from ..protocol.refusal import RefusedError
+from .wire import Depth
 
-__all__ = ["parameters_of", "read_infer_message", "write_infer_message"]
+__all__ = ["INFER_DEPTH", "parameters_of", "read_infer_message", "write_infer_message"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+INFER_DEPTH: Depth = {5: {5: None}, 6: {}}
+"""Where a ModelInferRequest may have many fields: in its inputs and outputs; and the contents."""
 
 _CONTENTS = {
     "BOOL": "bool_contents",

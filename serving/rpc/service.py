@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import grpc
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
+from google.protobuf.message import DecodeError
 
 from ... import __version__
 from ..failures import CLIENT_GONE, refusal_of
 from ..inference import run_call
 from ..protocol.describing import extensions, model_metadata
+from ..protocol.in_flight import BodiesInFlight, BodyShare
 from ..protocol.limits import Limits
 from ..protocol.refusal import RefusedError
 from ..protocol.statistics import counts_of, statistics_entry
 from ..repository.models import Repository
-from ..web.guard import is_token
-from .infer_messages import read_infer_message, write_infer_message
+from .admission import Admission
+from .infer_messages import INFER_DEPTH, read_infer_message, write_infer_message
 from .proto_text import message_classes, methods
+from .wire import refuse_too_many_fields
 
 __all__ = ["make_server", "status_code"]
 
@@ -27,14 +31,16 @@ Context = Any  # grpc.aio has no types of its own
 Call = Callable[[Any, Any, Context], Awaitable[None]]
 
 SERVICE = "inference.GRPCInferenceService"
-_OPEN = ("ServerLive", "ServerReady")
 _AT_ONCE_BYTES = 64 << 10
+_IDLE_MS = 300_000  # clients connect anew by themselves
+_READER_COUNT = 2
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
     403: grpc.StatusCode.PERMISSION_DENIED,
     404: grpc.StatusCode.NOT_FOUND,
+    408: grpc.StatusCode.DEADLINE_EXCEEDED,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
     CLIENT_GONE: grpc.StatusCode.CANCELLED,
     503: grpc.StatusCode.UNAVAILABLE,
@@ -49,16 +55,30 @@ def status_code(error: RefusedError) -> grpc.StatusCode:
     return _CODES.get(error.status, grpc.StatusCode.INTERNAL)
 
 
-def make_server(repository: Repository, limits: Limits, token: str | None) -> Any:
-    """Make a ``grpc.aio`` server that answers the protocol's calls; it has no port yet."""
-    service = _Service(repository, limits, token)
+def make_server(
+    repository: Repository,
+    limits: Limits,
+    token: str | None,
+    bodies: BodiesInFlight | None = None,
+) -> Any:
+    """Make a ``grpc.aio`` server that answers the protocol's calls; it has no port yet.
+
+    bodies: counts the memory of messages, where others count with it.
+    """
+    service = _Service(repository, limits, bodies or BodiesInFlight(limits.bodies_bytes))
     server = grpc.aio.server(
+        interceptors=[] if token is None else [Admission(token)],
+        maximum_concurrent_rpcs=limits.call_count,
         options=[
             ("grpc.max_receive_message_length", limits.body_bytes),
             ("grpc.max_send_message_length", -1),
             ("grpc.max_metadata_size", limits.head_bytes),
+            ("grpc.max_concurrent_streams", limits.call_count),
+            ("grpc.max_allowed_incoming_connections", limits.connection_count),
+            ("grpc.max_connection_idle_ms", _IDLE_MS),
+            ("grpc.server_handshake_timeout_ms", round(limits.head_s * 1000)),
             ("grpc.so_reuseport", 0),
-        ]
+        ],
     )
     handler = grpc.method_handlers_generic_handler(SERVICE, service.handlers())
     server.add_generic_rpc_handlers((handler,))
@@ -68,8 +88,9 @@ def make_server(repository: Repository, limits: Limits, token: str | None) -> An
 class _Service:
     """What is done for each call: fill a response from a request."""
 
-    def __init__(self, repository: Repository, limits: Limits, token: str | None) -> None:
-        self._repository, self._limits, self._token = repository, limits, token
+    def __init__(self, repository: Repository, limits: Limits, bodies: BodiesInFlight) -> None:
+        self._repository, self._limits, self._bodies = repository, limits, bodies
+        self._readers = CapacityLimiter(_READER_COUNT)
         self._calls: dict[str, Call] = {
             "ServerLive": self.server_live,
             "ServerReady": self.server_ready,
@@ -87,20 +108,21 @@ class _Service:
         """Return grpc's handler of each call, by name."""
         classes = message_classes()
         return {
-            name: grpc.unary_unary_rpc_method_handler(
-                self._answering(name, self._calls[name], classes[response]),
-                request_deserializer=classes[request].FromString,
+            name: grpc.stream_unary_rpc_method_handler(
+                self._answering(self._calls[name], classes[request], classes[response]),
                 response_serializer=classes[response].SerializeToString,
             )
             for name, request, response in methods()
         }
 
-    def _answering(self, name: str, call: Call, response: Any) -> Any:
-        async def answering(request: Any, context: Context) -> Any:
+    def _answering(self, call: Call, request: Any, response: Any) -> Any:
+        """Make a handler that receives its message itself: under bounds of time and memory."""
+
+        async def answering(messages: Any, context: Context) -> Any:
             try:
-                self._check_token(name, context)
-                answer = response()
-                await call(request, answer, context)
+                with self._bodies.share() as share:
+                    answer = response()
+                    await call(await self._read(messages, request, share), answer, context)
             except Exception as error:
                 refused = refusal_of(error)
                 await context.abort(status_code(refused), str(refused))
@@ -108,13 +130,28 @@ class _Service:
 
         return answering
 
-    def _check_token(self, name: str, context: Context) -> None:
-        if self._token is None or name in _OPEN:
-            return
-        metadata = context.invocation_metadata() or ()
-        given = [value for key, value in metadata if key == "authorization"]
-        if len(given) != 1 or not is_token(given[0].encode(), self._token):
-            raise RefusedError("the bearer token is missing or wrong", status=401)
+    async def _read(self, messages: Any, request: Any, share: BodyShare) -> Any:
+        try:
+            async with asyncio.timeout(self._limits.body_s):
+                data = await anext(aiter(messages), None)
+        except TimeoutError:
+            text = f"the message did not come within {self._limits.body_s:g} s"
+            raise RefusedError(text, status=408) from None
+        if data is None:
+            raise RefusedError("the call has no message")
+        share.take(len(data))
+        depth = INFER_DEPTH if request.DESCRIPTOR.name == "ModelInferRequest" else {}
+        refuse_too_many_fields(data, depth, self._limits)
+        try:
+            return await self._off_the_loop(len(data), partial(request.FromString, data))
+        except DecodeError:
+            text = f"the message is no {request.DESCRIPTOR.name}"
+            raise RefusedError(text) from None
+
+    async def _off_the_loop(self, size: int, work: Callable[[], Any]) -> Any:
+        if size <= _AT_ONCE_BYTES:
+            return work()
+        return await to_thread.run_sync(work, limiter=self._readers)
 
     async def server_live(self, request: Any, answer: Any, context: Context) -> None:
         answer.live = True
@@ -138,7 +175,7 @@ class _Service:
 
     async def model_infer(self, request: Any, answer: Any, context: Context) -> None:
         self._repository.find(request.model_name, request.model_version)
-        call = await _off_the_loop(
+        call = await self._off_the_loop(
             request.ByteSize(), partial(read_infer_message, request, self._limits)
         )
         told = await run_call(
@@ -149,7 +186,7 @@ class _Service:
             context.time_remaining(),
         )
         size = sum(array.nbytes for _, array in told.outputs)
-        await _off_the_loop(size, partial(write_infer_message, told, answer))
+        await self._off_the_loop(size, partial(write_infer_message, told, answer))
 
     async def model_statistics(self, request: Any, answer: Any, context: Context) -> None:
         for served in self._repository.selected(request.name, request.version):
@@ -174,10 +211,6 @@ class _Service:
 
     async def repository_model_unload(self, request: Any, answer: Any, context: Context) -> None:
         await self._repository.unload(request.model_name)
-
-
-async def _off_the_loop(size: int, work: Callable[[], Any]) -> Any:
-    return work() if size <= _AT_ONCE_BYTES else await to_thread.run_sync(work)
 
 
 def _fill(message: Any, values: Any) -> None:

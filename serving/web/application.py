@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -17,11 +17,12 @@ from ... import __version__
 from ...runtime.network.executable_network import ExecutableNetwork
 from ..failures import CLIENT_GONE, refusal_of
 from ..inference import run_call
-from ..protocol.call import Answer
+from ..protocol.call import Answer, InferCall
 from ..protocol.describing import extensions, model_metadata
 from ..protocol.fields import Fields
 from ..protocol.http_request import read_infer_request
 from ..protocol.http_response import infer_response, refusal_body
+from ..protocol.in_flight import BodiesInFlight, BodyShare
 from ..protocol.json_text import read_json
 from ..protocol.limits import Limits
 from ..protocol.refusal import RefusedError
@@ -40,6 +41,9 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 _AT_ONCE_BYTES = 64 << 10
 """What is read or written on the event loop; more of it goes to a thread."""
 
+_READER_COUNT = 2
+"""Threads that read at once: JSON takes many times its length, and they share the interpreter."""
+
 
 def app(
     networks: Mapping[str, ExecutableNetwork] | Iterable[ExecutableNetwork] | ExecutableNetwork,
@@ -57,16 +61,29 @@ def app(
     return application(FixedRepository(networks), limits or Limits(), token)
 
 
-def application(repository: Repository, limits: Limits, token: str | None = None) -> ASGIApp:
-    """Make an ASGI application that serves what a repository has."""
-    return Guard(_Endpoints(repository, limits).starlette(), limits, token)
+def application(
+    repository: Repository,
+    limits: Limits,
+    token: str | None = None,
+    *,
+    bodies: BodiesInFlight | None = None,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> ASGIApp:
+    """Make an ASGI application that serves what a repository has.
+
+    bodies: counts the memory of bodies, where others count with it. is_ending: tells whether a
+    request that is cancelled is cut off by the end of the server, and answered 503.
+    """
+    endpoints = _Endpoints(repository, limits, bodies or BodiesInFlight(limits.bodies_bytes))
+    return Guard(endpoints.starlette(), limits, token, is_ending)
 
 
 class _Endpoints:
     """What is done at each address."""
 
-    def __init__(self, repository: Repository, limits: Limits) -> None:
-        self._repository, self._limits = repository, limits
+    def __init__(self, repository: Repository, limits: Limits, bodies: BodiesInFlight) -> None:
+        self._repository, self._limits, self._bodies = repository, limits, bodies
+        self._readers = CapacityLimiter(_READER_COUNT)
 
     def starlette(self) -> Starlette:
         model = "/v2/models/{model}"
@@ -139,23 +156,34 @@ class _Endpoints:
     async def infer(self, request: Request) -> Response:
         model, version = _place(request)
         self._repository.find(model, version)  # before the body is read
-        head = json_length(request)
-        body = await read_body(request, self._limits)
-        read = partial(read_infer_request, body, head, self._limits)
-        # Raw texts take their time, too: how long the JSON part is says too little.
-        call = read() if len(body) <= _AT_ONCE_BYTES else await to_thread.run_sync(read)
-        answer = await while_connected(
-            run_call(self._repository, model, version, call), request.receive
-        )
-        content, head = await _written(answer)
+        with self._bodies.share() as share:
+            call = await self._read_call(request, share)
+            answer = await while_connected(
+                run_call(self._repository, model, version, call), request.receive
+            )
+            content, head = await _written(answer)
         if head is None:
             return Response(content, media_type="application/json")
         headers = {JSON_LENGTH_HEADER: str(head)}
         return Response(content, headers=headers, media_type="application/octet-stream")
 
+    async def _read_call(self, request: Request, share: BodyShare) -> InferCall:
+        head = json_length(request)
+        body = await read_body(request, self._limits, share)
+        read = partial(read_infer_request, body, head, self._limits)
+        # Raw texts take their time, too: how long the JSON part is says too little.
+        if len(body) <= _AT_ONCE_BYTES:
+            return read()
+        return await to_thread.run_sync(read, limiter=self._readers)
+
+    async def _read_fields(self, request: Request) -> Fields:
+        """Read the body of a call about the repository, which may be empty."""
+        with self._bodies.share() as share:
+            body = await read_body(request, self._limits, share)
+            return Fields(read_json(body, self._limits) if body else {})
+
     async def index(self, request: Request) -> Response:
-        body = await read_body(request, self._limits)
-        fields = Fields(read_json(body, self._limits) if body else {})
+        fields = await self._read_fields(request)
         only_ready = fields.flag("ready", default=False)
         return JSONResponse(
             [
@@ -179,8 +207,7 @@ class _Endpoints:
         return Response()
 
     async def _managed(self, request: Request, change: Callable[[str], Awaitable[None]]) -> None:
-        body = await read_body(request, self._limits)
-        fields = Fields(read_json(body, self._limits) if body else {})
+        fields = await self._read_fields(request)
         for name in ("config", "files"):
             if fields.inner("parameters").has(name):
                 raise RefusedError("is not taken", field=f"parameters.{name}")

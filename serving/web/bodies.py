@@ -7,6 +7,7 @@ import asyncio
 import numpy as np
 from starlette.requests import Request
 
+from ..protocol.in_flight import BodyShare
 from ..protocol.limits import Limits
 from ..protocol.refusal import RefusedError
 
@@ -30,10 +31,11 @@ def _whole_number(request: Request, header: str) -> int | None:
     return int(text)
 
 
-async def read_body(request: Request, limits: Limits) -> memoryview:
-    """Read a body. Raises RefusedError for one that is too long, too slow, or encoded.
+async def read_body(request: Request, limits: Limits, share: BodyShare) -> memoryview:
+    """Read a body into its share of the memory for all.
 
-    What comes in several pieces lies so that what follows the JSON part is aligned.
+    Raises RefusedError for one that is too long, too slow, or encoded, and for which there is no
+    room now. What comes in several pieces lies so that what follows the JSON part is aligned.
     """
     encoding = request.headers.get("content-encoding", "identity")
     if encoding != "identity":
@@ -41,9 +43,10 @@ async def read_body(request: Request, limits: Limits) -> memoryview:
     length = _whole_number(request, "content-length")
     if length is not None and length > limits.body_bytes:
         raise _too_long(limits)
+    share.expect(length or 0)
     try:
         async with asyncio.timeout(limits.body_s):
-            return await _joined(request, length, json_length(request) or 0, limits)
+            return await _joined(request, length, json_length(request) or 0, limits, share)
     except TimeoutError:
         raise RefusedError(
             f"the body did not come within {limits.body_s:g} s", status=408
@@ -54,12 +57,16 @@ def _too_long(limits: Limits) -> RefusedError:
     return RefusedError(f"the body is longer than {limits.body_bytes} bytes", status=413)
 
 
-async def _joined(request: Request, length: int | None, head: int, limits: Limits) -> memoryview:
+async def _joined(
+    request: Request, length: int | None, head: int, limits: Limits, share: BodyShare
+) -> memoryview:
     pieces = request.stream()
     first = await anext(pieces, b"")
+    share.take(len(first))
     if length is None:
         joined = bytearray(first)
         async for piece in pieces:
+            share.take(len(piece))
             joined += piece
             if len(joined) > limits.body_bytes:
                 raise _too_long(limits)
@@ -82,6 +89,7 @@ async def _joined(request: Request, length: int | None, head: int, limits: Limit
             piece = await anext(pieces)
         except StopAsyncIteration:
             break
+        share.take(len(piece))
     if place < length:
         raise RefusedError("the body is shorter than its Content-Length")
     return memory

@@ -1,19 +1,40 @@
-"""HTTP connections under bounds: how long a head may be, and how long it may take to come.
+"""HTTP connections under bounds: the length and time of a head, and what may come ahead.
 
-uvicorn bounds neither with httptools, and httptools keeps what it has of a header.
+uvicorn bounds none of them with httptools, httptools keeps what it has of a header, and of several
+requests on one connection uvicorn tells only the last one that the client has gone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ..protocol.http_response import refusal_body
 from ..protocol.limits import Limits
+from .handshakes import Handshake, HandshakeCount
 
-__all__ = ["connection_class"]
+__all__ = ["connection_class", "secured"]
+
+_AHEAD_COUNT = 64
+_AHEAD_BYTES = 1 << 20
+"""What may come of later requests while one is under way; nobody waits for their answers yet."""
+
+
+def secured(
+    connection: Callable[..., asyncio.Protocol], context: ssl.SSLContext, limits: Limits
+) -> Callable[..., asyncio.Protocol]:
+    """Make connections of a class that begin with a TLS handshake."""
+    count = HandshakeCount(limits.connection_count)
+
+    def make(**given: Any) -> asyncio.Protocol:
+        return Handshake(connection(**given), context, count, limits.head_s)
+
+    return make
 
 
 def connection_class(limits: Limits) -> type[asyncio.Protocol]:
@@ -24,8 +45,13 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
 
         _head_bytes = 0
         _is_in_head = False
+        _ahead_bytes = 0
         _head_timer: asyncio.TimerHandle | None = None
         _write_timer: asyncio.TimerHandle | None = None
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self._cycles: deque[RequestResponseCycle] = deque()
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -37,6 +63,12 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_head_timer()
             self._stop_write_timer()
+            self.pipeline.clear()
+            for cycle in self._cycles:
+                if not cycle.response_complete:
+                    cycle.disconnected = True
+                cycle.message_event.set()
+            self._cycles.clear()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -48,6 +80,12 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
                 self._head_bytes += len(data) if was_in_head else 0
                 if self._head_bytes > limits.head_bytes:
                     self._end(431, f"a head of more than {limits.head_bytes} bytes")
+            self._ahead_bytes = self._ahead_bytes + len(data) if self.pipeline else 0
+            if self._ahead_bytes > _AHEAD_BYTES or len(self.pipeline) > _AHEAD_COUNT:
+                self.transport.abort()
+                return
+            if self.pipeline:  # a client that is not read is not seen to go
+                self.flow.resume_reading()
             if self._head_timer is None and (self._is_in_head or self._has_answered()):
                 self._await_head()
 
@@ -59,6 +97,10 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
             self._is_in_head = False
             self._stop_head_timer()
             super().on_headers_complete()
+            while self._cycles and self._cycles[0].response_complete:
+                self._cycles.popleft()
+            if self.cycle is not None:
+                self._cycles.append(self.cycle)
 
         def pause_writing(self) -> None:
             super().pause_writing()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+from collections.abc import Callable
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..protocol.http_response import refusal_body
 from ..protocol.limits import Limits
@@ -17,11 +19,15 @@ _OPEN = ("/v2/health/live", "/v2/health/ready")
 class Guard:
     """Answers requests with too many headers, or without the token; the rest goes to the app.
 
-    Whether the server is live and ready is told without a token, for probes.
+    Whether the server is live and ready is told without a token, for probes. What is cancelled
+    while ``is_ending`` says so is answered 503, unless its answer has begun.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits, token: str | None) -> None:
+    def __init__(
+        self, app: ASGIApp, limits: Limits, token: str | None, is_ending: Callable[[], bool]
+    ) -> None:
         self._app, self._limits, self._token = app, limits, token
+        self._is_ending = is_ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -31,13 +37,28 @@ class Guard:
         if len(headers) > self._limits.header_count:
             await _refuse(send, 431, f"more than {self._limits.header_count} headers")
         elif self._token is None or scope["path"].endswith(_OPEN):
-            await self._app(scope, receive, send)
+            await self._call(scope, receive, send)
         else:
             given = [value for name, value in headers if name == b"authorization"]
             if len(given) == 1 and is_token(given[0], self._token):
-                await self._app(scope, receive, send)
+                await self._call(scope, receive, send)
             else:
                 await _refuse(send, 401, "the bearer token is missing or wrong")
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if has_begun or not self._is_ending():
+                raise
+            await _refuse(send, 503, "the server ends")
 
 
 def is_token(authorization: bytes, token: str) -> bool:

@@ -201,3 +201,26 @@ def test_raw_bytes_that_do_not_fit_are_refused(size: int, raw: bytes, told: str)
 def test_what_is_no_request_is_refused(body: bytes, length: int | None, told: str) -> None:
     with pytest.raises(RefusedError, match=told):
         read_infer_request(body, length, LIMITS)
+
+
+def test_null_is_as_if_it_were_not_there() -> None:
+    """Clients whose messages are classes send every field that has no value."""
+    entry = tensor("FP32", [1], [1], parameters=None)
+    output = {"name": "y", "parameters": None, "datatype": None}
+    call = read(entry, id=None, parameters=None, outputs=[output])
+    assert (call.id, call.level, call.outputs[0].name) == ("", 0, "y")
+    assert list(read(entry, outputs=None).outputs) == []
+    with pytest.raises(RefusedError, match=r"inputs\[0\]\.name: a string is wanted"):
+        read({**entry, "name": None})
+    raw = tensor("FP32", [1], parameters={"binary_data_size": 4})
+    call = read_binary({"inputs": [{**raw, "data": None}]}, np.float32([2]).tobytes())
+    assert call.inputs[0].array.tolist() == [2]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-32-be"])
+def test_other_encodings_than_utf_8_are_refused(encoding: str) -> None:
+    text = json.dumps({"inputs": [tensor("FP32", [1], [1])]})
+    with pytest.raises(RefusedError, match="the body is not"):
+        read_infer_request(text.encode(encoding), None, LIMITS)
+    marked = read_infer_request(text.encode("utf-8-sig"), None, LIMITS)
+    assert marked.inputs[0].name == "x"

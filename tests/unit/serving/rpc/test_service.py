@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from anyio.lowlevel import checkpoint
 
 import aioinfer
 from aioinfer.serving.protocol.datatypes import DATATYPES
+from aioinfer.serving.protocol.in_flight import BodiesInFlight
 from aioinfer.serving.protocol.limits import Limits
 from aioinfer.serving.repository.fixed import FixedRepository
 from aioinfer.serving.rpc.proto_text import message_classes, methods
@@ -32,8 +34,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 class Started:
-    def __init__(self, repository: FixedRepository, token: str | None = None) -> None:
-        self.server = make_server(repository, Limits(), token)
+    def __init__(
+        self,
+        repository: FixedRepository,
+        token: str | None = None,
+        limits: Limits | None = None,
+        bodies: BodiesInFlight | None = None,
+    ) -> None:
+        self.server = make_server(repository, limits or Limits(), token, bodies)
         self.port = self.server.add_insecure_port("127.0.0.1:0")
 
     async def __aenter__(self) -> Any:
@@ -47,10 +55,21 @@ class Started:
 
 
 @pytest.fixture
-async def client(core: aioinfer.Core, tmp_path: Path) -> AsyncIterator[Any]:
+async def started(core: aioinfer.Core, tmp_path: Path) -> AsyncIterator[Started]:
     with core.load_network(scaled(tmp_path / "double.onnx", 2.0), "REFERENCE") as network:
-        async with Started(FixedRepository(network)) as made:
+        made = Started(FixedRepository(network))
+        async with made:
             yield made
+
+
+@pytest.fixture
+def client(started: Started) -> Any:
+    return started.client
+
+
+@pytest.fixture
+def port(started: Started) -> int:
+    return started.port
 
 
 def x_of(array: np.ndarray) -> Any:
@@ -152,6 +171,79 @@ async def test_a_token_is_wanted(core: aioinfer.Core, tmp_path: Path) -> None:
                 await client.get_server_metadata()
             headers = {"authorization": "Bearer secret"}
             assert (await client.get_server_metadata(headers=headers)).name == "aioinfer"
+
+
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+
+
+async def sent(
+    port: int, data: bytes, headers: tuple[tuple[str, str], ...] = ()
+) -> tuple[str, str]:
+    """Send bytes as a message; return the code and the text of the answer."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        try:
+            await channel.unary_unary(INFER)(data, metadata=headers)
+        except grpc.aio.AioRpcError as error:
+            return error.code().name, error.details() or ""
+        return "OK", ""
+
+
+async def test_a_message_that_is_none_is_an_invalid_argument(client: Any, port: int) -> None:
+    for data in (b"\xff" * 20, b"\x2a\x05a", b"\x0a\x02\xff\xff"):
+        code, told = await sent(port, data)
+        assert (code, told.startswith("the message is no ")) == ("INVALID_ARGUMENT", True)
+    code, told = await sent(port, b"\x2a\x00" * 5000)
+    assert (code, "more fields" in told) == ("RESOURCE_EXHAUSTED", True)
+    assert (await sent(port, b""))[0] == "NOT_FOUND"  # a message without a model's name
+
+
+async def test_a_message_that_is_too_long_is_refused(core: aioinfer.Core, tmp_path: Path) -> None:
+    with core.load_network(scaled(tmp_path / "double.onnx", 2.0), "REFERENCE") as network:
+        made = Started(FixedRepository(network), limits=Limits(body_bytes=1000))
+        async with made:
+            assert (await sent(made.port, bytes(1001)))[0] == "RESOURCE_EXHAUSTED"
+
+
+async def test_without_the_token_no_message_is_received(
+    core: aioinfer.Core, tmp_path: Path
+) -> None:
+    """The refusal does not wait for it, and it takes no memory."""
+    bodies = BodiesInFlight(0)
+    with core.load_network(scaled(tmp_path / "double.onnx", 2.0), "REFERENCE") as network:
+        made = Started(FixedRepository(network), "secret", bodies=bodies)
+        async with made, grpc.aio.insecure_channel(f"127.0.0.1:{made.port}") as channel:
+            call = channel.stream_unary(INFER)()  # its one message never comes
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await call
+            assert refused.value.code().name == "UNAUTHENTICATED"
+            good = (("authorization", "Bearer secret"),)
+            assert (await sent(made.port, bytes(9), good))[0] == "RESOURCE_EXHAUSTED"
+            assert (await sent(made.port, bytes(9), (*good, *good)))[0] == "UNAUTHENTICATED"
+
+
+async def test_a_message_that_does_not_come_ends_its_call(
+    core: aioinfer.Core, tmp_path: Path
+) -> None:
+    with core.load_network(scaled(tmp_path / "double.onnx", 2.0), "REFERENCE") as network:
+        made = Started(FixedRepository(network), limits=Limits(body_s=0.01))
+        async with made, grpc.aio.insecure_channel(f"127.0.0.1:{made.port}") as channel:
+            with pytest.raises(grpc.aio.AioRpcError, match="did not come within"):
+                await channel.stream_unary(INFER)()
+
+
+async def test_more_calls_than_are_taken_are_refused_at_once(tmp_path: Path) -> None:
+    devices = MockDevices(1)
+    with aioinfer.Core() as core:
+        core.register_plugin("MOCK", devices.make_plugin)
+        with core.load_network(scaled(tmp_path / "held.onnx", 2.0), "MOCK") as network:
+            made = Started(FixedRepository(network), limits=Limits(call_count=1))
+            async with made as client:
+                given = x_of(np.ones((1, 3), np.float32))
+                call = asyncio.ensure_future(client.infer("held", [given]))
+                await until(lambda: network.statistics().running_run_count == 1)
+                assert (await sent(made.port, b""))[0] == "RESOURCE_EXHAUSTED"
+                devices[0].held.release()
+                np.testing.assert_array_equal((await call).as_numpy("y"), [[2, 2, 2]])
 
 
 async def test_deadlines_overload_and_cancels_reach_the_network(tmp_path: Path) -> None:

@@ -115,6 +115,21 @@ def test_a_second_signal_ends_it_though_a_request_is_under_way(tmp_path: Path) -
         assert serving.end(signal.SIGTERM) == 0
 
 
+def test_what_the_drain_cuts_off_is_503(tmp_path: Path) -> None:
+    """A run that takes too long, and a body that has not come whole."""
+    side = 1000
+    model = squares(tmp_path / "squares.onnx", 1000)
+    options = ("-d", "REFERENCE", "--drain", "1")
+    with serve(model, *options) as serving, connect(serving) as runs, connect(serving) as waits:
+        runs.sendall(infer_head(side) + bytes(4 * side * side))
+        waits.sendall(infer_head(side))
+        runs.settimeout(60)
+        serving.process.send_signal(signal.SIGTERM)
+        assert read_to_the_end(runs).startswith(b"HTTP/1.1 503 ")
+        assert read_to_the_end(waits).startswith(b"HTTP/1.1 503 ")
+        assert serving.process.wait(60) == 0
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_a_certificate_serves_https(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from anyio.lowlevel import checkpoint
 
 import aioinfer
 from aioinfer.serving import Limits, app
 from aioinfer.serving.protocol.datatypes import DATATYPES, raw_bytes
+from aioinfer.testing import MockDevices
 from unit.serving.asgi_client import AsgiClient
 from unit.serving.models import OF_DATATYPE, echo, scaled
 
@@ -251,6 +253,45 @@ async def test_a_body_is_bounded_before_it_is_read(network: aioinfer.ExecutableN
     assert (lied.status, "longer than its Content-Length" in lied.error) == (400, True)
     short = await client.send("POST", "/v2/models/double/infer", [b"x", b"y"], {}, length=90)
     assert (short.status, "shorter than its Content-Length" in short.error) == (400, True)
+
+
+async def test_bodies_are_bounded_together(tmp_path: Path) -> None:
+    devices = MockDevices(1)
+    body = json.dumps({"inputs": [X]}).encode()
+    with aioinfer.Core() as core:
+        core.register_plugin("MOCK", devices.make_plugin)
+        with core.load_network(scaled(tmp_path / "held.onnx", 2.0), "MOCK") as network:
+            client = AsgiClient(app(network, limits=Limits(bodies_bytes=len(body) + 5)))
+            first = asyncio.ensure_future(client.post("/v2/models/held/infer", body))
+            while network.statistics().running_run_count == 0:
+                await checkpoint()
+            second = await client.post("/v2/models/held/infer", body)
+            assert (second.status, second.headers["retry-after"]) == (503, "1")
+            pieces = [body[:4], body[4:]]
+            third = await client.send("POST", "/v2/models/held/infer", pieces, {}, length=-1)
+            assert third.status == 503
+            devices[0].held.release()
+            assert (await first).status == 200
+            last = asyncio.ensure_future(client.post("/v2/models/held/infer", body))
+            while not last.done():
+                if devices[0].held.waiting_count:
+                    devices[0].held.release()
+                await checkpoint()
+            assert last.result().status == 200
+
+
+async def test_what_json_has_no_form_for_is_refused(client: AsgiClient) -> None:
+    """Python reads NaN and writes it, and nobody else does."""
+    given = {"inputs": [{**X, "data": [1, float("nan"), float("inf")]}]}
+    reply = await client.post("/v2/models/double/infer", given)
+    assert (reply.status, reply.error.startswith("output 'y': has elements that are NaN")) == (
+        400,
+        True,
+    )
+    given["outputs"] = [{"name": "y", "parameters": {"binary_data": True}}]
+    reply = await client.post("/v2/models/double/infer", given)
+    raw = reply.body[int(reply.headers["inference-header-content-length"]) :]
+    np.testing.assert_array_equal(np.frombuffer(raw, np.float32), [2, np.nan, np.inf])
 
 
 async def test_headers_are_bounded_and_read_with_care(client: AsgiClient) -> None:

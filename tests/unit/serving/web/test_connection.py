@@ -3,38 +3,149 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import uvicorn
 from anyio.lowlevel import checkpoint
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from aioinfer.serving.protocol.limits import Limits
-from aioinfer.serving.web.connection import connection_class
+from aioinfer.serving.web.connection import connection_class, secured
 
 ANSWER_BYTES = 64 << 20  # more than the system keeps for a client that does not read
 
 
-@pytest.mark.timeout(60)
-async def test_a_client_that_does_not_read_its_answer_is_let_go() -> None:
-    async def endpoint(scope: object, receive: object, send: object) -> None:
-        await Response(bytes(ANSWER_BYTES))(scope, receive, send)  # type: ignore[arg-type]
-
-    connection = connection_class(Limits(body_s=0.05))
-    config = uvicorn.Config(endpoint, http=connection, ws="none", lifespan="off", log_config=None)
+@asynccontextmanager
+async def listening(
+    endpoint: ASGIApp, connection: Callable[..., Any]
+) -> AsyncIterator[tuple[int, ServerState]]:
+    """Answer connections on a port; yields it, and what is open."""
+    config = uvicorn.Config(
+        endpoint, http=cast(Any, connection), ws="none", lifespan="off", log_config=None
+    )
     config.load()
     state = ServerState()
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(
-        lambda: connection(config=config, server_state=state, app_state={}),  # type: ignore[call-arg]
-        "127.0.0.1",
-        0,
+    server = await asyncio.get_running_loop().create_server(
+        lambda: connection(config=config, server_state=state, app_state={}), "127.0.0.1", 0
     )
     async with server:
-        port = server.sockets[0].getsockname()[1]
+        yield server.sockets[0].getsockname()[1], state
+
+
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+async def test_every_request_of_a_client_that_leaves_is_told() -> None:
+    """The one under way, too, when others have come behind it."""
+    begun, told = asyncio.Event(), asyncio.Event()
+
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            begun.set()
+        told.set()
+
+    async with listening(endpoint, connection_class(Limits())) as (port, state):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET * 3)
+        await begun.wait()
+        writer.close()
+        await told.wait()
+        while state.connections or state.tasks:
+            await checkpoint()
+
+
+@pytest.mark.parametrize(
+    "ahead", [GET * 100, b"POST" + GET[3:-2] + b"content-length: 9999999\r\n\r\n"]
+)
+async def test_what_comes_ahead_of_answers_is_bounded(ahead: bytes) -> None:
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async with listening(endpoint, connection_class(Limits())) as (port, state):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        writer.write(GET + ahead)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(1000):
+                writer.write(b"a" * 10_000)
+                await writer.drain()
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        while state.connections or state.tasks:
+            await checkpoint()
+
+
+@pytest.fixture
+def certified(tmp_path: Path) -> ssl.SSLContext:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    where = ["-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost"]
+    subprocess.run([*command, *where], check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+async def test_handshakes_count_as_connections_and_end(certified: ssl.SSLContext) -> None:
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(b"served")(scope, receive, send)
+
+    limits = Limits(connection_count=2)
+    made = secured(connection_class(limits), certified, limits)
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    async with listening(endpoint, made) as (port, state):
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""  # one too many is closed at once
+        writer.close()
+        for _, writer in silent:
+            writer.close()
+        served = b""
+        while not served:  # the others have their end behind them soon
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+                writer.write(GET[:-2] + b"connection: close\r\n\r\n")
+                served = await reader.read()
+                writer.close()
+        assert served.endswith(b"served")
+        while state.connections:
+            await checkpoint()
+
+
+async def test_a_handshake_that_does_not_come_ends(certified: ssl.SSLContext) -> None:
+    limits = Limits(head_s=0.01)
+    made = secured(connection_class(limits), certified, limits)
+    async with listening(Response(b""), made) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+
+
+@pytest.mark.timeout(60)
+async def test_a_client_that_does_not_read_its_answer_is_let_go() -> None:
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(bytes(ANSWER_BYTES))(scope, receive, send)
+
+    connection = connection_class(Limits(body_s=0.05))
+    async with listening(endpoint, connection) as (port, state):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET)
         await reader.readuntil(b"\r\n\r\n")
         while state.connections or state.tasks:
             await checkpoint()

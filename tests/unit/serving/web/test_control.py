@@ -11,7 +11,9 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 import aioinfer
-from aioinfer.serving import app
+from aioinfer.serving import Limits, app
+from aioinfer.serving.repository.fixed import FixedRepository
+from aioinfer.serving.web.application import application
 from aioinfer.testing import MockDevice, MockDevices
 from unit.serving.asgi_client import AsgiClient
 from unit.serving.models import scaled
@@ -100,6 +102,17 @@ async def test_a_server_that_ends_cancels_what_runs(held: Held) -> None:
         await call
     await held.until(lambda now: now.cancelled_request_count == 1)
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+async def test_what_the_end_of_a_server_cuts_off_is_503(held: Held) -> None:
+    repository = FixedRepository(held.network)
+    held.client = AsgiClient(application(repository, Limits(), is_ending=lambda: True))
+    call = asyncio.ensure_future(held.client.post(INFER, {"inputs": [X]}))
+    await held.until(lambda now: now.running_run_count == 1)
+    call.cancel()
+    reply = await call
+    assert (reply.status, reply.error) == (503, "the server ends")
+    await held.until(lambda now: now.cancelled_request_count == 1)
 
 
 async def test_the_servers_own_fault_is_a_number(
