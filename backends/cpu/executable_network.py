@@ -497,7 +497,7 @@ class _CpuSlot(Slot):
         results: dict[str, Array],
     ) -> None:
         """Let states that grow be written behind what is there, if the run is of their request."""
-        is_of_request = self.bindings.states is not None
+        is_of_request = self.bindings.has_own_states
         for room, known in zip(plan.rooms, memories, strict=True):
             state = room.state
             is_own = is_of_request and state in plan.in_place
@@ -517,7 +517,7 @@ class _CpuSlot(Slot):
 
         That is the output, where the run notes its writes, the memory before and the new one.
         """
-        is_own, turns = self.bindings.states is not None, []
+        is_own, turns = self.bindings.has_own_states, []
         for state in plan.written:
             name = self._network.output_names[state.output]
             kept = self.bindings.inputs[self._network.input_names[state.input]]

@@ -324,7 +324,7 @@ def _subnetworks(
     for link in cut.links:
         source = link.source.subgraph
         for target, number in link.targets:
-            promised = networks[target].inputs[number].type
+            promised = networks[target].model_inputs[number].type
             crossing = Crossing(link.value, source, promised, ends[source], ends[target])
             crossings[target].append(crossing)
     outer: list[list[str]] = [[] for _ in networks]
@@ -336,7 +336,7 @@ def _subnetworks(
             network,
             tuple(outer[index]),
             tuple(crossings[index]),
-            tuple(port.name for port in network.outputs),
+            tuple(port.name for port in network.model_outputs),
         )
         for index, network in enumerate(networks)
     ]

@@ -41,6 +41,7 @@ from ...runtime.properties.properties import (
     INPUT_SHAPES,
     OUTPUT_LOCATION,
     REQUEST_PROPERTIES,
+    STATE,
     Configuration,
     Property,
     parse_text,
@@ -52,7 +53,7 @@ from .division import Division
 from .division_record import part_name, read_division
 from .dump import dump_diagrams
 from .executable_network import HeteroNetwork
-from .locations import output_locations, state_locations
+from .locations import output_locations, state_locations, states_inside
 from .partition import make_partition
 from .policy import POLICY_PROPERTIES, Expected, follow_policy, policy_of
 from .schedule import execution_order
@@ -128,10 +129,12 @@ class HeteroPlugin(VirtualPlugin):
                         f"{list(configs)}; import it on the devices that it was exported by",
                         device=config.device,
                     )
-                values = configs[piece.device]
+                values = {**configs[piece.device]}
+                values.pop(STATE.key, None)  # the part's own say which are its
                 part = blob.under(part_name(index))
                 networks.append(self.core.import_part(part, piece.device, values))
                 _refuse_other_ports(index, piece.model, networks[-1])
+                _refuse_other_states(index, record.states, networks[-1])
             return self._network(division, division.model, networks, config)
         except BaseException:
             for loaded in networks:
@@ -191,13 +194,10 @@ class HeteroPlugin(VirtualPlugin):
         shapes = subgraph_signatures(division.model, division.cut, config[INPUT_SHAPES])
         # A virtual device may load each part on another one.
         sharing = [device for device in devices if not self._is_virtual(device)]
-        states = state_locations(
-            division.cut,
-            [value.name for value in model.inputs],
-            find_pairs(model, config),
-            sharing,
-        )
-        locations = output_locations(division.cut, {**config[OUTPUT_LOCATION], **states}, sharing)
+        names, pairs = [value.name for value in model.inputs], find_pairs(model, config)
+        inside = states_inside(division.cut, names, pairs, sharing)
+        staying = state_locations(division.cut, names, pairs, sharing)
+        locations = output_locations(division.cut, {**config[OUTPUT_LOCATION], **staying}, sharing)
         if model.is_disposable:  # then the pieces alone hold the weights, each until it is compiled
             for graph in (model.graph, division.model.graph):
                 release_constants(graph)
@@ -206,12 +206,18 @@ class HeteroPlugin(VirtualPlugin):
         networks: list[ExecutableNetwork] = []
         try:
             with allowance_kept():
-                for piece, signatures in zip(division.cut.subgraphs, shapes, strict=True):
+                told = zip(division.cut.subgraphs, shapes, locations, inside, strict=True)
+                for piece, signatures, stays, states in told:
                     values = {**configs[piece.device]}
                     if signatures:
                         values[INPUT_SHAPES.key] = signatures
-                    if locations[len(networks)]:
-                        values[OUTPUT_LOCATION.key] = locations[len(networks)]
+                    if states:
+                        values[STATE.key] = states
+                    kept = set(states.values())
+                    if stays.keys() - kept:
+                        values[OUTPUT_LOCATION.key] = {
+                            name: place for name, place in stays.items() if name not in kept
+                        }
                     networks.append(self.core.load_network(piece.model, piece.device, values))
             network = self._network(division, model, networks, config)
         except BaseException as error:
@@ -431,6 +437,16 @@ def _refuse_other_ports(index: int, piece: Model, network: ExecutableNetwork) ->
         raise BlobError(
             f"the blob is damaged: subgraph {index} does not have the inputs and outputs of its "
             f"part of the whole; export it again"
+        )
+
+
+def _refuse_other_states(index: int, pairs: Mapping[str, str], network: ExecutableNetwork) -> None:
+    """Raise BlobError if a part hands on what requests of the whole do not."""
+    own = {} if network.states is None else network.states.named
+    if not own.items() <= pairs.items():
+        raise BlobError(
+            f"the blob is damaged: subgraph {index} keeps the states {own}, and the whole "
+            f"{dict(pairs)}; export it again"
         )
 
 

@@ -107,6 +107,7 @@ class LinkedRun:
             {},
             RunProfile() if subnetwork.network.has_perf_count else None,
             outer.arrived_ns,
+            has_own_states=outer.has_own_states,
         )
         return bindings
 

@@ -221,6 +221,8 @@ class ExecutableNetwork(Closing):
         self.states, self.inputs, self.outputs = states, states.given, states.returned
         checker = InputChecker(self.inputs, self.name, self.adopt_array)
         self.check_inputs = states.checker(checker.check)
+        if self.admission.gate is not None:
+            self.admission.gate.follow_states(states.by_name)
 
     @abstractmethod
     def runtime_graph(self) -> Graph:
@@ -442,6 +444,7 @@ class ExecutableNetwork(Closing):
             if self.states is not None:
                 kept = None if request is None else request.kept_states
                 bindings.states = (kept or KeptStates(self.states)).begin()
+                bindings.has_own_states = True
                 self._bind_states(bindings)
         except AioInferError as error:
             error.within(**self.admission.where)

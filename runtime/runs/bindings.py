@@ -101,6 +101,8 @@ class Bindings:
     """
     states: StatesOfRun | None = None
     """Of a caller's run on a network with state."""
+    has_own_states: bool = False
+    """No run beside this one and those inside it uses the memory that its states lie in."""
     shared: Any = None
     """What knows the callers that this run is of, where there are several."""
 

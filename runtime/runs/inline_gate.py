@@ -11,8 +11,9 @@ machine was busy.
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from ..graph import is_static
@@ -96,19 +97,31 @@ class InlineGate:
     """The times of one network's plans; thread-safe. ``threshold_us`` is above 0."""
 
     def __init__(self, ports: Sequence[Port], threshold_us: int) -> None:
-        self._ports = tuple(ports)
         self._threshold_ns = threshold_us * 1000
+        self._by_signature: dict[Any, ServiceTime] = {}
+        self._lock = threading.Lock()
+        self._ports, self._growing = tuple(ports), tuple[str, ...]()
         is_fixed = all(is_static(port.shape) for port in self._ports)
         self.only = ServiceTime(self._threshold_ns) if is_fixed else None
         """That of all runs, where all inputs have fixed shapes."""
-        self._by_signature: dict[Any, ServiceTime] = {}
-        self._lock = threading.Lock()
+
+    def follow_states(self, names: Collection[str]) -> None:
+        """Have runs be alike whose states (inputs of these names) are of one size, to a half.
+
+        For before the first run. Where a state grows, each run would be the first of its shapes.
+        """
+        states = [port for port in self._ports if port.name in names]
+        self._growing = tuple([port.name for port in states if not is_static(port.shape)])
+        self._ports = tuple([port for port in self._ports if port.name not in self._growing])
 
     def time_of(self, inputs: Mapping[str, Any]) -> ServiceTime:
         """Return the times of the plan for inputs of these shapes; checked inputs, by name."""
         if self.only is not None:
             return self.only
-        signature = shape_signature(inputs, self._ports)
+        signature: Hashable = shape_signature(inputs, self._ports)
+        if self._growing:
+            size = sum([math.prod(inputs[name].shape) for name in self._growing])
+            signature = signature, size.bit_length()
         time = self._by_signature.get(signature)
         if time is None:
             with self._lock:

@@ -9,7 +9,7 @@ from ....errors import AioInferError, ModelError, PropertyError, nearest
 from ...graph import DType, Model, TensorType, Value
 from ...properties.properties import OUTPUT_LOCATION, STATE, Configuration
 
-__all__ = ["STATE_KEY", "find_pairs"]
+__all__ = ["STATE_KEY", "find_pairs", "problem_of_types"]
 
 STATE_KEY = "aioinfer.state"
 """The key of a model's metadata that pairs stand under, as a JSON object: {"past": "present"}."""
@@ -29,7 +29,7 @@ def find_pairs(model: Model, config: Configuration) -> Mapping[str, str]:
     inputs = {value.name: value for value in model.inputs}
     outputs = {value.name: value for value in model.outputs}
     problem = _problem_of_names(named, inputs, outputs) or next(
-        filter(None, (_problem_of_types(inputs[a], outputs[b]) for a, b in named.items())), ""
+        filter(None, (problem_of_types(inputs[a], outputs[b]) for a, b in named.items())), ""
     )
     if problem:
         raise _error(model, config, problem, is_property=given is named)
@@ -79,7 +79,8 @@ def _problem_of_names(
     return ""
 
 
-def _problem_of_types(source: Value, target: Value) -> str:
+def problem_of_types(source: Value, target: Value) -> str:
+    """Say why an output cannot be what an input reads in the next run; "" if it can."""
     ends = f"input {source.name!r} is {source.type}, and output {target.name!r} {target.type}"
     before, after = source.type, target.type
     if not isinstance(before, TensorType) or not isinstance(after, TensorType):

@@ -114,6 +114,28 @@ def test_one_shape_too_many_forgets_the_oldest_alone() -> None:
     assert gate.time_of(given[0]) is not times[0]
 
 
+def test_runs_of_states_of_one_size_to_a_half_are_alike() -> None:
+    """A state that grows has another length in each run, and would never be known otherwise."""
+    past = Port("past", TensorType(DType.FLOAT32, (1, "past", 4)))
+    gate = InlineGate([FIXED, past], 50)
+    gate.follow_states({"past": "present"})
+
+    def time_of(rows: int) -> ServiceTime:
+        x = np.ones((1, 3), np.float32)
+        return gate.time_of({"x": x, "past": np.ones((1, rows, 4), np.float32)})
+
+    assert time_of(9) is time_of(15)
+    assert time_of(15) is not time_of(16)
+    assert time_of(0) is not time_of(1)
+    assert len({id(time_of(rows)) for rows in range(4, 4096)}) == 10
+
+
+def test_a_state_of_fixed_shape_tells_no_runs_apart() -> None:
+    gate = InlineGate([FIXED], 50)
+    gate.follow_states({"x": "y"})
+    assert gate.only is not None
+
+
 @pytest.mark.parametrize(("run_ns", "wanted"), [(BEARABLE_NS, True), (BEARABLE_NS + 1, False)])
 def test_a_caller_that_blocks_bears_longer_runs(run_ns: int, wanted: bool) -> None:
     time = noted(run_ns, run_ns, run_ns)
