@@ -1,13 +1,15 @@
 /* oneDNN's primitives: compiling one takes some tenths of a millisecond, and none needs another, so
- * the caller and some helpers each take the next that nobody has begun. Helpers live for one call:
- * there is none to end at fork or exit. What a primitive is compiled for depends on how many threads
- * OpenMP would use on the thread that compiles it, so they are told. */
+ * the caller and some helpers each take the next that nobody has begun. A helper's CPU may be taken
+ * by others: the caller waits for what one has begun, and for none that has not come yet, which finds
+ * nothing to do and ends. So there is no helper to end at fork or exit. What a primitive is compiled
+ * for depends on how many threads OpenMP would use on the thread that compiles it, so they are told. */
 #include "primitives.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #define MOST_HELPERS 7
 
@@ -23,6 +25,7 @@ void configure_primitives(create_primitive_function create, destroy_primitive_fu
     set_num_threads = set_threads;
 }
 
+/* Shared by the caller and its helpers, of which the last one frees it. */
 struct work {
     const int64_t *descs;
     int64_t *primitives;
@@ -30,7 +33,37 @@ struct work {
     int threads;
     atomic_llong next;
     atomic_int status; /* of one that was refused; then no other is begun */
+    atomic_int users;
+    pthread_mutex_t lock;
+    pthread_cond_t one_ended;
+    int64_t ended_count; /* under the lock */
 };
+
+static struct work *new_work(const int64_t *descs, int64_t *primitives, int64_t count, int threads)
+{
+    struct work *work = calloc(1, sizeof *work);
+    if (work == NULL)
+        return NULL;
+    work->descs = descs;
+    work->primitives = primitives;
+    work->count = count;
+    work->threads = threads;
+    atomic_init(&work->next, 0);
+    atomic_init(&work->status, 0);
+    atomic_init(&work->users, 1);
+    pthread_mutex_init(&work->lock, NULL);
+    pthread_cond_init(&work->one_ended, NULL);
+    return work;
+}
+
+static void let_go(struct work *work)
+{
+    if (atomic_fetch_sub(&work->users, 1) > 1)
+        return;
+    pthread_cond_destroy(&work->one_ended);
+    pthread_mutex_destroy(&work->lock);
+    free(work);
+}
 
 static void compile_all(struct work *work)
 {
@@ -44,37 +77,65 @@ static void compile_all(struct work *work)
             atomic_store(&work->status, status);
         else
             work->primitives[index] = (int64_t)(intptr_t)primitive;
+        pthread_mutex_lock(&work->lock);
+        work->ended_count++;
+        pthread_cond_signal(&work->one_ended);
+        pthread_mutex_unlock(&work->lock);
     }
 }
 
-static void *help(void *work)
+static void *help(void *shared)
 {
-    set_num_threads(((struct work *)work)->threads);
-    compile_all(work);
+    struct work *work = shared;
+    if (atomic_load(&work->next) < work->count) { /* else it comes too late */
+        set_num_threads(work->threads);
+        compile_all(work);
+    }
+    let_go(work);
     return NULL;
 }
 
 /* Signals are for the threads that Python knows. */
-static int start_helpers(struct work *work, int count, pthread_t *helpers)
+static void start_helpers(struct work *work, int count)
 {
     sigset_t all, before;
-    int started = 0;
+    pthread_attr_t attributes;
+    pthread_t helper;
+
+    if (count == 0 || pthread_attr_init(&attributes) != 0)
+        return;
     sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
-        return 0;
-    while (started < count && pthread_create(&helpers[started], NULL, help, work) == 0)
-        started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
+    if (pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0
+        && pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
+        for (int started = 0; started < count; started++) {
+            atomic_fetch_add(&work->users, 1);
+            if (pthread_create(&helper, &attributes, help, work) != 0) {
+                atomic_fetch_sub(&work->users, 1);
+                break;
+            }
+        }
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    pthread_attr_destroy(&attributes);
+}
+
+/* Have nobody begin another one, and wait for those that were begun. */
+static void end_work(struct work *work)
+{
+    int64_t begun = (int64_t)atomic_exchange(&work->next, work->count);
+    if (begun > work->count)
+        begun = work->count;
+    pthread_mutex_lock(&work->lock);
+    while (work->ended_count < begun)
+        pthread_cond_wait(&work->one_ended, &work->lock);
+    pthread_mutex_unlock(&work->lock);
 }
 
 static int compile(struct work *work, int helper_count)
 {
-    pthread_t helpers[MOST_HELPERS];
-    int started = start_helpers(work, helper_count, helpers);
+    start_helpers(work, helper_count);
     compile_all(work);
-    while (started > 0)
-        pthread_join(helpers[--started], NULL);
+    end_work(work);
     int status = atomic_load(&work->status);
     for (int64_t index = 0; status != 0 && index < work->count; index++)
         if (work->primitives[index] != 0) {
@@ -107,17 +168,18 @@ PyObject *make_primitives(PyObject *module, PyObject *args)
     else if (helper_count < 0 || helper_count > MOST_HELPERS)
         PyErr_Format(PyExc_ValueError, "0 to %d helpers, not %d", MOST_HELPERS, helper_count);
     else {
-        struct work work = {
-            .descs = views[0].buf,
-            .primitives = views[1].buf,
-            .count = (int64_t)(views[0].len / (Py_ssize_t)sizeof(int64_t)),
-            .threads = threads,
-        };
-        for (int64_t index = 0; index < work.count; index++)
-            work.primitives[index] = 0;
-        Py_BEGIN_ALLOW_THREADS
-        status = compile(&work, helper_count);
-        Py_END_ALLOW_THREADS
+        int64_t count = (int64_t)(views[0].len / (Py_ssize_t)sizeof(int64_t));
+        struct work *work = new_work(views[0].buf, views[1].buf, count, threads);
+        if (work == NULL)
+            PyErr_NoMemory();
+        else {
+            for (int64_t index = 0; index < count; index++)
+                work->primitives[index] = 0;
+            Py_BEGIN_ALLOW_THREADS
+            status = compile(work, helper_count);
+            let_go(work);
+            Py_END_ALLOW_THREADS
+        }
     }
 
 release:

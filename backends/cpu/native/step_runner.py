@@ -50,8 +50,8 @@ STATUS_TEXTS = {
 }
 
 _MOST_THREADS = 8
-_LEAST_EACH = 2
-"""Primitives to compile for each thread, which takes as long to start as a tenth of one takes."""
+_LEAST_EACH = 8
+"""Primitives to compile for each thread: of fewer, others' CPUs cost more time than they save."""
 _KEPT_BYTES = 1 << 20
 """What a primitive keeps at most, of those that were measured."""
 

@@ -37,6 +37,7 @@ from aioinfer.backends.cpu.onednn.bindings import (
     Attributes,
     ExecArg,
     Memory,
+    Primitive,
     OneDnnError,
     PrimitiveDesc,
     open_engine,
@@ -375,7 +376,7 @@ def relu_desc(length: int) -> PrimitiveDesc:
 
 @pytest.mark.parametrize("thread_count", [1, 2, 16])
 def test_primitives_are_compiled_side_by_side(by: StepRunner, thread_count: int) -> None:
-    engine, lengths = open_engine(), range(1000, 1013)
+    engine, lengths = open_engine(), range(1000, 1060)
     made = by.primitives(engine, [relu_desc(length) for length in lengths], thread_count)
     assert len({primitive.handle for primitive in made}) == len(lengths)
     for length, primitive in zip(lengths, made, strict=True):
@@ -385,6 +386,16 @@ def test_primitives_are_compiled_side_by_side(by: StepRunner, thread_count: int)
         engine.execute(primitive, list(zip((ARG.SRC, ARG.DST), memories, strict=True)))
         np.testing.assert_array_equal(target, np.maximum(source, 0))
     assert by.primitives(engine, [], thread_count) == []
+
+
+def test_helpers_that_come_too_late_find_nothing_to_do(by: StepRunner) -> None:
+    descs = [relu_desc(3000 + index) for index in range(3)]
+    handles = np.array([desc.handle for desc in descs], np.int64)
+    for count in [0, 1, 2, 3] * 25:
+        made = np.zeros(count, np.int64)
+        assert by._steps.make_primitives(handles[:count], made, 1, 7) is None
+        primitives = [Primitive(open_engine(), handle) for handle in made.tolist()]
+        assert len({primitive.handle for primitive in primitives} - {0}) == count
 
 
 def test_of_primitives_that_onednn_refuses_none_is_left(by: StepRunner) -> None:
