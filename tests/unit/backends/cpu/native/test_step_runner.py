@@ -37,8 +37,8 @@ from aioinfer.backends.cpu.onednn.bindings import (
     Attributes,
     ExecArg,
     Memory,
-    Primitive,
     OneDnnError,
+    Primitive,
     PrimitiveDesc,
     open_engine,
 )
