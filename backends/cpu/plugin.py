@@ -19,6 +19,8 @@ from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
+from ...runtime.passes.decomposing import Decomposing
+from ...runtime.passes.fusion.integer_products import IntegerProducts
 from ...runtime.passes.fusion.quantized_operators import QuantizedOperators
 from ...runtime.properties.properties import (
     DEVICE_SHARE,
@@ -145,7 +147,14 @@ class CpuPlugin(Plugin):
         is_kept = is_int8_weights if self._fuses_int8(config) else None
         shared = shared_passes(config[CPU_DISABLED_PASSES.key])
         folding = default_passes(is_kept=is_kept)
-        passes = (QuantizedOperators(), *folding, *shared, DeadCode())
+        passes = (
+            Decomposing(),
+            IntegerProducts(),
+            QuantizedOperators(),
+            *folding,
+            *shared,
+            DeadCode(),
+        )
         return copied, run_passes(copied, passes, check=False)
 
     def _fuses_int8(self, config: Configuration) -> bool:

@@ -332,7 +332,7 @@ class HeteroPlugin(VirtualPlugin):
         kept_ops = self._tie_extensions(copied, devices)
         unfolded = {device: self._unfolded_ops(device) for device in devices}
         follow_users(copied.graph, unfolded, placing.wishes)
-        passes = default_passes(kept_ops, is_wanted_by_user(unfolded))
+        passes = default_passes(kept_ops, is_wanted_by_user(unfolded), decomposes=False)
         whole, report = specialize_with_report(copied, {}, passes)
         copied.dispose()
         correct_graph_types(whole.graph)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from ...errors import NotSupportedError, PropertyError, UnsupportedOpError
 from ...executors import StreamsConfig, allowed_cpus
+from ...runtime.decompositions import find_decomposition
 from ...runtime.devices.extension import NodeRule, tell_types
 from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import DType, Model, Node, TensorType
@@ -26,7 +27,8 @@ from ...runtime.properties.properties import (
     Property,
     stream_count,
 )
-from ...runtime.type_inference import find_rule
+from ...runtime.type_inference import ShapeContent, find_rule
+from ...runtime.type_inference.inference import has_rank
 from .asked_types import AskedTypes
 from .executable_network import OrtNetwork
 from .node_support import NodeSupport, onnxruntime_text
@@ -117,12 +119,12 @@ class OrtPlugin(Plugin):
         from ...runtime.onnx_writer import oldest_opsets
 
         transformed = self.bind_extensions(model.to_rewrite())
-        report = run_passes(transformed, default_passes(self.unfolded_ops))
+        report = run_passes(transformed, default_passes(self.unfolded_ops, decomposes=False))
         transformed.opsets.update(oldest_opsets(transformed))
         return transformed, report
 
     def type_rule_of(self, node: Node, opsets: Mapping[str, int]) -> NodeRule | None:
-        if not node.domain or find_rule(node) is not None:
+        if not node.domain or (find_rule(node) is not None and find_decomposition(node) is None):
             return super().type_rule_of(node, opsets)
         opsets = {domain: opsets[domain] for domain in (node.domain,) if domain in opsets}
         return partial(_asked, self._types, opsets)
@@ -197,6 +199,11 @@ def _output_types(
 
 
 def _asked(types: AskedTypes, opsets: Mapping[str, int], node: Node) -> Sequence[TensorType | None]:
+    rule = find_rule(node)
+    if rule is not None and all(has_rank(value.type) for value in node.inputs if value is not None):
+        known = rule(node, ShapeContent())
+        if known and None not in known:
+            return known
     return types.types_of(node, opsets)
 
 

@@ -10,7 +10,7 @@ from ..graph import DType, Node, TensorType
 from .own_operators import own
 from .plain_operators import Array, plain
 
-__all__ = ["dynamic_quantize_linear", "qlinear_matmul", "quantize_linear"]
+__all__ = ["dynamic_quantize_linear", "matmul_integer", "qlinear_matmul", "quantize_linear"]
 
 _BYTES = (DType.INT8, DType.UINT8)
 _INTEGERS = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
@@ -103,6 +103,23 @@ def qlinear_matmul(
     scaled = product.astype(np.float32) * (factor / _rows(y_scale, a).astype(np.float32))
     shift = _rows(y_zero_point, a).astype(np.float32)
     return _saturated(np.rint(scaled), shift, y_zero_point.dtype)
+
+
+@plain("MatMulInteger", since=10)
+def matmul_integer(
+    a: Array,
+    b: Array,
+    a_zero_point: Array | None = None,
+    b_zero_point: Array | None = None,
+) -> Array:
+    """Multiply 8-bit integers exactly; gives int32. Zero points are of a row, or of a column."""
+    # Sums of 8-bit products are exact in float64, whose products run in BLAS; integers' do not.
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    if a_zero_point is not None:
+        wide_a -= a_zero_point[:, None] if a_zero_point.ndim == 1 and a.ndim > 1 else a_zero_point
+    if b_zero_point is not None:
+        wide_b -= b_zero_point
+    return np.asarray(np.matmul(wide_a, wide_b)).astype(np.int64).astype(np.int32)
 
 
 def _rows(parameter: Array, matrix: Array) -> Array:

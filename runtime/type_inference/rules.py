@@ -28,6 +28,7 @@ __all__ = ["STANDARD_DOMAINS", "TypeRule", "find_rule", "type_rule"]
 FAMILIES = (
     "attention_types",
     "convolution_types",
+    "decomposed_types",
     "elementwise_types",
     "indexing_types",
     "movement_types",
@@ -46,7 +47,7 @@ FAMILIES = (
 STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml"})
 """Whose operators are known to be functions, and have inference."""
 
-TypeRule = Callable[[Node, ShapeContent], Sequence[TensorType] | None]
+TypeRule = Callable[[Node, ShapeContent], Sequence[TensorType | None] | None]
 
 _rules: dict[tuple[str, str], TypeRule] = {}
 
@@ -80,7 +81,7 @@ def type_rule(*op_types: str, domain: str = "") -> Callable[[TypeRule], TypeRule
 
 
 def _naming_its_node(rule: TypeRule) -> TypeRule:
-    def named(node: Node, contents: ShapeContent) -> Sequence[TensorType] | None:
+    def named(node: Node, contents: ShapeContent) -> Sequence[TensorType | None] | None:
         try:
             require_one_type(node)
             return rule(node, contents)

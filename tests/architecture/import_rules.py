@@ -21,6 +21,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("aioinfer.errors",),
     ("aioinfer.executors",),
     ("aioinfer.runtime.graph", "aioinfer.runtime.properties", "aioinfer.runtime.loops"),
+    ("aioinfer.runtime.decompositions",),
     ("aioinfer.runtime.tensors", "aioinfer.runtime.type_inference", "aioinfer.runtime.blobs"),
     ("aioinfer.runtime.onnx_writer",),
     ("aioinfer.runtime.onnx_native",),

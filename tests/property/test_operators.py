@@ -34,6 +34,7 @@ DEVICES = {
 ELSEWHERE = {
     "CPU": {
         *("Attention", "CastLike", "DequantizeLinear", "DynamicQuantizeLinear", "EyeLike", "GRU"),
+        "MatMulInteger",
         *("LSTM", "OneHot", "QuantizeLinear", "RNN", "ReverseSequence", "ScatterElements"),
         *("ScatterND", "TensorScatter", "TopK", "aioinfer.cpu.Attention", "aioinfer.cpu.Eltwise"),
         *("aioinfer.cpu.Int8Conv", "aioinfer.cpu.Int8MatMul"),

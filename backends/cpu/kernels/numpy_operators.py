@@ -30,6 +30,7 @@ _OPERATORS = (
     "EyeLike",
     "GatherElements",
     "GatherND",
+    "MatMulInteger",
     "ReverseSequence",
     "ScatterElements",
     "Trilu",

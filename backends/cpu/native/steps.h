@@ -37,6 +37,7 @@ extern const struct named_kernel reduction_kernels[];
 extern const struct named_kernel row_kernels[];
 extern const struct named_kernel matmul_kernels[];
 extern const struct named_kernel pool_kernels[];
+extern const struct named_kernel quantization_kernels[];
 
 /* True once another thread has set a run's stop word; NULL for a run that has none. */
 static inline int is_stopped(const char *stop)

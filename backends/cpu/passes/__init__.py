@@ -16,6 +16,7 @@ from .activation_fusion import ActivationFusion
 from .batch_normalization_scaling import BatchNormalizationScaling
 from .eltwise_fusion import EltwiseFusion
 from .epilogue_fusion import EpilogueFusion
+from .int8_dynamic_fusion import Int8DynamicFusion
 from .int8_fusion import Int8Fusion
 from .int8_movement import Int8Movement
 from .shared_input_fusion import SharedInputFusion
@@ -44,7 +45,7 @@ def plan_passes(
     """
     cache = ConstantCache() if cache is None else cache
     passes: tuple[Pass, ...] = (
-        *((Int8Fusion(cache), Int8Movement()) if has_int8 else ()),
+        *((Int8Fusion(cache), Int8DynamicFusion(cache), Int8Movement()) if has_int8 else ()),
         LayerNormalizationFusion(cache, domain=CPU_DOMAIN),
         FlatGemmFusion(),
         ActivationFusion(),

@@ -20,7 +20,7 @@ from ..onednn.post_ops import PostOp
 from .elementwise_steps import MAX_POST_OPS, steps_of
 from .quantization_facts import RANGES, Quantization, dequantized, quantization_of
 
-__all__ = ["Int8Epilogue", "follow", "quantizing", "sum_steps", "tidied"]
+__all__ = ["Int8Epilogue", "activated", "follow", "next_of", "quantizing", "sum_steps", "tidied"]
 
 
 _MOST_STEPS = MAX_POST_OPS + 2
@@ -47,8 +47,8 @@ class Int8Epilogue:
 
 def follow(node: Node) -> Int8Epilogue:
     """Walk forward from a product, as far as its sums can be brought."""
-    found = _activated(Int8Epilogue((node,)))
-    user = _next(found)
+    found = activated(Int8Epilogue((node,)))
+    user = next_of(found)
     stored = None if user is None else _stored_by(user, found.result)
     if user is None or stored is None:
         return Int8Epilogue((node,))
@@ -115,7 +115,7 @@ def sum_steps(other: Quantization, operand: int) -> tuple[PostOp, ...]:
 def _longer(first: Int8Epilogue) -> Int8Epilogue | None:
     """Go on behind the first QuantizeLinear, if there is another one; else None."""
     assert first.stored is not None
-    again = _next(first)
+    again = next_of(first)
     if (
         again is None
         or quantization_of(again) != first.stored
@@ -126,8 +126,8 @@ def _longer(first: Int8Epilogue) -> Int8Epilogue | None:
     back = PostOp.unary("linear", scale, -zero * scale)
     steps = (*first.steps, *quantizing(first.stored), back)
     found = _added(replace(first, nodes=(*first.nodes, again), steps=steps, stored=None))
-    found = _activated(found)
-    user = _next(found)
+    found = activated(found)
+    user = next_of(found)
     stored = None if user is None else _stored_by(user, found.result)
     if user is None or stored is None:
         return None
@@ -136,7 +136,7 @@ def _longer(first: Int8Epilogue) -> Int8Epilogue | None:
 
 def _added(found: Int8Epilogue) -> Int8Epilogue:
     """Take an Add of a tensor that is stored in 8 bits, if one follows."""
-    user, value = _next(found), found.result
+    user, value = next_of(found), found.result
     if user is None or not is_standard(user, "Add"):
         return found
     left, right = user.inputs
@@ -149,9 +149,9 @@ def _added(found: Int8Epilogue) -> Int8Epilogue:
     return replace(found, nodes=(*found.nodes, user), steps=steps, operands=operands)
 
 
-def _activated(found: Int8Epilogue) -> Int8Epilogue:
+def activated(found: Int8Epilogue) -> Int8Epilogue:
     """Take steps without operands as long as they follow."""
-    while (user := _next(found)) is not None:
+    while (user := next_of(found)) is not None:
         steps = steps_of(user, found.result)
         if steps is None or steps.operands or len(user.outputs) != 1:
             break
@@ -167,7 +167,7 @@ def _stored_by(user: Node, value: Value) -> Quantization | None:
     return quantization_of(user) if is_first else None
 
 
-def _next(found: Int8Epilogue) -> Node | None:
+def next_of(found: Int8Epilogue) -> Node | None:
     """Return the node that alone uses the result, if it may be taken in."""
     user = only_user(found.result)
     if user is None or user.graph is not found.nodes[0].graph:

@@ -24,7 +24,15 @@ from .elementwise_steps import MAX_POST_OPS
 from .int8_epilogue import Int8Epilogue, follow, tidied
 from .quantization_facts import RANGES, Quantization, Weights, dequantized, weights_of
 
-__all__ = ["FIRST_OPERAND", "Int8Fusion"]
+__all__ = [
+    "FIRST_OPERAND",
+    "Int8Fusion",
+    "added_constant",
+    "channel_axis",
+    "fits_sums",
+    "is_plain",
+    "signed",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -65,12 +73,12 @@ class Int8Fusion(Pass):
 
 def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
     source, weights = dequantized(node.inputs[0]), weights_of(node)
-    if source is None or weights is None or not _is_plain(node):
+    if source is None or weights is None or not is_plain(node):
         return None
     data, facts = source
-    if not _fits_sums(node, weights, facts, cache):
+    if not fits_sums(node, weights, facts.dtype, cache):
         return None
-    channels = weights.array.shape[_channel_axis(node)]
+    channels = weights.array.shape[channel_axis(node)]
     bias = node.input_at(2)
     if bias is not None and (bias.constant is None or bias.constant.shape != (channels,)):
         return None
@@ -99,9 +107,9 @@ def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
         data = _padded(patch, node, data, window, facts.zero_point)
         attributes.pop("auto_pad", None)
         attributes.pop("pads", None)
-    array = cache.get("int8", (weights.array,), lambda: _signed(weights.array))
+    array = cache.get("int8", (weights.array,), lambda: signed(weights.array))
     constants = [
-        _constant(patch, f"{node.name}_{what}", content)
+        added_constant(patch, f"{node.name}_{what}", content)
         for what, content in (("weights", array), ("shifts", shifts), ("scales", scales))
     ]
     kind = "Int8Conv" if node.op_type == "Conv" else "Int8MatMul"
@@ -132,7 +140,7 @@ class _Terms:
         epilogue: Int8Epilogue,
     ) -> None:
         self._weights, self._data, self._bias = weights, data, bias
-        self._channel_axis = _channel_axis(node)
+        self._channel_axis = channel_axis(node)
         steps, stored = epilogue.steps, epilogue.stored
         if stored is not None:
             storing = PostOp.unary("linear", 1.0 / stored.scale, float(stored.zero_point))
@@ -166,14 +174,14 @@ class _Terms:
     def _shifts(self) -> Array:
         array = self._weights.array
         others = tuple(axis for axis in range(array.ndim) if axis != self._channel_axis)
-        sums = _signed(array).sum(axis=others, dtype=np.int64)
+        sums = signed(array).sum(axis=others, dtype=np.int64)
         shifts: Array = -self._data.zero_point * sums * self._wide_scales() + self._shift
         if self._bias is not None:
             shifts = shifts + self._bias.astype(np.float64) * self._factor
         return shifts.astype(np.float32)
 
 
-def _is_plain(node: Node) -> bool:
+def is_plain(node: Node) -> bool:
     """True for what one primitive computes, and for a result that is float32."""
     if len(node.outputs) != 1 or dtype_of(node.outputs[0]) is not DType.FLOAT32:
         return False
@@ -186,22 +194,23 @@ def _is_plain(node: Node) -> bool:
     return numbers == [1.0, 1.0] and not node.attributes.get("transA", 0)
 
 
-def _fits_sums(node: Node, weights: Weights, data: Quantization, cache: ConstantCache) -> bool:
+def fits_sums(node: Node, weights: Weights, dtype: DType, cache: ConstantCache) -> bool:
     """True if no data of this type make a sum that int32 cannot hold, where it would wrap."""
-    largest = max(map(abs, RANGES[data.dtype]))
-    array, axis = weights.array, _channel_axis(node)
+    largest = max(map(abs, RANGES[dtype]))
+    array, axis = weights.array, channel_axis(node)
     if largest * 128 * (array.size // max(array.shape[axis], 1)) <= _MOST:
         return True
 
     def add_up() -> Array:
         others = tuple(other for other in range(array.ndim) if other != axis)
-        sums = np.abs(_signed(array), dtype=np.int16).sum(axis=others, dtype=np.int64)
+        sums = np.abs(signed(array), dtype=np.int16).sum(axis=others, dtype=np.int64)
         return np.array(sums.max(initial=0))
 
     return largest * int(cache.get(f"int8 sizes {axis}", (array,), add_up)) <= _MOST
 
 
-def _channel_axis(node: Node) -> int:
+def channel_axis(node: Node) -> int:
+    """Return the axis of the weights of a Conv, Gemm or MatMul that the result's channels are."""
     return 0 if node.op_type == "Conv" or node.attributes.get("transB", 0) else 1
 
 
@@ -226,7 +235,7 @@ def _padded(patch: GraphPatch, node: Node, data: Value, window: Window, zero_poi
     pads = np.array([0, 0, *window.pads_begin, 0, 0, *window.pads_end], np.int64)
     number = np.array(zero_point, dtype.numpy)
     operands = [
-        _constant(patch, f"{node.name}_{what}", content)
+        added_constant(patch, f"{node.name}_{what}", content)
         for what, content in (("pads", pads), ("zero_point", number))
     ]
     sizes = zip(shape[2:], window.pads_begin, window.pads_end, strict=True)
@@ -236,13 +245,14 @@ def _padded(patch: GraphPatch, node: Node, data: Value, window: Window, zero_poi
     return padded
 
 
-def _constant(patch: GraphPatch, name: str, array: Array) -> Value:
+def added_constant(patch: GraphPatch, name: str, array: Array) -> Value:
+    """Add a constant to a patch; the array is kept and must not be written any more."""
     made = Value(name, TensorType(DType.of(array.dtype), array.shape), array)
     patch.add_constant(made)
     return made
 
 
-def _signed(array: Array) -> Array:
+def signed(array: Array) -> Array:
     """Return weights as int8; uint8 ones are around 128."""
     if array.dtype == np.int8:
         return array

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....runtime.graph import DType, Node, Value
-from ....runtime.passes.rewriting.matching import dtype_of, made_by, rank_of
+from ....runtime.passes.rewriting.matching import dtype_of, made_by, rank_of, static_shape
 
 __all__ = [
     "RANGES",
     "Quantization",
     "Weights",
     "dequantized",
+    "dynamically_dequantized",
     "is_int8_weights",
     "quantization_of",
     "weights_of",
@@ -76,6 +77,20 @@ def dequantized(value: Value | None) -> tuple[Value, Quantization] | None:
     return None if stored is None or stored.constant is not None else (stored, found)
 
 
+def dynamically_dequantized(value: Value | None) -> Node | None:
+    """Return the DequantizeLinear of a value in 8 bits, by one scale that the run finds."""
+    node = made_by(value, "DequantizeLinear")
+    if node is None or dtype_of(node.outputs[0]) is not DType.FLOAT32:
+        return None
+    stored, scale, zero = (node.input_at(index) for index in range(3))
+    if stored is None or stored.constant is not None or dtype_of(stored) not in RANGES:
+        return None
+    if scale is None or scale.constant is not None or dtype_of(scale) is not DType.FLOAT32:
+        return None
+    are_one = all(static_shape(item) in ((), (1,)) for item in (scale, zero) if item is not None)
+    return node if are_one else None
+
+
 def weights_of(node: Node) -> Weights | None:
     """Return the weights of a Conv, Gemm or MatMul, if they are int8 around 0.
 
@@ -117,7 +132,11 @@ def is_int8_weights(node: Node) -> bool:
 def _takes_weights(user: Node, index: int) -> bool:
     if index != 1 or user.domain or user.op_type not in _BASES:
         return False
-    return dequantized(user.inputs[0]) is not None and weights_of(user) is not None
+    if dequantized(user.inputs[0]) is None:
+        is_dynamic = dynamically_dequantized(user.inputs[0]) is not None
+        if user.op_type == "Conv" or not is_dynamic:
+            return False
+    return weights_of(user) is not None
 
 
 def _is_positive(scales: Array) -> bool:

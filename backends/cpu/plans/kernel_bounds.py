@@ -27,6 +27,7 @@ _MOST = 1 << 48
 _MAX_RANK, _MAX_OPERANDS = 24, 32
 _NO_TYPES: frozenset[DType] = frozenset()
 _FLOAT32 = frozenset({DType.FLOAT32})
+_UINT8 = frozenset({DType.UINT8})
 _ROW_TYPES = (_FLOAT32, frozenset({DType.BFLOAT16}))
 _INDEX_TYPES = {4: frozenset({DType.INT32}), 8: frozenset({DType.INT64})}
 _INT32 = _INDEX_TYPES[4]
@@ -270,6 +271,16 @@ def _layer_norm(parameters: Sequence[int]) -> list[Reach]:
     return [(0, size, dtypes), *factors, (0, size, dtypes), *statistics]
 
 
+def _dynamic_quantize(parameters: Sequence[int]) -> list[Reach]:
+    (count,) = _take(parameters, 1)
+    return [
+        (0, _product(count, 4), _FLOAT32),
+        (0, _product(count), _UINT8),
+        (0, 4, _FLOAT32),
+        (0, 1, _UINT8),
+    ]
+
+
 def _small_matmul(parameters: Sequence[int]) -> list[Reach]:
     rows, inner, columns, has_bias, _ = _take(parameters, 5)
     sizes = [_product(rows, inner, 4), _product(inner, columns, 4)]
@@ -324,6 +335,7 @@ def _pool_axes(words: Sequence[int]) -> Iterator[tuple[int, int]]:
 _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "attention_probabilities": _attention_probabilities,
     "copy": _copy,
+    "dynamic_quantize": _dynamic_quantize,
     "fill": _fill,
     "float_elementwise": lambda parameters: _elementwise("float_elementwise", parameters),
     "gather": _gather,

@@ -8,7 +8,7 @@ import numpy as np
 
 from .registry import Array, kernel
 
-__all__ = ["gemm", "matmul", "matmul_integer"]
+__all__ = ["gemm", "matmul"]
 
 
 @kernel("MatMul")
@@ -43,20 +43,3 @@ def gemm(
     if c is not None and beta != 0.0:
         made = made + (c if beta == 1.0 and is_wide else c * np.float32(beta))
     return np.asarray(made).astype(a.dtype, copy=False)
-
-
-@kernel("MatMulInteger")
-def matmul_integer(
-    a: Array,
-    b: Array,
-    a_zero_point: Array | None = None,
-    b_zero_point: Array | None = None,
-) -> Any:
-    """Multiply 8-bit integers exactly; gives int32. Zero points are of a row, or of a column."""
-    # Sums of 8-bit products are exact in float64, whose products run in BLAS; integers' do not.
-    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-    if a_zero_point is not None:
-        wide_a -= a_zero_point[:, None] if a_zero_point.ndim == 1 and a.ndim > 1 else a_zero_point
-    if b_zero_point is not None:
-        wide_b -= b_zero_point
-    return np.asarray(np.matmul(wide_a, wide_b)).astype(np.int64).astype(np.int32)

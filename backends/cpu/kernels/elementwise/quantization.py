@@ -8,7 +8,6 @@ from .....runtime.graph import DType, Node, TensorType, Value
 from ...onednn.post_ops import PostOp
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
-from ..numpy_operators import lower_by_numpy
 from ..registry import FLOATS, kernel
 from .fused_elementwise import lower_elementwise
 
@@ -20,6 +19,7 @@ _RANGES = {
     DType.INT16: (-32768, 32767),
     DType.UINT16: (0, 65535),
 }
+_DYNAMIC = (DType.UINT8, DType.FLOAT32, DType.UINT8)
 _STORED = frozenset({*_RANGES, DType.INT32})
 
 
@@ -64,8 +64,18 @@ def lower_quantize(node: Node, builder: PlanBuilder) -> None:
 
 @kernel("DynamicQuantizeLinear")
 def lower_dynamic_quantize(node: Node, builder: PlanBuilder) -> None:
-    """Lower a quantisation whose scale the data give."""
-    lower_by_numpy(node, builder)
+    """Lower a quantisation whose scale the data give; NaN and infinities are stored as 0 or 255."""
+    (source,), results = node.inputs, node.outputs
+    assert source is not None
+    operand = builder.plain(source, DType.FLOAT32)
+    shapes = (operand.shape, (), ())
+    made = []
+    for value, shape, dtype in zip(results, shapes, _DYNAMIC, strict=False):
+        builder.expect_shape(value, shape)
+        made.append(builder.result(value, Layout.plain(shape, dtype)))
+    for shape, dtype in list(zip(shapes, _DYNAMIC, strict=True))[len(made) :]:
+        made.append(builder.temporary(Layout.plain(shape, dtype)))
+    builder.native("dynamic_quantize", (operand, *made), (operand.layout.count,))
 
 
 def _along(node: Node, builder: PlanBuilder, value: Value) -> Operand:

@@ -100,3 +100,15 @@ def test_a_kernel_of_many_operators_stops_like_the_others(kernel: str) -> None:
     table = np.array([0, 0, 0, *words, KIND_END, 2], np.int64)
     assert by.run(table, (), 1, word) == (STATUS_STOPPED, 0)
     assert np.count_nonzero(result) == between
+
+
+def test_a_quantisation_stops_between_its_blocks() -> None:
+    word = bytearray(LONG.size)
+    stored = np.frombuffer(word, np.uint8)
+    operands = [LONG, stored, np.zeros(1, np.float32), np.zeros(1, np.uint8)]
+    payload = [len(operands), *(part for item in operands for part in (0, item.ctypes.data))]
+    by = step_runner(open_engine())
+    words = [by.kind("dynamic_quantize"), 3 + len(payload), *payload, LONG.size]
+    table = np.array([0, 0, 0, *words, KIND_END, 2], np.int64)
+    assert by.run(table, (), 1, word) == (STATUS_STOPPED, 0)
+    assert np.count_nonzero(stored) == 8192

@@ -11,6 +11,7 @@ NAMES = (
     "scale shift folding",
     "transpose elimination",
     "int8 fusion",
+    "dynamic int8 fusion",
     "int8 movement",
     "layer normalization fusion",
     "flat gemm fusion",

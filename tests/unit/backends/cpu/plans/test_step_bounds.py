@@ -21,6 +21,7 @@ from aioinfer.runtime.graph import DType
 from unit.backends.cpu.comparing import model_of
 
 F32, I64, I32, BOOL = DType.FLOAT32, DType.INT64, DType.INT32, DType.BOOL
+U8 = DType.UINT8
 ONE = double_bits(1.0)
 
 Shape = tuple[int, ...]
@@ -28,6 +29,7 @@ Operands = list[tuple[DType, Shape]]
 
 CALLS: dict[str, tuple[Operands, list[int]]] = {
     "copy": ([(F32, (3, 4)), (F32, (3, 4))], [4, 1, 12, 4, 4]),
+    "dynamic_quantize": ([(F32, (3, 4)), (U8, (3, 4)), (F32, ()), (U8, ())], [12]),
     "fill": ([(F32, (5,))], [4, 5, 0]),
     "gather": ([(F32, (3, 4)), (I64, (2,)), (F32, (2, 4))], [1, 3, 2, 16, 8]),
     "sample_grid": (

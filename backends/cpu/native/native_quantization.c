@@ -1,0 +1,78 @@
+/* Quantisation whose scale the data give: one look for the range, and one to store.
+ *
+ * The numbers are those of ONNX's DynamicQuantizeLinear in float32: the range holds 0, data without
+ * a range have the scale 1, and what is no number is stored as 0.
+ */
+#include <math.h>
+
+#include "steps.h"
+
+#define BLOCK 8192 /* elements between two looks at the stop word */
+
+VECTOR_CLONES static void find_range(const float *numbers, int64_t count, float *lowest,
+                                     float *highest, int *has_nan)
+{
+    float low = *lowest, high = *highest;
+    int found = 0;
+#pragma omp simd reduction(min : low) reduction(max : high) reduction(| : found)
+    for (int64_t index = 0; index < count; index++) {
+        float x = numbers[index];
+        low = x < low ? x : low;
+        high = x > high ? x : high;
+        found |= x != x;
+    }
+    *lowest = low;
+    *highest = high;
+    *has_nan |= found;
+}
+
+static inline float bounded(float x)
+{
+    float positive = x > 0.0f ? x : 0.0f; /* a NaN is 0 */
+    return positive < 255.0f ? positive : 255.0f;
+}
+
+VECTOR_CLONES static void store(const float *numbers, uint8_t *target, int64_t count, float scale,
+                                float zero)
+{
+#pragma omp simd
+    for (int64_t index = 0; index < count; index++)
+        target[index] = (uint8_t)(int32_t)bounded(rintf(numbers[index] / scale) + zero);
+}
+
+/* data: numbers (float32), what is stored (uint8), scale (float32), zero point (uint8); each in
+ * memory of its own. parameters: how many numbers. */
+static int dynamic_quantize(char *const *data, const int64_t *parameters, const char *stop)
+{
+    const float *numbers = (const float *)data[0];
+    uint8_t *target = (uint8_t *)data[1];
+    int64_t count = parameters[0], blocks = (count + BLOCK - 1) / BLOCK;
+    float low = 0.0f, high = 0.0f;
+    int has_nan = 0;
+
+#pragma omp parallel for schedule(static) reduction(min : low) reduction(max : high) \
+    reduction(| : has_nan) if (count >= PARALLEL_ELEMENTS)
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t first = block * BLOCK, length = count - first < BLOCK ? count - first : BLOCK;
+        if (!is_stopped(stop))
+            find_range(numbers + first, length, &low, &high, &has_nan);
+    }
+    float range = has_nan ? NAN : high - low;
+    float scale = range == 0.0f ? 1.0f : range / 255.0f;
+    float zero = has_nan ? 0.0f : bounded(rintf(-low / scale));
+    *(float *)data[2] = scale;
+    *(uint8_t *)data[3] = (uint8_t)(int32_t)zero;
+
+#pragma omp parallel for schedule(static) if (count >= PARALLEL_ELEMENTS)
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t first = block * BLOCK, length = count - first < BLOCK ? count - first : BLOCK;
+        if (!is_stopped(stop))
+            store(numbers + first, target + first, length, scale, zero);
+    }
+    return STATUS_OK;
+}
+
+const struct named_kernel quantization_kernels[] = {
+    {"dynamic_quantize", dynamic_quantize},
+    {NULL, NULL},
+};

@@ -1,0 +1,82 @@
+"""Decompositions by operator, and one node's composition made by its."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from ..graph import Node, Value
+from .composition import Composition, CompositionError, Infer
+
+__all__ = ["CONTRIB", "Decomposition", "compose", "decomposition", "find_decomposition"]
+
+CONTRIB = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
+
+FAMILIES = ("quantized",)
+"""The modules of this package that register decompositions; loaded when one is asked for."""
+
+Decomposition = Callable[[Composition], Sequence[Value | None]]
+"""Adds the nodes and returns a value for each output; fewer, or None, where one is not made.
+
+Raises CompositionError for what cannot be written with ONNX's operators.
+"""
+
+_decompositions: dict[tuple[str, str], Decomposition] = {}
+
+
+def decomposition(
+    *op_types: str, domain: str = CONTRIB
+) -> Callable[[Decomposition], Decomposition]:
+    """Register a function as the decomposition of these operators."""
+
+    def register(function: Decomposition) -> Decomposition:
+        for op_type in op_types:
+            if (domain, op_type) in _decompositions:
+                raise ValueError(f"{domain}::{op_type} has two decompositions")
+            _decompositions[domain, op_type] = function
+        return function
+
+    return register
+
+
+def find_decomposition(node: Node) -> Decomposition | None:
+    """Find the decomposition of a node's operator; None if there is none."""
+    if not node.domain:
+        return None
+    return decompositions().get((node.domain, node.op_type))
+
+
+@functools.cache
+def decompositions() -> dict[tuple[str, str], Decomposition]:
+    """Return all of them by domain and operator; read only."""
+    for family in FAMILIES:
+        import_module(f".{family}", __package__)
+    return _decompositions
+
+
+def compose(
+    node: Node, inputs: Sequence[Value | None], infer: Infer
+) -> tuple[Composition, list[Value | None]]:
+    """Return what a node is made of, and the values that are its outputs, None for unused ones.
+
+    ``inputs`` are used in its place. Raises CompositionError, and what ``infer`` raises; then
+    nothing that was made uses a value any more. O(nodes made).
+    """
+    function = find_decomposition(node)
+    if function is None:
+        raise CompositionError("it has no decomposition")
+    made = Composition(node, inputs, infer)
+    try:
+        found = list(function(made))
+        found += [None] * (len(node.outputs) - len(found))
+        for index, (old, new) in enumerate(zip(node.outputs, found, strict=False)):
+            if new is None and (old.uses or old.is_graph_output):
+                raise CompositionError(f"output {index} is not made")
+            if new is not None and new.producer not in made.nodes:
+                raise CompositionError(f"output {index} is made by no node")
+    except BaseException:
+        made.discard()
+        raise
+    return made, found[: len(node.outputs)]
