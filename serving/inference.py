@@ -1,46 +1,121 @@
-"""One inference for a client: found, checked, run, answered; the same for every wire."""
+"""Inference for clients: found, checked, run, answered; the same for every wire."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..errors import ClosedError
-from .protocol.call import Answer, InferCall, check_call
-from .repository.models import Repository
+from .protocol.call import Answer, InferCall, Requested, check_call
+from .protocol.generation import next_inputs
+from .protocol.in_flight import BodiesInFlight
+from .protocol.limits import Limits
+from .protocol.refusal import RefusedError
+from .repository.models import Repository, ServedVersion
+from .sequences import Sequences
 
-__all__ = ["run_call"]
+__all__ = ["Inference"]
 
 
-async def run_call(
-    repository: Repository,
-    model: str,
-    version: str,
-    call: InferCall,
-    deadline_s: float | None = None,
-    wall_clock: Callable[[], float] = time.time,
-) -> Answer:
-    """Run what a client asked for, and return the outputs it wants.
+class Inference:
+    """What all wires of a server share: its models, its bounds, and what is under way.
 
-    deadline_s: what the wire itself allows; the call's own timeout may be shorter. A model that is
-    exchanged between finding and running is found anew. Raises RefusedError, and what the network's
-    ``infer`` raises. Cancelling it cancels the run.
+    Used on one event loop.
     """
-    limits_s = [limit for limit in (deadline_s, call.deadline_s) if limit is not None]
-    while True:
-        served = repository.find(model, version)
+
+    def __init__(
+        self,
+        repository: Repository,
+        limits: Limits,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.repository, self.limits = repository, limits
+        self.bodies = BodiesInFlight(limits.bodies_bytes)
+        self.sequences = Sequences(limits, clock)
+        self._wall_clock, self._clock = wall_clock, clock
+
+    async def run(
+        self, model: str, version: str, call: InferCall, deadline_s: float | None = None
+    ) -> Answer:
+        """Run what a client asked for, and return the outputs it wants.
+
+        deadline_s: what the wire itself allows; the call's own timeout may be shorter. A model that
+        is exchanged between finding and running is found anew, unless a sequence keeps to it.
+        Raises RefusedError, and what the network's ``infer`` raises. Cancelling it cancels the run.
+        """
+        limit_s = _shortest(deadline_s, call.deadline_s)
+        place = call.sequence
+        while True:
+            served = self.repository.find(model, version)
+            if place is not None:
+                served = self.sequences.served(model, version, place) or served
+            network = served.network
+            given, wanted = check_call(call, network.inputs, network.outputs, model)
+            try:
+                results: Mapping[str, Any]
+                if place is not None:
+                    results = await self.sequences.infer(served, version, call, given, limit_s)
+                else:
+                    results = await network.infer(given, deadline_s=limit_s, priority=call.priority)
+            except ClosedError:
+                if self.repository.find(model, version).network is network:
+                    raise
+                continue
+            return self._answer(served, call, wanted, results)
+
+    async def stream(
+        self, model: str, version: str, call: InferCall, deadline_s: float | None = None
+    ) -> AsyncGenerator[Answer, None]:
+        """Run what a client asked for, and yield each answer when it is there.
+
+        A model with a generation has an answer for each step, any other one. Otherwise as ``run``;
+        close it where it is not read to its end.
+        """
+        served = self.repository.find(model, version)
+        generation = served.generation
+        if generation is None:
+            yield await self.run(model, version, call, deadline_s)
+            return
+        if call.sequence is not None:
+            raise RefusedError(
+                f"model {model!r} generates, and each generation is a sequence of its own",
+                field="parameters.sequence_id",
+            )
         network = served.network
         given, wanted = check_call(call, network.inputs, network.outputs, model)
-        try:
-            results = await network.infer(
-                given, deadline_s=min(limits_s, default=None), priority=call.priority
-            )
-        except ClosedError:
-            if repository.find(model, version).network is network:
-                raise
-            continue
-        served.last_inference_ms = int(wall_clock() * 1000)
+        most = generation.step_count
+        left = min(call.step_count or most, most)
+        limit_s = _shortest(deadline_s, call.deadline_s)
+        ends_at_s = None if limit_s is None else self._clock() + limit_s
+        async with self.sequences.lent(network) as request:
+            while left:
+                left -= 1
+                left_s = None if ends_at_s is None else max(0.0, ends_at_s - self._clock())
+                results = await request.infer(given, deadline_s=left_s, priority=call.priority)
+                if generation.is_end(results):
+                    left = 0
+                yield self._answer(served, call, wanted, results, is_last=not left, is_step=True)
+                given = next_inputs(generation, given, results)
+
+    def _answer(
+        self,
+        served: ServedVersion,
+        call: InferCall,
+        wanted: Sequence[Requested],
+        results: Mapping[str, Any],
+        *,
+        is_last: bool = True,
+        is_step: bool = False,
+    ) -> Answer:
+        served.last_inference_ms = int(self._wall_clock() * 1000)
         outputs = [(requested, np.asarray(results[requested.name])) for requested in wanted]
-        return Answer(model, served.version, call.id, outputs)
+        return Answer(served.model, served.version, call.id, outputs, is_last, is_step)
+
+
+def _shortest(*limits_s: float | None) -> float | None:
+    return min((limit for limit in limits_s if limit is not None), default=None)

@@ -16,12 +16,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ..errors import NotSupportedError
-from .protocol.in_flight import BodiesInFlight
+from .inference import Inference
 from .protocol.limits import Limits
 from .repository.directory import poll
 from .repository.models import LoadingRepository
 from .web.application import application
-from .web.connection import connection_class, secured
+from .web.connection import connection_class
+from .web.handshakes import SecureListener
 
 __all__ = ["ServeOptions", "Server"]
 
@@ -52,7 +53,41 @@ class ServeOptions:
 
 
 class _QuietServer(uvicorn.Server):
-    """uvicorn's server without its signal handlers: the process's signals are the command's."""
+    """uvicorn's server without its signal handlers: the process's signals are the command's.
+
+    ``context``: of TLS, whose handshakes it counts; None: no TLS.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, limits: Limits, context: ssl.SSLContext | None
+    ) -> None:
+        super().__init__(config)
+        self._limits, self._context = limits, context
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._context is None:
+            await super().startup(sockets)
+            return
+        await self.lifespan.startup()
+        self.servers = [self._secured(listener, self._context) for listener in sockets or ()]
+        self.started = True
+
+    def _secured(self, listener: socket.socket, context: ssl.SSLContext) -> Any:
+        def make() -> asyncio.BaseProtocol:
+            made: Any = self.config.http_protocol_class
+            connection: asyncio.BaseProtocol = made(
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return connection
+
+        return SecureListener(
+            listener,
+            context,
+            make,
+            self.server_state.connections,
+            limit=self._limits.connection_count,
+            within_s=self._limits.head_s,
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -103,15 +138,11 @@ class Server:
         options = self._options
         listener = _listen(options.host, options.port)
         try:
-            bodies = BodiesInFlight(options.limits.bodies_bytes)
-            app = application(
-                self._repository,
-                options.limits,
-                options.token,
-                bodies=bodies,
-                is_ending=self._stopping.is_set,
+            inference = Inference(self._repository, options.limits)
+            app = application(inference, options.token, is_ending=self._stopping.is_set)
+            web = self._web = _QuietServer(
+                self._web_config(app), options.limits, _secure_context(options)
             )
-            web = self._web = _QuietServer(self._web_config(app))
             web.config.load()
         except BaseException:
             listener.close()
@@ -120,7 +151,7 @@ class Server:
         rpc = None
         try:
             if options.grpc_port is not None:
-                rpc, address = await self._start_rpc(options.grpc_port, bodies)
+                rpc, address = await self._start_rpc(options.grpc_port, inference)
                 addresses.append(address)
         except BaseException:
             listener.close()
@@ -155,7 +186,7 @@ class Server:
             await rpc.stop(None)
         await draining
 
-    async def _start_rpc(self, port: int, bodies: BodiesInFlight) -> tuple[Any, str]:
+    async def _start_rpc(self, port: int, inference: Inference) -> tuple[Any, str]:
         """Return a gRPC server that answers, and its address."""
         try:
             import grpc
@@ -166,7 +197,7 @@ class Server:
                 f"gRPC wants {error.name}; pip install 'aioinfer[grpc]'"
             ) from error
         options = self._options
-        rpc = make_server(self._repository, options.limits, options.token, bodies)
+        rpc = make_server(inference, options.token)
         host = f"[{options.host}]" if ":" in options.host else options.host
         try:
             if options.certificate is not None and options.key is not None:
@@ -189,14 +220,9 @@ class Server:
 
     def _web_config(self, app: ASGIApp) -> uvicorn.Config:
         options = self._options
-        connection: Any = connection_class(options.limits)
-        if options.certificate is not None:
-            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            context.load_cert_chain(options.certificate, options.key)
-            connection = secured(connection, context, options.limits)
         return uvicorn.Config(
             app,
-            http=connection,
+            http=connection_class(options.limits),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -205,6 +231,15 @@ class Server:
             proxy_headers=False,
             timeout_graceful_shutdown=options.drain_s + _CUT_OFF_S,  # type: ignore[arg-type]
         )
+
+
+def _secure_context(options: ServeOptions) -> ssl.SSLContext | None:
+    """Read the certificate; raises OSError for one that is none."""
+    if options.certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(options.certificate, options.key)
+    return context
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -14,7 +14,15 @@ from ...runtime.tensors.tensor import Port
 from .datatypes import datatype_of
 from .refusal import RefusedError
 
-__all__ = ["DEFAULT_LEVEL", "Answer", "GivenTensor", "InferCall", "Requested", "check_call"]
+__all__ = [
+    "DEFAULT_LEVEL",
+    "Answer",
+    "GivenTensor",
+    "InferCall",
+    "Requested",
+    "SequencePlace",
+    "check_call",
+]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -46,11 +54,21 @@ class Requested:
 
 
 @dataclass(frozen=True)
+class SequencePlace:
+    """Which sequence a request belongs to, and whether it is its first and its last."""
+
+    id: int | str
+    is_start: bool = False
+    is_end: bool = False
+
+
+@dataclass(frozen=True)
 class InferCall:
     """An inference that was asked for.
 
     ``outputs`` empty: all, as raw bytes if ``is_binary``. ``timeout_us`` 0: none. ``level``:
-    1 is the most urgent, 0 is the default.
+    1 is the most urgent, 0 is the default. ``step_count``: of a generation, at most; 0: as many as
+    the model's settings say.
     """
 
     inputs: Sequence[GivenTensor]
@@ -59,6 +77,8 @@ class InferCall:
     level: int = 0
     timeout_us: int = 0
     is_binary: bool = False
+    sequence: SequencePlace | None = None
+    step_count: int = 0
 
     @property
     def priority(self) -> int:
@@ -73,12 +93,17 @@ class InferCall:
 
 @dataclass(frozen=True)
 class Answer:
-    """The outputs of an inference, in the order in which they were asked for."""
+    """The outputs of an inference, in the order in which they were asked for.
+
+    ``is_of_stream``: one request may have several, of which this ``is_last`` or not.
+    """
 
     model: str
     version: str
     id: str
     outputs: Sequence[tuple[Requested, Array]]
+    is_last: bool = True
+    is_of_stream: bool = False
 
 
 def check_call(

@@ -50,5 +50,13 @@ def unserved_port(ports: Sequence[Port]) -> str:
 
 def extensions(*, can_manage: bool) -> list[str]:
     """List the protocol's extensions that are there, by their names."""
-    names = ["binary_tensor_data", "classification", "statistics"]
+    names = [
+        "binary_tensor_data",
+        "classification",
+        "generate",
+        "schedule_policy",
+        "sequence",
+        "sequence(string_id)",
+        "statistics",
+    ]
     return [*names, "model_repository"] if can_manage else names

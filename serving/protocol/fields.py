@@ -49,10 +49,10 @@ class Fields:
             raise RefusedError("true or false is wanted", field=self.field(name))
         return value
 
-    def count(self, name: str, default: int = 0) -> int:
+    def count(self, name: str, default: int = 0, most: int = (1 << 63) - 1) -> int:
         """Return a whole number of 0 or more."""
         value = self._values.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
             raise RefusedError("a whole number of 0 or more is wanted", field=self.field(name))
         return value
 

@@ -12,14 +12,14 @@ from .datatypes import DATATYPES, read_raw, refuse_surrogates, refuse_too_big
 from .fields import Fields
 from .json_text import read_json
 from .limits import Limits
+from .parameters import check_parameters, read_request_parameters
 from .refusal import RefusedError
 
-__all__ = ["check_parameters", "read_infer_request"]
+__all__ = ["read_elements", "read_infer_request"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _KINDS = {"B": "b", "F": "iuf"}
-_NOT_SERVED = ("shared_memory_region", "sequence_id", "sequence_start", "sequence_end")
 _RAW_ONLY = ("FP16", "BF16")
 
 
@@ -47,7 +47,6 @@ def read_infer_request(
     ]
     tensors.refuse_rest()
     parameters = fields.inner("parameters")
-    check_parameters(parameters)
     is_binary = parameters.flag("binary_data_output", default=False)
     wanted = fields.items("outputs", limits.tensor_count)
     return InferCall(
@@ -57,17 +56,9 @@ def read_infer_request(
             for index, item in enumerate(wanted)
         ],
         id=fields.text("id", ""),
-        level=parameters.count("priority"),
-        timeout_us=parameters.count("timeout"),
         is_binary=is_binary,
+        **read_request_parameters(parameters),
     )
-
-
-def check_parameters(parameters: Fields) -> None:
-    """Refuse parameters that ask for what this server does not do; others mean nothing to it."""
-    for name in _NOT_SERVED:
-        if parameters.any(name):
-            raise RefusedError("is not served here", field=parameters.field(name))
 
 
 class _RawTensors:
@@ -125,10 +116,15 @@ def _read_numbers(fields: Fields, datatype: str, shape: Sequence[int], count: in
     flat = _flat(data, field) if data and isinstance(data[0], list) else data
     if len(flat) != count:
         raise RefusedError(f"{len(flat)} elements; shape {list(shape)} has {count}", field=field)
+    return read_elements(flat, datatype, shape, field)
+
+
+def read_elements(flat: list[object], datatype: str, shape: Sequence[int], field: str) -> Array:
+    """Read the elements of a tensor, as many as its shape has. Raises RefusedError."""
     if datatype == "BYTES":
         return _read_strings(flat, field).reshape(shape)
     dtype = DATATYPES[datatype].numpy
-    if not count:
+    if not flat:
         return np.zeros(shape, dtype)
     natural = _natural(flat, datatype, field)
     if datatype[0] in "UI":

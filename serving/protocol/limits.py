@@ -18,7 +18,8 @@ class Limits:
     in memory. ``tensor_count``: inputs, and requested outputs, of one request. ``rank``: dimensions
     of one tensor. ``head_bytes`` and ``header_count``: of an HTTP request's head. ``head_s`` and
     ``body_s``: how long a client may take to send it. ``connection_count``: open connections
-    of HTTP, and as many of gRPC. ``call_count``: gRPC calls under way.
+    of HTTP, and as many of gRPC. ``call_count``: gRPC calls under way. ``sequence_count``:
+    open sequences and generations under way; ``sequence_idle_s``: when one that is not used ends.
     """
 
     body_bytes: int = 64 << 20
@@ -35,3 +36,5 @@ class Limits:
     body_s: float = 60.0
     connection_count: int = 1024
     call_count: int = 1024
+    sequence_count: int = 256
+    sequence_idle_s: float = 60.0

@@ -218,7 +218,10 @@ class FolderRepository(LoadingRepository):
             return
         finally:
             version.is_loading = False
-        old, version.served = version.served, ServedVersion(name, number, network)
+        old, version.served = (
+            version.served,
+            ServedVersion(name, number, network, settings.generation),
+        )
         version.tried, version.reason = files.fingerprint, ""
         _log.info("model %r, version %s: serves on %s", name, number, network.device)
         if old is not None:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...errors import NotSupportedError, PropertyError
 from ...runtime.network.executable_network import ExecutableNetwork
 from ..protocol.describing import unserved_port
+from ..protocol.generation import Generation, check_generation
 from .models import Repository, ServedVersion, VersionState
 
-__all__ = ["FixedRepository", "check_can_be_served"]
+__all__ = ["FixedRepository", "check_can_be_served", "check_network_generates"]
 
 _VERSION = "1"
 
@@ -24,7 +25,9 @@ class FixedRepository(Repository):
     def __init__(
         self,
         networks: Mapping[str, ExecutableNetwork] | Iterable[ExecutableNetwork] | ExecutableNetwork,
+        generations: Mapping[str, Generation] | None = None,
     ) -> None:
+        generations = dict(generations or {})
         self._models: dict[str, ServedVersion] = {}
         for name, network in _named(networks):
             if name in self._models:
@@ -32,7 +35,14 @@ class FixedRepository(Repository):
                     f"two networks are called {name!r}; give a mapping name -> network", "networks"
                 )
             check_can_be_served(name, network)
-            self._models[name] = ServedVersion(name, _VERSION, network)
+            generation = generations.pop(name, None)
+            if generation is not None:
+                check_network_generates(name, network, generation)
+            self._models[name] = ServedVersion(name, _VERSION, network, generation)
+        if generations:
+            raise PropertyError(
+                f"generations name {sorted(generations)}, which are no networks", "generations"
+            )
 
     def versions(self, model: str) -> Mapping[str, ServedVersion] | None:
         served = self._models.get(model)
@@ -71,3 +81,9 @@ def check_can_be_served(name: str, network: ExecutableNetwork) -> None:
             network=network.name,
             device=network.device,
         )
+
+
+def check_network_generates(name: str, network: ExecutableNetwork, generation: Generation) -> None:
+    """Raise PropertyError for a generation with names that the network does not have."""
+    inputs = [port.name for port in network.inputs]
+    check_generation(generation, inputs, [port.name for port in network.outputs], name)

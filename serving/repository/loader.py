@@ -8,7 +8,7 @@ from typing import Any
 
 from ...runtime.devices.core import Core
 from ...runtime.network.executable_network import ExecutableNetwork
-from .fixed import check_can_be_served
+from .fixed import check_can_be_served, check_network_generates
 from .settings import ModelSettings
 
 __all__ = ["Loader"]
@@ -35,6 +35,8 @@ class Loader:
             network = await self._core.load_network_async(file, device, config, name=name)
         try:
             check_can_be_served(name, network)
+            if settings.generation is not None:
+                check_network_generates(name, network, settings.generation)
             if settings.warm_up:
                 await network.warm_up_async()
         except BaseException:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ...errors import nearest
 from ...runtime.network.executable_network import ExecutableNetwork
+from ..protocol.generation import Generation
 from ..protocol.refusal import RefusedError
 
 __all__ = [
@@ -24,10 +25,20 @@ LoadState = str
 
 
 class ServedVersion:
-    """A network under a model's name and version. ``last_inference_ms``: since 1970, 0: none."""
+    """A network under a model's name and version. ``last_inference_ms``: since 1970, 0: none.
 
-    def __init__(self, model: str, version: str, network: ExecutableNetwork) -> None:
+    ``generation``: how it generates; None: a request is one run.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        version: str,
+        network: ExecutableNetwork,
+        generation: Generation | None = None,
+    ) -> None:
         self.model, self.version, self.network = model, version, network
+        self.generation = generation
         self.last_inference_ms = 0
 
     def __repr__(self) -> str:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...errors import PropertyError, nearest
+from ..protocol.generation import Generation
 
 __all__ = ["ModelSettings", "VersionPolicy", "read_settings", "wanted_versions"]
 
 VersionPolicy = Literal["latest", "all"] | tuple[int, ...]
-_KEYS = ("device", "properties", "versions", "warm_up")
+_KEYS = ("device", "generate", "properties", "versions", "warm_up")
+_GENERATE_KEYS = ("feed", "steps", "end")
 
 
 @dataclass(frozen=True)
@@ -20,13 +22,14 @@ class ModelSettings:
     """How a model is loaded; what the file leaves out is as the server was told.
 
     ``device``: None is the server's. ``properties``: go before the server's. ``versions``: which
-    are served. ``warm_up``: run made up inputs first.
+    are served. ``warm_up``: run made up inputs first. ``generation``: how it generates.
     """
 
     device: str | None = None
     properties: Mapping[str, Any] = field(default_factory=dict)
     versions: VersionPolicy = "latest"
     warm_up: bool = False
+    generation: Generation | None = None
 
 
 def read_settings(text: str) -> ModelSettings:
@@ -51,7 +54,23 @@ def read_settings(text: str) -> ModelSettings:
     if not isinstance(warm_up, bool):
         raise _wrong("warm_up", "true or false", warm_up)
     versions = _versions(values.get("versions", "latest"))
-    return ModelSettings(device, properties, versions, warm_up)
+    generation = _generation(values["generate"]) if "generate" in values else None
+    return ModelSettings(device, properties, versions, warm_up, generation)
+
+
+def _generation(value: object) -> Generation:
+    if not isinstance(value, dict) or not value.keys() <= set(_GENERATE_KEYS):
+        raise _wrong("generate", f"a table with {', '.join(_GENERATE_KEYS)}", value)
+    feed, steps, end = value.get("feed"), value.get("steps"), value.get("end", {})
+    if not isinstance(feed, dict) or not all(isinstance(name, str) for name in feed.values()):
+        raise _wrong("generate.feed", "a table output = 'input'", feed)
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise _wrong("generate.steps", "a number of 1 or more", steps)
+    if not isinstance(end, dict) or not all(
+        isinstance(item, int | float) and not isinstance(item, bool) for item in end.values()
+    ):
+        raise _wrong("generate.end", "a table output = number", end)
+    return Generation(feed, steps, end)
 
 
 def _versions(value: object) -> VersionPolicy:

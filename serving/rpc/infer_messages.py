@@ -19,8 +19,8 @@ from ..protocol.datatypes import (
     text_of,
 )
 from ..protocol.fields import Fields
-from ..protocol.http_request import check_parameters
 from ..protocol.limits import Limits
+from ..protocol.parameters import check_parameters, read_request_parameters
 from ..protocol.refusal import RefusedError
 from .wire import Depth
 
@@ -71,14 +71,12 @@ def read_infer_message(message: Any, limits: Limits) -> InferCall:
         for index, entry in enumerate(message.inputs)
     ]
     parameters = parameters_of(message.parameters, "parameters")
-    check_parameters(parameters)
     return InferCall(
         inputs=inputs,
         outputs=[_read_output(entry, index) for index, entry in enumerate(message.outputs)],
         id=message.id,
-        level=parameters.count("priority"),
-        timeout_us=parameters.count("timeout"),
         is_binary=True,
+        **read_request_parameters(parameters),
     )
 
 
@@ -134,6 +132,8 @@ def _read_output(entry: Any, index: int) -> Requested:
 
 def write_infer_message(answer: Answer, message: Any) -> None:
     """Fill a ModelInferResponse. Raises RefusedError for an output that has no datatype."""
+    if answer.is_of_stream:
+        message.parameters["triton_final_response"].bool_param = answer.is_last
     message.model_name, message.model_version = answer.model, answer.version
     message.id = answer.id
     for requested, given in answer.outputs:

@@ -17,10 +17,10 @@ __all__ = ["PROTO", "Method", "message_classes", "methods"]
 
 PROTO = Path(__file__).with_name("open_inference.proto")
 
-Method = tuple[str, str, str]
-"""A call's name, and the names of its request and response."""
+Method = tuple[str, str, str, bool]
+"""A call's name, the names of its request and response, and whether both are streams."""
 
-_RPC = re.compile(r"rpc (\w+)\((\w+)\) returns \((\w+)\);")
+_RPC = re.compile(r"rpc (\w+)\((?:stream )?(\w+)\) returns \((stream )?(\w+)\);")
 _TOKEN = re.compile(r"\w+|[{};=<>,]")
 _Field = descriptor_pb2.FieldDescriptorProto
 _TYPES = {
@@ -35,7 +35,7 @@ def _source() -> str:
 
 def methods() -> list[Method]:
     """List the calls of the service."""
-    return [(match[1], match[2], match[3]) for match in _RPC.finditer(_source())]
+    return [(match[1], match[2], match[4], bool(match[3])) for match in _RPC.finditer(_source())]
 
 
 def message_classes() -> Mapping[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -13,13 +14,12 @@ from google.protobuf.message import DecodeError
 
 from ... import __version__
 from ..failures import CLIENT_GONE, refusal_of
-from ..inference import run_call
+from ..inference import Inference
+from ..protocol.call import Answer, InferCall
 from ..protocol.describing import extensions, model_metadata
-from ..protocol.in_flight import BodiesInFlight, BodyShare
-from ..protocol.limits import Limits
+from ..protocol.in_flight import BodyShare
 from ..protocol.refusal import RefusedError
 from ..protocol.statistics import counts_of, statistics_entry
-from ..repository.models import Repository
 from .admission import Admission
 from .infer_messages import INFER_DEPTH, read_infer_message, write_infer_message
 from .proto_text import message_classes, methods
@@ -55,17 +55,9 @@ def status_code(error: RefusedError) -> grpc.StatusCode:
     return _CODES.get(error.status, grpc.StatusCode.INTERNAL)
 
 
-def make_server(
-    repository: Repository,
-    limits: Limits,
-    token: str | None,
-    bodies: BodiesInFlight | None = None,
-) -> Any:
-    """Make a ``grpc.aio`` server that answers the protocol's calls; it has no port yet.
-
-    bodies: counts the memory of messages, where others count with it.
-    """
-    service = _Service(repository, limits, bodies or BodiesInFlight(limits.bodies_bytes))
+def make_server(inference: Inference, token: str | None) -> Any:
+    """Make a ``grpc.aio`` server that answers the protocol's calls; it has no port yet."""
+    service, limits = _Service(inference), inference.limits
     server = grpc.aio.server(
         interceptors=[] if token is None else [Admission(token)],
         maximum_concurrent_rpcs=limits.call_count,
@@ -88,8 +80,9 @@ def make_server(
 class _Service:
     """What is done for each call: fill a response from a request."""
 
-    def __init__(self, repository: Repository, limits: Limits, bodies: BodiesInFlight) -> None:
-        self._repository, self._limits, self._bodies = repository, limits, bodies
+    def __init__(self, inference: Inference) -> None:
+        self._inference, self._repository = inference, inference.repository
+        self._limits, self._bodies = inference.limits, inference.bodies
         self._readers = CapacityLimiter(_READER_COUNT)
         self._calls: dict[str, Call] = {
             "ServerLive": self.server_live,
@@ -107,13 +100,45 @@ class _Service:
     def handlers(self) -> dict[str, Any]:
         """Return grpc's handler of each call, by name."""
         classes = message_classes()
-        return {
-            name: grpc.stream_unary_rpc_method_handler(
-                self._answering(self._calls[name], classes[request], classes[response]),
-                response_serializer=classes[response].SerializeToString,
-            )
-            for name, request, response in methods()
-        }
+        handlers: dict[str, Any] = {}
+        for name, request, response, is_stream in methods():
+            made, told = classes[request], classes[response]
+            if is_stream:
+                handlers[name] = grpc.stream_stream_rpc_method_handler(
+                    self._streaming(made, told), response_serializer=told.SerializeToString
+                )
+            else:
+                handlers[name] = grpc.stream_unary_rpc_method_handler(
+                    self._answering(self._calls[name], made, told),
+                    response_serializer=told.SerializeToString,
+                )
+        return handlers
+
+    def _streaming(self, request: Any, response: Any) -> Any:
+        """Make the handler of ModelStreamInfer: the requests of a stream run one after another."""
+
+        async def streaming(messages: Any, context: Context) -> AsyncIterator[Any]:
+            async for data in messages:
+                identity = ""
+                try:
+                    with self._bodies.share() as share:
+                        message = await self._parsed(data, request, share)
+                        identity = message.id
+                        call = await self._read_call(message)
+                        place = message.model_name, message.model_version
+                        limit_s = context.time_remaining()
+                        answers = self._inference.stream(*place, call, limit_s)
+                        async with aclosing(answers):
+                            async for told in answers:
+                                answer = response()
+                                await self._write(told, answer.infer_response)
+                                yield answer
+                except Exception as error:
+                    answer = response(error_message=str(refusal_of(error)))
+                    answer.infer_response.id = identity
+                    yield answer
+
+        return streaming
 
     def _answering(self, call: Call, request: Any, response: Any) -> Any:
         """Make a handler that receives its message itself: under bounds of time and memory."""
@@ -139,6 +164,9 @@ class _Service:
             raise RefusedError(text, status=408) from None
         if data is None:
             raise RefusedError("the call has no message")
+        return await self._parsed(data, request, share)
+
+    async def _parsed(self, data: bytes, request: Any, share: BodyShare) -> Any:
         share.take(len(data))
         depth = INFER_DEPTH if request.DESCRIPTOR.name == "ModelInferRequest" else {}
         refuse_too_many_fields(data, depth, self._limits)
@@ -175,16 +203,20 @@ class _Service:
 
     async def model_infer(self, request: Any, answer: Any, context: Context) -> None:
         self._repository.find(request.model_name, request.model_version)
-        call = await self._off_the_loop(
-            request.ByteSize(), partial(read_infer_message, request, self._limits)
-        )
-        told = await run_call(
-            self._repository,
+        told = await self._inference.run(
             request.model_name,
             request.model_version,
-            call,
+            await self._read_call(request),
             context.time_remaining(),
         )
+        await self._write(told, answer)
+
+    async def _read_call(self, request: Any) -> InferCall:
+        read = partial(read_infer_message, request, self._limits)
+        call: InferCall = await self._off_the_loop(request.ByteSize(), read)
+        return call
+
+    async def _write(self, told: Answer, answer: Any) -> None:
         size = sum(array.nbytes for _, array in told.outputs)
         await self._off_the_loop(size, partial(write_infer_message, told, answer))
 

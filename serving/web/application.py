@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+)
+from contextlib import ExitStack, aclosing
 from functools import partial
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ... import __version__
 from ...runtime.network.executable_network import ExecutableNetwork
 from ..failures import CLIENT_GONE, refusal_of
-from ..inference import run_call
+from ..inference import Inference
 from ..protocol.call import Answer, InferCall
 from ..protocol.describing import extensions, model_metadata
 from ..protocol.fields import Fields
+from ..protocol.generate_json import (
+    generate_document,
+    joined_documents,
+    read_generate_request,
+    server_sent,
+)
+from ..protocol.generation import Generation
 from ..protocol.http_request import read_infer_request
 from ..protocol.http_response import infer_response, refusal_body
-from ..protocol.in_flight import BodiesInFlight, BodyShare
+from ..protocol.in_flight import BodyShare
 from ..protocol.json_text import read_json
 from ..protocol.limits import Limits
 from ..protocol.refusal import RefusedError
 from ..protocol.statistics import counts_of, statistics_entry
 from ..repository.fixed import FixedRepository
-from ..repository.models import Repository
 from .bodies import JSON_LENGTH_HEADER, json_length, read_body
 from .disconnects import while_connected
 from .guard import Guard
@@ -50,39 +64,40 @@ def app(
     *,
     limits: Limits | None = None,
     token: str | None = None,
+    generations: Mapping[str, Generation] | None = None,
 ) -> ASGIApp:
     """Make an ASGI application that serves networks by the Open Inference Protocol.
 
     Any ASGI server runs it, and frameworks mount it: ``fastapi_app.mount("/inference", app)``. The
     networks stay the caller's, who closes them. ``token``: wanted as a bearer token of every
-    request. Raises PropertyError for two networks of one name, NotSupportedError for one that the
-    protocol cannot carry.
+    request. ``generations``: by name, how those generate that do. Raises PropertyError for two
+    networks of one name and for generations that do not fit, NotSupportedError for a network that
+    the protocol cannot carry.
     """
-    return application(FixedRepository(networks), limits or Limits(), token)
+    repository = FixedRepository(networks, generations or {})
+    return application(Inference(repository, limits or Limits()), token)
 
 
 def application(
-    repository: Repository,
-    limits: Limits,
+    inference: Inference,
     token: str | None = None,
     *,
-    bodies: BodiesInFlight | None = None,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> ASGIApp:
-    """Make an ASGI application that serves what a repository has.
+    """Make an ASGI application that answers for an inference.
 
-    bodies: counts the memory of bodies, where others count with it. is_ending: tells whether a
-    request that is cancelled is cut off by the end of the server, and answered 503.
+    is_ending: tells whether a request that is cancelled is cut off by the end of the server, and
+    answered 503.
     """
-    endpoints = _Endpoints(repository, limits, bodies or BodiesInFlight(limits.bodies_bytes))
-    return Guard(endpoints.starlette(), limits, token, is_ending)
+    return Guard(_Endpoints(inference).starlette(), inference.limits, token, is_ending)
 
 
 class _Endpoints:
     """What is done at each address."""
 
-    def __init__(self, repository: Repository, limits: Limits, bodies: BodiesInFlight) -> None:
-        self._repository, self._limits, self._bodies = repository, limits, bodies
+    def __init__(self, inference: Inference) -> None:
+        self._inference, self._repository = inference, inference.repository
+        self._limits, self._bodies = inference.limits, inference.bodies
         self._readers = CapacityLimiter(_READER_COUNT)
 
     def starlette(self) -> Starlette:
@@ -97,6 +112,8 @@ class _Endpoints:
             *_versioned(model, "/stats", self.statistics),
             _get("/metrics", self.metrics),
             *_versioned(model, "/infer", self.infer, "POST"),
+            *_versioned(model, "/generate", self.generate, "POST"),
+            *_versioned(model, "/generate_stream", self.generate_stream, "POST"),
             _post("/v2/repository/index", self.index),
             _post("/v2/repository/models/{model}/load", self.load),
             _post("/v2/repository/models/{model}/unload", self.unload),
@@ -159,7 +176,7 @@ class _Endpoints:
         with self._bodies.share() as share:
             call = await self._read_call(request, share)
             answer = await while_connected(
-                run_call(self._repository, model, version, call), request.receive
+                self._inference.run(model, version, call), request.receive
             )
             content, head = await _written(answer)
         if head is None:
@@ -167,14 +184,50 @@ class _Endpoints:
         headers = {JSON_LENGTH_HEADER: str(head)}
         return Response(content, headers=headers, media_type="application/octet-stream")
 
+    async def generate(self, request: Request) -> Response:
+        with self._bodies.share() as share:
+            call = await self._read_generate(request, share)
+            body = await while_connected(self._generated(request, call), request.receive)
+        return Response(body, media_type="application/json")
+
+    async def _generated(self, request: Request, call: InferCall) -> bytes:
+        told: list[Mapping[str, object]] = []
+        names: list[str] = []
+        async with aclosing(self._inference.stream(*_place(request), call)) as answers:
+            async for answer in answers:
+                told.append(generate_document(answer))
+                names = [requested.name for requested, _ in answer.outputs]
+        return joined_documents(told, names)
+
+    async def generate_stream(self, request: Request) -> Response:
+        """Answer with one event for each step, the first of which must succeed."""
+        with ExitStack() as held:
+            call = await self._read_generate(request, held.enter_context(self._bodies.share()))
+            answers = self._inference.stream(*_place(request), call)
+            try:
+                first = await while_connected(anext(answers), request.receive)
+                event = server_sent(generate_document(first))
+            except BaseException:
+                await answers.aclose()
+                raise
+            return _EventStream(event, answers, held.pop_all())
+
+    async def _read_generate(self, request: Request, share: BodyShare) -> InferCall:
+        inputs = self._repository.find(*_place(request)).network.inputs
+        body = await read_body(request, self._limits, share)
+        read = partial(read_generate_request, body, inputs, self._limits)
+        return await self._read(len(body), read)
+
+    async def _read(self, size: int, read: Callable[[], InferCall]) -> InferCall:
+        # Raw texts take their time, too: how long the JSON part is says too little.
+        if size <= _AT_ONCE_BYTES:
+            return read()
+        return await to_thread.run_sync(read, limiter=self._readers)
+
     async def _read_call(self, request: Request, share: BodyShare) -> InferCall:
         head = json_length(request)
         body = await read_body(request, self._limits, share)
-        read = partial(read_infer_request, body, head, self._limits)
-        # Raw texts take their time, too: how long the JSON part is says too little.
-        if len(body) <= _AT_ONCE_BYTES:
-            return read()
-        return await to_thread.run_sync(read, limiter=self._readers)
+        return await self._read(len(body), partial(read_infer_request, body, head, self._limits))
 
     async def _read_fields(self, request: Request) -> Fields:
         """Read the body of a call about the repository, which may be empty."""
@@ -212,6 +265,32 @@ class _Endpoints:
             if fields.inner("parameters").has(name):
                 raise RefusedError("is not taken", field=f"parameters.{name}")
         await change(request.path_params["model"])
+
+
+class _EventStream(StreamingResponse):
+    """Server-sent events of the answers to one request; ends with its client."""
+
+    def __init__(self, first: bytes, answers: AsyncGenerator[Answer, None], held: ExitStack):
+        super().__init__(self._events(first, answers), media_type="text/event-stream")
+        self._answers, self._held = answers, held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            with CancelScope(shield=True):
+                await self._answers.aclose()
+            self._held.close()
+
+    async def _events(
+        self, first: bytes, answers: AsyncGenerator[Answer, None]
+    ) -> AsyncIterator[bytes]:
+        yield first
+        try:
+            async for answer in answers:
+                yield server_sent(generate_document(answer))
+        except Exception as error:
+            yield server_sent({"error": str(refusal_of(error))})
 
 
 async def _written(answer: Answer) -> tuple[bytes, int | None]:

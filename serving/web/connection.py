@@ -7,34 +7,19 @@ requests on one connection uvicorn tells only the last one that the client has g
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ..protocol.http_response import refusal_body
 from ..protocol.limits import Limits
-from .handshakes import Handshake, HandshakeCount
 
-__all__ = ["connection_class", "secured"]
+__all__ = ["connection_class"]
 
 _AHEAD_COUNT = 64
 _AHEAD_BYTES = 1 << 20
 """What may come of later requests while one is under way; nobody waits for their answers yet."""
-
-
-def secured(
-    connection: Callable[..., asyncio.Protocol], context: ssl.SSLContext, limits: Limits
-) -> Callable[..., asyncio.Protocol]:
-    """Make connections of a class that begin with a TLS handshake."""
-    count = HandshakeCount(limits.connection_count)
-
-    def make(**given: Any) -> asyncio.Protocol:
-        return Handshake(connection(**given), context, count, limits.head_s)
-
-    return make
 
 
 def connection_class(limits: Limits) -> type[asyncio.Protocol]:

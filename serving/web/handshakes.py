@@ -1,83 +1,80 @@
-"""TLS in front of a connection: handshakes count among the connections, and have an end.
+"""Connections with TLS: handshakes count among the connections, and have an end.
 
-asyncio makes a connection of a socket when its handshake is done; those that never end would be
-counted by nobody.
+An event loop's own servers make a connection of a socket when its handshake is done; those that
+never end would be counted by nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 import ssl
-from typing import Any
+from collections.abc import Callable, Sized
 
-__all__ = ["Handshake", "HandshakeCount"]
+__all__ = ["SecureListener"]
 
+_AFTER_FAILURE_S = 1.0  # as asyncio: what lacks are files or memory
 
-class HandshakeCount:
-    """How many handshakes are under way; ``limit`` is on them and on open connections together."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit, self.under_way = limit, 0
+_log = logging.getLogger("aioinfer.serving")
 
 
-class Handshake(asyncio.Protocol):
-    """One socket until its handshake is done, which hands it to ``connection``.
+class SecureListener:
+    """Accepts sockets until it is closed, and makes connections of those that shake hands.
 
-    connection: as uvicorn made it; its ``connections`` are those that are open.
+    listener: a listening socket, which stays the caller's. make: of a connection. opened: those
+    that are beyond their handshakes, at most ``limit`` together with these. within_s: for one
+    handshake. Made and used on one event loop.
     """
 
     def __init__(
         self,
-        connection: Any,
+        listener: socket.socket,
         context: ssl.SSLContext,
-        count: HandshakeCount,
+        make: Callable[[], asyncio.BaseProtocol],
+        opened: Sized,
+        *,
+        limit: int,
         within_s: float,
     ) -> None:
-        self._connection, self._context, self._count = connection, context, count
-        self._within_s = within_s
-        self._task: asyncio.Task[None] | None = None
+        self._listener, self._context, self._make, self._opened = listener, context, make, opened
+        self._limit, self._within_s = limit, within_s
+        self._shaking: set[asyncio.Task[None]] = set()
+        listener.setblocking(False)
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
-    def connection_made(self, transport: Any) -> None:
-        if self._count.under_way + len(self._connection.connections) >= self._count.limit:
-            transport.abort()
-            return
-        transport.pause_reading()
-        self._count.under_way += 1
-        self._task = asyncio.get_running_loop().create_task(self._shake(transport))
+    def close(self) -> None:
+        """Accept no more, and end the handshakes under way."""
+        for task in (self._accepting, *self._shaking):
+            task.cancel()
 
-    async def _shake(self, transport: Any) -> None:
-        early = _Early()
+    async def wait_closed(self) -> None:
+        """Return when nothing of it runs."""
+        await asyncio.gather(self._accepting, *self._shaking, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(self._listener)
+            except OSError as error:
+                _log.error("no connection can be accepted: %s", error.strerror)
+                await asyncio.sleep(_AFTER_FAILURE_S)
+                continue
+            if len(self._shaking) + len(self._opened) >= self._limit:
+                accepted.close()
+                continue
+            task = loop.create_task(self._shake_hands(accepted))
+            self._shaking.add(task)
+            task.add_done_callback(self._shaking.discard)
+
+    async def _shake_hands(self, accepted: socket.socket) -> None:
         try:
-            secure = await asyncio.get_running_loop().start_tls(
-                transport,
-                early,
-                self._context,
-                server_side=True,
-                ssl_handshake_timeout=self._within_s,
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._make, accepted, ssl=self._context, ssl_handshake_timeout=self._within_s
             )
-        except (OSError, ConnectionError):  # what ssl raises is an OSError
-            transport.abort()
-            return
-        finally:
-            self._count.under_way -= 1
-        if secure is None or early.is_lost:
-            return
-        secure.set_protocol(self._connection)
-        self._connection.connection_made(secure)
-        for piece in early.pieces:
-            if not secure.is_closing():
-                self._connection.data_received(piece)
-
-
-class _Early(asyncio.Protocol):
-    """What comes with the last bytes of a handshake, before there is a connection for it."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self.is_lost = False
-
-    def data_received(self, data: bytes) -> None:
-        self.pieces.append(bytes(data))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.is_lost = True
+        except OSError:  # what ssl raises is one, too
+            accepted.close()
+        except asyncio.CancelledError:
+            accepted.close()
+            raise

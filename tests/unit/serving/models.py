@@ -58,3 +58,49 @@ def scaled(path: Path, factor: float) -> Path:
         [numpy_helper.from_array(np.float32(factor), "factor")],
     )
     return _saved(path, graph)
+
+
+def running_sum(path: Path) -> Path:
+    """``y`` is the sum of this ``x`` and those before it, of a state; rows of any length."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Add", ["past", "x"], ["present"]),
+            helper.make_node("Identity", ["present"], ["y"]),
+        ],
+        "running_sum",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 3]),
+            helper.make_tensor_value_info("past", TensorProto.FLOAT, ["rows", 3]),
+        ],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", 3]),
+            helper.make_tensor_value_info("present", TensorProto.FLOAT, ["rows", 3]),
+        ],
+    )
+    return _saved(path, graph)
+
+
+def counter(path: Path) -> Path:
+    """``next`` is ``token`` and 1, ``total`` the sum of the tokens, of a state."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Add", ["token", "one"], ["next"]),
+            helper.make_node("Add", ["past", "token"], ["present"]),
+            helper.make_node("Identity", ["present"], ["total"]),
+        ],
+        "counter",
+        [
+            helper.make_tensor_value_info("token", TensorProto.INT64, [1, 1]),
+            helper.make_tensor_value_info("past", TensorProto.INT64, [1, 1]),
+        ],
+        [
+            helper.make_tensor_value_info("next", TensorProto.INT64, [1, 1]),
+            helper.make_tensor_value_info("total", TensorProto.INT64, [1, 1]),
+            helper.make_tensor_value_info("present", TensorProto.INT64, [1, 1]),
+        ],
+        [numpy_helper.from_array(np.int64([[1]]), "one")],
+    )
+    return _saved(path, graph)
+
+
+STATE = {"STATE": {"past": "present"}}

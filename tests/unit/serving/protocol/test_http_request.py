@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aioinfer.errors import nearest
-from aioinfer.serving.protocol.call import InferCall
+from aioinfer.serving.protocol.call import InferCall, SequencePlace
 from aioinfer.serving.protocol.http_request import read_infer_request
 from aioinfer.serving.protocol.limits import Limits
 from aioinfer.serving.protocol.refusal import RefusedError
@@ -129,7 +129,11 @@ def test_a_long_word_of_a_client_is_cut_and_not_compared() -> None:
         ({"parameters": {"timeout": 1.5}}, r"parameters\.timeout: a whole number"),
         ({"parameters": {"priority": "high"}}, r"parameters\.priority: a whole number"),
         ({"parameters": {"binary_data_output": 1}}, r"parameters\.binary_data_output: true or"),
-        ({"parameters": {"sequence_id": 4}}, r"parameters\.sequence_id: is not served here"),
+        ({"parameters": {"sequence_id": -1}}, r"parameters\.sequence_id: a whole number"),
+        ({"parameters": {"sequence_id": [4]}}, r"parameters\.sequence_id: a whole number"),
+        ({"parameters": {"sequence_id": "a" * 257}}, r"parameters\.sequence_id: 257 char"),
+        ({"parameters": {"sequence_start": True}}, r"parameters\.sequence_id: is missing"),
+        ({"parameters": {"sequence_id": 1, "sequence_end": 1}}, r"parameters\.sequence_end: true"),
     ],
 )
 def test_what_is_wrong_beside_the_inputs_is_refused_too(rest: dict[str, Any], told: str) -> None:
@@ -224,3 +228,12 @@ def test_other_encodings_than_utf_8_are_refused(encoding: str) -> None:
         read_infer_request(text.encode(encoding), None, LIMITS)
     marked = read_infer_request(text.encode("utf-8-sig"), None, LIMITS)
     assert marked.inputs[0].name == "x"
+
+
+@pytest.mark.parametrize("name", [1, (1 << 64) - 1, "one"])
+def test_parameters_name_the_place_in_a_sequence(name: int | str) -> None:
+    rest = {"sequence_id": name, "sequence_start": True}
+    assert read(parameters=rest).sequence == SequencePlace(name, is_start=True)
+    assert read(parameters={"sequence_id": name}).sequence == SequencePlace(name)
+    for none in (0, "", None):
+        assert read(parameters={"sequence_id": none}).sequence is None

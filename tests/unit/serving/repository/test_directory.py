@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import aioinfer
-from aioinfer.serving import RefusedError
-from aioinfer.serving.inference import run_call
+from aioinfer.serving import Generation, Limits, RefusedError
+from aioinfer.serving.inference import Inference
 from aioinfer.serving.protocol.call import GivenTensor, InferCall
 from aioinfer.serving.repository.directory import FolderRepository, poll
 from aioinfer.serving.repository.loader import Loader
 from aioinfer.serving.repository.settings import read_settings, wanted_versions
-from unit.serving.models import scaled
+from unit.serving.models import counter, scaled
 
 CALL = InferCall([GivenTensor("x", "FP32", np.ones((1, 3), np.float32), "inputs[0]")])
 
@@ -38,7 +38,7 @@ def put(root: Path, factor: float, version: int = 1, model: str = "m") -> None:
 
 
 async def factor_of(repository: FolderRepository, version: str = "") -> float:
-    answer = await run_call(repository, "m", version, CALL)
+    answer = await Inference(repository, Limits()).run("m", version, CALL)
     return float(answer.outputs[0][1][0, 0])
 
 
@@ -255,6 +255,13 @@ async def test_settings_of_a_model_are_its_own(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("generate = 1", "generate is 1; give a table with feed, steps, end"),
+        ("[generate]\nfeed = 1\nsteps = 1", "generate.feed"),
+        ("[generate]\nsteps = 1", "generate.feed"),
+        ("[generate]\nfeed = {a = 'b'}", "generate.steps"),
+        ("[generate]\nfeed = {a = 'b'}\nsteps = 0", "generate.steps"),
+        ("[generate]\nfeed = {a = 'b'}\nsteps = 1\nend = {a = 'b'}", "generate.end"),
+        ("[generate]\nfeed = {a = 'b'}\nsteps = 1\nmore = 1", "a table with feed"),
         ("devise = 'CPU'", "unknown key 'devise'; did you mean 'device'"),
         ("device = 1", "device is 1; give a text"),
         ("versions = 0", "versions is 0"),
@@ -275,3 +282,20 @@ def test_versions_are_chosen_by_policy() -> None:
     assert wanted_versions("all", [2, 1]) == [1, 2]
     assert wanted_versions((3, 1), [1, 2]) == [1]
     assert wanted_versions("latest", []) == []
+
+
+async def test_settings_say_how_a_model_generates(core: aioinfer.Core, tmp_path: Path) -> None:
+    counter(tmp_path / "m" / "1" / "model.onnx")
+    settings = tmp_path / "m" / "model.toml"
+    text = "[generate]\nfeed = {next = 'token'}\nsteps = 4\nend = {next = 9}\n"
+    settings.write_text(text + "[properties]\nSTATE = {past = 'present'}\n")
+    repository = FolderRepository(tmp_path, Loader(core, "REFERENCE", {}))
+    await repository.refresh()
+    generation = Generation({"next": "token"}, 4, {"next": 9})
+    assert repository.find("m").generation == generation
+    settings.write_text(text.replace("token", "tokens"))
+    await repository.refresh()
+    assert repository.find("m").generation == generation  # what served before goes on
+    (state,) = repository.states()
+    assert "input 'tokens', which it does not have; did you mean 'token'" in state.reason
+    await repository.aclose()

@@ -12,16 +12,18 @@ import grpc
 import numpy as np
 import pytest
 from anyio.lowlevel import checkpoint
+from google.protobuf import descriptor_pb2
 
 import aioinfer
+from aioinfer.serving import Generation
+from aioinfer.serving.inference import Inference
 from aioinfer.serving.protocol.datatypes import DATATYPES
-from aioinfer.serving.protocol.in_flight import BodiesInFlight
 from aioinfer.serving.protocol.limits import Limits
 from aioinfer.serving.repository.fixed import FixedRepository
 from aioinfer.serving.rpc.proto_text import message_classes, methods
 from aioinfer.serving.rpc.service import make_server
 from aioinfer.testing import MockDevices
-from unit.serving.models import OF_DATATYPE, echo, scaled
+from unit.serving.models import OF_DATATYPE, STATE, counter, echo, running_sum, scaled
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its messages are older than the runtime
@@ -39,9 +41,9 @@ class Started:
         repository: FixedRepository,
         token: str | None = None,
         limits: Limits | None = None,
-        bodies: BodiesInFlight | None = None,
     ) -> None:
-        self.server = make_server(repository, limits or Limits(), token, bodies)
+        self.inference = Inference(repository, limits or Limits())
+        self.server = make_server(self.inference, token)
         self.port = self.server.add_insecure_port("127.0.0.1:0")
 
     async def __aenter__(self) -> Any:
@@ -95,9 +97,15 @@ def test_the_messages_are_the_protocols() -> None:
             assert (field.number, field.type) == (other.number, other.type), (name, field.name)
             assert field.is_repeated == other.is_repeated
     service = pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods_by_name
-    for call, request, response in methods():
+    proto = pb2.DESCRIPTOR.serialized_pb
+    streams = {
+        method.name: (method.client_streaming, method.server_streaming)
+        for method in descriptor_pb2.FileDescriptorProto.FromString(proto).service[0].method
+    }
+    for call, request, response, is_stream in methods():
         assert service[call].input_type.name == request
         assert service[call].output_type.name == response
+        assert streams[call] == (is_stream, is_stream)
 
 
 async def test_server_and_models_are_described(client: Any) -> None:
@@ -208,9 +216,8 @@ async def test_without_the_token_no_message_is_received(
     core: aioinfer.Core, tmp_path: Path
 ) -> None:
     """The refusal does not wait for it, and it takes no memory."""
-    bodies = BodiesInFlight(0)
     with core.load_network(scaled(tmp_path / "double.onnx", 2.0), "REFERENCE") as network:
-        made = Started(FixedRepository(network), "secret", bodies=bodies)
+        made = Started(FixedRepository(network), "secret", Limits(bodies_bytes=0))
         async with made, grpc.aio.insecure_channel(f"127.0.0.1:{made.port}") as channel:
             call = channel.stream_unary(INFER)()  # its one message never comes
             with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -274,3 +281,58 @@ async def until(condition: Any) -> None:
     """Let the loop go round until it is so; the test's own timeout is the bound."""
     while not condition():
         await checkpoint()
+
+
+async def streamed(client: Any, *requests: dict[str, Any]) -> list[Any]:
+    """Send requests over one stream, and return what comes until it ends."""
+
+    async def given() -> AsyncIterator[dict[str, Any]]:
+        for request in requests:
+            yield request
+
+    return [told async for told in client.stream_infer(given())]
+
+
+def token_of(value: int) -> Any:
+    given = aio.InferInput("token", [1, 1], "INT64")
+    given.set_data_from_numpy(np.int64([[value]]))
+    return given
+
+
+async def test_a_stream_answers_each_step(core: aioinfer.Core, tmp_path: Path) -> None:
+    generation = Generation({"next": "token"}, 3)
+    with core.load_network(counter(tmp_path / "counter.onnx"), "REFERENCE", STATE) as network:
+        async with Started(FixedRepository(network, {"counter": generation})) as client:
+            one = {"model_name": "counter", "inputs": [token_of(1)], "request_id": "a"}
+            two = {"model_name": "counter", "inputs": [token_of(7)], "request_id": "b"}
+            wrong = {"model_name": "other", "inputs": [token_of(7)], "request_id": "c"}
+            told = await streamed(client, one, wrong, two)
+    finals = []
+    values = []
+    for result, error in told:
+        if error is not None:
+            assert "no model 'other'" in str(error)
+            values.append(-1)
+            continue
+        response = result.get_response()
+        values.append(int(result.as_numpy("next")[0, 0]))
+        finals.append((response.id, response.parameters["triton_final_response"].bool_param))
+    assert values == [2, 3, 4, -1, 8, 9, 10]
+    last = [False, False, True]
+    assert finals == [*(("a", end) for end in last), *(("b", end) for end in last)]
+
+
+async def test_a_sequence_over_a_stream_and_over_calls(core: aioinfer.Core, tmp_path: Path) -> None:
+    path = running_sum(tmp_path / "sums.onnx")
+    with core.load_network(path, "REFERENCE", STATE) as network:
+        async with Started(FixedRepository(network)) as client:
+            one = {"model_name": "sums", "inputs": [x_of(np.ones((1, 3), np.float32))]}
+            begin = {**one, "sequence_id": 5, "sequence_start": True}
+            told = await streamed(client, begin, {**one, "sequence_id": 5})
+            assert [result.as_numpy("y")[0, 0] for result, _ in told] == [1, 2]
+            last = await client.infer(
+                "sums", [x_of(np.ones((1, 3), np.float32))], sequence_id=5, sequence_end=True
+            )
+            assert last.as_numpy("y")[0, 0] == 3
+            ((_, error),) = await streamed(client, {**one, "sequence_id": 5})
+            assert "sequence 5 is not open" in str(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import socket
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Callable
@@ -14,13 +15,15 @@ from typing import Any, cast
 
 import pytest
 import uvicorn
+import uvloop
 from anyio.lowlevel import checkpoint
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from aioinfer.serving.protocol.limits import Limits
-from aioinfer.serving.web.connection import connection_class, secured
+from aioinfer.serving.web.connection import connection_class
+from aioinfer.serving.web.handshakes import SecureListener
 
 ANSWER_BYTES = 64 << 20  # more than the system keeps for a client that does not read
 
@@ -30,16 +33,42 @@ async def listening(
     endpoint: ASGIApp, connection: Callable[..., Any]
 ) -> AsyncIterator[tuple[int, ServerState]]:
     """Answer connections on a port; yields it, and what is open."""
+    state = ServerState()
+    made = made_by(endpoint, connection, state)
+    server = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], state
+
+
+@asynccontextmanager
+async def secured(
+    endpoint: ASGIApp, context: ssl.SSLContext, limits: Limits
+) -> AsyncIterator[tuple[int, ServerState]]:
+    """Do the same with TLS."""
+    state = ServerState()
+    made = made_by(endpoint, connection_class(limits), state)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = SecureListener(
+            listener,
+            context,
+            made,
+            state.connections,
+            limit=limits.connection_count,
+            within_s=limits.head_s,
+        )
+        yield listener.getsockname()[1], state
+        server.close()
+        await server.wait_closed()
+
+
+def made_by(
+    endpoint: ASGIApp, connection: Callable[..., Any], state: ServerState
+) -> Callable[[], asyncio.BaseProtocol]:
     config = uvicorn.Config(
         endpoint, http=cast(Any, connection), ws="none", lifespan="off", log_config=None
     )
     config.load()
-    state = ServerState()
-    server = await asyncio.get_running_loop().create_server(
-        lambda: connection(config=config, server_state=state, app_state={}), "127.0.0.1", 0
-    )
-    async with server:
-        yield server.sockets[0].getsockname()[1], state
+    return lambda: connection(config=config, server_state=state, app_state={})
 
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -104,10 +133,9 @@ async def test_handshakes_count_as_connections_and_end(certified: ssl.SSLContext
         await Response(b"served")(scope, receive, send)
 
     limits = Limits(connection_count=2)
-    made = secured(connection_class(limits), certified, limits)
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
-    async with listening(endpoint, made) as (port, state):
+    async with secured(endpoint, certified, limits) as (port, state):
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with contextlib.suppress(ConnectionError):
@@ -127,10 +155,29 @@ async def test_handshakes_count_as_connections_and_end(certified: ssl.SSLContext
             await checkpoint()
 
 
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_many_connect_on_either_loop(certified: ssl.SSLContext, factory: Any) -> None:
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+
+    async def one(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        writer.write(GET[:-2] + b"connection: close\r\n\r\n")
+        told = await reader.read()
+        writer.close()
+        return told
+
+    async def ask() -> None:
+        async with secured(Response(b"served"), certified, Limits()) as (port, _):
+            for told in await asyncio.gather(*(one(port) for _ in range(20))):
+                assert told.endswith(b"served")
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(ask())
+
+
 async def test_a_handshake_that_does_not_come_ends(certified: ssl.SSLContext) -> None:
-    limits = Limits(head_s=0.01)
-    made = secured(connection_class(limits), certified, limits)
-    async with listening(Response(b""), made) as (port, _):
+    async with secured(Response(b""), certified, Limits(head_s=0.01)) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""

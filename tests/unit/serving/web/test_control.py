@@ -12,6 +12,7 @@ from anyio.lowlevel import checkpoint
 
 import aioinfer
 from aioinfer.serving import Limits, app
+from aioinfer.serving.inference import Inference
 from aioinfer.serving.repository.fixed import FixedRepository
 from aioinfer.serving.web.application import application
 from aioinfer.testing import MockDevice, MockDevices
@@ -105,8 +106,8 @@ async def test_a_server_that_ends_cancels_what_runs(held: Held) -> None:
 
 
 async def test_what_the_end_of_a_server_cuts_off_is_503(held: Held) -> None:
-    repository = FixedRepository(held.network)
-    held.client = AsgiClient(application(repository, Limits(), is_ending=lambda: True))
+    inference = Inference(FixedRepository(held.network), Limits())
+    held.client = AsgiClient(application(inference, is_ending=lambda: True))
     call = asyncio.ensure_future(held.client.post(INFER, {"inputs": [X]}))
     await held.until(lambda now: now.running_run_count == 1)
     call.cancel()

@@ -1,0 +1,61 @@
+"""What the parameters of a request ask for. Pure."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from .call import SequencePlace
+from .fields import Fields
+from .refusal import RefusedError
+
+__all__ = ["RequestParameters", "check_parameters", "read_request_parameters"]
+
+_NOT_SERVED = ("shared_memory_region",)
+_LONGEST_ID = 256
+
+
+class RequestParameters(TypedDict):
+    """The parts of an InferCall that parameters say."""
+
+    level: int
+    timeout_us: int
+    sequence: SequencePlace | None
+    step_count: int
+
+
+def check_parameters(parameters: Fields) -> None:
+    """Refuse parameters that ask for what this server does not do; others mean nothing to it."""
+    for name in _NOT_SERVED:
+        if parameters.any(name):
+            raise RefusedError("is not served here", field=parameters.field(name))
+
+
+def read_request_parameters(parameters: Fields) -> RequestParameters:
+    """Read the parameters of a whole request. Raises RefusedError that names the parameter."""
+    check_parameters(parameters)
+    return RequestParameters(
+        level=parameters.count("priority"),
+        timeout_us=parameters.count("timeout"),
+        sequence=_sequence(parameters),
+        step_count=parameters.count("max_steps"),
+    )
+
+
+def _sequence(parameters: Fields) -> SequencePlace | None:
+    """Return the place in a sequence; None without a ``sequence_id``, which 0 and "" are, too."""
+    start = parameters.flag("sequence_start", default=False)
+    end = parameters.flag("sequence_end", default=False)
+    given = parameters.any("sequence_id")
+    name: int | str
+    if isinstance(given, str):
+        name = given
+        if len(name) > _LONGEST_ID:
+            text = f"{len(name)} characters; at most {_LONGEST_ID} are taken"
+            raise RefusedError(text, field=parameters.field("sequence_id"))
+    else:
+        name = parameters.count("sequence_id", most=(1 << 64) - 1)
+    if name:
+        return SequencePlace(name, start, end)
+    if start or end:
+        raise RefusedError("is missing", field=parameters.field("sequence_id"))
+    return None
