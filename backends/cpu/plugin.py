@@ -22,6 +22,7 @@ from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
 from ...runtime.passes.decomposing import Decomposing
 from ...runtime.passes.fusion.integer_products import IntegerProducts
 from ...runtime.passes.fusion.quantized_operators import QuantizedOperators
+from ...runtime.passes.precision.half_widening import HalfWidening
 from ...runtime.properties.properties import (
     DEVICE_SHARE,
     EXPORTABLE,
@@ -156,6 +157,16 @@ class CpuPlugin(Plugin):
             DeadCode(),
         )
         return copied, run_passes(copied, passes, check=False)
+
+    def remarks(self, report: PassReport, config: Configuration) -> tuple[str, ...]:
+        widened = sum(item.patch_count for item in report.results if item.name == HalfWidening.name)
+        if not widened:
+            return ()
+        precision = config[INFERENCE_PRECISION_HINT]
+        return (
+            f"what the model stores in float16 or bfloat16 is computed in {precision}, and not "
+            f"rounded in between",
+        )
 
     def _fuses_int8(self, config: Configuration) -> bool:
         is_disabled = Int8Fusion.name in config[CPU_DISABLED_PASSES.key]

@@ -269,6 +269,10 @@ class Plugin(ABC):
             f"a device such as 'HETERO:CUDA,CPU'"
         )
 
+    def remarks(self, report: PassReport, config: Configuration) -> tuple[str, ...]:
+        """(optional) Say what rewrites did that users should know, for a network's ``explain``."""
+        return ()
+
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
         """Answer for each original node: supported, or the reason why not."""
         transformed, report = self.transform_network(model, config)
@@ -293,6 +297,7 @@ class Plugin(ABC):
         log.debug("model %r: %s", transformed.name, report)
         network = self.compile_network(transformed, config)
         network.removed_nodes = report.removed_names
+        network.remarks = self.remarks(report, network.config)
         if read_again is not None:
             network.model_again = partial(self._transformed_again, read_again, config)
         log.info("model %r is compiled for %s: %r", network.name, network.device, config)

@@ -182,6 +182,8 @@ class ExecutableNetwork(Closing):
         """Inputs for which callers give anything, as functions of theirs make the tensors."""
         self.inline_postprocess: Postprocess | None = None
         """What the thread that takes a run's results calls with them."""
+        self.remarks: tuple[str, ...] = ()
+        """What its device did to the model that a user should know; for ``explain``."""
         self.reason = "the device asked for"
         """Why it is on its device; for ``explain``."""
         self.kept_outputs = _kept_outputs(config, self.outputs, name)
@@ -586,6 +588,7 @@ class ExecutableNetwork(Closing):
         text = f"{self.name}: all {len(graph)} nodes on {self.device}, {self.reason}"
         if self.removed_nodes:
             text += f"; passes made needless: {', '.join(self.removed_nodes)}"
+        text = "; ".join([text, *self.remarks])
         if self.batching_refusal:
             text += f"; requests do not share runs: {self.batching_refusal}"
         return text

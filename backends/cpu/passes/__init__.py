@@ -10,6 +10,7 @@ from ....runtime.passes.folding.constant_cache import ConstantCache
 from ....runtime.passes.fusion.flat_gemm_fusion import FlatGemmFusion
 from ....runtime.passes.fusion.layer_normalization_fusion import LayerNormalizationFusion
 from ....runtime.passes.model_passes import model_passes
+from ....runtime.passes.precision.half_widening import HalfWidening
 from ..onednn.post_ops import CPU_DOMAIN
 from . import fused_types as fused_types
 from .activation_fusion import ActivationFusion
@@ -25,8 +26,11 @@ __all__ = ["PASS_NAMES", "plan_passes", "shapeless_passes", "shared_passes"]
 
 
 def shared_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
-    """List the ``model_passes``; ``disabled`` are names of passes to leave out."""
-    return _enabled(model_passes(), disabled)
+    """List the ``model_passes``, behind what has them see float32 alone.
+
+    ``disabled`` are names of passes to leave out.
+    """
+    return _enabled((HalfWidening(), *model_passes()), disabled)
 
 
 def plan_passes(

@@ -5,6 +5,7 @@ from aioinfer.runtime.passes import run_passes
 from unit.backends.cpu.passes.fused_models import fuse_by, parse_typed
 
 NAMES = (
+    "half widening",
     "pad folding",
     "batch normalization folding",
     "movement hoisting",

@@ -1,0 +1,1 @@
+"""Rewrites of what numbers are held in."""
