@@ -9,6 +9,10 @@ from .plain_operators import Array
 
 __all__ = ["non_max_suppression"]
 
+_FIRST_GROUP = 32
+_LARGEST_GROUP = 512
+"""Boxes that are held against as many others at once: a megabyte of float32 for each operand."""
+
 
 # onnx.reference needs all inputs, and takes them as vectors of one element only.
 @own("NonMaxSuppression", since=10)
@@ -54,24 +58,48 @@ def non_max_suppression(
 
 
 def _keep(corners: Array, left: Array, limit: int, most_overlap: np.floating) -> list[int]:
-    """Take boxes in this order, each unless it overlaps one that was taken before."""
+    """Take boxes in this order, each unless it overlaps one that was taken before.
+
+    In groups: a group is held against what was taken, and what is left of it against itself, so
+    that numpy compares many pairs at once. Groups begin small, for limits are often small.
+    """
     kept: list[int] = []
-    while left.size and len(kept) < limit:
-        best, left = int(left[0]), left[1:]
-        kept.append(best)
-        left = left[~_overlaps(corners[best], corners[left], most_overlap)]
+    start, count = 0, _FIRST_GROUP
+    while start < left.size and len(kept) < limit:
+        group = left[start : start + count]
+        start, count = start + count, min(2 * count, _LARGEST_GROUP)
+        for first in range(0, len(kept), _LARGEST_GROUP):
+            taken = corners[kept[first : first + _LARGEST_GROUP]]
+            group = group[~_overlaps(taken, corners[group], most_overlap).any(axis=0)]
+        kept += _kept_of_group(corners[group], group, limit - len(kept), most_overlap)
     return kept
 
 
-def _overlaps(box: Array, others: Array, most_overlap: np.floating) -> Array:
-    """Return which others overlap a box by more than this share of their union with it."""
-    low = np.maximum(box[:2], others[:, :2])
-    high = np.minimum(box[2:], others[:, 2:])
-    common = np.prod(high - low, axis=1)
-    area = np.prod(box[2:] - box[:2])
-    areas = np.prod(others[:, 2:] - others[:, :2], axis=1)
+def _kept_of_group(corners: Array, group: Array, room: int, most_overlap: np.floating) -> list[int]:
+    """Take boxes of a group that is held against itself; rows of bits are whole numbers here."""
+    pairs = np.packbits(_overlaps(corners, corners, most_overlap), axis=1, bitorder="little")
+    gone, kept = 0, list[int]()
+    for place, (box, row) in enumerate(zip(group.tolist(), pairs, strict=True)):
+        if gone >> place & 1:
+            continue
+        if len(kept) == room:
+            break
+        kept.append(box)
+        gone |= int.from_bytes(row.tobytes(), "little")
+    return kept
+
+
+def _overlaps(boxes: Array, others: Array, most_overlap: np.floating) -> Array:
+    """Return (boxes, others): which overlap by more than this share of their union."""
+    top, left, bottom, right = (boxes[:, None, side] for side in range(4))
+    other_top, other_left, other_bottom, other_right = (others[None, :, side] for side in range(4))
+    height = np.minimum(bottom, other_bottom) - np.maximum(top, other_top)
+    width = np.minimum(right, other_right) - np.maximum(left, other_left)
+    common = height * width
+    area = (bottom - top) * (right - left)
+    areas = (other_bottom - other_top) * (other_right - other_left)
     union = area + areas - common
-    is_real = (high > low).all(axis=1) & (common > 0) & (area > 0) & (areas > 0) & (union > 0)
+    is_real = (height > 0) & (width > 0) & (common > 0) & (area > 0) & (areas > 0) & (union > 0)
     return np.asarray(is_real & (common / union > most_overlap))
 
 

@@ -22,6 +22,7 @@ from onnx.reference.ops.aionnxml import load_op as load_ml
 from ..graph import Node
 from ..onnx_writer import node_to_proto
 from .own_operators import find_own
+from .plain_operators import Prepared
 
 __all__ = ["find_missing", "make_onnx_operator"]
 
@@ -232,7 +233,10 @@ class _Body:
         for node in function.node:
             bound = _with_attributes(node, given)
             own = None if bound.attribute else find_own(bound.domain, bound.op_type)
-            operator = _one_output(own) if own else _bind(bound, versions)
+            if own is None or isinstance(own, Prepared):
+                operator = _bind(bound, versions)
+            else:
+                operator = _one_output(own)
             self._steps.append((operator, bound.input[:], bound.output[:]))
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:

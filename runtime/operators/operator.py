@@ -23,7 +23,7 @@ import numpy as np
 from ...errors import NotSupportedError
 from ..graph import Node
 from .own_operators import find_own
-from .plain_operators import find_plain
+from .plain_operators import Prepared, find_plain
 
 __all__ = ["Operator", "OperatorError", "as_operator", "find_unsupported", "make_operator"]
 
@@ -56,15 +56,14 @@ def make_operator(node: Node, opsets: Mapping[str, int]) -> Operator:
     reason = find_unsupported(node, opsets)
     if reason is not None:
         raise OperatorError(node.name, node.op, reason)
-    plain = find_plain(node, opsets)
-    if plain is not None:
-        return as_operator(plain, node.attributes)
-    own = find_own(node.domain, node.op_type)
-    if own is not None:
-        return as_operator(own, node.attributes)
-    from .onnx_operators import make_onnx_operator
-
+    found = find_plain(node, opsets) or find_own(node.domain, node.op_type)
+    if found is not None and not isinstance(found, Prepared):
+        return as_operator(found, node.attributes)
     try:
+        if found is not None:
+            return as_operator(found.prepare(**node.attributes), {})
+        from .onnx_operators import make_onnx_operator
+
         return as_operator(make_onnx_operator(node, opsets), {})
     except Exception as error:
         raise OperatorError(node.name, node.op, f"its attributes are refused: {error}") from error

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from ..graph import DType
-from .plain_operators import Array, PlainFunction, plain
+from .plain_operators import Array, PlainFunction, Prepared, plain
 from .scattering import own_places
 
 __all__ = ["find_own", "own"]
 
-_operators: dict[tuple[str, str], PlainFunction] = {}
+_operators: dict[tuple[str, str], PlainFunction | Prepared] = {}
 
 
-def find_own(domain: str, op_type: str) -> PlainFunction | None:
+def find_own(domain: str, op_type: str) -> PlainFunction | Prepared | None:
     """Find the function for an operator, or None."""
     return _operators.get((domain, op_type))
 
@@ -34,17 +34,19 @@ def own(
     domain: str = "",
     later: Mapping[str, int] | None = None,
     takes_output_count: bool = False,
+    prepares: bool = False,
 ) -> Callable[[PlainFunction], PlainFunction]:
     """Register a function for an operator; see ``plain_operators.plain``."""
 
     def register(function: PlainFunction) -> PlainFunction:
-        _operators[domain, op_type] = function
+        _operators[domain, op_type] = Prepared(function) if prepares else function
         return plain(
             op_type,
             since=since,
             domain=domain,
             later=later,
             takes_output_count=takes_output_count,
+            prepares=prepares,
         )(function)
 
     return register

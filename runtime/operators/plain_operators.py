@@ -29,7 +29,7 @@ import numpy as np
 
 from ..graph import Node
 
-__all__ = ["Array", "PlainFunction", "find_plain", "plain"]
+__all__ = ["Array", "PlainFunction", "Prepared", "find_plain", "plain"]
 
 FAMILIES = (
     "box_suppression",
@@ -42,10 +42,12 @@ FAMILIES = (
     "own_reductions",
     "own_sampling",
     "own_spectra",
+    "own_windows",
     "plain_elementwise",
     "plain_movement",
     "plain_reductions",
     "recurrent",
+    "region_alignment",
     "resize",
     "scattering",
 )
@@ -58,8 +60,18 @@ PlainFunction = Callable[..., Any]
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """What gives the function of a node's inputs, called once with its attributes as keywords.
+
+    For operators whose attributes are large: what is made of them is made once a node.
+    """
+
+    prepare: Callable[..., PlainFunction]
+
+
+@dataclass(frozen=True)
 class _Entry:
-    function: PlainFunction
+    function: PlainFunction | Prepared
     since: int
     later: Mapping[str, int]
     accepts: Callable[[Node], bool]
@@ -77,26 +89,32 @@ def plain(
     later: Mapping[str, int] | None = None,
     accepts: Callable[[Node], bool] = lambda node: True,
     takes_output_count: bool = False,
+    prepares: bool = False,
 ) -> Callable[[PlainFunction], PlainFunction]:
     """Register a function for an operator.
 
     ``since`` is the opset from which on it is right; ``later`` names the attributes that a later
     opset brought. A node that ``accepts`` declines is left to onnx. ``takes_output_count`` asks for
-    the number of the node's outputs as the keyword ``output_count``.
+    the number of the node's outputs as the keyword ``output_count``. One that ``prepares`` takes
+    attributes alone, and gives the function of the inputs; see ``Prepared``.
     """
 
     def register(function: PlainFunction) -> PlainFunction:
         if (domain, op_type) in _entries:
             raise ValueError(f"{op_type} has two plain functions")
         _entries[domain, op_type] = _Entry(
-            function, since, later or {}, accepts, takes_output_count
+            Prepared(function) if prepares else function,
+            since,
+            later or {},
+            accepts,
+            takes_output_count,
         )
         return function
 
     return register
 
 
-def find_plain(node: Node, opsets: Mapping[str, int]) -> PlainFunction | None:
+def find_plain(node: Node, opsets: Mapping[str, int]) -> PlainFunction | Prepared | None:
     """Find the function that computes a node, given its attributes as keywords; None: ask onnx.
 
     A domain that ``opsets`` lacks is taken to be of its newest version.
@@ -114,17 +132,20 @@ def find_plain(node: Node, opsets: Mapping[str, int]) -> PlainFunction | None:
         (entry.later.get(name, entry.since) for name in given), default=entry.since
     ):
         return None
-    if entry.takes_output_count:
+    if entry.takes_output_count and not isinstance(entry.function, Prepared):
         return functools.partial(entry.function, output_count=len(node.outputs))
     return entry.function
 
 
 @functools.cache
-def _attribute_names(function: PlainFunction) -> tuple[frozenset[str], frozenset[str]]:
+def _attribute_names(
+    function: PlainFunction | Prepared,
+) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names of the attributes that a function requires, and of all that it knows."""
+    asked = function.prepare if isinstance(function, Prepared) else function
     keywords = {
         parameter.name: parameter.default
-        for parameter in inspect.signature(function).parameters.values()
+        for parameter in inspect.signature(asked).parameters.values()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY and parameter.name != "output_count"
     }
     required = [name for name, default in keywords.items() if default is inspect.Parameter.empty]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aioinfer.runtime.graph import Node, Value
-from aioinfer.runtime.operators import make_operator
+from aioinfer.runtime.operators import box_suppression, make_operator
 
 CORNERS = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [1, 2, 0, 3], [0, 2, 1, 3]]], np.float32)
 SCORES = np.array([[[0.5, 0.9, 0.3, 0.3]]], np.float32)
@@ -98,3 +98,37 @@ def test_inputs_that_do_not_fit_are_refused(boxes, scores, limit) -> None:
         suppress(
             np.zeros(boxes, np.float32), np.zeros(scores, np.float32), np.zeros(limit, np.int64)
         )
+
+
+def literal(boxes, scores, limit: int, threshold: float) -> list[list[int]]:
+    """Suppress pair by pair."""
+    found = []
+    for batch, number in np.ndindex(scores.shape[:2]):
+        kept: list[int] = []
+        for box in np.argsort(-scores[batch, number], kind="stable").tolist():
+            pairs = (_share(boxes[batch, box], boxes[batch, other]) for other in kept)
+            if len(kept) < limit and not any(share > threshold for share in pairs):
+                kept.append(box)
+        found += [[batch, number, box] for box in kept]
+    return found
+
+
+def _share(one, other) -> float:
+    low, high = np.maximum(one[:2], other[:2]), np.minimum(one[2:], other[2:])
+    common = np.prod(np.maximum(high - low, 0))
+    both = np.prod(one[2:] - one[:2]) + np.prod(other[2:] - other[:2]) - common
+    return common / both
+
+
+@pytest.mark.parametrize("limit", [1, 40, 200])
+@pytest.mark.parametrize("count", [31, 150])
+def test_groups_of_boxes_are_as_one_by_one(count: int, limit: int, monkeypatch) -> None:
+    monkeypatch.setattr(box_suppression, "_FIRST_GROUP", 8)
+    monkeypatch.setattr(box_suppression, "_LARGEST_GROUP", 32)
+    generator = np.random.default_rng(count)
+    low = generator.uniform(0, 5, (1, count, 2))
+    boxes = np.concatenate([low, low + generator.uniform(0.3, 2, low.shape)], axis=2)
+    boxes, scores = boxes.astype(np.float32), generator.random((1, 2, count)).astype(np.float32)
+    for threshold in (0.1, 0.5):
+        limits = number(limit, (), np.int64), number(threshold)
+        assert suppress(boxes, scores, *limits) == literal(boxes, scores, limit, threshold)
