@@ -1,8 +1,12 @@
-"""What tests of every folder may ask for: a Core, and a process whose collector rests."""
+"""What tests of every folder may ask for: a Core, and a process whose collector rests.
+
+Tests share a process with others, in an order that differs from run to run.
+"""
 
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +23,13 @@ def pytest_collection_finish() -> None:
     """Leave what pytest holds of 15,000 tests out of every collection: each looked through it."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_teardown() -> None:
+    """Have the package's loggers as they were: LOG_LEVEL sets those of devices, in all Cores."""
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.startswith("aioinfer") and isinstance(logger, logging.Logger) and logger.level:
+            logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="module")
