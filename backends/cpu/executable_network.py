@@ -481,10 +481,10 @@ class _CpuSlot(Slot):
         self, plan: Plan, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], list[tuple[Array, int]]]:
         """Give states that grow as the plan reads them; list their memories and places there."""
-        arrays, memories = dict(given), []
+        arrays, memories, names = dict(given), [], self._network.input_names
         for room in plan.rooms:
-            name = self._network.input_names[room.state.input]
-            memory, start = in_room(given[name], room)
+            name = names[room.state.input]
+            memory, start = in_room(arrays[name], room)
             memories.append((memory, start))
             arrays[name] = memory[start : start + room.read_bytes]
         return arrays, memories
@@ -497,13 +497,13 @@ class _CpuSlot(Slot):
         results: dict[str, Array],
     ) -> None:
         """Let states that grow be written behind what is there, if the run is of their request."""
-        is_of_request = self.bindings.has_own_states
-        for room, known in zip(plan.rooms, memories, strict=True):
-            state = room.state
-            is_own = is_of_request and state in plan.in_place
-            memory, start = next_room(*known, room, is_own=is_own)
-            results[self._network.output_names[state.output]] = view_of(memory, start, room)
-            buffers[len(plan.inputs) + state.output] = memory[start : start + room.written_bytes]
+        is_own, names = self.bindings.has_own_states, self._network.output_names
+        first = len(plan.inputs)
+        for room, (known, begin) in zip(plan.rooms, memories, strict=True):
+            memory, start = next_room(known, begin, room, is_own=is_own)
+            place = room.state.output
+            results[names[place]] = view_of(memory, start, room)
+            buffers[first + place] = memory[start : start + room.written_bytes]
 
     def _as_memory(self, plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
         """Give states that are written in part as plain arrays."""

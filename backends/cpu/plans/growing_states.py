@@ -69,14 +69,19 @@ class JoinedState:
 
 
 class Room:
-    """The memory of a state before and after a run, in bytes."""
+    """The memory of a state before and after a run, in bytes.
 
-    def __init__(self, state: GrowingState, source: Operand, target: Operand) -> None:
+    ``may_stay``: no step writes into what the output has of the input.
+    """
+
+    def __init__(
+        self, state: GrowingState, source: Operand, target: Operand, *, may_stay: bool
+    ) -> None:
         self.state, self.dtype = state, source.dtype.numpy
         item_bytes = self.dtype.itemsize
         given = shape_with_room(source.shape, state.axis, is_window=state.is_window)
         made = shape_with_room(target.shape, state.axis, is_window=state.is_window)
-        self.is_same = given == made
+        self.may_stay = may_stay and given == made
         """True if the output may lie in the memory of the input."""
         self.given_shape, self.shape = source.shape, target.shape
         self.given_bytes = math.prod(given) * item_bytes

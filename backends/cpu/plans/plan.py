@@ -162,14 +162,19 @@ class Plan:
     def rooms(self) -> tuple[Room, ...]:
         """The memory of each state that grows."""
         return tuple(
-            Room(state, self.inputs[state.input], self.outputs[state.output])
+            Room(
+                state,
+                self.inputs[state.input],
+                self.outputs[state.output],
+                may_stay=state in self.in_place,
+            )
             for state in self.growing
         )
 
     @functools.cached_property
     def has_large_outputs(self) -> bool:
-        """True if it pays to take an output's memory from a pool."""
-        sizes = (math.prod(shape) * dtype.itemsize for shape, dtype in self.output_forms)
+        """True if it pays to take the memory of what a run makes anew from a pool."""
+        sizes = (math.prod(shape) * dtype.itemsize for shape, dtype in self.made_forms)
         return any(size_bytes >= POOLED_BYTES for size_bytes in sizes)
 
     @functools.cached_property

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..plans.growing_states import Room
-from ..plans.written_states import address_of
 
-__all__ = ["in_room", "next_room", "view_of"]
+__all__ = ["RoomedArray", "in_room", "next_room", "view_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -20,21 +19,29 @@ _HUGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 """None: the system has none to ask for."""
 
 
+class RoomedArray(np.ndarray[Any, Any]):
+    """A state that knows the memory with room that it lies in, and where it begins there.
+
+    Views and copies of it know nothing: they begin elsewhere, or lie in other memory.
+    """
+
+    memory: Array | None = None
+    start = 0
+
+
 def in_room(array: Array, room: Room) -> tuple[Array, int]:
     """Return the memory with room that a state lies in, as bytes, and where the state begins there.
 
     It is copied to the beginning of new memory if it lies otherwise.
     """
-    memory = array.base
-    if (
-        type(memory) is np.ndarray
-        and memory.dtype == np.uint8
-        and memory.shape == (room.given_bytes,)
-        and array.strides == room.given_strides
-    ):
-        start = address_of(array) - address_of(memory)
-        if 0 <= start <= room.given_bytes - room.read_bytes:
-            return memory, start
+    if type(array) is RoomedArray and array.strides == room.given_strides:
+        known, start = array.memory, array.start
+        if (
+            known is not None
+            and known.nbytes == room.given_bytes
+            and start <= room.given_bytes - room.read_bytes
+        ):
+            return known, start
     memory = _new_room(room.given_bytes)
     np.ndarray(room.given_shape, room.dtype, memory, 0, room.given_strides)[...] = array
     return memory, 0
@@ -46,14 +53,17 @@ def next_room(memory: Array, start: int, room: Room, *, is_own: bool) -> tuple[A
     It is that of the input, which stays where it is, if that is the state of a request (``is_own``)
     and there are rows free behind it. Else it is new.
     """
-    if is_own and room.is_same and start + room.shift <= room.last_start:
+    if is_own and room.may_stay and start + room.shift <= room.last_start:
         return memory, start
     return _new_room(room.size_bytes), 0
 
 
 def view_of(memory: Array, start: int, room: Room) -> Array:
     """See the output of a run in its memory."""
-    return np.ndarray(room.shape, room.dtype, memory, start + room.shift, room.strides)
+    start += room.shift
+    made = RoomedArray(room.shape, room.dtype, memory, start, room.strides)
+    made.memory, made.start = memory, start
+    return made
 
 
 def _new_room(size_bytes: int) -> Array:

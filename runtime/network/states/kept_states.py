@@ -9,7 +9,8 @@ in its own memory is read there by the next run, as any output that stays is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,9 +58,16 @@ class NetworkStates:
         """The inputs that callers give."""
         self.returned = tuple(port for port in outputs if port.name not in made)
         """The outputs that callers get."""
-        states = [pair.input for pair in self.pairs]
-        self._open = [port for port in states if _symbols(port)]
-        self._shapes = [port for port in self.given if _symbols(port)] if self._open else []
+        counts = Counter(dim for port in inputs for dim in port.shape or ())
+        in_states = {dim for pair in self.pairs for dim in pair.input.shape or ()}
+        shared = {dim for dim in in_states if isinstance(dim, str) and counts[dim] > 1}
+        self._shapes = [
+            (port, places)
+            for port in (*self.given, *(pair.input for pair in self.pairs))
+            if (places := _places_of(port, shared))
+        ]
+        """The ports with lengths that have to agree, and where those are."""
+        self._read = [(pair, _form(pair.input)) for pair in self.pairs]
 
     def checker(self, check: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str, Any]]:
         """Make the check of what callers give, of one that knows ``given`` alone."""
@@ -79,37 +87,69 @@ class NetworkStates:
 
     def bind(self, kept: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Put what is kept beside a run's other inputs; raises TensorError where they disagree."""
-        lengths: dict[str, tuple[int, str]] = {}
-        for port in self._shapes:
-            self._agree(port, inputs[port.name], lengths)
-        for port in self._open:
-            if port.name in kept:
-                self._agree(port, kept[port.name], lengths)
-        known = {name: length for name, (length, _) in lengths.items()}
+        lengths: dict[str, tuple[int, Port]] = {}
+        for port, places in self._shapes:
+            name = port.name
+            array = kept.get(name) if name in self.by_name else inputs[name]
+            if array is not None:
+                self._agree(port, places, array, lengths)
         bound = LateInputs.joined(inputs, {})
         for name, pair in self.by_name.items():
             value = kept.get(name)
             if value is None:
+                known = {dim: length for dim, (length, _) in lengths.items()}
                 value = zeros(pair.input, known)
             elif self._adopt is not None and isinstance(value, KeptArray):
                 value = read_by(self._adopt, value, f"the state {name!r}")
             bound[name] = value
         return bound
 
-    def _agree(self, port: Port, array: Any, lengths: dict[str, tuple[int, str]]) -> None:
-        shape = getattr(array, "shape", None)
-        for dim, length in zip(port.shape or (), shape or (), strict=False):
-            if isinstance(dim, str):
-                bound, owner = lengths.setdefault(dim, (length, port.name))
-                if bound != length:
-                    raise TensorError(
-                        f"dimension {dim!r} is {length} in the state {port.name!r} that the "
-                        f"request keeps, and {bound} in {owner!r}; give what fits, or begin anew "
-                        f"with request.reset_state()",
-                        tensor=port.name,
-                        shape=shape,
-                        wanted_shape=port.shape,
-                    )
+    def _agree(
+        self,
+        port: Port,
+        places: Sequence[tuple[int, str]],
+        array: Any,
+        lengths: dict[str, tuple[int, Port]],
+    ) -> None:
+        shape = getattr(array, "shape", ())
+        for axis, dim in places:
+            if axis >= len(shape):
+                continue
+            length = shape[axis]
+            bound, owner = lengths.setdefault(dim, (length, port))
+            if bound != length:
+                raise TensorError(
+                    f"dimension {dim!r} is {length} in the state {port.name!r} that the "
+                    f"request keeps, and {bound} in {owner.name!r}; give what fits, or begin anew "
+                    f"with request.reset_state()",
+                    tensor=port.name,
+                    shape=shape,
+                    wanted_shape=port.shape,
+                )
+
+    def take(self, results: dict[str, Any]) -> tuple[dict[str, Any], TensorError | None]:
+        """Take the new states, by name, out of a run's results; say what is wrong with them."""
+        made = {}
+        for pair, _ in self._read:
+            made[pair.input.name] = results.pop(pair.output.name)
+        for pair, (rank, fixed) in self._read:
+            shape = made[pair.input.name].shape
+            if rank < 0:
+                continue
+            is_fit = len(shape) == rank
+            for axis, length in fixed if is_fit else ():
+                is_fit = is_fit and shape[axis] == length
+            if not is_fit:
+                port = pair.input
+                return made, TensorError(
+                    f"output {pair.output.name!r} is {shape_text(shape)} in this run of "
+                    f"{self.network!r}, and cannot be the state {port.name!r}, which is "
+                    f"{shape_text(port.shape or ())}",
+                    tensor=port.name,
+                    shape=shape,
+                    wanted_shape=port.shape,
+                )
+        return made, None
 
 
 class KeptStates:
@@ -159,20 +199,10 @@ class RunStates:
         """Take the new states out of a run's results; return why they cannot be the next inputs."""
         if self._made is not None:
             return None
-        made = {pair.input.name: results.pop(pair.output.name) for pair in self._states.pairs}
-        for pair in self._states.pairs:
-            port, value = pair.input, made[pair.input.name]
-            if not _fits(value.shape, port.shape):
-                return TensorError(
-                    f"output {pair.output.name!r} is {shape_text(value.shape)} in this run of "
-                    f"{self._states.network!r}, and cannot be the state {port.name!r}, which is "
-                    f"{shape_text(port.shape or ())}",
-                    tensor=port.name,
-                    shape=value.shape,
-                    wanted_shape=port.shape,
-                )
-        self._made = made
-        return None
+        made, wrong = self._states.take(results)
+        if wrong is None:
+            self._made = made
+        return wrong
 
     def part(self) -> None:
         """Have later runs share no memory with this one, which goes on unnoticed on its device."""
@@ -193,15 +223,15 @@ def zeros(port: Port, lengths: Mapping[str, int]) -> np.ndarray[Any, Any]:
     return np.zeros(dims, port.dtype)
 
 
-def _symbols(port: Port) -> bool:
-    return any(isinstance(dim, str) for dim in port.shape or ())
+def _places_of(port: Port, symbols: Collection[str]) -> list[tuple[int, str]]:
+    """List the axes of a port whose lengths have one of these names."""
+    found = enumerate(port.shape or ())
+    return [(axis, dim) for axis, dim in found if isinstance(dim, str) and dim in symbols]
 
 
-def _fits(shape: Sequence[int], wanted: Sequence[int | str | None] | None) -> bool:
-    return wanted is None or (
-        len(shape) == len(wanted)
-        and all(
-            not isinstance(dim, int) or dim == length
-            for dim, length in zip(wanted, shape, strict=True)
-        )
-    )
+def _form(port: Port) -> tuple[int, list[tuple[int, int]]]:
+    """Return the rank, below 0 if it is not known, and the axes of fixed length."""
+    if port.shape is None:
+        return -1, []
+    found = enumerate(port.shape)
+    return len(port.shape), [(axis, dim) for axis, dim in found if isinstance(dim, int)]

@@ -16,6 +16,7 @@ from aioinfer.backends.cpu.plans.growing_states import (
     shape_with_room,
 )
 from aioinfer.backends.cpu.plans.operand_layout import Layout
+from aioinfer.backends.cpu.programs.growing_memory import RoomedArray
 from aioinfer.errors import RequestCancelledError
 from aioinfer.runtime.graph import DType
 from onnx_text import parse, parse_proto
@@ -206,3 +207,25 @@ def test_a_run_that_goes_on_unnoticed_shares_no_memory_with_the_next(core: aioin
             assert not np.shares_memory(array, before[name])
         expected = other.infer_sync({"x": last})["y"]
         np.testing.assert_array_equal(request.infer_sync({"x": last})["y"], expected)
+
+
+def test_what_is_made_of_a_state_never_stands_for_its_memory(core: aioinfer.Core) -> None:
+    """Rows behind a part of a state are the state's own, and no room to write into."""
+    with core.load_network(parse_proto(DECODER), "CPU", {"STATE": PAIRS}) as network:
+        request, other = network.create_infer_request(), network.create_infer_request()
+        for x in inputs(9):
+            request.infer_sync({"x": x})
+        kept, theirs = request.kept_states, other.kept_states
+        assert kept is not None
+        assert theirs is not None
+        before = {name: array.copy() for name, array in kept.values.items()}
+        for name, array in kept.values.items():
+            assert isinstance(array, RoomedArray)
+            assert array.memory is not None
+            part = array[:, :, :4]
+            assert part.copy().memory is part.memory is None
+            theirs.values[name] = part
+        for x in inputs(9):
+            other.infer_sync({"x": x})
+        for name, array in kept.values.items():
+            np.testing.assert_array_equal(array, before[name])
