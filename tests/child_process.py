@@ -32,7 +32,7 @@ def run_script(
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=170,
         check=False,
     )
     assert ended.returncode == exit_code, ended.stderr

@@ -39,7 +39,6 @@ def test_a_public_class_has_an_example(item: type) -> None:
     assert [block.language for block in blocks_of(docstring_of(item))] == ["python"]
 
 
-@pytest.mark.timeout(120)
 def test_the_examples_of_public_classes_run(tmp_path: Path) -> None:
     shutil.copy(MODEL, tmp_path / "model.onnx")
     pages = [tmp_path / f"{item.__name__}.md" for item in CLASSES]

@@ -190,7 +190,6 @@ def run_script(*arguments: str, hidden: str | None = None) -> "subprocess.Comple
     )
 
 
-@pytest.mark.timeout(120)
 def test_the_example_answers_queries(files: ModuleType, tmp_path: Path) -> None:
     sentences = tmp_path / "sentences.txt"
     sentences.write_text("\n".join(SENTENCES), encoding="utf-8")
@@ -208,7 +207,6 @@ def test_the_example_answers_queries(files: ModuleType, tmp_path: Path) -> None:
     assert f"{twice_alone + twice_in_one_batch + len(queries)} requests" in done.stdout
 
 
-@pytest.mark.timeout(120)
 def test_the_example_tells_of_a_device_that_is_not_there(files: ModuleType) -> None:
     done = run_script("--device", "NOWHERE")
     assert done.returncode == 1

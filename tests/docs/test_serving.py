@@ -21,7 +21,6 @@ from unit.serving.serve_process import serve
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_curl_lines_run_unmodified(tmp_path: Path) -> None:
     shutil.copy(DIGITS, tmp_path / "model.onnx")

@@ -47,14 +47,12 @@ def _device() -> None:
     skip_if_missing(_core(), DEVICE)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("_device")
 @pytest.mark.parametrize("name", passing_names(DEVICE))
 def test_a_case_passes(name: str) -> None:
     _cases()[name]()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("_device")
 @pytest.mark.parametrize(
     "name", [name for name in case_names() if name not in set(passing_names(DEVICE))]

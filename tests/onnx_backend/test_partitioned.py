@@ -53,7 +53,6 @@ def _closed_core() -> Iterator[None]:
     _core().close()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", passing_names("REFERENCE"))
 def test_a_case_that_passes_on_one_device_passes_on_two(name: str) -> None:
     _cases()[name]()

@@ -56,7 +56,6 @@ def _closed_core() -> Iterator[None]:
     _core().close()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", passing_names(DEVICE))
 def test_a_case_that_passes_uncut_passes_in_pieces(name: str) -> None:
     _cases()[name]()

@@ -20,7 +20,7 @@ from stress.faults import PlantedDeviceError, RandomFault, StageError
 from stress.users import RUN_COUNT, SEED, LoopUsers, ThreadUsers, all_ask, lookup_model
 
 
-@pytest.mark.timeout(120 + RUN_COUNT // 100)
+@pytest.mark.timeout(180 + RUN_COUNT // 100)
 @pytest.mark.parametrize(
     "config",
     [

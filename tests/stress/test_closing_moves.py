@@ -119,7 +119,7 @@ def close_somehow(network: ExecutableNetwork, chance: random.Random) -> None:
         assert not closer.is_alive()
 
 
-@pytest.mark.timeout(120 + RUN_COUNT // 100)
+@pytest.mark.timeout(180 + RUN_COUNT // 100)
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["host", "streamed"])
 @pytest.mark.parametrize(
     ("device", "config"),

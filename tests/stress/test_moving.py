@@ -75,7 +75,7 @@ class MovedThread(ThreadUsers):
             super().note(x, error)
 
 
-@pytest.mark.timeout(120 + RUN_COUNT // 100)
+@pytest.mark.timeout(180 + RUN_COUNT // 100)
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["host", "streamed"])
 @pytest.mark.parametrize(
     ("kind", "config"),

@@ -160,7 +160,7 @@ def count_left() -> dict[str, int]:
     return {**counts, "descriptors": descriptors, "side tasks": len(side_task._running)}
 
 
-@pytest.mark.timeout(60 + RUN_COUNT // 500)
+@pytest.mark.timeout(180 + RUN_COUNT // 500)
 def test_every_run_settles_once_and_nothing_is_left(
     log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

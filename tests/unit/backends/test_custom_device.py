@@ -34,14 +34,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.timeout(180)
 def test_an_installed_package_is_a_device(installed: Path, tmp_path: Path) -> None:
     program = "import aioinfer; print(*aioinfer.Core().available_devices)"
     assert "TOY" in run("-c", program, cwd=tmp_path, path=installed).split()
     assert "TOY" not in run("-c", program, cwd=tmp_path).split()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.exhaustive
 def test_the_toy_passes_its_own_tests(installed: Path, tmp_path: Path) -> None:
     shutil.copy(TOY / "test_toy.py", tmp_path)

@@ -20,7 +20,7 @@ from aioinfer import AsyncInferQueue, Core, ExecutableNetwork, errors
 from aioinfer.executors import TimerHandle
 from exhaustive import all_but
 
-pytestmark = [pytest.mark.usefixtures("no_collector"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.usefixtures("no_collector")
 
 MODEL = parser.parse_model("""
     <ir_version: 10, opset_import: ["" : 21]>

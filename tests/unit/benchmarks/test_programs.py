@@ -232,7 +232,7 @@ def test_a_program_for_gpus_says_that_there_is_none(file: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=50,
+        timeout=170,
     )
     assert "nothing to measure here" in ended.stdout
 

@@ -18,7 +18,7 @@ def run(script: str, *path: Path) -> str:
         capture_output=True,
         text=True,
         env={"PYTHONPATH": joined, "PYTHONDONTWRITEBYTECODE": "1"},
-        timeout=50,
+        timeout=170,
         check=True,
     )
     return done.stdout

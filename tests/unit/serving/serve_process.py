@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ENDS_WITHIN_S = 40
+ENDS_WITHIN_S = 100
 
 
 @dataclass

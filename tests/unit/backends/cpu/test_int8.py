@@ -339,7 +339,7 @@ def test_sums_do_not_overflow_where_products_are_summed_in_16_bits(
         env={**os.environ, "ONEDNN_MAX_CPU_ISA": instructions},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=170,
         check=False,
     )
     assert child.returncode == 0, child.stderr

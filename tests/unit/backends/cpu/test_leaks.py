@@ -200,7 +200,7 @@ def test_a_process_may_end_while_runs_are_under_way() -> None:
         cwd=tests,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=170,
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr

@@ -29,7 +29,7 @@ def _run(variant: str, names: list[str]) -> dict[str, str]:
             env=_ENVIRONMENT,
             capture_output=True,
             text=True,
-            timeout=55,
+            timeout=170,
             check=False,
         )
         for line in ended.stdout.splitlines():

@@ -216,7 +216,6 @@ def exported(path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
-@pytest.mark.timeout(60)
 def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

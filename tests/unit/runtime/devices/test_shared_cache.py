@@ -47,7 +47,7 @@ def started(program: str, *arguments: object) -> subprocess.Popen[str]:
 
 def ended(processes: Sequence[subprocess.Popen[str]]) -> None:
     for process in processes:
-        said = process.communicate(timeout=240)[1]
+        said = process.communicate(timeout=170)[1]
         assert process.returncode == 0, said
 
 
@@ -70,7 +70,7 @@ def test_a_writer_that_is_killed_leaves_the_file_whole(tmp_path: Path) -> None:
             assert writer.stdout.readline()
         place = folder.find("a")
         writer.send_signal(signal.SIGKILL)
-        writer.communicate(timeout=60)
+        writer.communicate(timeout=170)
         assert place is not None
         content = place.read_bytes()
         assert len(content) == 200_000

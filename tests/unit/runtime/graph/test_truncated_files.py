@@ -108,7 +108,7 @@ def test_a_file_that_is_cut_short_again_and_again_never_ends_the_process(
         capture_output=True,
         text=True,
         check=False,
-        timeout=50,
+        timeout=170,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
 

@@ -392,7 +392,6 @@ BUGS: dict[str, Callable[[World], None]] = {
 }
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("bug", BUGS)
 def test_it_is_not_so_here(world: World, bug: str) -> None:
     BUGS[bug](world)

@@ -77,7 +77,6 @@ queue.wait_all()
 }
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_trio_stays_unimported(program: str, tmp_path: object) -> None:
     path = f"{tmp_path}/tiny.onnx"

@@ -20,8 +20,6 @@ from aioinfer.serving.protocol.limits import Limits
 from unit.serving.models import DIGITS
 from unit.serving.serve_process import Serving, serve
 
-pytestmark = pytest.mark.timeout(120)
-
 GET = b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n"
 POST = b"POST /v2/models/no/infer HTTP/1.1\r\nhost: x\r\n"
 LATE_S = Limits().head_s + 10

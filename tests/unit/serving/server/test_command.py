@@ -17,10 +17,9 @@ from aioinfer.serving.protocol.datatypes import DATATYPES
 from unit.serving.models import DIGITS, OF_DATATYPE, echo, scaled
 from unit.serving.serve_process import Serving, serve
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::pytest.PytestWarning"),
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::pytest.PytestWarning"
+)
 
 
 @pytest.fixture(scope="module")

@@ -184,7 +184,6 @@ async def test_a_handshake_that_does_not_come_ends(certified: ssl.SSLContext) ->
         writer.close()
 
 
-@pytest.mark.timeout(60)
 async def test_a_client_that_does_not_read_its_answer_is_let_go() -> None:
     async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
         await Response(bytes(ANSWER_BYTES))(scope, receive, send)

@@ -172,7 +172,6 @@ def test_an_imported_plan_is_made_for_a_smaller_team_as_well(core: aioinfer.Core
         assert resized_plan(compiler.latest, 1, compiler.weights) is not None
 
 
-@pytest.mark.timeout(120)
 def test_a_plan_of_more_threads_than_a_stream_has_is_refused(core: aioinfer.Core) -> None:
     with core.load_network(large(), "CPU", {"INFERENCE_NUM_THREADS": 2}) as network:
         blob = network.export()

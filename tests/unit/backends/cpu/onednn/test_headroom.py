@@ -97,7 +97,7 @@ def test_a_process_short_of_memory_gets_errors_and_no_signal(device: str, tmp_pa
         capture_output=True,
         text=True,
         check=False,
-        timeout=55,
+        timeout=170,
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert ended.stdout.strip() == "['done', 'refused']"

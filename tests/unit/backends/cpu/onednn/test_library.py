@@ -197,7 +197,7 @@ def test_without_a_library_the_package_works_on_reference(tmp_path: Path) -> Non
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=170,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -234,7 +234,7 @@ def test_teams_wait_briefly_unless_the_environment_says_how_long(
         env={**plain, **given, "OMP_DISPLAY_ENV": "verbose"},
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=170,
         check=True,
     )
     assert f"GOMP_SPINCOUNT = '{shown}'" in ended.stderr

@@ -51,7 +51,7 @@ def test_an_id_is_the_same_in_every_process(core: Core) -> None:
         cwd=tests,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=170,
         check=True,
     )
     assert done.stdout.strip() == here

@@ -109,7 +109,6 @@ def _assert_as_exact(ours: Value, theirs: Value) -> None:
         assert one == other or not isinstance(other, int), f"{ours.name}: {mine}, {yours}"
 
 
-@pytest.mark.timeout(180)
 def test_models_of_onnx_suite_are_read_as_onnx_reads_them() -> None:
     plain_count = 0
     files = SUITE_FILES[::SAMPLE_STEP]
@@ -386,12 +385,11 @@ print(json.dumps([len(model.graph), sorted(sys.modules)]))
 """
 
 
-@pytest.mark.timeout(60)
 def test_an_ordinary_model_is_read_without_importing_onnx(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(_model([_node("Relu", "x")]))
     command = [sys.executable, "-c", PROGRAM, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170)
     assert done.returncode == 0, done.stderr
     count, modules = json.loads(done.stdout)
     assert count == 1
