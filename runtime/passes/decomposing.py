@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
-from ..decompositions import CompositionError, compose, find_decomposition
-from ..graph import Graph, Node
+from ..decompositions import Composition, CompositionError, compose, find_decomposition
+from ..graph import Graph, Node, Value
 from ..type_inference import ShapeContent
 from ..type_inference.made_types import types_of_made
 from .rewriting.graph_patch import GraphPatch
 from .rewriting.pass_base import Pass
 
-__all__ = ["Decomposing"]
+__all__ = ["Decomposing", "patch_of"]
 
 
 class Decomposing(Pass):
@@ -42,6 +42,12 @@ def _patch(node: Node) -> GraphPatch | None:
         made, outputs = compose(node, node.inputs, types_of_made(ShapeContent()))
     except CompositionError:
         return None
+    return patch_of(made, outputs)
+
+
+def patch_of(made: Composition, outputs: Sequence[Value | None]) -> GraphPatch:
+    """Return the rewrite of a composition's node; ``outputs`` stand for the node's, in order."""
+    node = made.node
     patch = GraphPatch(f"write {node.op} {node.name!r} as what it means").remove(node)
     for constant in made.constants:
         patch.add_constant(constant)

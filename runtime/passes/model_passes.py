@@ -5,6 +5,7 @@ from __future__ import annotations
 from .folding.batch_normalization_folding import BatchNormalizationFolding
 from .folding.pad_folding import PadFolding
 from .folding.scale_shift_folding import ScaleShiftFolding
+from .fusion.einsum_decomposition import EinsumDecomposition
 from .layout.movement_hoisting import MovementHoisting
 from .layout.transpose_elimination import TransposeElimination
 from .rewriting.pass_base import Pass
@@ -19,6 +20,7 @@ def model_passes() -> tuple[Pass, ...]:
     are left to ``DeadCode``.
     """
     return (
+        EinsumDecomposition(),
         PadFolding(),
         BatchNormalizationFolding(),
         MovementHoisting(),

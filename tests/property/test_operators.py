@@ -35,7 +35,8 @@ ELSEWHERE = {
     "CPU": {
         *("Attention", "CastLike", "DequantizeLinear", "DynamicQuantizeLinear", "EyeLike", "GRU"),
         "MatMulInteger",
-        *("LSTM", "OneHot", "QuantizeLinear", "RNN", "ReverseSequence", "ScatterElements"),
+        *("LSTM", "OneHot", "QuantizeLinear", "RNN", "ReverseSequence", "RoiAlign"),
+        "ScatterElements",
         *("ScatterND", "TensorScatter", "TopK", "aioinfer.cpu.Attention", "aioinfer.cpu.Eltwise"),
         *("aioinfer.cpu.Int8Conv", "aioinfer.cpu.Int8MatMul"),
         *("aioinfer.cpu.LayerNormalization", "aioinfer.cpu.RMSNormalization"),

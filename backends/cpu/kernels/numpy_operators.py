@@ -82,6 +82,7 @@ def _write(places: Places, target: Array, index: tuple[Array, ...], updates: Arr
 
 
 @kernel("OneHot", dtypes=None, refuses=_refuses, constant_inputs=(1,))
+@kernel("RoiAlign", refuses=_refuses)
 @kernel(*_OPERATORS, dtypes=None, refuses=_refuses)
 def lower_by_numpy(node: Node, builder: PlanBuilder) -> None:
     """Lower a node as a call of its evaluation on numpy arrays."""

@@ -21,6 +21,14 @@ CASES = {
         {"x": numbers(4, 3), "n": ints(2, 4, 1)},
         {"time_axis": 0, "batch_axis": 1},
     ),
+    "RoiAlign": (
+        {
+            "x": numbers(2, 3, 8, 9),
+            "r": np.array([[0, 1, 5, 7], [2, 2, 30, 4]], np.float32),
+            "b": np.array([1, 0]),
+        },
+        {"output_height": 2, "output_width": 3, "sampling_ratio": 2},
+    ),
     "ScatterElements": (
         {"x": numbers(3, 3), "i": np.array([[1, 0, 2]]), "u": numbers(1, 3)},
         {"reduction": "add"},

@@ -6,6 +6,7 @@ from unit.backends.cpu.passes.fused_models import fuse_by, parse_typed
 
 NAMES = (
     "half widening",
+    "einsum decomposition",
     "pad folding",
     "batch normalization folding",
     "movement hoisting",
