@@ -7,13 +7,16 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 from ..errors import PropertyError
 from ..runtime.devices.core import Core
+from .access_log import AccessLog
 from .protocol.limits import Limits
 from .repository.directory import FolderRepository
 from .repository.loader import Loader
@@ -59,22 +62,46 @@ def run_serve(parsed: argparse.Namespace, config: dict[str, Any], tell: Say, war
                     warn(f"{state.model} {state.version}: {state.reason}")
             tell(_ready_line(repository, addresses))
 
-        runner.run(_serve(repository, options, on_ready))
+        with _access_log(parsed.access_log) as log:
+            runner.run(_serve(repository, options, on_ready, log))
     return 0
+
+
+@contextmanager
+def _access_log(place: str | None) -> Iterator[AccessLog | None]:
+    """Open the file; raises OSError."""
+    if place is None:
+        yield None
+    elif place == "-":
+        yield AccessLog(sys.stderr.write)
+    else:
+        with Path(place).open("a", 1, encoding="utf-8") as file:
+            yield AccessLog(file.write)
 
 
 def _repository(source: Path, loader: Loader, parsed: argparse.Namespace) -> LoadingRepository:
     if source.is_dir():
-        return FolderRepository(source, loader, can_manage=parsed.allow_management)
-    if parsed.allow_management or parsed.poll is not None:
-        raise PropertyError("--allow-management and --poll want a model directory, not a file")
+        limit = None if parsed.memory_limit is None else parsed.memory_limit << 20
+        return FolderRepository(
+            source, loader, can_manage=parsed.allow_management, limit_bytes=limit
+        )
+    for option, is_given in (
+        ("--allow-management", parsed.allow_management),
+        ("--poll", parsed.poll is not None),
+        ("--memory-limit", parsed.memory_limit is not None),
+    ):
+        if is_given:
+            raise PropertyError(f"{option} wants a model directory, not a file")
     return FileRepository(source, loader)
 
 
 async def _serve(
-    repository: LoadingRepository, options: ServeOptions, on_ready: Callable[[list[str]], None]
+    repository: LoadingRepository,
+    options: ServeOptions,
+    on_ready: Callable[[list[str]], None],
+    log: AccessLog | None,
 ) -> None:
-    server = Server(repository, options, on_ready)
+    server = Server(repository, options, on_ready, log)
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
         loop.add_signal_handler(number, server.stop)

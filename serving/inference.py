@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ClosedError
+from .access_log import AccessLog
 from .protocol.call import Answer, InferCall, Requested, check_call
 from .protocol.generation import next_inputs
 from .protocol.in_flight import BodiesInFlight
@@ -16,6 +17,7 @@ from .protocol.limits import Limits
 from .protocol.refusal import RefusedError
 from .repository.models import Repository, ServedVersion
 from .sequences import Sequences
+from .spans import Spans, installed_spans
 
 __all__ = ["Inference"]
 
@@ -23,7 +25,8 @@ __all__ = ["Inference"]
 class Inference:
     """What all wires of a server share: its models, its bounds, and what is under way.
 
-    Used on one event loop.
+    ``access_log``: is told of each request; None: there is none. ``spans``: None are those of
+    OpenTelemetry, where it is installed. Used on one event loop.
     """
 
     def __init__(
@@ -31,10 +34,14 @@ class Inference:
         repository: Repository,
         limits: Limits,
         *,
+        access_log: AccessLog | None = None,
+        spans: Spans | None = None,
         wall_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.repository, self.limits = repository, limits
+        self.access_log = access_log
+        self.spans = installed_spans() if spans is None else spans
         self.bodies = BodiesInFlight(limits.bodies_bytes)
         self.sequences = Sequences(limits, clock)
         self._wall_clock, self._clock = wall_clock, clock

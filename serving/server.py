@@ -16,6 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ..errors import NotSupportedError
+from .access_log import AccessLog
 from .inference import Inference
 from .protocol.limits import Limits
 from .repository.directory import poll
@@ -106,8 +107,10 @@ class Server:
         repository: LoadingRepository,
         options: ServeOptions,
         on_ready: Callable[[list[str]], None],
+        access_log: AccessLog | None = None,
     ) -> None:
         self._repository, self._options, self._on_ready = repository, options, on_ready
+        self._access_log = access_log
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
         self._web: _QuietServer | None = None
         self._cutting: asyncio.TimerHandle | None = None
@@ -138,7 +141,7 @@ class Server:
         options = self._options
         listener = _listen(options.host, options.port)
         try:
-            inference = Inference(self._repository, options.limits)
+            inference = Inference(self._repository, options.limits, access_log=self._access_log)
             app = application(inference, options.token, is_ending=self._stopping.is_set)
             web = self._web = _QuietServer(
                 self._web_config(app), options.limits, _secure_context(options)

@@ -333,6 +333,17 @@ def _add_serve(parser: CommandParser) -> None:
     models.add_argument(
         "--allow-management", action="store_true", help="let clients load and unload models"
     )
+    models.add_argument(
+        "--memory-limit",
+        metavar="MB",
+        type=positive_integer,
+        help="of all loaded versions' files together, in MiB (default: none)",
+    )
+    parser.add_argument(
+        "--access-log",
+        metavar="FILE",
+        help="append a JSON line for each request; -: to standard error (default: none)",
+    )
     safety = parser.add_argument_group("safety")
     safety.add_argument(
         "--token-file",

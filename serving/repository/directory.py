@@ -62,11 +62,21 @@ class FolderRepository(LoadingRepository):
     """Serves what lies in a directory, in Triton's layout.
 
     Nothing is loaded before the first ``refresh``. ``can_manage``: clients may load and unload.
-    Used on one event loop; close it there with ``aclose``.
+    ``limit_bytes``: of the files of all versions that are loaded, also while one takes the place of
+    another; None: any. Used on one event loop; close it there with ``aclose``.
     """
 
-    def __init__(self, root: Path, loader: Loader, *, can_manage: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        loader: Loader,
+        *,
+        can_manage: bool = False,
+        limit_bytes: int | None = None,
+    ) -> None:
         self._root, self._loader, self.can_manage = root, loader, can_manage
+        self._limit_bytes = limit_bytes
+        self._loaded_bytes: dict[ExecutableNetwork, int] = {}
         self._models: dict[str, _Model] = {}
         self._change = asyncio.Lock()
         self._closing: dict[asyncio.Task[None], ExecutableNetwork] = {}
@@ -103,6 +113,16 @@ class FolderRepository(LoadingRepository):
         return self._is_known and all(
             self.versions(name) for name, model in self._models.items() if not model.is_unloaded
         )
+
+    @property
+    def loaded_bytes(self) -> int:
+        """How long the files of all loaded versions are, of those that are being closed, too."""
+        return sum(self._loaded_bytes.values())
+
+    @property
+    def closing_count(self) -> int:
+        """How many versions are being closed."""
+        return len(self._closing)
 
     async def refresh(self) -> None:
         """Load what is new or has changed, and unload what is gone. Raises OSError.
@@ -207,6 +227,10 @@ class FolderRepository(LoadingRepository):
         if files.file is None:
             version.tried, version.reason = files.fingerprint, files.problem
             return
+        no_room = self._no_room(files.size_bytes)
+        if no_room:  # it is tried again, as others may go
+            version.reason = no_room
+            return
         version.is_loading = True
         try:
             network = await self._loader.load(files.file, name, settings)
@@ -218,6 +242,7 @@ class FolderRepository(LoadingRepository):
             return
         finally:
             version.is_loading = False
+        self._loaded_bytes[network] = files.size_bytes
         old, version.served = (
             version.served,
             ServedVersion(name, number, network, settings.generation),
@@ -226,6 +251,16 @@ class FolderRepository(LoadingRepository):
         _log.info("model %r, version %s: serves on %s", name, number, network.device)
         if old is not None:
             self._close(old.network)
+
+    def _no_room(self, size: int) -> str:
+        """Say why a version of this size cannot be loaded beside the others; "" if it can."""
+        taken = self.loaded_bytes
+        if self._limit_bytes is None or taken + size <= self._limit_bytes:
+            return ""
+        return (
+            f"its files of {size} bytes do not fit beside those of others, {taken} of "
+            f"{self._limit_bytes} bytes; unload a model or raise --memory-limit"
+        )
 
     def _retire(self, versions: Iterable[_Version]) -> None:
         for version in versions:
@@ -236,7 +271,10 @@ class FolderRepository(LoadingRepository):
     def _close(self, network: ExecutableNetwork) -> None:
         task = asyncio.get_running_loop().create_task(_closed(network))
         self._closing[task] = network
-        task.add_done_callback(self._closing.pop)
+        task.add_done_callback(self._has_closed)
+
+    def _has_closed(self, task: asyncio.Task[None]) -> None:
+        self._loaded_bytes.pop(self._closing.pop(task), None)
 
 
 async def _closed(network: ExecutableNetwork) -> None:

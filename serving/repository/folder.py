@@ -22,6 +22,11 @@ class VersionFolder:
     fingerprint: Fingerprint
     problem: str = ""
 
+    @property
+    def size_bytes(self) -> int:
+        """How long its files are together, which is about what its weights take in memory."""
+        return sum(size for _, _, size, _ in self.fingerprint)
+
 
 @dataclass(frozen=True)
 class ModelFolder:

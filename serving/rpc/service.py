@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from ..protocol.statistics import counts_of, statistics_entry
 from .admission import Admission
 from .infer_messages import INFER_DEPTH, read_infer_message, write_infer_message
 from .proto_text import message_classes, methods
+from .watch import CallFacts, RpcWatch
 from .wire import refuse_too_many_fields
 
 __all__ = ["make_server", "status_code"]
@@ -34,6 +35,7 @@ SERVICE = "inference.GRPCInferenceService"
 _AT_ONCE_BYTES = 64 << 10
 _IDLE_MS = 300_000  # clients connect anew by themselves
 _READER_COUNT = 2
+_MODEL_FIELDS, _VERSION_FIELDS = ("model_name", "name"), ("model_version", "version")
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
@@ -59,7 +61,7 @@ def make_server(inference: Inference, token: str | None) -> Any:
     """Make a ``grpc.aio`` server that answers the protocol's calls; it has no port yet."""
     service, limits = _Service(inference), inference.limits
     server = grpc.aio.server(
-        interceptors=[] if token is None else [Admission(token)],
+        interceptors=[] if token is None else [Admission(token, service.watch)],
         maximum_concurrent_rpcs=limits.call_count,
         options=[
             ("grpc.max_receive_message_length", limits.body_bytes),
@@ -83,6 +85,7 @@ class _Service:
     def __init__(self, inference: Inference) -> None:
         self._inference, self._repository = inference, inference.repository
         self._limits, self._bodies = inference.limits, inference.bodies
+        self.watch = RpcWatch(inference.access_log, inference.spans)
         self._readers = CapacityLimiter(_READER_COUNT)
         self._calls: dict[str, Call] = {
             "ServerLive": self.server_live,
@@ -105,57 +108,75 @@ class _Service:
             made, told = classes[request], classes[response]
             if is_stream:
                 handlers[name] = grpc.stream_stream_rpc_method_handler(
-                    self._streaming(made, told), response_serializer=told.SerializeToString
+                    self._streaming(name, made, told), response_serializer=told.SerializeToString
                 )
             else:
                 handlers[name] = grpc.stream_unary_rpc_method_handler(
-                    self._answering(self._calls[name], made, told),
+                    self._answering(name, made, told),
                     response_serializer=told.SerializeToString,
                 )
         return handlers
 
-    def _streaming(self, request: Any, response: Any) -> Any:
+    def _streaming(self, name: str, request: Any, response: Any) -> Any:
         """Make the handler of ModelStreamInfer: the requests of a stream run one after another."""
 
-        async def streaming(messages: Any, context: Context) -> AsyncIterator[Any]:
-            async for data in messages:
-                identity = ""
-                try:
-                    with self._bodies.share() as share:
-                        message = await self._parsed(data, request, share)
-                        identity = message.id
-                        call = await self._read_call(message)
-                        place = message.model_name, message.model_version
-                        limit_s = context.time_remaining()
-                        answers = self._inference.stream(*place, call, limit_s)
-                        async with aclosing(answers):
-                            async for told in answers:
-                                answer = response()
-                                await self._write(told, answer.infer_response)
-                                yield answer
-                except Exception as error:
-                    answer = response(error_message=str(refusal_of(error)))
-                    answer.infer_response.id = identity
-                    yield answer
+        async def streaming(messages: Any, context: Context) -> None:
+            with self.watch.around(name, context) as facts:
+                async for data in messages:
+                    facts.received_bytes += len(data)
+                    await self._answer_one(data, request, response, context, facts)
+                facts.code = "OK"
 
         return streaming
 
-    def _answering(self, call: Call, request: Any, response: Any) -> Any:
+    async def _answer_one(
+        self, data: bytes, request: Any, response: Any, context: Context, facts: CallFacts
+    ) -> None:
+        """Send the answers to one message of a stream, the last of which may be an error."""
+        identity = ""
+        try:
+            with self._bodies.share() as share:
+                message = await self._parsed(data, request, share)
+                identity = message.id
+                facts.model, facts.version = message.model_name, message.model_version
+                call = await self._read_call(message)
+                limit_s = context.time_remaining()
+                answers = self._inference.stream(facts.model, facts.version, call, limit_s)
+                async with aclosing(answers):
+                    async for told in answers:
+                        answer = response()
+                        await self._write(told, answer.infer_response)
+                        facts.sent_bytes += answer.ByteSize()
+                        await context.write(answer)
+        except Exception as error:
+            answer = response(error_message=str(refusal_of(error)))
+            answer.infer_response.id = identity
+            facts.sent_bytes += answer.ByteSize()
+            await context.write(answer)
+
+    def _answering(self, name: str, request: Any, response: Any) -> Any:
         """Make a handler that receives its message itself: under bounds of time and memory."""
+        call = self._calls[name]
 
         async def answering(messages: Any, context: Context) -> Any:
-            try:
-                with self._bodies.share() as share:
-                    answer = response()
-                    await call(await self._read(messages, request, share), answer, context)
-            except Exception as error:
-                refused = refusal_of(error)
-                await context.abort(status_code(refused), str(refused))
+            with self.watch.around(name, context) as facts:
+                try:
+                    with self._bodies.share() as share:
+                        answer = response()
+                        message = await self._read(messages, request, share, facts)
+                        await call(message, answer, context)
+                        facts.sent_bytes = answer.ByteSize()
+                        facts.code = "OK"
+                except Exception as error:
+                    refused = refusal_of(error)
+                    code = status_code(refused)
+                    facts.code = code.name
+                    await context.abort(code, str(refused))
             return answer
 
         return answering
 
-    async def _read(self, messages: Any, request: Any, share: BodyShare) -> Any:
+    async def _read(self, messages: Any, request: Any, share: BodyShare, facts: CallFacts) -> Any:
         try:
             async with asyncio.timeout(self._limits.body_s):
                 data = await anext(aiter(messages), None)
@@ -164,7 +185,12 @@ class _Service:
             raise RefusedError(text, status=408) from None
         if data is None:
             raise RefusedError("the call has no message")
-        return await self._parsed(data, request, share)
+        facts.received_bytes = len(data)
+        message = await self._parsed(data, request, share)
+        for field, wanted in (("model", _MODEL_FIELDS), ("version", _VERSION_FIELDS)):
+            found = [name for name in wanted if name in request.DESCRIPTOR.fields_by_name]
+            setattr(facts, field, getattr(message, found[0]) if found else "")
+        return message
 
     async def _parsed(self, data: bytes, request: Any, share: BodyShare) -> Any:
         share.take(len(data))

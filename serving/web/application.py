@@ -43,10 +43,12 @@ from ..protocol.limits import Limits
 from ..protocol.refusal import RefusedError
 from ..protocol.statistics import counts_of, statistics_entry
 from ..repository.fixed import FixedRepository
+from ..spans import NO_SPANS
 from .bodies import JSON_LENGTH_HEADER, json_length, read_body
 from .disconnects import while_connected
 from .guard import Guard
 from .metrics import CONTENT_TYPE, metrics_text
+from .watch import Watch
 
 __all__ = ["app", "application"]
 
@@ -89,7 +91,10 @@ def application(
     is_ending: tells whether a request that is cancelled is cut off by the end of the server, and
     answered 503.
     """
-    return Guard(_Endpoints(inference).starlette(), inference.limits, token, is_ending)
+    guarded = Guard(_Endpoints(inference).starlette(), inference.limits, token, is_ending)
+    if inference.access_log is None and inference.spans is NO_SPANS:
+        return guarded
+    return Watch(guarded, inference.access_log, inference.spans)
 
 
 class _Endpoints:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from anyio.lowlevel import checkpoint
 
 import aioinfer
 from aioinfer.serving import Generation, Limits, RefusedError
@@ -299,3 +300,30 @@ async def test_settings_say_how_a_model_generates(core: aioinfer.Core, tmp_path:
     (state,) = repository.states()
     assert "input 'tokens', which it does not have; did you mean 'token'" in state.reason
     await repository.aclose()
+
+
+async def test_versions_that_do_not_fit_together_wait_for_room(
+    core: aioinfer.Core, tmp_path: Path
+) -> None:
+    put(tmp_path, 2)
+    size = (tmp_path / "m" / "1" / "model.onnx").stat().st_size
+    put(tmp_path, 3, model="n")
+    repository = FolderRepository(
+        tmp_path, Loader(core, "REFERENCE", {}), can_manage=True, limit_bytes=2 * size - 1
+    )
+    await repository.refresh()
+    told = {state.model: state.reason for state in repository.states()}
+    assert told["m"] == ""
+    assert told["n"].startswith(f"its files of {size} bytes do not fit beside those of others")
+    put(tmp_path, 4, version=2)
+    await repository.refresh()
+    assert await factor_of(repository) == 2  # the new version has no room beside the old one
+    with pytest.raises(RefusedError, match="--memory-limit"):
+        await repository.load("n")
+    await repository.unload("m")
+    while repository.closing_count:
+        await checkpoint()
+    await repository.refresh()
+    assert [served.model for served in repository.served()] == ["n"]
+    await repository.aclose()
+    assert repository.loaded_bytes == 0

@@ -177,3 +177,25 @@ def test_a_token_comes_from_the_environment() -> None:
     with serve(DIGITS, "-d", "REFERENCE", environment={"AIOINFER_TOKEN": "secret"}) as started:
         assert "bearer token" in curl(f"{started.url}/v2")
         assert "aioinfer" in curl("-H", "Authorization: Bearer secret", f"{started.url}/v2")
+
+
+def test_requests_are_logged_to_a_file(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    with serve(DIGITS, "-d", "REFERENCE", "--access-log", str(log)) as started:
+        curl(f"{started.url}/v2/models/digits")
+        assert started.end(signal.SIGTERM) == 0
+    (line,) = log.read_text(encoding="utf-8").splitlines()
+    told = json.loads(line)
+    assert (told["call"], told["status"], told["model"]) == (
+        "GET /v2/models/digits",
+        200,
+        "digits",
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [("--memory-limit", "1"), ("--poll", "1"), ("--max-bodies-mb", "1")]
+)
+def test_options_that_contradict_the_rest_end_it(options: tuple[str, str]) -> None:
+    with pytest.raises(AssertionError, match=f"error: .*{options[0]}"), serve(DIGITS, *options):
+        pass

@@ -1,0 +1,95 @@
+"""Spans of OpenTelemetry that continue the client's trace, where opentelemetry-api is installed.
+
+The API alone records nothing: a service that wants its spans configures the SDK, as for its others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+__all__ = ["NO_SPANS", "RecordedSpans", "Span", "Spans", "installed_spans"]
+
+
+class Span(Protocol):
+    """What is told of one request while it is answered."""
+
+    trace_id: str
+    """32 hexadecimal digits; "" where nothing is recorded."""
+
+    def tell(self, **facts: str | int | bool) -> None:
+        """Set attributes, below ``aioinfer.``."""
+
+    def fail(self, description: str) -> None:
+        """Mark it as an error of the server."""
+
+
+class Spans(Protocol):
+    """Makes a span around each request."""
+
+    def around(self, name: str, headers: Mapping[str, str]) -> Any:
+        """Return a context whose value is a Span; it continues the trace that headers name."""
+
+
+class _NoSpan:
+    trace_id = ""
+
+    def tell(self, **facts: str | int | bool) -> None:
+        pass
+
+    def fail(self, description: str) -> None:
+        pass
+
+
+class _NoSpans:
+    _span = _NoSpan()
+
+    @contextmanager
+    def around(self, name: str, headers: Mapping[str, str]) -> Iterator[Span]:
+        yield self._span
+
+
+NO_SPANS: Spans = _NoSpans()
+
+
+class _RecordedSpan:
+    def __init__(self, span: Any, error: Any) -> None:
+        self._span, self._error = span, error
+        context = span.get_span_context()
+        self.trace_id = f"{context.trace_id:032x}" if context.is_valid else ""
+
+    def tell(self, **facts: str | int | bool) -> None:
+        for name, fact in facts.items():
+            self._span.set_attribute(f"aioinfer.{name}", fact)
+
+    def fail(self, description: str) -> None:
+        self._span.set_status(self._error, description)
+
+
+class RecordedSpans:
+    """Spans of a tracer of OpenTelemetry; ``trace`` is its module, ``extract`` reads headers."""
+
+    def __init__(self, trace: Any, extract: Any, tracer: Any) -> None:
+        self._trace, self._extract, self._tracer = trace, extract, tracer
+
+    @contextmanager
+    def around(self, name: str, headers: Mapping[str, str]) -> Iterator[Span]:
+        with self._tracer.start_as_current_span(
+            name,
+            context=self._extract(headers),
+            kind=self._trace.SpanKind.SERVER,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            yield _RecordedSpan(span, self._trace.StatusCode.ERROR)
+
+
+def installed_spans() -> Spans:
+    """Return what makes spans; NO_SPANS where opentelemetry-api is not installed."""
+    try:
+        from opentelemetry import trace
+        from opentelemetry.propagate import extract
+    except ImportError:
+        return NO_SPANS
+    return RecordedSpans(trace, extract, trace.get_tracer("aioinfer.serving"))
