@@ -37,6 +37,7 @@ NAVIGATION = {
         "preprocessing.md",
         "state.md",
         "choosing-a-device.md",
+        "quantization.md",
         "batching.md",
         "multi.md",
         "hetero.md",

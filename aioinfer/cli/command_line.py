@@ -63,6 +63,10 @@ def _run_command(parsed: Any, argv: list[str]) -> int:
         from .compile import run_compile
 
         return run_compile(parsed)
+    if parsed.command == "quantize":
+        from .quantization.quantize import run_quantize
+
+        return run_quantize(parsed)
     if parsed.command == "tune":
         from .tuning.tune import run_tune
 

@@ -21,7 +21,7 @@ from ..runtime.tensors.tensor import Port, check_value
 from .arguments import OptionError
 from .image_files import IMAGE_SUFFIXES, read_images
 
-__all__ = ["GivenFiles", "find_files", "load_arrays", "load_shaped"]
+__all__ = ["GivenFiles", "find_files", "load_arrays", "load_shaped", "read_arrays"]
 
 ARRAY_SUFFIXES = (".npy", ".npz")
 RAW_SUFFIX = ".bin"
@@ -64,16 +64,26 @@ def load_arrays(files: GivenFiles, ports: Sequence[Port]) -> dict[str, list[Arra
     Raises TensorError for a file that cannot be read or does not fit its input.
     """
     by_name = {port.name: port for port in ports}
-    loaded: dict[str, list[Array]] = {}
+    return {
+        name: [_fitting(array, by_name[name], path) for path, array in found]
+        for name, found in read_arrays(files, ports).items()
+    }
+
+
+def read_arrays(files: GivenFiles, ports: Sequence[Port]) -> dict[str, list[tuple[Path, Array]]]:
+    """Read the arrays of .npy and .npz files as they are, each with its file.
+
+    Raises TensorError for a file that cannot be read, and OptionError for one of other names.
+    """
+    read: dict[str, list[tuple[Path, Array]]] = {}
     for path in files.bundles:
         for name, array in _read_bundle(path, ports).items():
-            loaded.setdefault(name, []).append(_fitting(array, by_name[name], path))
+            read.setdefault(name, []).append((path, array))
     for name, paths in files.by_input.items():
         for path in paths:
             if path.suffix.lower() in ARRAY_SUFFIXES:
-                array = _read_array(path, name)
-                loaded.setdefault(name, []).append(_fitting(array, by_name[name], path))
-    return loaded
+                read.setdefault(name, []).append((path, _read_array(path, name)))
+    return read
 
 
 def load_shaped(

@@ -84,6 +84,21 @@ examples:
   aioinfer benchmark -m model.blob"""
 
 
+QUANTIZE = """\
+Quantise a model to 8 bits by onnxruntime's quantizer (pip install aioinfer[quantize]),
+and run both models on all samples: how far each output is off is printed. Ranges of
+values are measured with the samples, or, with --dynamic, in each run.
+
+An array is one sample, several with one axis more than the input has, or several
+batches one after another; a folder holds one file for each."""
+
+QUANTIZE_EXAMPLES = """\
+examples:
+  aioinfer quantize -m resnet.onnx --data samples.npz -o resnet.int8.onnx
+  aioinfer quantize -m bert.onnx --data ids:folder/ids --data mask:folder/mask
+  aioinfer quantize -m bert.onnx --dynamic --data samples"""
+
+
 SERVE = """\
 Serve one ONNX file, or a directory of models (name/version/model.onnx), by the Open
 Inference Protocol (KServe V2) over HTTP and gRPC. Only this machine reaches it unless --host
@@ -149,6 +164,15 @@ def build_parser() -> CommandParser:
             usage="aioinfer tune -m MODEL [-d DEVICE] [options]",
         )
     )
+    _add_quantize(
+        commands.add_parser(
+            "quantize",
+            help="quantise a model to 8 bits",
+            description=QUANTIZE,
+            epilog=QUANTIZE_EXAMPLES,
+            usage="aioinfer quantize -m MODEL --data FILES [-o FILE] [options]",
+        )
+    )
     _add_serve(
         commands.add_parser(
             "serve",
@@ -206,6 +230,76 @@ def _add_compile(parser: CommandParser) -> None:
     _add_affinity(parser)
     _add_config(parser)
     _add_shapes(parser.add_argument_group("shapes (a network of fixed shapes is imported fastest)"))
+    _add_common(parser)
+
+
+def _add_quantize(parser: CommandParser) -> None:
+    parser.add_argument("-m", "--model", metavar="MODEL", required=True, help="the ONNX file")
+    parser.add_argument(
+        "--data",
+        metavar="[NAME:]PATH",
+        action="append",
+        help="samples of the inputs: .npz or .npy files, or a folder of them; may be repeated",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="where to write the model (default: the model's name and .int8.onnx, here)",
+    )
+    parser.add_argument(
+        "--samples", metavar="COUNT", type=positive_integer, help="use the first ones only"
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--dynamic",
+        action="store_true",
+        help="quantise products only, by ranges that each run measures; needs no samples",
+    )
+    how.add_argument(
+        "--format",
+        metavar="FORMAT",
+        type=choice("qdq", "qoperator"),
+        default="qdq",
+        help="qdq: ONNX's operators between QuantizeLinear and DequantizeLinear (default); "
+        "qoperator: operators on stored numbers",
+    )
+    how.add_argument(
+        "--activations",
+        metavar="TYPE",
+        type=choice("int8", "uint8"),
+        default="uint8",
+        help="what values are stored in (default: uint8)",
+    )
+    how.add_argument(
+        "--weights",
+        metavar="TYPE",
+        type=choice("int8", "uint8"),
+        default="int8",
+        help="what weights are stored in (default: int8, which CPU computes with)",
+    )
+    how.add_argument(
+        "--per-tensor",
+        action="store_true",
+        help="one scale for all weights of a node (default: one for each channel)",
+    )
+    how.add_argument(
+        "--method",
+        metavar="METHOD",
+        type=choice("minmax", "entropy", "percentile"),
+        default="minmax",
+        help="how samples give ranges: minmax (default), entropy or percentile",
+    )
+    how.add_argument(
+        "--exclude",
+        metavar="NODE",
+        action="append",
+        help="leave a node as it is; may be repeated",
+    )
+    compared = parser.add_argument_group("comparison")
+    _add_device(compared)
+    _add_config(compared)
     _add_common(parser)
 
 

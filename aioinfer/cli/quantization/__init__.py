@@ -1,0 +1,1 @@
+"""``aioinfer quantize``: onnxruntime's quantizer, and what it changes in the outputs."""
