@@ -14,7 +14,7 @@ from ..graph import Model, TensorType, is_static, shape_text
 from ..graph.node_failure import failure_at
 from ..passes import bound_input_shapes
 from ..properties.properties import INPUT_SHAPES
-from ..tensors.tensor import Port, shape_signature
+from ..tensors.tensor import Port, Signature, signature_reader
 from ..tracing.statistics import PlanStatistics
 from ..type_inference import ContradictionError
 from .plan_cache import PendingPlan, PlanCache, PlanLimits, refuse_to_build
@@ -22,9 +22,6 @@ from .plan_cache import PendingPlan, PlanCache, PlanLimits, refuse_to_build
 __all__ = ["ShapePlans", "Signature"]
 
 P = TypeVar("P")
-
-Signature = tuple[tuple[int, ...] | None, ...]
-"""The shape of each input in order; None for what is no tensor."""
 
 _Key = tuple[Signature, tuple[bytes, ...]]
 
@@ -54,6 +51,7 @@ class ShapePlans(Generic[P]):
         dropped: Callable[[P], None] | None = None,
     ) -> None:
         self._model, self._ports, self._device = model, tuple(ports), device
+        self._read_signature = signature_reader(self._ports)
         self._build = build
         self._signature_of_plan = signature_of_plan
         self._build_count, self._build_s = 0, 0.0
@@ -141,8 +139,12 @@ class ShapePlans(Generic[P]):
 
     def request(self, inputs: Mapping[str, Any]) -> PendingPlan[P]:
         """Return the token of the plan for these arrays; never blocks."""
-        content = tuple([inputs[port.name].tobytes() for port in self._shape_tensor_ports])
-        signature = shape_signature(inputs, self._ports)
+        content = (
+            tuple([inputs[port.name].tobytes() for port in self._shape_tensor_ports])
+            if self._shape_tensor_ports
+            else ()
+        )
+        signature = self._read_signature(inputs)
         if self._signature_of_plan is not None:
             signature = self._signature_of_plan(signature)
         return self._cache.request((signature, content))

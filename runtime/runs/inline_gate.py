@@ -17,7 +17,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from ..graph import is_static
-from ..tensors.tensor import Port, shape_signature
+from ..tensors.tensor import Port, signature_reader
 
 __all__ = ["InlineGate", "ServiceTime"]
 
@@ -101,6 +101,7 @@ class InlineGate:
         self._by_signature: dict[Any, ServiceTime] = {}
         self._lock = threading.Lock()
         self._ports, self._growing = tuple(ports), tuple[str, ...]()
+        self._signature_of = signature_reader(self._ports)
         is_fixed = all(is_static(port.shape) for port in self._ports)
         self.only = ServiceTime(self._threshold_ns) if is_fixed else None
         """That of all runs, where all inputs have fixed shapes."""
@@ -112,13 +113,14 @@ class InlineGate:
         """
         states = [port for port in self._ports if port.name in names]
         self._growing = tuple([port.name for port in states if not is_static(port.shape)])
-        self._ports = tuple([port for port in self._ports if port.name not in self._growing])
+        others = [port for port in self._ports if port.name not in self._growing]
+        self._signature_of = signature_reader(others)
 
     def time_of(self, inputs: Mapping[str, Any]) -> ServiceTime:
         """Return the times of the plan for inputs of these shapes; checked inputs, by name."""
         if self.only is not None:
             return self.only
-        signature: Hashable = shape_signature(inputs, self._ports)
+        signature: Hashable = self._signature_of(inputs)
         if self._growing:
             size = sum([math.prod(inputs[name].shape) for name in self._growing])
             signature = signature, size.bit_length()

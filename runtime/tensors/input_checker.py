@@ -13,7 +13,9 @@ from .tensor import Port, check_inputs
 
 __all__ = ["InputChecker"]
 
-Expected = tuple[str, np.dtype, tuple[int | None, ...]]
+Expected = tuple[str, np.dtype, tuple[int | None, ...], tuple[tuple[int, int], ...]]
+Place = tuple[str, int]
+"""An axis of an input."""
 
 
 class InputChecker:
@@ -29,6 +31,7 @@ class InputChecker:
     ) -> None:
         self._ports, self._network, self._adopt = tuple(ports), network, adopt
         self._expected = _expected(self._ports)
+        self._equal = _equal_places(self._ports)
 
     def check(self, given: Any) -> dict[str, Any]:
         """Turn what the caller of a run gave into name -> array; as ``check_inputs`` does.
@@ -38,16 +41,20 @@ class InputChecker:
         expected = self._expected
         if expected is None or type(given) is not dict or len(given) != len(expected):
             return self._check_slowly(given)
-        for name, dtype, shape in expected:
+        for name, dtype, shape, declared in expected:
             array = given.get(name)
             if type(array) is not np.ndarray or array.dtype != dtype:
                 return self._check_slowly(given)
-            if array.shape != shape:
-                if array.ndim != len(shape):
+            lengths = array.shape
+            if lengths != shape:
+                if len(lengths) != len(shape):
                     return self._check_slowly(given)
-                for wanted, length in zip(shape, array.shape, strict=True):
-                    if wanted is not None and wanted != length:
+                for axis, length in declared:
+                    if lengths[axis] != length:
                         return self._check_slowly(given)
+        for (name, axis), (other, other_axis) in self._equal:
+            if given[name].shape[axis] != given[other].shape[other_axis]:
+                return self._check_slowly(given)
         return given.copy()
 
     def _check_slowly(self, given: Any) -> dict[str, Any]:
@@ -55,21 +62,30 @@ class InputChecker:
 
 
 def _expected(ports: Sequence[Port]) -> tuple[Expected, ...] | None:
-    """List name, type and shape of each port, None for an open length.
+    """List name, type and shape of each port, None for an open length, and the axes of the others.
 
-    None if a type or rank is open, or one symbol stands for several lengths.
+    None if a type or rank is open.
     """
     expected: list[Expected] = []
-    symbols: set[str] = set()
     for port in ports:
         dtype, shape = port.dtype, port.shape
         if dtype is None or shape is None or dtype == DType.STRING.numpy:
             return None
-        for dim in shape:
-            if isinstance(dim, str):
-                if dim in symbols:
-                    return None
-                symbols.add(dim)
         lengths = tuple(dim if isinstance(dim, int) else None for dim in shape)
-        expected.append((port.name, dtype, lengths))
+        declared = tuple((axis, dim) for axis, dim in enumerate(shape) if isinstance(dim, int))
+        expected.append((port.name, dtype, lengths, declared))
     return tuple(expected)
+
+
+def _equal_places(ports: Sequence[Port]) -> tuple[tuple[Place, Place], ...]:
+    """List the axes whose lengths are equal as one symbol stands for both."""
+    first: dict[str, Place] = {}
+    equal: list[tuple[Place, Place]] = []
+    for port in ports:
+        for axis, dim in enumerate(port.shape or ()):
+            if isinstance(dim, str):
+                place = port.name, axis
+                known = first.setdefault(dim, place)
+                if known is not place:
+                    equal.append((known, place))
+    return tuple(equal)

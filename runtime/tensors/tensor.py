@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from .late_inputs import Late, LateInputs
 
 __all__ = [
     "Port",
+    "Signature",
     "Tensor",
     "check_can_be_written",
     "check_inputs",
@@ -34,8 +35,11 @@ __all__ = [
     "check_value",
     "inputs_by_name",
     "ports_of",
-    "shape_signature",
+    "signature_reader",
 ]
+
+Signature = tuple[tuple[int, ...] | None, ...]
+"""The shape of each input in order; None for what is no tensor."""
 
 
 @dataclass(frozen=True)
@@ -310,14 +314,17 @@ def check_can_be_written(array: Any, given: Any, name: str) -> None:
         )
 
 
-def shape_signature(
-    arrays: Mapping[str, Any], ports: Sequence[Port]
-) -> tuple[tuple[int, ...] | None, ...]:
-    """Return what a plan is specialised for: the shapes of the tensor inputs, None for others."""
-    shapes = []
-    for port in ports:
-        shapes.append(arrays[port.name].shape if isinstance(port.type, TensorType) else None)
-    return tuple(shapes)
+def signature_reader(ports: Sequence[Port]) -> Callable[[Mapping[str, Any]], Signature]:
+    """Make a function that reads what a plan is specialised for from inputs by name."""
+    names = [port.name if isinstance(port.type, TensorType) else None for port in ports]
+    if len(names) == 1 and names[0] is not None:
+        (only,) = names
+        return lambda arrays: (arrays[only].shape,)
+
+    def read(arrays: Mapping[str, Any]) -> Signature:
+        return tuple([None if name is None else arrays[name].shape for name in names])
+
+    return read
 
 
 def inputs_by_name(given: Any, ports: Sequence[Port], network: str) -> Mapping[Any, Any]:

@@ -112,10 +112,24 @@ def test_an_open_length_takes_any_and_the_others_are_checked() -> None:
             checker.check({"x": np.ones(wrong, np.float32)})
 
 
-def test_a_symbol_of_two_inputs_is_the_same_length_in_both() -> None:
-    ports = [Port(name, TensorType(DType.FLOAT32, ("n",))) for name in "xy"]
-    with pytest.raises(TensorError, match="dimension 'n' is 2 in input 'x' and 3 in input 'y'"):
-        InputChecker(ports, "net").check({"x": np.ones(2, np.float32), "y": np.ones(3, np.float32)})
+def test_a_symbol_of_two_inputs_is_the_same_length_in_both(asked: list[Any]) -> None:
+    ports = [Port(name, TensorType(DType.FLOAT32, (3, "n"))) for name in "xyz"]
+    checker = InputChecker(ports, "net")
+    for length in (0, 1, 7):
+        given = {name: np.ones((3, length), np.float32) for name in "xyz"}
+        assert checker.check(given) == given
+    assert asked == []
+    for odd in "yz":
+        given = {name: np.ones((3, 2 + (name == odd)), np.float32) for name in "xyz"}
+        with pytest.raises(TensorError, match=f"'n' is 2 in input 'x' and 3 in input '{odd}'"):
+            checker.check(given)
+
+
+def test_a_symbol_of_two_axes_is_the_same_length_in_both() -> None:
+    checker = InputChecker([Port("x", TensorType(DType.FLOAT32, ("n", "n")))], "net")
+    assert checker.check({"x": np.ones((2, 2), np.float32)})["x"].shape == (2, 2)
+    with pytest.raises(TensorError, match="dimension 'n' is 2"):
+        checker.check({"x": np.ones((2, 3), np.float32)})
 
 
 def test_strings_are_looked_at_one_by_one() -> None:

@@ -10,7 +10,7 @@ import pytest
 from aioinfer import Tensor
 from aioinfer.errors import TensorError
 from aioinfer.runtime.graph import DType, OptionalType, SequenceType, TensorType
-from aioinfer.runtime.tensors.tensor import Port, check_inputs, check_value, shape_signature
+from aioinfer.runtime.tensors.tensor import Port, check_inputs, check_value, signature_reader
 
 F32 = TensorType(DType.FLOAT32, ("n", 3))
 X = Port("x", F32)
@@ -144,7 +144,7 @@ def test_a_port_of_unknown_type_takes_what_numpy_takes() -> None:
 
 def test_a_plan_is_for_the_shapes_of_the_tensors() -> None:
     ports = [X, Port("s", SequenceType(F32))]
-    assert shape_signature({"x": ONES, "s": [ONES]}, ports) == ((2, 3), None)
+    assert signature_reader(ports)({"x": ONES, "s": [ONES]}) == ((2, 3), None)
 
 
 def test_a_tensor_wraps_memory_and_shows_it() -> None:
