@@ -317,8 +317,8 @@ def check_can_be_written(array: Any, given: Any, name: str) -> None:
 def signature_reader(ports: Sequence[Port]) -> Callable[[Mapping[str, Any]], Signature]:
     """Make a function that reads what a plan is specialised for from inputs by name."""
     names = [port.name if isinstance(port.type, TensorType) else None for port in ports]
-    if len(names) == 1 and names[0] is not None:
-        (only,) = names
+    only = names[0] if len(names) == 1 else None
+    if only is not None:
         return lambda arrays: (arrays[only].shape,)
 
     def read(arrays: Mapping[str, Any]) -> Signature:
