@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import AioInferError, BlobError, ClosedError, DeviceError
 from ...executors import NOW, Lane, Ready, StreamsConfig, is_shortage
+from ...runtime.blobs.tensors_record import TensorWriter
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, TensorType, copy_graph, is_static
@@ -113,8 +114,11 @@ class CpuNetwork(ExecutableNetwork):
         self._has_weights = not compiler.is_imported
         self._checked: PendingPlan[Plan] | None = None
         try:
+            deliver: Callable[[Plan], None] | None = None
             if check is not None and compiler.stored is not None:
                 self._check_stored(check)
+            elif check is not None:
+                deliver = self._check(check)
             plans = self._compile_ahead()
         except BaseException:
             self._abandon()
@@ -125,8 +129,8 @@ class CpuNetwork(ExecutableNetwork):
         if compiler.stored is not None:
             for kept in compiler.stored.sizes_bytes:
                 self._plans.offer(*kept)
-        if check is not None and self.only_plan is not None:
-            self._check(check, self.only_plan)
+        if deliver is not None and self.only_plan is not None:
+            deliver(self.only_plan)
         # One run computes on each stream, and one more is bound and ready to follow it.
         slots = slot_count(config, 2 * streams.stream_count)
         self.pool = OutputPool(most_free=slots * max(1, len(self.outputs)))
@@ -157,26 +161,47 @@ class CpuNetwork(ExecutableNetwork):
                 raise failure_at(error, what) from error
         return plans
 
-    def _check(self, check: Callable[[], None], plan: Plan) -> None:
-        """Have imported weights checked beside the caller; runs wait for that."""
-        checked = self._checked = PendingPlan()
+    def _check(self, check: Callable[[], None]) -> Callable[[Plan], None]:
+        """Have imported weights checked beside this thread, which reads their plan meanwhile.
 
-        def request_plan(inputs: Mapping[str, Any]) -> PendingPlan[Plan]:
-            return checked
+        Runs wait for both: call what is returned with the plan.
+        """
+        found: list[BaseException | None] = []
 
-        def run(_lane: Lane) -> Ready:
-            check()
-            if not self.is_closed:
-                self.only_plan = plan
-            checked.deliver(plan)
+        def look(_lane: Lane) -> Ready:
+            try:
+                check()
+            except BaseException as error:
+                found.append(_without_frames(error))
+            else:
+                found.append(None)
             return NOW
 
-        def ended(_ready: Ready, error: BaseException | None) -> None:
-            if error is not None:
-                checked.fire(_without_frames(error))
+        self._compile_executor.run(look, NOW, lambda _ready, _error: None)
 
-        self.only_plan, self.request_plan = None, request_plan
-        self._compile_executor.run(run, NOW, ended)
+        def deliver(plan: Plan) -> None:
+            checked = self._checked = PendingPlan()
+
+            def request_plan(inputs: Mapping[str, Any]) -> PendingPlan[Plan]:
+                return checked
+
+            def run(_lane: Lane) -> Ready:
+                damage = found[0]
+                if damage is not None:
+                    raise damage
+                if not self.is_closed:
+                    self.only_plan = plan
+                checked.deliver(plan)
+                return NOW
+
+            def ended(_ready: Ready, error: BaseException | None) -> None:
+                if error is not None:
+                    checked.fire(_without_frames(error))
+
+            self.only_plan, self.request_plan = None, request_plan
+            self._compile_executor.run(run, NOW, ended)
+
+        return deliver
 
     def _check_stored(self, check: Callable[[], None]) -> None:
         """Have the weights of stored plans checked on the thread that reads plans, before it does.
@@ -257,9 +282,9 @@ class CpuNetwork(ExecutableNetwork):
         plan = self._compiler.latest
         if self._exports_model() or plan is None:
             self._compiler.check_model()
-            super()._write_payload(blob)
+            constants = self._write_model(blob)
             if not self.config[EXPORTABLE]:
-                self._write_open_plans(blob.under(OPEN_PLANS))
+                self._write_open_plans(blob.under(OPEN_PLANS), constants)
             return
         self._wait_for_check()
         write_plan(blob.under(ONLY_PLAN), plan, self._model)
@@ -271,7 +296,7 @@ class CpuNetwork(ExecutableNetwork):
         known = sum(stored is not None and stored.has(*key) for key in kept)
         return len(kept), len(kept) - known
 
-    def _write_open_plans(self, blob: BlobWriter) -> None:
+    def _write_open_plans(self, blob: BlobWriter, constants: TensorWriter) -> None:
         """Add the plans that were compiled for some shapes, the latest last."""
         self._wait_for_check()
         compiler, stored = self._compiler, self._compiler.stored
@@ -287,7 +312,7 @@ class CpuNetwork(ExecutableNetwork):
         if stored is not None:
             stored.offer_weights(compiler.weights)
         self._pack([item.plan for item in kept])
-        write_open_plans(blob, kept, self._model, compiler.made_with, compiler.weights)
+        write_open_plans(blob, kept, self._model, compiler.made_with, compiler.weights, constants)
 
     def _pack(self, plans: Sequence[Plan]) -> None:
         """Pack what no run has yet, where it will be used."""
@@ -308,7 +333,8 @@ class CpuNetwork(ExecutableNetwork):
         ended = threading.Event()
         checked.when_ready(lambda _: ended.set())
         ended.wait()
-        self.refuse_if_closed()
+        if self._checked is None:  # a close has released what is written
+            self.refuse_if_closed()
         if checked.error is not None:
             raise BlobError(
                 f"network {self.name!r} cannot be exported: {checked.error}",

@@ -219,13 +219,12 @@ class CpuPlugin(Plugin):
         model = self.bind_extensions(read_model_record(blob))
         model.name = record.name
         KERNELS.refuse_unsupported(model.graph, config.device)
-        plans = blob.under(OPEN_PLANS)
-        stored = StoredPlans(plans, model, self._engine, self.bind_extensions)
+        stored = StoredPlans(blob, model, self._engine, self.bind_extensions)
         network = self._network(
             model,
             config,
             None,
-            plans.check_frames,
+            stored.check,
             stored,
             lambda: blob.check_frames(but=OPEN_PLANS),
         )

@@ -47,11 +47,11 @@ _FORMAT = "model"
 
 def write_model_record(
     blob: BlobWriter, model: Model, *, name: str | None = None, is_shown: bool = False
-) -> None:
+) -> TensorWriter:
     """Add a model: its graph, operator sets and metadata; constants are held, not copied.
 
     It is called ``name``, or as it is. ``is_shown`` says that it is there to be looked at, with
-    stand-ins for its weights.
+    stand-ins for its weights. Returns its tensors, which those of parts of the blob may refer to.
     Raises NotSupportedError for an attribute that ONNX could not hold either.
     """
     tensors = TensorWriter(blob, is_shown=is_shown)
@@ -68,6 +68,7 @@ def write_model_record(
         "graph": graph,
     }
     blob.add_json(_FORMAT, content)
+    return tensors
 
 
 def read_model_record(blob: Blob, *, is_shown: bool = False) -> Model:

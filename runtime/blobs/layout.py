@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import BlobError
+from .checksums import checksum
 
 __all__ = [
     "ALIGN_BYTES",
@@ -21,7 +21,6 @@ __all__ = [
     "VERSION",
     "Frame",
     "Header",
-    "checksum",
     "decode_json",
     "directory_text",
     "header_bytes",
@@ -31,7 +30,7 @@ __all__ = [
 ]
 
 MAGIC = b"AIOINFER"
-VERSION = 2
+VERSION = 3
 ALIGN_BYTES = 64
 """Of each frame, from the beginning of the file: a cache line, and the widest vector register."""
 MOST_DIRECTORY_BYTES = 1 << 28
@@ -61,11 +60,6 @@ class Header:
     directory_offset: int
     directory_bytes: int
     directory_checksum: int
-
-
-def checksum(content: Any, before: int = 0) -> int:
-    """Return the CRC-32 of a buffer, behind parts that gave ``before``; releases the GIL."""
-    return zlib.crc32(content, before)
 
 
 def aligned(offset: int) -> int:

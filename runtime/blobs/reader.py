@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,11 +14,11 @@ import numpy as np
 from ...errors import BlobError, ModelError
 from ..graph.mapped_file import MappedFile, may_map
 from ..graph.slabs import Slabs
+from .checksums import checksum, file_checksum
 from .layout import (
     ALIGN_BYTES,
     HEADER_BYTES,
     Frame,
-    checksum,
     decode_json,
     read_directory,
     read_header,
@@ -27,8 +28,6 @@ __all__ = ["Blob", "BlobSource"]
 
 Array = np.ndarray[Any, Any]
 BlobSource = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
-
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -111,35 +110,33 @@ class Blob:
             changed = _changed(error)
             raise (self._opened.damaged or _as_it_is)(changed) from error
 
-    def check_frames(self, but: str | None = None) -> None:
+    def check_frames(self, but: str | None = None, *, only: Collection[str] | None = None) -> None:
         """Compare the frames with their checksums; raises BlobError. Blocks for large ones.
 
-        Those under the name ``but`` are left out.
+        Those under the name ``but`` are left out, and all but ``only``, if they are named.
 
         A mapped file is read past the mapping, so that none of its pages becomes this process's.
         """
         try:
-            self._check_frames(but)
+            names = self.names() if only is None else only
+            self._check_frames(
+                [name for name in names if but is None or not name.startswith(f"{but}/")]
+            )
         except BlobError as error:
             if self._opened.damaged is None:
                 raise
             raise self._opened.damaged(error) from error
 
-    def _check_frames(self, but: str | None) -> None:
-        memory = np.empty(_CHUNK_BYTES, np.uint8)
-        names = [name for name in self.names() if but is None or not name.startswith(f"{but}/")]
+    def _check_frames(self, names: Iterable[str]) -> None:
         for frame in map(self._frame, names):
             if self._opened.file is None:
                 self._check(frame, self._bytes(frame))
                 continue
-            found = 0
-            for start in range(0, frame.size_bytes, _CHUNK_BYTES):
-                part = memory[: min(_CHUNK_BYTES, frame.size_bytes - start)]
-                try:
-                    self._opened.file.read_into(part.data, frame.offset + start)
-                except ModelError as error:
-                    raise _changed(error) from error
-                found = checksum(part, found)
+            look = partial(file_checksum, start=frame.offset, size_bytes=frame.size_bytes)
+            try:
+                found = self._opened.file.looked_at(look)
+            except ModelError as error:
+                raise _changed(error) from error
             if found != frame.checksum:
                 raise _mismatch(frame)
 

@@ -33,21 +33,29 @@ OWN_FRAME_BYTES = 4096
 MOST_FILLED_BYTES = 16 << 20
 """Of constants of one element each, together, so that a small file does not take much memory."""
 
+_HEAD_BYTES = 256
+"""Of two tensors, compared before the others: most that differ do so there."""
+
 _MOST_AXES = 64  # numpy's own limit
 
 
 class TensorWriter:
     """Collects arrays; equal objects are one tensor. ``finish`` adds what was collected.
 
-    What nobody computes with, ``is_shown``, may have stand-ins for weights of any size.
+    What nobody computes with, ``is_shown``, may have stand-ins for weights of any size. What a
+    frame of ``outer``, the tensors of the blob around this one, has, is not written again.
     """
 
-    def __init__(self, blob: BlobWriter, *, is_shown: bool = False) -> None:
-        self._blob = blob
+    def __init__(
+        self, blob: BlobWriter, *, is_shown: bool = False, outer: TensorWriter | None = None
+    ) -> None:
+        self._blob, self._outer = blob, outer
         self._filled_bytes_left = math.inf if is_shown else MOST_FILLED_BYTES
         self._rows: list[list[Any]] = []
         self._known: dict[int, int] = {}
         self._held: list[Array] = []
+        self._frames: dict[int, list[tuple[str, Array]]] = {}
+        """Bytes -> frames of so many, and what is in them."""
         self._small = bytearray()
 
     def add(self, array: Array) -> int:
@@ -73,12 +81,24 @@ class TensorWriter:
             array = in_memory(array)
         plain = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         if plain.nbytes >= OWN_FRAME_BYTES:
+            known = None if self._outer is None else self._outer._frame_with(plain)
+            if known is not None:
+                return {"outer": known}
             self._blob.add_bytes(f"tensor{number}", plain)
+            self._frames.setdefault(plain.nbytes, []).append((f"tensor{number}", plain))
             return {"frame": f"tensor{number}"}
         self._small += bytes(-len(self._small) % ALIGN_BYTES)
         start = len(self._small)
         self._small += plain.tobytes()
         return {"at": start}
+
+    def _frame_with(self, plain: Array) -> str | None:
+        """Find the frame that has these bytes."""
+        for name, held in self._frames.get(plain.nbytes, ()):
+            starts = held[:_HEAD_BYTES], plain[:_HEAD_BYTES]
+            if held is plain or (np.array_equal(*starts) and np.array_equal(held, plain)):
+                return name
+        return None
 
     def finish(self) -> None:
         """Add the table of tensors, and the frame of the small ones."""
@@ -89,11 +109,11 @@ class TensorWriter:
 class TensorReader:
     """The tensors of a blob by number: read-only arrays over its memory.
 
-    ``is_shown`` as for TensorWriter.
+    ``is_shown`` as for TensorWriter; ``outer`` is the blob around this one.
     """
 
-    def __init__(self, blob: Blob, *, is_shown: bool = False) -> None:
-        self._blob = blob
+    def __init__(self, blob: Blob, *, is_shown: bool = False, outer: Blob | None = None) -> None:
+        self._blob, self._outer = blob, outer
         self._filled_bytes_left = math.inf if is_shown else MOST_FILLED_BYTES
         rows = blob.json("tensors")
         if not isinstance(rows, list):
@@ -110,6 +130,12 @@ class TensorReader:
         if array is None:
             array = self._known[number] = self._read(number)
         return array
+
+    def outer_frames(self) -> list[str]:
+        """Name the frames of the blob around this one in which some of these tensors lie."""
+        places = [row[-1] for row in self._rows if isinstance(row, list) and row]
+        names = [place.get("outer") for place in places if isinstance(place, Mapping)]
+        return [name for name in dict.fromkeys(names) if isinstance(name, str)]
 
     def _read(self, number: int) -> Array:
         row = self._rows[number]
@@ -136,6 +162,8 @@ class TensorReader:
         if isinstance(place, Mapping):
             if isinstance(name := place.get("frame"), str):
                 return self._blob.memory(name)
+            if self._outer is not None and isinstance(name := place.get("outer"), str):
+                return self._outer.memory(name)
             start = place.get("at")
             if type(start) is int and start >= 0 and start % ALIGN_BYTES == 0:
                 return self._small[start : start + size_bytes]

@@ -12,12 +12,12 @@ from typing import IO, Any
 import numpy as np
 
 from ...errors import BlobError
+from .checksums import checksum
 from .layout import (
     HEADER_BYTES,
     Frame,
     Header,
     aligned,
-    checksum,
     directory_text,
     header_bytes,
 )

@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -112,7 +112,7 @@ class ModelCache:
                 model.dispose()
             return network
         network = _with_states(self._compiled(model), states)
-        self._keep(digest, network)
+        self._keep(digest, network.write_blob, network.name)
         mark = self._blobs.mark(self._entry(digest))
         network.keep_at_close = partial(self._keep_grown, digest, mark)
         if not self._config.value_or_default(EXPORTABLE):
@@ -160,14 +160,14 @@ class ModelCache:
         network.config = network.config.with_defaults({EXPORTABLE: False})
         return network
 
-    def _keep(self, digest: str, network: ExecutableNetwork) -> None:
+    def _keep(self, digest: str, write: Callable[[BlobWriter], None], name: str) -> None:
         blob = BlobWriter()
         try:
-            network.write_blob(blob)
+            write(blob)
         except NotSupportedError as error:
-            _log.info("network %r is not cached: %s", network.name, error)
+            _log.info("network %r is not cached: %s", name, error)
         except AioInferError as error:
-            _log.warning("network %r cannot be cached: %s", network.name, error)
+            _log.warning("network %r cannot be cached: %s", name, error)
         else:
             self._blobs.write(self._entry(digest), blob.chunks())
 
@@ -184,7 +184,7 @@ class ModelCache:
             return
         with self._blobs.held(self._entry(digest), mark) as is_held:
             if is_held:
-                self._keep(digest, network)
+                self._keep(digest, network.write_frames, network.name)
 
     def _digest_of(self, path: Path) -> str | None:
         found = self._index.find(_place_of(path))

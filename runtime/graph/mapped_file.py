@@ -17,11 +17,11 @@ import errno
 import mmap
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, TypeGuard
+from typing import IO, Any, TypeGuard, TypeVar
 from weakref import WeakSet, finalize
 
 import numpy as np
@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 
 _MADV_POPULATE_READ = 22  # of Linux 5.14
 _FAR_FILE_SYSTEMS = (
@@ -109,6 +110,17 @@ class MappedFile(mmap.mmap):
                 raise self._changed_error()
             place += count
         self.check()
+
+    def looked_at(self, look: Callable[[int], T | None]) -> T:
+        """Return what a function finds by the file's descriptor, which it does not keep.
+
+        Raises ModelError as ``hold``, also where it finds None: the file is too short.
+        """
+        found = look(self._descriptor)
+        if found is None:
+            raise self._changed_error()
+        self.check()
+        return found
 
     def forget(self, start: int, end: int) -> None:
         """Give memory back until it is looked at again: of whole pages, others may be in use."""

@@ -45,6 +45,7 @@ from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
 from ..blobs.graph_record import write_model_record
 from ..blobs.network_record import write_network_record
+from ..blobs.tensors_record import TensorWriter
 from ..blobs.writer import BlobWriter
 from ..graph import Graph, Model
 from ..loops.closing import Closing
@@ -144,7 +145,8 @@ class ExecutableNetwork(Closing):
         self.copy = 1
         """Tells it from the Core's other open networks of the same name and device."""
         self.keep_at_close: Callable[[ExecutableNetwork], None] | None = None
-        """Keeps what was compiled since the load; called once, by a close that has time."""
+        """Keeps what was compiled since the load; called once no run is left, by a close that has
+        time."""
         self.is_from_cache = False
         """True if CACHE_DIR had it."""
         self.is_part = False
@@ -649,6 +651,10 @@ class ExecutableNetwork(Closing):
     def write_blob(self, blob: BlobWriter) -> None:
         """Add facts and payload to a blob, which may be that of a network around this one."""
         self.refuse_if_closed()
+        self.write_frames(blob)
+
+    def write_frames(self, blob: BlobWriter) -> None:
+        """Do what ``write_blob`` does, also for ``keep_at_close``, when runs are refused."""
         states = {} if self.states is None else self.states.named
         facts = network_record(
             self.name,
@@ -668,6 +674,10 @@ class ExecutableNetwork(Closing):
 
     def _write_payload(self, blob: BlobWriter) -> None:
         """(optional) Add what the plugin's ``import_network`` reads: by default the model."""
+        self._write_model(blob)
+
+    def _write_model(self, blob: BlobWriter) -> TensorWriter:
+        """Add the model, with all its weights, and return its tensors."""
         model = self._model_to_export()
         if model is None and self.model_again is not None:
             with placed(**self.admission.where):
@@ -679,7 +689,7 @@ class ExecutableNetwork(Closing):
                 f"EXPORTABLE=True, which keeps them",
                 **self.admission.where,
             )
-        write_model_record(blob, model)
+        return write_model_record(blob, model)
 
     def local_keys(self) -> frozenset[str]:
         """Name the properties, also of devices inside, that no export holds."""
@@ -727,9 +737,7 @@ class ExecutableNetwork(Closing):
             return True
         if not drain:
             self.abort()
-        keep, self.keep_at_close = self.keep_at_close, None
-        if keep is not None and timeout_s is None and not self.is_closed:
-            keep(self)
+        has_time = timeout_s is None and not self.admission.is_closed
         self.admission.is_closed = True
         self._stop_warm_up()
         give_up_at = None if timeout_s is None else monotonic() + timeout_s
@@ -743,15 +751,23 @@ class ExecutableNetwork(Closing):
         try:  # a second caller returns when the first is done
             if not self._is_released:
                 self._is_released = True
-                self.model_again = None
-                self._release_device()
-                self.admission.let_go_of_slots()
-                for executor in (self._callback_executor, self._downloads):
-                    if executor is not None:
-                        self._core.executors.release(executor)
+                keep, self.keep_at_close = self.keep_at_close, None
+                try:
+                    if keep is not None and has_time:
+                        keep(self)
+                finally:
+                    self._release()
         finally:
             self._closer.release()
         return True
+
+    def _release(self) -> None:
+        self.model_again = None
+        self._release_device()
+        self.admission.let_go_of_slots()
+        for executor in (self._callback_executor, self._downloads):
+            if executor is not None:
+                self._core.executors.release(executor)
 
     def abort(self) -> None:
         """Refuse new runs, and end those under way with ClosedError; does not wait for them."""

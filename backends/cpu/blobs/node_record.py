@@ -1,13 +1,17 @@
 """Nodes that functions of Python compute in a blob, from which these are made again.
 
 Nothing of a function is written, but the node that it computes: an operator of ONNX with its
-attributes, or an operator that the importing Core has an extension for.
+attributes, or an operator that the importing Core has an extension for. What an operator computes
+in a run is bounded by the memory of its operands: their shapes have to be those of its type rule,
+so none is taken whose result has a length that only the content of a run's arrays tells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from ....errors import BlobError, NotSupportedError
 from ....runtime.blobs.graph_record import read_model_record, write_model_record
@@ -17,17 +21,21 @@ from ....runtime.blobs.writer import BlobWriter
 from ....runtime.graph import Graph, Model, Node, TensorType, Value
 from ....runtime.lowering.user_kernels import used_outputs
 from ....runtime.operators import OperatorError
+from ....runtime.type_inference import infer_graph_types
 from ..kernels.numpy_operators import node_function, rows_function
 from ..kernels.user_kernels import user_function
+from ..plans.operand_layout import Operand
 from ..plans.steps import NumpyStep
 from ..plans.written_states import Places
 
-__all__ = ["BindKernels", "NodesReader", "NodesWriter"]
+__all__ = ["BindKernels", "NodesReader", "NodesWriter", "find_other_shape"]
 
 BindKernels = Callable[[Model], Model]
 """Ties a model's nodes to the kernels that users have brought."""
 
 _FRAMES = "nodes"
+_MOST_ELEMENTS = 64
+"""Of constants that a type rule may look into: lists of lengths, axes, counts."""
 
 
 class NodesWriter:
@@ -116,3 +124,41 @@ class NodesReader:
             return sum(value is not None for value in node.inputs[1:]), 1
         written = used_outputs(node) if node.user_kernel is not None else node.outputs
         return sum(value is not None for value in node.inputs), len(written)
+
+
+def find_other_shape(node: Node, reads: Sequence[Operand], writes: Sequence[Operand]) -> str | None:
+    """Say why an operator of ONNX does not compute results of these shapes, or None.
+
+    The operands are those that ``find_array_overrun`` has let pass. Raises what a type rule does.
+    """
+    given = iter(reads)
+    inputs = [None if value is None else _typed(next(given)) for value in node.inputs]
+    outputs = [Value(value.name) for value in node.outputs]
+    graph = Graph("node", [value for value in inputs if value is not None])
+    graph.append(
+        Node(
+            node.op_type, inputs, outputs, dict(node.attributes), name=node.name, domain=node.domain
+        )
+    )
+    if not infer_graph_types(graph):
+        return "what is in its inputs decides on the shape of its result"
+    for made, operand in zip(outputs, writes, strict=True):
+        assert isinstance(made.type, TensorType)
+        if made.type.shape != operand.shape:
+            return f"its result is {made.type}, and was to be {operand.layout}"
+    return None
+
+
+def _typed(operand: Operand) -> Value:
+    """Make a value of an operand's type, with its content where that is a small constant."""
+    layout, array = operand.layout, operand.buffer.array
+    content = None
+    if array is not None and 0 < layout.count <= _MOST_ELEMENTS:
+        assert layout.strides is not None
+        item = layout.dtype.item_bytes
+        memory = array.reshape(-1).view(np.uint8)
+        strides = [step * item for step in layout.strides]
+        content = np.ndarray(
+            layout.shape, layout.dtype.numpy, memory, operand.offset_bytes, strides
+        )
+    return Value("", TensorType(layout.dtype, layout.shape), content)

@@ -3,8 +3,9 @@
 Theory of operation. The model makes plans of any shapes on any machine; what was compiled for
 some is kept beside it, for those who have the same library, processor, threads and properties, and
 is left aside by all others. A plan is read when a run first asks for its shapes, so an import costs
-as much for a hundred plans as for one. Packed weights are tensors of all plans together. Of each is
-noted which constant it was packed from, so that plans that are compiled after an import share it.
+as much for a hundred plans as for one. Packed weights are tensors of all plans together; constants
+that are used as they are stay the model's. Of each packed weight is noted which constant it was
+packed from, so that plans that are compiled after an import share it.
 """
 
 from __future__ import annotations
@@ -75,13 +76,14 @@ def write_open_plans(
     model: Model,
     made_with: Mapping[str, Any],
     weights: WeightStore,
+    constants: TensorWriter,
 ) -> None:
     """Add plans whose weights are packed, the most recently used last.
 
-    ``made_with`` is what has to be the same where they are used. Plans with a step that no blob can
-    hold are left out.
+    ``made_with`` is what has to be the same where they are used; ``constants`` are the tensors of
+    the model, in the blob around. Plans with a step that no blob can hold are left out.
     """
-    tensors = TensorWriter(blob)
+    tensors = TensorWriter(blob, outer=constants)
     rows: list[list[Any]] = []
     written: list[Plan] = []
     for item in kept[-MOST_STORED:]:
@@ -130,18 +132,20 @@ def _weight_rows(
 class StoredPlans:
     """The plans of a blob, read one by one. Thread-safe.
 
-    ``bind`` ties nodes to users' kernels. Raises BlobError for an index that no export writes.
+    ``around`` is the blob that has the model, too; ``bind`` ties nodes to users' kernels. Raises
+    BlobError for an index that no export writes.
     """
 
-    def __init__(self, blob: Blob, model: Model, engine: Engine, bind: BindKernels) -> None:
-        self._blob, self._model, self._engine, self._bind = blob, model, engine, bind
+    def __init__(self, around: Blob, model: Model, engine: Engine, bind: BindKernels) -> None:
+        self._around, self._blob = around, around.under(OPEN_PLANS)
+        self._model, self._engine, self._bind = model, engine, bind
         self._lock = threading.Lock()
         self._tensors: TensorReader | None = None
         self._inputs = {value.name: value.type for value in model.inputs}
         self.graph_of: Callable[[Shapes, Contents], Graph] = _no_graph
         """Makes the graph that a plan executes, for those who look at it."""
         self._is_offered = False
-        index = as_mapping(blob.json(_INDEX))
+        index = as_mapping(self._blob.json(_INDEX))
         self.made_with = as_mapping(index.get("made_with"))
         self.packed_bytes = count_of(index.get("packed_bytes"), 0, 1 << 48)
         """Bytes of the packed weights of all these plans."""
@@ -160,6 +164,13 @@ class StoredPlans:
             self.sizes_bytes.append((shapes, contents, size_bytes))
         if len(self._places) != len(rows):
             raise damaged("two of its plans are for the same inputs")
+
+    def check(self) -> None:
+        """Compare what plans use with its checksums; raises BlobError. Blocks."""
+        self._blob.check_frames()
+        with self._lock:
+            used = self._own().outer_frames()
+        self._around.check_frames(only=used)
 
     def has(self, shapes: Shapes, contents: Contents) -> bool:
         """True if there is a plan for these inputs."""
@@ -220,7 +231,7 @@ class StoredPlans:
 
     def _own(self) -> TensorReader:
         if self._tensors is None:
-            self._tensors = TensorReader(self._blob)
+            self._tensors = TensorReader(self._blob, outer=self._around)
         return self._tensors
 
     def _shapes(self, record: Any) -> dict[str, tuple[int, ...]]:

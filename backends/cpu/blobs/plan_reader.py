@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ....executors import allowed_cpus
 from ....runtime.blobs.tensors_record import (
     TensorReader,
     as_list,
@@ -16,6 +17,7 @@ from ....runtime.graph import DType
 from ....runtime.lowering.node_operands import NodeOrigin
 from ....runtime.plans.capacity import memory_bytes
 from ....runtime.plans.memory_plan import ALIGN_BYTES
+from ..native.step_runner import step_runner
 from ..onednn.bindings import ARG, Desc, Engine, Primitive
 from ..plans.growing_states import GrowingState
 from ..plans.operand_layout import Buffer, Layout, Operand
@@ -33,7 +35,7 @@ from ..plans.step_bounds import (
 )
 from ..plans.steps import NativeStep, NumpyStep, PrimitiveStep, Step
 from ..plans.written_states import WrittenState
-from .node_record import NodesReader
+from .node_record import NodesReader, find_other_shape
 from .onednn_record import OneDnnReader
 
 __all__ = ["Describe", "PlanReader", "count_of"]
@@ -45,7 +47,7 @@ Describe = Callable[[Mapping[str, Layout], DType, str], Description]
 
 
 class PlanReader:
-    """Reads one plan. Its primitives are compiled on this thread, for as many threads as it has."""
+    """Reads one plan. Its primitives are compiled side by side, for as many threads as it has."""
 
     def __init__(
         self,
@@ -58,9 +60,9 @@ class PlanReader:
         self._engine, self._content = engine, content
         self._weights, self._tensors, self._nodes = weights, tensors, nodes
         self._written: list[WrittenState] = []
-        self._primitives: dict[int, Primitive] = {}
         self.packed: list[PackedWeight] = []
         self._onednn = OneDnnReader(engine, content["onednn"])
+        self._primitives = self._compile(content["steps"])
         self._layouts = [self._make_layout(row) for row in content["layouts"]]
         self._buffers = [self._make_buffer(row) for row in as_list(content["buffers"])]
         self._operands = [self._make_operand(row) for row in content["operands"]]
@@ -106,6 +108,14 @@ class PlanReader:
             in_place=[growing[number] for number in content["in_place"]],
             written=tuple(self._written),
         )
+
+    def _compile(self, steps: Any) -> dict[int, Primitive]:
+        """Compile the primitives of the steps, each once, by the number of its descriptor."""
+        numbers = list(dict.fromkeys(row[2] for row in steps if row[0] == "primitive"))
+        descs = [self._onednn.primitive_desc(number) for number in numbers]
+        thread_count = allowed_cpus().whole_count
+        made = step_runner(self._engine).primitives(self._engine, descs, thread_count)
+        return dict(zip(numbers, made, strict=True))
 
     @staticmethod
     def _growing(
@@ -158,10 +168,7 @@ class PlanReader:
                 raise damaged(f"{origin.op} (node {origin.name!r}) has a scratchpad in the midst")
             writes = tuple([self.operand(place) for place in written])
             _refuse(origin, find_write_to_constant(primitive_writes(desc, dict(arguments))))
-            primitive = self._primitives.get(number)
-            if primitive is None:
-                primitive = self._primitives[number] = desc.create()
-            return PrimitiveStep(origin, desc, primitive, arguments, writes)
+            return PrimitiveStep(origin, desc, self._primitives[number], arguments, writes)
         if kind == "python":
             return self._numpy_step(origin, *rest)
         if kind != "native":
@@ -184,8 +191,11 @@ class PlanReader:
         read_count, write_count = self._nodes.operand_counts(node, places)
         if len(operands) != read_count + write_count:
             raise damaged(f"{origin.op} (node {origin.name!r}) has {len(operands)} operands")
+        reads, writes = operands[:read_count], operands[read_count:]
         _refuse(origin, find_array_overrun(operands))
-        _refuse(origin, find_write_to_constant(operands[read_count:]))
+        _refuse(origin, find_write_to_constant(writes))
+        if places is None and node.user_kernel is None:
+            _refuse(origin, find_other_shape(node, reads, writes))
         return NumpyStep(origin, function, operands, bool(knows_lengths), node, places)
 
     def _make_layout(self, row: Sequence[Any]) -> Layout:

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from aioinfer.errors import BlobError
+from aioinfer.runtime.blobs.checksums import checksum
 from aioinfer.runtime.blobs.layout import (
     ALIGN_BYTES,
     HEADER_BYTES,
     VERSION,
     Frame,
     Header,
-    checksum,
     directory_text,
     header_bytes,
 )

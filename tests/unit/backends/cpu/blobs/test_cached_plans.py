@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
+from aioinfer.errors import ClosedError
 
 RANDOM = np.random.default_rng(0)
 
@@ -96,6 +97,39 @@ def test_a_close_that_is_in_a_hurry_keeps_nothing(
     before = entry_of(tmp_path).stat().st_ino
     network.close(**how)
     assert entry_of(tmp_path).stat().st_ino == before
+
+
+def test_no_run_begins_while_plans_are_kept(load: Any) -> None:
+    network = load()
+    run(network, 5)
+    request, keep, asked = network.create_infer_request(), network.keep_at_close, []
+
+    def kept(closing: aioinfer.ExecutableNetwork) -> None:
+        with pytest.raises(ClosedError):
+            request.infer_sync(np.ones((6, 48), np.float32))
+        asked.append(closing)
+        keep(closing)
+
+    network.keep_at_close = kept
+    assert network.close()
+    assert network.close()
+    assert asked == [network]
+    with load() as network:
+        assert plan_count(network) == 1
+
+
+def test_a_device_is_given_back_when_keeping_fails(load: Any) -> None:
+    network = load()
+    run(network, 5)
+
+    def kept(closing: aioinfer.ExecutableNetwork) -> None:
+        raise MemoryError("no room")
+
+    network.keep_at_close = kept
+    with pytest.raises(MemoryError, match="no room"):
+        network.close()
+    assert network.close()
+    assert network.get_metric("ARENA_BYTES") == 0
 
 
 def test_an_entry_that_another_process_writes_is_left(load: Any, tmp_path: Path) -> None:

@@ -414,3 +414,48 @@ def test_a_plan_of_more_threads_than_the_network_has_is_refused(core: aioinfer.C
         pytest.raises(BlobError, match="65 is no number from 1 to 1"),
     ):
         run(imported, given)
+
+
+def test_a_constant_that_plans_use_as_it_is_lies_once(core: aioinfer.Core, tmp_path: Path) -> None:
+    table = weights(1000, 64)
+    made = model(
+        [node("Gather", ["table", "x"], ["g"]), node("MatMul", ["g", "w"], ["y"])],
+        {"x": (TensorProto.INT64, ["b", "n"])},
+        ["y"],
+        {"table": table, "w": weights(64, 64)},
+    )
+    onnx.save(made, tmp_path / "net.onnx")
+    inputs = [np.arange(12).reshape(2, 6), np.arange(14).reshape(2, 7)]
+    for source in (made, tmp_path / "net.onnx"):
+        with core.load_network(source, "CPU") as network:
+            wanted = run(network, *inputs)
+            whole = network.export()
+        assert len(whole) < 1.5 * table.nbytes
+        with core.import_network(whole) as imported:
+            assert all(map(np.array_equal, run(imported, *inputs), wanted))
+            again = imported.export()
+        assert len(again) < 1.5 * table.nbytes
+        blob = Blob.open(again)
+        rows = blob.json("plans/tensors")
+        shared = [blob.memory(row[2]["outer"]).tobytes() for row in rows if "outer" in row[2]]
+        assert table.tobytes() in shared
+
+
+def test_damage_of_what_the_model_and_plans_share_is_found(core: aioinfer.Core) -> None:
+    made = model(
+        [node("Gather", ["table", "x"], ["y"])],
+        {"x": (TensorProto.INT64, ["n"])},
+        ["y"],
+        {"table": weights(1000, 64)},
+    )
+    with core.load_network(made, "CPU") as network:
+        run(network, np.arange(5))
+        whole = bytearray(network.export())
+    blob = Blob.open(bytes(whole))
+    (name,) = [row[2]["outer"] for row in blob.json("plans/tensors") if "outer" in row[2]]
+    whole[bytes(whole).find(blob.memory(name).tobytes())] ^= 1
+    with (
+        core.import_network(bytes(whole)) as imported,
+        pytest.raises(BlobError, match=name),
+    ):
+        run(imported, np.arange(5))

@@ -547,3 +547,58 @@ def test_no_call_is_made_with_arguments_that_it_does_not_take() -> None:
     given = (engine, kind, kind, desc, desc, None, desc, *wide, attributes)
     assert len(given) == len(CALLS["convolution_forward"])
     assert "for each of 0 axes" in str(find_misfit("convolution_forward", given))
+
+
+def picking(op: str, attributes: dict[str, Any], **constants: np.ndarray) -> onnx.ModelProto:
+    """A node that numpy computes, beside an int64 input of one element that nothing needs."""
+    nodes = [
+        node(op, ["x", *constants], ["y", "places"][: 2 if op == "TopK" else 1], **attributes),
+        node("Identity", ["count"], ["z"]),
+    ]
+    kinds = {"x": TensorProto.FLOAT if op == "TopK" else TensorProto.INT64}
+    graph = helper.make_graph(
+        nodes,
+        "picking",
+        [
+            helper.make_tensor_value_info("x", kinds["x"], [2, 9]),
+            helper.make_tensor_value_info("count", TensorProto.INT64, [1]),
+        ],
+        [helper.make_empty_tensor_value_info(name) for name in ("y", "z")],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+PICKING = {
+    "TopK": lambda: picking("TopK", {}, k=np.array([3])),
+    "OneHot": lambda: picking(
+        "OneHot", {}, depth=np.array([4]), values=np.array([0, 1], np.float32)
+    ),
+}
+
+
+@pytest.mark.parametrize("op", PICKING)
+def test_no_run_decides_how_much_a_step_of_numpy_computes(op: str, core: aioinfer.Core) -> None:
+    with core.load_network(PICKING[op](), "CPU") as network:
+        whole = network.export()
+    blob = Blob.open(whole)
+    with core.import_network(whole) as imported:
+        inputs = {"x": np.ones((2, 9), np.float32 if op == "TopK" else np.int64)}
+        assert imported.create_infer_request().infer_sync({**inputs, "count": np.array([1 << 40])})
+    content = blob.json("only_plan/plan")
+    step = next(row for row in content["steps"] if row[0] == "python")
+    count = step[3][1]
+    step[3][1] = content["inputs"][1]
+    with pytest.raises(BlobError, match="what is in its inputs decides"):
+        core.import_network(rewritten(blob, "only_plan/plan", content))
+    step[3][1] = count
+    buffer = content["buffers"][content["operands"][count][0]]
+    place = blob.json("only_plan/tensors")[buffer[4]][2]["at"]
+    small = bytearray(blob.memory("only_plan/small_tensors").tobytes())
+    small[place : place + 8] = (1 << 33).to_bytes(8, "little")
+    writer = BlobWriter()
+    for name in blob.names():
+        is_changed = name == "only_plan/small_tensors"
+        writer.add_bytes(name, bytes(small) if is_changed else blob.memory(name).tobytes())
+    with pytest.raises(BlobError):
+        core.import_network(b"".join(writer.chunks()))
