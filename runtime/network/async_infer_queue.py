@@ -156,6 +156,7 @@ class AsyncInferQueue:
         request that it was called with. What it raises is raised by ``wait_all``. When it comes,
         and what becomes of it, is as for ``InferRequest.set_callback``.
         """
+        self._network.refuse_after_fork()
         check_callback(callback, loop, "a request and its userdata", self._where)
         self._callback = None if callback is None else (callback, loop)
 
@@ -213,6 +214,7 @@ class AsyncInferQueue:
 
     def is_ready(self) -> bool:
         """Say whether an item could start at once."""
+        self._network.refuse_after_fork()
         return bool(self._idle)
 
     def get_idle_request_id(self) -> int:

@@ -56,6 +56,16 @@ def test_requests_in_flight(measure: Measure) -> None:
 
 
 @needs_cpu
+@pytest.mark.parametrize("device", ["CPU", "HETERO:CPU,REFERENCE"])
+def test_growing_states(measure: Measure, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    program = importlib.import_module("growing_states")
+    monkeypatch.setattr(program, "SIZES", ((2, 4, 3),))
+    (row,) = measure("growing_states", f"--device {device} --steps 2 --passes 5")
+    assert row["growing_us"] > 0
+    assert row["ratio"] == pytest.approx(row["growing_us"] / row["attention_us"], rel=0.05)
+
+
+@needs_cpu
 @needs_peers
 @pytest.mark.skipif(importlib.util.find_spec("uvicorn") is None, reason="uvicorn is not installed")
 def test_the_image_service(measure: Measure) -> None:

@@ -185,8 +185,16 @@ def test_in_a_forked_child_what_the_parent_made_refuses(tmp_path: Path) -> None:
         core.register_plugin("MOCK", devices.make_plugin)
         running = core.load_network(model(), "MOCK").create_infer_request()
         running.start_async(X)
+        queue = aioinfer.AsyncInferQueue(network, 2)
 
         def check():
+            refuses(lambda: queue.start_async(X))
+            refuses(lambda: asyncio.run(queue.start(X)))
+            refuses(queue.wait_all)
+            refuses(lambda: asyncio.run(queue.wait_all_async()))
+            refuses(queue.is_ready)
+            refuses(queue.get_idle_request_id)
+            refuses(lambda: queue.set_callback(None))
             refuses(lambda: core.load_network(model(), "REFERENCE"))
             refuses(lambda: core.read_model(model()))
             refuses(lambda: core.query_network(model(), "REFERENCE"))
