@@ -17,7 +17,7 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -48,6 +48,7 @@ from .bodies import JSON_LENGTH_HEADER, json_length, read_body
 from .disconnects import while_connected
 from .guard import Guard
 from .metrics import CONTENT_TYPE, metrics_text
+from .page import PageState, page
 from .watch import Watch
 
 __all__ = ["app", "application"]
@@ -57,6 +58,11 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 _AT_ONCE_BYTES = 64 << 10
 """What is read or written on the event loop; more of it goes to a thread."""
 
+_PAGE_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+}
 _READER_COUNT = 2
 """Threads that read at once: JSON takes many times its length, and they share the interpreter."""
 
@@ -104,10 +110,13 @@ class _Endpoints:
         self._inference, self._repository = inference, inference.repository
         self._limits, self._bodies = inference.limits, inference.bodies
         self._readers = CapacityLimiter(_READER_COUNT)
+        self._page_state = PageState(inference)
 
     def starlette(self) -> Starlette:
         model = "/v2/models/{model}"
         routes = [
+            _get("/", self.page),
+            _get("/page.json", self.page_state),
             _get("/v2/models/stats", self.statistics),
             *_both("/v2", self.server),
             _get("/v2/health/live", self.live),
@@ -126,6 +135,12 @@ class _Endpoints:
         made = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
         made.router.redirect_slashes = False  # it would send clients to whatever Host names
         return made
+
+    async def page(self, request: Request) -> Response:
+        return HTMLResponse(page(), headers=_PAGE_HEADERS)
+
+    async def page_state(self, request: Request) -> Response:
+        return Response(await self._page_state.document(), media_type="application/json")
 
     async def server(self, request: Request) -> Response:
         return JSONResponse(

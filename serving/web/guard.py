@@ -19,7 +19,8 @@ _OPEN = ("/v2/health/live", "/v2/health/ready")
 class Guard:
     """Answers requests with too many headers, or without the token; the rest goes to the app.
 
-    Whether the server is live and ready is told without a token, for probes. What is cancelled
+    Whether the server is live and ready is told without a token, for probes, and so is the page,
+    which says nothing by itself. What is cancelled
     while ``is_ending`` says so is answered 503, unless its answer has begun.
     """
 
@@ -36,7 +37,7 @@ class Guard:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         if len(headers) > self._limits.header_count:
             await _refuse(send, 431, f"more than {self._limits.header_count} headers")
-        elif self._token is None or scope["path"].endswith(_OPEN):
+        elif self._token is None or _is_open(scope):
             await self._call(scope, receive, send)
         else:
             given = [value for name, value in headers if name == b"authorization"]
@@ -59,6 +60,11 @@ class Guard:
             if has_begun or not self._is_ending():
                 raise
             await _refuse(send, 503, "the server ends")
+
+
+def _is_open(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path.endswith(_OPEN) or path == f"{scope.get('root_path', '')}/"
 
 
 def is_token(authorization: bytes, token: str) -> bool:

@@ -1,0 +1,186 @@
+"""The page at ``/``: what a server does now, as numbers, and as a timeline of the last seconds.
+
+Theory of operation. The page is static and says nothing of the server; its script asks for one
+document a second, which wants the token as every other address does. The document is made on a
+thread, once for all who look within half a second, and is bounded however busy the server is. The
+page's policy lets run what was written here, by its hash, and reach no other server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from anyio import to_thread
+
+from ...runtime.tracing.recorder import Span
+from ..inference import Inference
+from ..repository.models import ServedVersion, VersionState
+
+__all__ = ["PageState", "page"]
+
+_WINDOW_S = 5.0
+_MOST_SPANS = 1500  # of the newest; what is drawn more narrowly is a blur
+_FRESH_S = 0.5
+
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>aioinfer</title>
+<style>{style}</style>
+</head>
+<body>
+<h1>aioinfer</h1>
+<div>Devices: <span id="devices"></span></div>
+<div id="trouble"></div>
+<form id="login" hidden>
+<label>Token <input id="token" type="password" autocomplete="off"></label> <button>Show</button>
+</form>
+<div id="cards" class="cards"></div>
+<h2>Models</h2>
+<table>
+<thead><tr><th>model</th><th>version</th><th>state</th><th>device</th><th>requests/s</th>
+<th>p50 ms</th><th>p99 ms</th><th>waiting</th><th>running</th><th>finished</th><th>failed</th>
+<th>lengths</th><th>requests a run</th></tr></thead>
+<tbody id="models"></tbody>
+</table>
+<h2>Requests a second, of the last minute</h2>
+<svg id="throughput"></svg>
+<h2>Stages of the last seconds</h2>
+<svg id="timeline"></svg>
+<noscript>This page draws with a script of its own; scripts are switched off.</noscript>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+@cache
+def page() -> bytes:
+    """Return the page."""
+    folder = files(__package__) / "page_files"
+    style = (folder / "page.css").read_text(encoding="utf-8")
+    script = (folder / "page.js").read_text(encoding="utf-8")
+    policy = (
+        f"default-src 'none'; connect-src 'self'; img-src data:; form-action 'none'; "
+        f"style-src {_source(style)}; script-src {_source(script)}"
+    )
+    return _PAGE.format(policy=policy, style=style, script=script).encode()
+
+
+def _source(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+class PageState:
+    """The document that the page asks for. Used on one event loop."""
+
+    def __init__(
+        self, inference: Inference, clock_ns: Callable[[], int] = time.perf_counter_ns
+    ) -> None:
+        self._inference, self._clock_ns = inference, clock_ns
+        self._turn = asyncio.Lock()
+        self._made_ns, self._made = 0, b""
+
+    async def document(self) -> bytes:
+        """Return it as JSON, not older than half a second."""
+        async with self._turn:
+            if not self._made or self._clock_ns() - self._made_ns > _FRESH_S * 1e9:
+                repository = self._inference.repository
+                served, states = list(repository.served()), list(repository.states())
+                facts = {
+                    "bodies_bytes": self._inference.bodies.taken_bytes,
+                    "sequences": self._inference.sequences.open_count,
+                }
+                now_ns = self._clock_ns()
+                self._made = await to_thread.run_sync(_document, served, states, facts, now_ns)
+                self._made_ns = now_ns
+            return self._made
+
+
+def _document(
+    served: Sequence[ServedVersion],
+    states: Sequence[VersionState],
+    facts: dict[str, int],
+    now_ns: int,
+) -> bytes:
+    networks = {(each.model, each.version): each.network for each in served}
+    models = []
+    spans: list[tuple[str, Span]] = []
+    devices: dict[str, None] = {}
+    for state in states:
+        network = networks.get((state.model, state.version))
+        entry: dict[str, Any] = {
+            "model": state.model,
+            "version": state.version,
+            "state": state.state,
+            "reason": state.reason,
+            "device": "" if network is None else network.device,
+        }
+        statistics = None if network is None else network.statistics()
+        entry |= {
+            "finished": 0 if statistics is None else statistics.finished_request_count,
+            "failed": 0 if statistics is None else statistics.failed_request_count,
+            "waiting": 0 if statistics is None else statistics.waiting_run_count,
+            "running": 0 if statistics is None else statistics.running_run_count,
+            "p50_ms": 0 if statistics is None else statistics.latency.p50_s * 1e3,
+            "p99_ms": 0 if statistics is None else statistics.latency.p99_s * 1e3,
+            "batch_sizes": {} if statistics is None else dict(statistics.batch_sizes),
+            "group_sizes": {} if statistics is None else dict(statistics.group_sizes),
+        }
+        models.append(entry)
+        if network is not None:
+            devices.update(dict.fromkeys(network.execution_devices))
+            spans += [(state.model, span) for span in network.trace()]
+    told = {
+        "now_s": now_ns / 1e9,
+        "devices": list(devices),
+        "models": models,
+        "timeline": timeline(spans, now_ns),
+        **facts,
+    }
+    return json.dumps(told, separators=(",", ":")).encode()
+
+
+def timeline(spans: Sequence[tuple[str, Span]], now_ns: int) -> dict[str, Any]:
+    """Return the newest spans of the last seconds, by row; times in milliseconds. Pure.
+
+    spans: with the model's name. Rows are the lanes of executors, in order of their names. Each
+    span is its row, when it began in the window, how long it took, and what it was.
+    """
+    start_ns = now_ns - round(_WINDOW_S * 1e9)
+    shown = [(model, span) for model, span in spans if span.ended_ns > start_ns]
+    shown = sorted(shown, key=lambda item: item[1].ended_ns)[-_MOST_SPANS:]
+    names = sorted({_row(span) for _, span in shown})
+    places = {name: place for place, name in enumerate(names)}
+    return {
+        "window_ms": _WINDOW_S * 1e3,
+        "rows": names,
+        "spans": [
+            [
+                places[_row(span)],
+                round((max(span.started_ns, start_ns) - start_ns) / 1e6, 3),
+                round((span.ended_ns - max(span.started_ns, start_ns)) / 1e6, 3),
+                f"{model}: {span.stage}",
+            ]
+            for model, span in shown
+        ],
+    }
+
+
+def _row(span: Span) -> str:
+    return f"{span.executor} {span.lane}".rstrip()
