@@ -74,8 +74,8 @@ class Collector(Generic[M]):
         self.most_rows, self.pace = most_rows, pace
         self.row_count = 0
         """The rows that wait."""
-        self._waiting: dict[M, _Entry[M]] = {}
-        """In order of arrival; what lines and times hold beside these has left."""
+        self.waiting: dict[M, _Entry[M]] = {}
+        """Those that wait, in order of arrival; what lines and times hold beside these has left."""
         self._lines: dict[Hashable, _Line[M]] = {}
         self._times: list[tuple[float, int, M]] = []
         self._full_count = 0
@@ -87,12 +87,12 @@ class Collector(Generic[M]):
     @property
     def waiting_count(self) -> int:
         """How many members wait."""
-        return len(self._waiting)
+        return len(self.waiting)
 
     def add(self, member: M) -> bool:
         """Have a member wait; True if there is a full run now with it."""
         (priority, age), number = member.ticket, next(self._numbers)
-        entry = self._waiting[member] = ((priority, member.deadline_s, age, number), member)
+        entry = self.waiting[member] = ((priority, member.deadline_s, age, number), member)
         key, row_count = member.key, member.row_count
         line = self._lines.get(key)
         if line is None:
@@ -118,7 +118,7 @@ class Collector(Generic[M]):
 
     def drop(self, member: M) -> bool:
         """Take a member out; False if it does not wait (any more)."""
-        if member not in self._waiting:
+        if member not in self.waiting:
             return False
         self._leave(member)
         self._sweep(member.key)
@@ -129,7 +129,7 @@ class Collector(Generic[M]):
 
         0.0: at once.
         """
-        if not self._waiting or run_count >= self.pace.most_count:
+        if not self.waiting or run_count >= self.pace.most_count:
             return None
         if self._full_count:
             return 0.0
@@ -139,7 +139,7 @@ class Collector(Generic[M]):
 
     def take_group(self) -> list[M]:
         """Take out the members of the next run, at least one, the first in order first."""
-        waiting = self._waiting
+        waiting = self.waiting
         oldest = next(iter(waiting))
         first = oldest if self._overtakings >= MOST_OVERTAKINGS else self._first_in_order()
         line = self._lines[first.key]
@@ -167,12 +167,12 @@ class Collector(Generic[M]):
         return group
 
     def _leave(self, member: M) -> None:
-        del self._waiting[member]
+        del self.waiting[member]
         self._count(self._lines[member.key], -member.row_count)
 
     def _sweep(self, key: Hashable) -> None:
         """Forget what has left, where that is the most."""
-        line, waiting = self._lines[key], self._waiting
+        line, waiting = self._lines[key], self.waiting
         if not line.row_count:
             del self._lines[key]
         elif len(line.entries) > 2 * line.row_count + 8:
@@ -187,7 +187,7 @@ class Collector(Generic[M]):
 
     def _head(self, line: _Line[M]) -> _Entry[M]:
         entries = line.entries
-        while self._waiting.get(entries[0][1]) is not entries[0]:
+        while self.waiting.get(entries[0][1]) is not entries[0]:
             heappop(entries)
         return entries[0]
 
@@ -195,7 +195,7 @@ class Collector(Generic[M]):
         times = self._times
         while True:
             begin_by_s, number, member = times[0]
-            entry = self._waiting.get(member)
+            entry = self.waiting.get(member)
             if entry is not None and entry[0][3] == number:
                 return begin_by_s
             heappop(times)

@@ -18,11 +18,14 @@ from ...executors import (
     Ready,
     StreamsConfig,
     TaskExecutor,
+    Then,
     TimerHandle,
     hop,
 )
+from ...executors.base import refuse_own_thread
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.plugin import CoreHandle
+from ...runtime.loops.inline_turn import InlineTurn
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.outer_network import OuterNetwork
 from ...runtime.plans.batch_axis import BatchAxis
@@ -32,7 +35,9 @@ from ...runtime.properties.properties import (
     Configuration,
     Metric,
 )
-from ...runtime.runs.bindings import WARMING
+from ...runtime.runs.bindings import WARMING, Bindings
+from ...runtime.runs.run import Run
+from ...runtime.runs.stage import Stop
 from ...runtime.tracing.statistics import NetworkStatistics
 from ...runtime.tracing.timeline import Trace
 from .batch_record import batch_record
@@ -94,6 +99,9 @@ class BatchNetwork(OuterNetwork):
         self.collector: Collector[BatchMember] = Collector(most_rows, self.pace)
         self.run_count = 0
         self.collecting = threading.Lock()
+        self._carried_count = 0
+        """How many runs loops have carried for several calls."""
+        self._helping = _Helping()
         self._alarm: TimerHandle | None = None
         self._alarm_at_s = 0.0
         self._light = ImmediateExecutor("batch")
@@ -101,8 +109,12 @@ class BatchNetwork(OuterNetwork):
         self._arrays = RowMemory(compiled, 2 * most_count)
         try:
             self._provide_slots([BatchMember(self) for _ in range(self._request_count)])
-            self.admission.grow_slots(partial(BatchMember, self), self._waiting_count)
-            self.shared_route = self._crowd_if_any()
+            waiting_count = self.collector.waiting.__len__
+            self.admission.grow_slots(partial(BatchMember, self), waiting_count)
+            if compiled.inline_route is not None and not self.pace.is_timed:
+                self.inline_route = compiled.inline_route.around(self.admission)
+            self._crowd = self._crowd_if_any()
+            self.shared_route = self._crowd
         except BaseException:
             self._abandon()
             raise
@@ -119,7 +131,7 @@ class BatchNetwork(OuterNetwork):
             is_due = self.run_count < (pace.most_count if is_full else pace.busy_count)
         if member.stop.error is not None:
             member.on_stop()
-        if is_due:
+        if is_due and self._helping.turn is None:
             hop(self.begin_runs)
 
     def drop(self, member: BatchMember) -> bool:
@@ -133,10 +145,9 @@ class BatchNetwork(OuterNetwork):
     def _crowd_if_any(self) -> Crowd | None:
         """Return the way of calls that share a run; None where each of them is looked at apart."""
         is_bounded = self.config.value_or_default(MAX_QUEUED_REQUESTS) != UNBOUNDED
-        return None if is_bounded or self.has_perf_count or self.kept_outputs else Crowd(self)
-
-    def _waiting_count(self) -> int:
-        return self.collector.waiting_count
+        if is_bounded or self.has_perf_count or self.kept_outputs:
+            return None
+        return Crowd(self, frozenset(port.name for port in self.outputs))
 
     def begin_runs(self) -> None:
         """Begin as many runs as may be under way now."""
@@ -148,14 +159,58 @@ class BatchNetwork(OuterNetwork):
                 if due_s and due_s > self.clock.now_s():
                     self._set_alarm(due_s)
                     return
-                group = self.collector.take_group()
-                self.run_count += 1
-                count = _request_count(group)
-                for member in group:
-                    member.take(count)
-                if group[0].bindings.arrived_ns != WARMING:
-                    self._group_sizes[count] += 1
+                group, count = self._take_group()
             self._begin(group, count)
+
+    def _take_group(self) -> tuple[list[BatchMember], int]:
+        """Take the members of the next run, and say how many requests they are. Locked."""
+        group = self.collector.take_group()
+        self.run_count += 1
+        count = _request_count(group)
+        for member in group:
+            member.take(count)
+        if group[0].bindings.arrived_ns != WARMING:
+            self._group_sizes[count] += 1
+        return group, count
+
+    def help_along(self, add: Callable[[], object], turn: InlineTurn, until_ns: int) -> None:
+        """Add to what waits, and run of that on this thread until then, as long as it is short.
+
+        One run more may be under way than the device takes at a time, which is this thread's.
+        """
+        helping = self._helping
+        try:
+            helping.turn, helping.is_carrying = turn, True
+            add()
+            while helping.is_carrying:
+                with self.collecting:
+                    if not self.collector.waiting or self.run_count > self.pace.most_count:
+                        break
+                    group, count = self._take_group()
+                self._begin(group, count)
+                if perf_counter_ns() > until_ns:
+                    break
+        finally:
+            helping.turn = None
+            hop(self.begin_runs)
+
+    def start_inside(self, bindings: Bindings, stop: Stop, then: Then) -> None:
+        """Send a run to the network inside; carry it on a thread that helps."""
+        turn, route = self._helping.turn, self.compiled.inline_route
+        if turn is not None and route is not None:
+            run = Run(self.compiled.admission, bindings, stop, NOW, then)
+            if route.carry(run, turn):
+                return
+            self._helping.is_carrying = False
+        self.compiled.start_run(bindings, stop, NOW, then)
+
+    def note_carried(self, age: int, run_ids: Sequence[int]) -> None:
+        """Count a run that a loop has carried, and keep who has shared it."""
+        with self.collecting:
+            self._group_sizes[len(run_ids)] += 1
+            self._carried_count += 1
+        if len(run_ids) > 1:
+            self._members.append((age, tuple(run_ids)))
 
     def _set_alarm(self, due_s: float) -> None:
         if self._alarm is not None:
@@ -181,7 +236,7 @@ class BatchNetwork(OuterNetwork):
         (member,) = group
         then = partial(_alone_over, member, over)
         try:
-            self.compiled.start_run(member.bindings, member.stop, NOW, then)
+            self.start_inside(member.bindings, member.stop, then)
         except BaseException as refused:
             then(NOW, refused)
 
@@ -191,7 +246,8 @@ class BatchNetwork(OuterNetwork):
             self.service_s = max(took_s, self.service_s + (took_s - self.service_s) / 8)
         with self.collecting:
             self.run_count -= 1
-        self.begin_runs()
+        if self._helping.turn is None:
+            self.begin_runs()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         return self._arrays.empty(shape, dtype)
@@ -208,8 +264,11 @@ class BatchNetwork(OuterNetwork):
 
     def statistics(self) -> NetworkStatistics:
         with self.collecting:
-            sizes = dict(sorted(self._group_sizes.items()))
-        return replace(super().statistics(), group_sizes=sizes)
+            sizes = self._group_sizes.copy()
+            if self.inline_route is not None:
+                sizes[1] += self.inline_route.carried_count - self._carried_count
+        group_sizes = {size: count for size, count in sorted(sizes.items()) if count}
+        return replace(super().statistics(), group_sizes=group_sizes)
 
     def trace(self) -> Trace:
         whole, members = super().trace(), dict(self._members)
@@ -240,8 +299,21 @@ class BatchNetwork(OuterNetwork):
         blob.add_json("batch", batch_record(self._axis, self.padding))
         self.compiled.write_blob(blob.under("compiled"))
 
+    def close(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
+        refuse_own_thread("close", **self.admission.where)
+        self._stop_gathering()
+        return super().close(drain=drain, timeout_s=timeout_s)
+
+    def abort(self) -> None:
+        self._stop_gathering()
+        super().abort()
+
+    def _stop_gathering(self) -> None:
+        if self._crowd is not None and self._process.is_current:
+            self._crowd.close()
+
     def _release_device(self) -> None:
-        self.shared_route = None  # it knows this network
+        self.shared_route = self._crowd = None  # which knows this network
         self._arrays.clear()
         if self._alarm is not None:
             self._alarm.cancel()  # it holds the network
@@ -250,6 +322,15 @@ class BatchNetwork(OuterNetwork):
         finally:
             self._core.executors.release(self._heavy)
             self._light.close()
+
+
+class _Helping(threading.local):
+    """What a thread does that runs what waits."""
+
+    turn: InlineTurn | None = None
+    """Its account, while it does."""
+    is_carrying = False
+    """The last run was short enough."""
 
 
 def _request_count(group: Sequence[BatchMember]) -> int:

@@ -9,14 +9,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...executors import NOW, Lane, Ready, TaskExecutor
+from ...executors import NOW, Lane, Ready, TaskExecutor, Then
 from ...runtime.network.sub_request import InnerNetwork
 from ...runtime.runs.bindings import NO_TENSORS, Bindings, RunProfile
 from ...runtime.runs.error_frames import own_error
 from ...runtime.runs.run_admission import RunAdmission
 from ...runtime.runs.stage import Stop, new_stop_word
 from ...runtime.tracing.recorder import SpanRecorder
-from .crowd import Bundle, Part
+from .bundle import Bundle, Part, failed_together
 from .length_padding import LengthPadding
 from .member import SharedRun
 from .rows import join_rows, split_rows
@@ -55,6 +55,9 @@ class Surroundings(Protocol):
     batched_outputs: frozenset[str]
     padding: LengthPadding | None
     """How members of several lengths share a run; None: theirs are equal."""
+
+    def start_inside(self, bindings: Bindings, stop: Stop, then: Then) -> None:
+        """Send a run to the network inside, or carry it; as its ``start_run``."""
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """Make an array for the rows of several members."""
@@ -158,7 +161,7 @@ class JoinedRun:
             self._ended(error)
             return
         try:
-            self._network.compiled.start_run(self._bindings, self._stop, NOW, self._ran)
+            self._network.start_inside(self._bindings, self._stop, self._ran)
         except BaseException as refused:
             self._ended(refused)
 
@@ -217,8 +220,11 @@ class JoinedRun:
         return NOW
 
     def _was_split(self, _ready: Ready, error: BaseException | None) -> None:
-        if error is not None:
+        if error is not None and self._stop.error is not None:
             self._end_all(error)
+            return
+        if error is not None:  # outputs that fit nobody may be one member's fault
+            self._run_each(error)
             return
         for member, misfit in zip(self._members, self._errors, strict=True):
             member.end(NOW, misfit or member.stop.error)
@@ -229,9 +235,7 @@ class JoinedRun:
 
     def _run_each(self, error: BaseException) -> None:
         """Find out whose fault it was."""
-        others = len(self._inputs) - 1
-        note = f"it had been run together with {others} other requests, and that run failed with "
-        note += repr(error)
+        note = failed_together(len(self._inputs) - 1, error)
         for member in self._members:
             if member.stop.error is not None:
                 member.end(NOW, member.stop.error)

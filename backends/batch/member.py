@@ -11,8 +11,8 @@ from ...runtime.network.executable_network import Slot
 from ...runtime.runs.admission import Ticket
 from ...runtime.runs.stage import Stop
 from ...runtime.tracing.recorder import SpanRecorder
+from .bundle import Bundle
 from .collector import begin_by
-from .crowd import Bundle
 from .rows import RowsOf
 
 __all__ = ["BatchMember", "MemberNetwork"]
@@ -80,6 +80,8 @@ class BatchMember(Slot):
             bundle.member = self
         self.ticket, self.deadline_s, self.group_count = bindings.ticket, self.stop.deadline_s, 0
         self.row_count, self.key = network.rows_of(bindings.inputs, network.batched_inputs)
+        if bundle is not None:
+            self.row_count = bundle.row_count
         if network.timeout_s:
             now_s = network.clock.now_s()
             self.begin_by_s = begin_by(now_s, network.timeout_s, self.deadline_s, network.service_s)

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import GraphError
 from ...runtime.graph import shape_text
 
-__all__ = ["RowsOf", "join_rows", "rows_of", "split_rows"]
+__all__ = ["RowsOf", "check_lines", "join_rows", "rows_of", "split_rows"]
 
 Array = np.ndarray[Any, Any]
 RowsOf = Callable[[Mapping[str, Any], Sequence[str]], tuple[int, Hashable]]
@@ -52,6 +52,16 @@ def join_rows(
     return joined
 
 
+def check_lines(results: Mapping[str, Any], batched: Collection[str], row_count: int) -> None:
+    """Raise GraphError unless outputs have as many lines for each row."""
+    for name, value in results.items():
+        if name in batched and len(value) % row_count:
+            raise GraphError(
+                f"output {name!r} is {shape_text(value.shape)} for {row_count} rows, which is no "
+                f"whole number of lines for each of them"
+            )
+
+
 def split_rows(
     results: Mapping[str, Any], batched: Collection[str], row_counts: Sequence[int]
 ) -> list[dict[str, Any]]:
@@ -61,19 +71,14 @@ def split_rows(
     GraphError if an output has not as many lines for each row.
     """
     total = sum(row_counts)
+    check_lines(results, batched, total)
     split: list[dict[str, Any]] = [{} for _ in row_counts]
     for name, value in results.items():
         if name not in batched:
             for index, own in enumerate(split):
                 own[name] = np.array(value) if index else value
             continue
-        lines, rest = divmod(len(value), total)
-        if rest:
-            raise GraphError(
-                f"output {name!r} is {shape_text(value.shape)} for {total} rows, which is no whole "
-                f"number of lines for each of them"
-            )
-        begin = 0
+        lines, begin = len(value) // total, 0
         for own, count in zip(split, row_counts, strict=True):
             end = begin + count * lines
             own[name] = value[begin:end]

@@ -124,6 +124,16 @@ class InlineGate:
         if self._growing:
             size = sum([math.prod(inputs[name].shape) for name in self._growing])
             signature = signature, size.bit_length()
+        return self._time_at(signature)
+
+    def time_of_rows(self, inputs: Mapping[str, Any], row_count: int) -> ServiceTime:
+        """Return those for so many rows that are like these; all inputs are tensors with rows."""
+        if self.only is not None:
+            return self.only
+        shapes = [(row_count, *inputs[port.name].shape[1:]) for port in self._ports]
+        return self._time_at(tuple(shapes))
+
+    def _time_at(self, signature: Hashable) -> ServiceTime:
         time = self._by_signature.get(signature)
         if time is None:
             with self._lock:

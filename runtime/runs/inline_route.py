@@ -6,6 +6,9 @@ lanes that their executors lend to callers, in the context of the lane, as a hop
 what a stage sees, and what it may call, is what it sees and may call on a worker. A run that cannot
 be carried to its end (others wait, the lane is taken, a plan is missing) leaves nothing behind but
 the spans of its first stages, and starts again in the usual way.
+
+A network around another one may lend its runs that one's way: they take a slot inside, and pass the
+admission of their own network without one.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 from contextvars import copy_context
 from time import perf_counter_ns
 
-from ...executors import NOW, Lane, Ready, TaskExecutor
+from ...executors import NOW, Lane, Ready, TaskExecutor, hop
 from ...executors.base import checked
 from ...executors.interrupt import (
     can_interrupt,
@@ -33,14 +36,27 @@ __all__ = ["InlineRoute"]
 class InlineRoute:
     """The way of one network's short runs. Thread-safe.
 
-    ``executor`` is where its last stage computes, and lends the lane.
+    ``executor`` is where its last stage computes, and lends the lane. ``outer`` is the admission of
+    a network around it, whose runs these are.
     """
 
     def __init__(
-        self, admission: RunAdmission[Run], gate: InlineGate, executor: TaskExecutor
+        self,
+        admission: RunAdmission[Run],
+        gate: InlineGate,
+        executor: TaskExecutor,
+        outer: RunAdmission[Run] | None = None,
     ) -> None:
-        self._admission, self._gate, self._executor = admission, gate, executor
+        self._admission, self._executor, self._outer = admission, executor, outer
+        self.gate = gate
+        """Knows which runs are short."""
+        self.carried_count = 0
+        """How many runs of an outer network it has carried."""
         self._record = admission.recorder.record
+
+    def around(self, outer: RunAdmission[Run]) -> InlineRoute:
+        """Make the way of the runs of a network around this one."""
+        return InlineRoute(self._admission, self.gate, self._executor, outer)
 
     def carry(self, run: Run, turn: InlineTurn) -> bool:
         """Carry a short run of a caller to its end on this thread; False: nothing was kept.
@@ -49,9 +65,9 @@ class InlineRoute:
         """
         if run.downloads is not None:
             return False
-        gate = self._gate
+        gate = self.gate
         time = gate.only or gate.time_of(run.bindings.inputs)
-        if not (time.is_short or (turn.may_block and time.is_bearable and self._executor.is_idle)):
+        if not (time.is_short or (turn.may_block and self._may_be_long(time))):
             return False
         if get_sigint_handler() is not default_int_handler or not can_interrupt():
             return self._carry(run, time, turn)
@@ -61,20 +77,26 @@ class InlineRoute:
             raise KeyboardInterrupt
         return is_over
 
+    def _may_be_long(self, time: ServiceTime) -> bool:
+        return time.is_bearable and self._outer is None and self._executor.is_idle
+
     def _carry(self, run: Run, time: ServiceTime, turn: InlineTurn) -> bool:
-        thread, request = turn.thread, run.request
+        thread, request, outer = turn.thread, run.request, self._outer
+        if outer is not None and outer.waiting_count:
+            return False
         lane = None if thread.is_hopping or thread.is_own else self._executor.borrow_lane()
         if lane is None:
             return False
         thread.is_hopping = True
         error: BaseException | None = None
-        service_ns = 0
+        has_slot, service_ns = False, 0
         try:
             try:
                 before = None if request is None else request.become_busy(run)
-                has_slot = False
                 try:
                     has_slot = self._admission.enter(run, may_wait=False)
+                    if outer is not None and has_slot:
+                        has_slot = self._pass_by(outer, run)
                 finally:
                     if not has_slot and request is not None:  # none is idle, or no memory
                         request.restore(run, before)
@@ -87,12 +109,19 @@ class InlineRoute:
                 except BaseException as raised:
                     error = raised
             finally:
+                if outer is not None and has_slot and service_ns >= 0:
+                    self.carried_count += 1  # while the lane is this thread's
                 lane.give_back()
+            if outer is not None:
+                self._leave_inner(run)
             if service_ns < 0:
                 run.take_back(before)
                 return False
             try:
-                run.finish(error)
+                if run.is_inside:
+                    run.end_inside(error)
+                else:
+                    run.finish(error)
             except BaseException as raised:  # no memory for the call
                 run.end_again(raised)
             turn.used_ns += run.ended_ns - run.bindings.arrived_ns
@@ -102,6 +131,23 @@ class InlineRoute:
             thread.is_hopping = False
             del run, error  # the error's traceback keeps this frame, which must not keep them
         return True
+
+    def _pass_by(self, outer: RunAdmission[Run], run: Run) -> bool:
+        """Have the outer network know a run that has a slot inside; False: it has none any more."""
+        is_known = False
+        try:
+            is_known = outer.pass_by(run)
+        finally:
+            if not is_known:
+                run.has_arrived = False
+                self._leave_inner(run)
+        return is_known
+
+    def _leave_inner(self, run: Run) -> None:
+        """Give the slot inside back, before the outer network has the run's end."""
+        following = self._admission.give_slot_back(run)
+        if following is not None:
+            hop(following.begin_late)
 
     def _go_through_stages(self, run: Run, lane: Lane) -> int:
         """Run the stages of its slot, and return how long they took; below 0: not to their end."""

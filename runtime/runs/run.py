@@ -120,6 +120,8 @@ class Run:
     ended_ns = 0
     is_inline = False
     """True on its caller's thread; for messages."""
+    is_inside = False
+    """It is that of an outer network's run, which is told of its end."""
     is_ending = False
     """Its end has come to the admission, which writes this and the next."""
     is_disowned = False
@@ -170,7 +172,7 @@ class Run:
             # The thread that takes out the listener settles the run.
             stop.listeners, stop.word = [self._answer], new_stop_word()
         else:
-            self._after, self._then = after, then
+            self._after, self._then, self.is_inside = after, then, True
         self.stop = stop
 
     def call_back(self, callback: RunCallback, loop: Any = None) -> None:
@@ -393,7 +395,8 @@ class Run:
         if self._has_begun_late:  # on another thread, which found no listener to forget
             self.stop.forget(self._drop)
 
-    def _begin_late(self) -> None:
+    def begin_late(self) -> None:
+        """Begin in the slot that another run has left."""
         self._has_begun_late = True
         self.stop.forget(self._drop)
         self._begin()
@@ -513,6 +516,14 @@ class Run:
             ready.when_ready(self._give_back)
         hop(then, ready, error)
 
+    def end_inside(self, error: BaseException | None) -> None:
+        """End a run of an outer network that a thread has carried through its stages."""
+        then, self._then = self._then, None
+        self.bindings.awaited = None
+        self._give_back(None)
+        if then is not None:
+            hop(then, NOW, error)
+
     def _note_time(self) -> None:
         """Tell how long the stages took, for the choice which runs stay on their callers' threads.
 
@@ -526,7 +537,7 @@ class Run:
         following = self.admission.finish(self, None, counts=False)
         self._own_run = None  # it and this run know each other
         if following is not None:
-            hop(following._begin_late)
+            hop(following.begin_late)
         self.admission.leave(self)
 
     def _drop(self) -> None:
@@ -613,7 +624,7 @@ class Run:
                     admission.recorder.keep_nodes(self.bindings.mark(), self.bindings.profile)
                 if self.is_disowned:
                     if following is not None:
-                        hop(following._begin_late)
+                        hop(following.begin_late)
                     admission.leave(self)
                     return
             if self.error is not None:
@@ -634,7 +645,7 @@ class Run:
             bindings.inputs = bindings.bound = NO_TENSORS
             bindings.awaited = None
             if following is not None:
-                hop(following._begin_late)
+                hop(following.begin_late)
             if launch_next is not None:
                 hop(launch_next)
             if self._unended is None or not was_launched:
@@ -676,7 +687,7 @@ class Run:
             launch_next = self.request.on_ended(self)
             self._has_freed_request = True
         if following is not None and not following._has_begun_late:
-            hop(following._begin_late)
+            hop(following.begin_late)
         if launch_next is not None:
             hop(launch_next)
         callback = self._take_callback() if was_launched else None

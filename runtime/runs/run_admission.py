@@ -169,7 +169,7 @@ class RunAdmission(Generic[R]):
             self.runs.add(run)
             try:
                 if not (run.has_arrived or run.bindings.arrived_ns == WARMING):
-                    run.has_arrived = True
+                    run.has_arrived = True  # in line: each call of a short run shows
                     if not self.first_run_ns:
                         self.first_run_ns = perf_counter_ns()
                     if self.recorder.has_open_batch:
@@ -185,6 +185,30 @@ class RunAdmission(Generic[R]):
                 self.runs.discard(run)
                 raise
         return has_slot  # and not what it has by now: who gives it a slot later begins it
+
+    def pass_by(self, run: R) -> bool:
+        """Count a run that comes and wants no slot here; False: closed, nothing is kept.
+
+        It leaves, and is counted, as any other; one that several callers share is counted by who
+        knows them.
+        """
+        self.runs.add(run)
+        if self.is_closed:  # looked at late: a close that did not see the run is seen here
+            self.leave(run)
+            return False
+        if run.bindings.shared is None:
+            if not self.first_run_ns:
+                self.first_run_ns = perf_counter_ns()
+            try:
+                if self.recorder.has_open_batch:
+                    self.recorder.arrive(run.bindings.inputs)
+                else:
+                    with self.lock:
+                        self.recorder.fixed_count += 1
+            except BaseException:  # no memory
+                self.leave(run)
+                raise
+        return True
 
     def expect(self, run: R) -> None:
         """Have a close wait for, or stop, a run that will enter later; raises ClosedError."""
@@ -222,10 +246,32 @@ class RunAdmission(Generic[R]):
                 if not self._queue.waiting:
                     self._idle.append(slot)
                 else:
-                    following = self._queue.release(slot)
-                    assert following is not None
-                    following.slot = slot
-                    self._note_wait(following)
+                    following = self._followed_by(slot)
+        return following
+
+    def give_slot_back(self, run: R) -> R | None:
+        """Have a run leave that goes on in an outer network; else as ``finish``, uncounted."""
+        slot, following = run.slot, None
+        assert slot is not None
+        if type(slot).release is not _plain_release:
+            following = self.finish(run, None, counts=False)
+        else:
+            with self.lock:
+                run.slot = None
+                slot.bindings, slot.stop = NO_BINDINGS, NO_STOP
+                if not self._queue.waiting:
+                    self._idle.append(slot)
+                else:
+                    following = self._followed_by(slot)
+        self.leave(run)
+        return following
+
+    def _followed_by(self, slot: Slot) -> R:
+        """Give a slot to the next of those that wait. Locked."""
+        following = self._queue.release(slot)
+        assert following is not None
+        following.slot = slot
+        self._note_wait(following)
         return following
 
     def note_waits(self, durations_ns: Sequence[int]) -> None:

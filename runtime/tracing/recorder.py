@@ -170,9 +170,12 @@ class SpanRecorder:
                 self._count_arrived()
 
     def arrive_together(self, inputs: Sequence[Mapping[str, Any]]) -> None:
-        """Count runs of an open batch that others have brought here together."""
+        """Count runs of an open batch that others have brought here together, of plain arrays."""
         name, arrived = self._batch_input, self._arrived_shapes
-        arrived.extend([getattr(given.get(name), "shape", ()) for given in inputs])
+        if self.has_open_batch:
+            arrived.extend([given[name].shape for given in inputs])
+        else:
+            arrived.extend([()] * len(inputs))
         if len(arrived) >= COUNT_AT:
             with self._lock:
                 self._count_arrived()

@@ -64,3 +64,37 @@ def test_requests_that_share_runs_settle_once_with_their_own_answers(
         del users
         network.close()
         gc.collect()
+
+
+@pytest.mark.timeout(120 + RUN_COUNT // 100)
+@pytest.mark.parametrize("most_rows", [3, 16])
+def test_requests_that_loops_run_themselves_settle_once_with_their_own_answers(
+    most_rows: int,
+) -> None:
+    print(f"\nAIOINFER_STRESS_RUNS={RUN_COUNT} AIOINFER_STRESS_SEED={SEED}")
+    with aioinfer.Core() as core:
+        short = {"DEVICE_PROPERTIES": {"REFERENCE": {"INLINE_THRESHOLD_US": 1_000_000}}}
+        network = core.load_network(lookup_model(), f"BATCH:REFERENCE({most_rows})", short)
+        users = (
+            LoopUsers(network, SEED + 1),
+            LoopUsers(network, SEED + 2),
+            ThreadUsers(network, SEED + 3),
+        )
+        share = RUN_COUNT // 3
+        seen = all_ask(network, users, share)
+        statistics = network.statistics()
+        assert statistics.running_run_count == statistics.waiting_run_count == 0
+        counted = sum(found.count for found in network.admission.latencies().values())
+        assert seen.total() == 3 * share
+        assert counted <= 3 * share
+        assert seen["finished"] <= network.admission.latencies()["finished"].count
+        assert sum(statistics.batch_sizes.values()) == counted
+        assert seen["finished"] > share
+        assert network.inline_route is not None
+        assert network.inline_route.carried_count
+        assert not network.admission.runs
+        (part,) = statistics.parts
+        assert part.running_run_count == part.waiting_run_count == 0
+        del users
+        network.close()
+        gc.collect()

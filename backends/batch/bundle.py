@@ -1,0 +1,423 @@
+"""Awaited calls of one event loop that are one run of the network.
+
+A bundle is gathered, then launched or carried: launched, it waits in the collector as any other run
+does, and more calls may join it there; carried, it is run on the thread of its loop. Calls join and
+leave on that thread alone; the network's lock is between them and the threads that launch and take
+the bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from threading import Lock
+from time import perf_counter_ns
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ...errors import AioInferError, GraphError, RequestCancelledError
+from ...executors import hop
+from ...runtime.loops.completion import FindWaker
+from ...runtime.loops.inline_turn import InlineTurn
+from ...runtime.runs.admission import ticket_of
+from ...runtime.runs.bindings import NO_TENSORS, Bindings
+from ...runtime.runs.error_frames import own_error
+from ...runtime.runs.inline_route import InlineRoute
+from ...runtime.runs.run import Run
+from ...runtime.runs.run_admission import RunAdmission
+from .collector import Collector, Pace
+from .length_padding import LengthPadding
+from .rows import RowsOf, check_lines, join_rows
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["Bundle", "BundleNetwork", "Part", "failed_together"]
+
+_NO_COPIES: Mapping[str, Any] = MappingProxyType({})
+
+
+class BundleMember(Protocol):
+    """What a bundle asks of the place where it waits."""
+
+    row_count: int
+
+
+class BundleNetwork(Protocol):
+    """What bundles ask of their network."""
+
+    admission: RunAdmission[Run]
+    batched_inputs: Sequence[str]
+    batched_outputs: frozenset[str]
+    rows_of: RowsOf
+    padding: LengthPadding | None
+    most_rows: int
+    pace: Pace
+    run_count: int
+    """How many runs are under way."""
+    collecting: Lock
+    """Held by who reads or changes what waits."""
+
+    collector: Collector[Any]
+    run_ids: Iterator[int]
+    """Number the calls."""
+
+    def begin_runs(self) -> None:
+        """Begin as many runs as may be under way now."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """Make an array for the rows of several calls."""
+
+    def give_back(self, arrays: Iterable[np.ndarray[Any, Any]]) -> None:
+        """Take such arrays back, which no run reads any more."""
+
+    def note_carried(self, age: int, run_ids: Sequence[int]) -> None:
+        """Count a run that a loop has carried, and keep who has shared it."""
+
+
+class Part:
+    """One awaited call, in a bundle."""
+
+    # What most calls leave as it is.
+    bundle: Bundle | None = None
+    run_id = 0
+    begin = 0
+    """Its first row among those of the bundle."""
+    is_counted = False
+    """Its outcome is settled."""
+    copies = _NO_COPIES
+    """Its own, of outputs that have no rows; the first call of a run gets those themselves."""
+    outputs: dict[str, Any] | None = None
+    """Those of a run of its own, as is the next."""
+    error: BaseException | None = None
+    run: Run | None = None
+    """One of its own, of the network's, after a run that was carried has failed."""
+
+    def __init__(
+        self, inputs: dict[str, Any], row_count: int, future: asyncio.Future[None]
+    ) -> None:
+        self.inputs, self.row_count, self.future = inputs, row_count, future
+        self.arrived_ns = perf_counter_ns()
+
+    def leave(self) -> None:
+        """Give it up: nobody will ask for the results."""
+        bundle, self.bundle = self.bundle, None
+        if bundle is not None:
+            bundle.give_up(self)
+
+    def results(self) -> dict[str, Any]:
+        """Return the outputs, or raise the error; when ``future`` is done."""
+        bundle, self.bundle = self.bundle, None
+        assert bundle is not None
+        if self.run is not None:
+            own: dict[str, Any] = self.run.outcome()
+            return own
+        if self.error is not None:
+            raise self.error
+        if self.outputs is not None:
+            return self.outputs
+        run, row_count = bundle.run, bundle.row_count
+        assert run is not None
+        if run.error is not None:
+            raise own_error(run.error)
+        batched, begin, end = bundle.batched_outputs, self.begin, self.begin + self.row_count
+        own = {}
+        for name, value in run.bindings.results.items():
+            if name not in batched:
+                own[name] = self.copies[name] if begin else value
+            elif len(value) == row_count:
+                own[name] = value[begin:end]
+            else:
+                lines = len(value) // row_count
+                own[name] = value[begin * lines : end * lines]
+        padding = bundle.padding
+        if padding is not None:
+            padding.cut(own, padding.length_of(self.inputs))
+        return own
+
+
+class Bundle:
+    """Calls of one event loop that are one run of the network. ``when_closed`` is told once."""
+
+    def __init__(
+        self,
+        network: BundleNetwork,
+        find_waker: FindWaker,
+        when_closed: Callable[[Bundle], None] | None = None,
+    ) -> None:
+        self._network, self._find_waker, self._when_closed = network, find_waker, when_closed
+        self.parts: list[Part] = []
+        """Complete once it is closed; changed under the lock of what waits."""
+        self.row_count = 0
+        """Of all parts."""
+        self.is_closed = False
+        self.batched_outputs, self.padding = network.batched_outputs, network.padding
+        self.member: BundleMember | None = None
+        """Where it waits or runs; written by that."""
+        self.run: Run | None = None
+        """None while it is gathered."""
+        self._left_count = 0
+        """How many were not given up."""
+        self.is_over = False
+        """All calls that were not given up are answered."""
+
+    def add(self, part: Part) -> bool:
+        """Take one more call; False: it is closed, or has no room."""
+        network, row_count = self._network, part.row_count
+        with network.collecting:
+            member = self.member
+            if self.is_closed or self.row_count + row_count > network.most_rows:
+                return False
+            if member is None and self.run is not None:
+                return False
+            part.bundle = self
+            self.parts.append(part)
+            self._left_count += 1
+            self.row_count += row_count
+            if member is None:
+                return True
+            is_full = network.collector.grow(member, row_count)
+            is_due = is_full and network.run_count < network.pace.most_count
+        if is_due:
+            hop(network.begin_runs)
+        return True
+
+    def launch(self) -> bool:
+        """Send its calls to the network as one run; False: that took none, and told them so.
+
+        On any thread, once.
+        """
+        with self._network.collecting:
+            if not self.parts:  # all have left
+                self.is_closed = True
+                return True
+            run = self.run = self.run or self._made_run()
+        try:
+            run.launch(self._answer)
+        except AioInferError:
+            return False
+        return True
+
+    def carry(self, route: InlineRoute, turn: InlineTurn) -> bool:
+        """Run its calls on this thread, that of their loop; False: it is to be launched."""
+        network = self._network
+        for part in [part for part in self.parts if part.future.cancelled()]:
+            self.give_up(part)  # its task has not come to it yet
+        with network.collecting:
+            parts = self.parts
+            self.is_closed = True
+            if not parts:
+                return True
+            self._number()
+            run = self.run = self._made_run()
+        own_inputs, bindings = parts[0].inputs, run.bindings
+        length = 0
+        if len(parts) > 1:
+            padding = network.padding
+            join = join_rows if padding is None else padding.join_rows
+            given = [part.inputs for part in parts]
+            bindings.inputs = join(given, network.batched_inputs, network.empty)
+            if padding is not None:
+                length = padding.length_of(bindings.inputs)
+        joined = bindings.inputs
+        run.has_arrived = False  # inside, where it comes as one
+        if not route.carry(run, turn):
+            bindings.inputs, self.is_closed, run.has_arrived = own_inputs, False, True
+            return False
+        network.note_carried(bindings.ticket[1], [part.run_id for part in parts])
+        if len(parts) > 1:
+            self._note_joined(joined)
+            network.give_back(joined.values())
+        error = run.error or self._misfit(length)
+        if error is not None and len(parts) > 1 and run.stop.error is None:
+            self._retry_each(failed_together(len(parts) - 1, error))
+        else:
+            self._answer_here(error)
+        return True
+
+    def _misfit(self, length: int) -> GraphError | None:
+        """Say why outputs cannot be shared out, if they cannot."""
+        results = self.run.bindings.results if self.run is not None else {}
+        if len(self.parts) < 2:
+            return None
+        try:
+            if self.padding is not None:
+                self.padding.check(results, length)
+            check_lines(results, self.batched_outputs, self.row_count)
+        except GraphError as error:
+            return error
+        return None
+
+    def _note_joined(self, joined: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        assert self.run is not None
+        size_bytes = sum(array.nbytes for array in joined.values())
+        recorder = self._network.admission.recorder
+        self.run.bindings.note_copied(recorder, "join", "host", size_bytes)
+
+    def _answer_here(self, error: BaseException | None) -> None:
+        """Answer all calls, on the thread of their loop."""
+        admission, run, parts = self._network.admission, self.run, self.parts
+        assert run is not None
+        ended_ns, began_ns = run.ended_ns, run.bindings.arrived_ns
+        admission.recorder.arrive_together([part.inputs for part in parts])
+        arrived_ns = [part.arrived_ns for part in parts]
+        admission.note_waits([began_ns - came_ns for came_ns in arrived_ns])
+        admission.count_together([ended_ns - came_ns for came_ns in arrived_ns], error)
+        if run.error is None and error is not None:
+            for part in parts:
+                part.error = own_error(error)
+        self.is_over, self.parts = True, []  # which know this
+        _wake_all(parts)
+
+    def _retry_each(self, note: str) -> None:
+        """Find out whose fault it was: each call has a run of its own."""
+        for part in self.parts:
+            bindings = Bindings(part.inputs, ticket_of(0), part.run_id, NO_TENSORS)
+            bindings.arrived_ns = part.arrived_ns
+            run = part.run = Run(self._network.admission, bindings)
+            try:
+                run.launch(partial(self._answer_alone, part, run, note))
+            except AioInferError:  # of which it was told
+                continue
+        self.parts = []
+
+    def _answer_alone(self, part: Part, run: Run, note: str) -> None:
+        if run.error is not None and run.error is not run.stop.error:
+            run.error.add_note(note)
+        waker = self._find_waker()
+        if waker is not None:
+            waker.post(partial(_wake_all, [part]))
+
+    def fail(self, error: BaseException) -> None:
+        """Answer calls that an error has kept from being run, on the thread of their loop."""
+        now_ns = perf_counter_ns()
+        for part in self.parts:
+            if not part.is_counted and part.run is None:
+                part.is_counted, part.error = True, own_error(error)
+                self._network.admission.recorder.arrive(part.inputs)
+                self._network.admission.count_together([now_ns - part.arrived_ns], error)
+        _wake_all(self.parts)
+
+    def take(self) -> None:
+        """Close it, as its run begins. Locked."""
+        self._number()
+        self.close()
+        if self.run is not None:
+            self.run.bindings.inputs = self.parts[0].inputs
+
+    def _number(self) -> None:
+        """Give each call its place among the rows. Locked."""
+        begin, run_ids = 0, self._network.run_ids
+        for part in self.parts:
+            if not part.run_id:
+                part.run_id = next(run_ids)
+            part.begin = begin
+            begin += part.row_count
+        self.row_count = begin
+
+    def _made_run(self) -> Run:
+        """Make the run of the calls that there are, at least one."""
+        admission, first = self._network.admission, self.parts[0]
+        if not first.run_id:
+            first.run_id = next(self._network.run_ids)
+        bindings = Bindings(
+            first.inputs,
+            ticket_of(0),
+            first.run_id,
+            NO_TENSORS,
+            arrived_ns=perf_counter_ns(),
+            shared=self,
+        )
+        run = Run(admission, bindings)
+        run.mark_retrieved()
+        run.has_arrived = run.is_counted = True  # its calls are counted
+        if not admission.first_run_ns:
+            admission.first_run_ns = first.arrived_ns
+        return run
+
+    def close(self) -> None:
+        """Take no more calls, as it does not wait any more. Locked."""
+        self.is_closed = True
+        if self._when_closed is not None:
+            self._when_closed(self)
+        self._network.admission.recorder.arrive_together([part.inputs for part in self.parts])
+
+    def give_up(self, part: Part) -> None:
+        """Forget a call whose task was cancelled; if it was the last one, stop the run."""
+        network = self._network
+        if part.run is not None:
+            part.run.mark_retrieved()
+            part.run.cancel()
+            return
+        with network.collecting:
+            if part.is_counted or self.is_over:
+                return
+            part.is_counted = True
+            self._left_count -= 1
+            is_last, run, member = not self._left_count, self.run, self.member
+            if not self.is_closed and (run is None or (member is not None and not is_last)):
+                if member is not None:
+                    network.collector.grow(member, -part.row_count)
+                self.parts.remove(part)
+                self.row_count -= part.row_count
+                network.admission.recorder.arrive(part.inputs)
+        now_ns = perf_counter_ns()
+        network.admission.count_together([now_ns - part.arrived_ns], RequestCancelledError())
+        if is_last and run is not None:
+            run.cancel()
+
+    def copy_shared(self, outputs: Mapping[str, Any]) -> None:
+        """Copy what has no rows for each call but the first, on a thread that may take long."""
+        shared = {name: outputs[name] for name in outputs if name not in self.batched_outputs}
+        if shared:
+            for part in self.parts[1:]:
+                part.copies = {name: np.array(value) for name, value in shared.items()}
+
+    def end(self) -> None:
+        """Let go of its place; by the member that it was, whose run ends now."""
+        self.member = None
+        if self.run is not None and self.run.is_answered:
+            self.parts = []  # which know this
+
+    def _answer(self) -> None:
+        """Tell the loop, once, that there is an outcome; on any thread."""
+        run, now_ns = self.run, perf_counter_ns()
+        assert run is not None
+        with self._network.collecting:
+            uncounted = [part for part in self.parts if not part.is_counted]
+            if self.member is None:
+                self.parts = []
+            for part in uncounted:
+                part.is_counted = True
+        finished = []
+        for part in uncounted:
+            error = run.error or part.error
+            if error is None:
+                finished.append(now_ns - part.arrived_ns)
+            else:
+                self._network.admission.count_together([now_ns - part.arrived_ns], error)
+        if finished:
+            self._network.admission.count_together(finished, None)
+        waker = self._find_waker()
+        if waker is not None:  # it goes with its loop
+            waker.post(partial(_wake_all, uncounted))
+
+
+def failed_together(other_count: int, error: BaseException) -> str:
+    """Say of a request that is run alone why it is."""
+    return (
+        f"it had been run together with {other_count} other requests, and that run failed with "
+        f"{error!r}"
+    )
+
+
+def _wake_all(parts: Sequence[Part]) -> None:
+    for part in parts:
+        if not part.future.done():
+            part.future.set_result(None)
+
+
+Place = tuple[int, Hashable]
+"""The loop whose calls a bundle takes, and what these are like."""

@@ -1,0 +1,184 @@
+"""Awaited calls of one turn of an event loop, which share runs on the thread of that loop.
+
+Theory of operation. Where a run takes a few microseconds, handing it to a worker and waking the
+loop costs more than its rows. So calls whose plan is short are collected until the loop has called
+all that was ready, and then run where they are, as ``runs/inline_route.py`` says. As long as few
+tasks ask, each call goes at once and alone, which costs what it would without BATCH. What cannot be
+carried (others wait, the lane is taken, the plan of so many rows is long or not known yet) is
+launched, and then the loop's thread helps with what waits in the collector, in the collector's
+order, so that a queue that has formed is worked off where that is cheap.
+
+After half a millisecond the loop has its turn; what is left goes on in the next one. A close, which
+may come on the thread of the loop itself, does not wait for the loop: it launches what is gathered.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable
+from time import perf_counter_ns
+from typing import Protocol
+from weakref import WeakSet, ref
+
+from ...runtime.loops.completion import FindWaker
+from ...runtime.loops.inline_turn import ROUND_NS, InlineTurn, threads
+from ...runtime.runs.inline_route import InlineRoute
+from .bundle import Bundle, BundleNetwork, Part
+
+__all__ = ["Gathering", "Gatherings", "HelpedNetwork"]
+
+CROWD = 8
+"""So many calls in a turn cost less in one run than in a run each."""
+
+
+class HelpedNetwork(BundleNetwork, Protocol):
+    """What gatherings ask of their network."""
+
+    def help_along(self, add: Callable[[], object], turn: InlineTurn, until_ns: int) -> None:
+        """Add to what waits, and run of that on this thread, as long as that is short."""
+
+
+class Gathering:
+    """The calls of one loop that have no run yet. Used on its thread, but for ``launch_all``.
+
+    It lives as long as the loop has to call it.
+    """
+
+    def __init__(
+        self, network: HelpedNetwork, route: InlineRoute, find_waker: FindWaker, here: _Here
+    ) -> None:
+        self.find_waker = find_waker
+        self._network, self._route, self._here = network, route, here
+        self.open: dict[Hashable, Bundle] = {}
+        """What takes more calls, by what these are like."""
+        self._bundles: deque[Bundle] = deque()
+        self.call_count = 0
+        """How many have come together."""
+
+    def begin(self, part: Part, key: Hashable) -> None:
+        """Have a call be the first of a bundle."""
+        bundle = self.open[key] = Bundle(self._network, self.find_waker)
+        bundle.add(part)
+        if not self._bundles:
+            part.future.get_loop().call_soon(self._flush)
+        self._bundles.append(bundle)
+        self.call_count += 1
+
+    def _flush(self) -> None:
+        """Run what has come together, and have the loop come back for what takes too long."""
+        turn, began_ns = threads.turn, perf_counter_ns()
+        used_ns = turn.used_ns
+        self._here.is_crowded = self.call_count >= CROWD
+        self.call_count = 0
+        bundle: Bundle | None = None
+        try:
+            while self._bundles:
+                try:
+                    bundle = self._bundles.popleft()
+                except IndexError:  # a close has taken it
+                    break
+                self._run(bundle, turn, began_ns + ROUND_NS)
+                if perf_counter_ns() - began_ns > ROUND_NS:
+                    break
+        finally:
+            turn.used_ns = used_ns + perf_counter_ns() - began_ns
+            if not self._bundles:
+                self.open.clear()
+            else:
+                self._go_on()
+
+    def _run(self, bundle: Bundle, turn: InlineTurn, until_ns: int) -> None:
+        network = self._network
+        try:
+            if not network.collector.waiting and bundle.carry(self._route, turn):
+                return
+            with network.collecting:
+                first = bundle.parts[0].inputs if bundle.parts else None
+            if not network.collector.waiting or first is None:
+                bundle.launch()
+            elif self._route.gate.time_of_rows(first, network.most_rows).is_short:
+                network.help_along(bundle.launch, turn, until_ns)
+            else:
+                bundle.launch()
+        except BaseException as error:
+            bundle.fail(error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _go_on(self) -> None:
+        waker = self.find_waker()
+        loop = None if waker is None else waker.loop()
+        if loop is not None:
+            loop.call_soon(self._flush)
+
+    def launch_all(self) -> None:
+        """Send what has been gathered to the network, without the loop. On any thread."""
+        while self._bundles:
+            try:
+                bundle = self._bundles.popleft()
+            except IndexError:  # the loop has taken it
+                return
+            bundle.launch()
+
+
+class _Here(threading.local):
+    """What a thread knows of its loop's calls."""
+
+    is_crowded = False
+    """Enough calls came together in the last turn of its loop."""
+    gathering: ref[Gathering] | None = None
+
+
+class Gatherings:
+    """Those of one network, each of its loop. Thread-safe."""
+
+    def __init__(self, network: HelpedNetwork, route: InlineRoute) -> None:
+        self._network, self._route = network, route
+        self._here = _Here()
+        self._all: WeakSet[Gathering] = WeakSet()
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    @property
+    def is_crowded(self) -> bool:
+        """True on the thread of a loop whose calls are worth waiting for."""
+        return self._here.is_crowded or threads.turn.waiting_count >= CROWD
+
+    def add(self, part: Part, key: Hashable, find_waker: FindWaker) -> bool:
+        """Have a call wait for the end of its loop's turn; False: its run may be long.
+
+        On the thread of the loop, which ``find_waker`` tells from others.
+        """
+        known = self._here.gathering
+        gathering = None if known is None else known()
+        if gathering is not None and gathering.find_waker is not find_waker:
+            gathering = None
+        if gathering is not None:
+            bundle = gathering.open.get(key)
+            if bundle is not None and bundle.add(part):
+                gathering.call_count += 1
+                return True
+        gate, most_rows = self._route.gate, self._network.most_rows
+        if not (
+            gate.time_of(part.inputs).is_short
+            or gate.time_of_rows(part.inputs, most_rows).is_short  # all that has run under load
+        ):
+            return False
+        if gathering is None:
+            gathering = Gathering(self._network, self._route, find_waker, self._here)
+            with self._lock:
+                if self._is_closed:
+                    return False
+                self._all.add(gathering)
+            self._here.gathering = ref(gathering)
+        gathering.begin(part, key)
+        return True
+
+    def close(self) -> None:
+        """Gather nothing more, and send what was gathered to the network."""
+        with self._lock:
+            self._is_closed = True
+            found = list(self._all)
+        for gathering in found:
+            gathering.launch_all()
