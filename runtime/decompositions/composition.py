@@ -75,6 +75,10 @@ class Composition:
         """Add a constant list of int64."""
         return self.constant(np.array(numbers, np.int64), "integers")
 
+    def scalar(self, number: int) -> Value:
+        """Add a constant int64 without axes."""
+        return self.constant(np.array(number, np.int64), "scalar")
+
     def number(self, number: float, like: Value) -> Value:
         """Add a constant scalar of the element type of another value."""
         return self.constant(np.array(number, self.dtype(like).numpy), "number")
