@@ -52,12 +52,14 @@ def attention(node: Node, contents: ShapeContent) -> list[TensorType] | None:
 def _by_heads(node: Node, *shapes: Shape) -> list[Shape]:
     """Return the shapes of queries, keys and values as (N, heads, length, size)."""
     ranks = {len(shape) for shape in shapes}
+    q_heads, heads = integer(node, "q_num_heads", 0) or 0, integer(node, "kv_num_heads", 0) or 0
+    if min(q_heads, heads) < 0:
+        raise ContradictionError(f"{min(q_heads, heads)} is no number of heads")
     if ranks == {4}:
         return list(shapes)
     texts = ", ".join(map(shape_text, shapes))
     if ranks != {3}:
         raise ContradictionError(f"queries, keys and values {texts} have to have 3 axes, or 4")
-    q_heads, heads = integer(node, "q_num_heads", 0) or 0, integer(node, "kv_num_heads", 0) or 0
     split: list[Shape] = []
     for shape, count in zip(shapes, (q_heads, heads, heads), strict=True):
         batch, length, width = shape

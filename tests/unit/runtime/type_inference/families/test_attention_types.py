@@ -48,6 +48,8 @@ def test_attention_gives_result_keys_values_and_scores(
 
 CONTRADICTIONS: list[tuple[list[Given], dict[str, int]]] = [
     ([Q, K], {}),
+    ([Q, K, V], {"q_num_heads": -1}),
+    ([Q, K, V], HEADS | {"kv_num_heads": -(2**31) - 1}),
     ([Q, "float16[n,2,s,16]", V], {}),
     ([Q, "float32[n,2,s,15]", V], {}),
     ([Q, "float32[n,3,s,16]", "float32[n,3,s,10]"], {}),
