@@ -39,6 +39,7 @@ from .onednn.bindings import version_text
 from .onednn.library import is_waiting_ours
 from .plans.node_facts import described_graph
 from .plans.plan import Plan
+from .plans.steps import NumpyStep
 from .plans.written_states import Places
 from .programs.growing_memory import in_room, next_room, view_of
 from .programs.lane_programs import LanePrograms
@@ -123,6 +124,8 @@ class CpuNetwork(ExecutableNetwork):
         except BaseException:
             self._abandon()
             raise
+        if compiler.is_imported:  # the model has no nodes
+            self.runs_user_code = any(map(_runs_user_code, plans))
         self.only_plan = plans[0] if self._has_one_plan(plans) else None
         """The plan of all runs, where all inputs are static."""
         self.request_plan: Callable[[Mapping[str, Any]], PendingPlan[Plan]] = self._plans.request
@@ -388,6 +391,11 @@ class CpuNetwork(ExecutableNetwork):
             ),
             Metric("ARENA_BYTES", lambda _: self._programs.arena_bytes, "Memory of all streams."),
         ]
+
+
+def _runs_user_code(plan: Plan) -> bool:
+    nodes = (step.node for step in plan.steps if isinstance(step, NumpyStep))
+    return any(node is not None and node.user_kernel is not None for node in nodes)
 
 
 def _without_frames(error: BaseException) -> BaseException:

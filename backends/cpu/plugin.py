@@ -33,7 +33,7 @@ from ...runtime.properties.properties import (
     Property,
 )
 from .blobs.open_plans import OPEN_PLANS, StoredPlans
-from .blobs.plan_record import ONLY_PLAN, plan_facts, read_plan, read_planned_model
+from .blobs.plan_record import ONLY_PLAN, plan_facts, read_plan, read_planned_ports
 from .compiler import Compiler
 from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS
@@ -189,7 +189,7 @@ class CpuPlugin(Plugin):
         if f"{ONLY_PLAN}/plan" not in blob:
             return self._import_model(blob, record, config)
         planned = blob.under(ONLY_PLAN)
-        model = self.bind_extensions(read_planned_model(planned))
+        model = read_planned_ports(planned)
         model.name = record.name
         record.refuse_other(plan_facts(self._engine))
         streams, resolved = self._resolved(config)

@@ -9,7 +9,7 @@ from the extensions of the Core that imports.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ from .tensors_record import (
 )
 from .writer import BlobWriter
 
-__all__ = ["read_model_record", "write_model_record"]
+__all__ = ["read_model_record", "read_ports_record", "write_model_record"]
 
 _FORMAT = "model"
 
@@ -77,13 +77,34 @@ def read_model_record(blob: Blob, *, is_shown: bool = False) -> Model:
     ``is_shown`` as for ``write_model_record``: nothing may be computed with it then.
     Raises BlobError for what ``write_model_record`` does not write.
     """
+
+    def graph_of(content: Mapping[str, Any]) -> Graph:
+        tensors = TensorReader(blob, is_shown=is_shown)
+        graph = _GraphReader(tensors, as_list(content["values"])).graph(content["graph"])
+        check_graph(graph)
+        return graph
+
+    return _read_model(blob, graph_of)
+
+
+def read_ports_record(blob: Blob) -> Model:
+    """Read what goes into a model and comes out of it; its graph has no nodes and no constants.
+
+    Raises as ``read_model_record``.
+    """
+
+    def graph_of(content: Mapping[str, Any]) -> Graph:
+        return _PortsReader(as_list(content["values"])).graph(content["graph"])
+
+    return _read_model(blob, graph_of)
+
+
+def _read_model(blob: Blob, graph_of: Callable[[Mapping[str, Any]], Graph]) -> Model:
     content = blob.json(_FORMAT)
     if not isinstance(content, Mapping):
         raise damaged("its model is no mapping")
     try:
-        tensors = TensorReader(blob, is_shown=is_shown)
-        graph = _GraphReader(tensors, as_list(content["values"])).graph(content["graph"])
-        check_graph(graph)
+        graph = graph_of(content)
         opsets = {str(key): _word(version) for key, version in content["opsets"].items()}
         model = Model(
             graph,
@@ -170,6 +191,28 @@ class _GraphWriter:
             f"can hold; give an int, float, str, array, graph or type, or a list of them",
             node=node.name,
         )
+
+
+class _PortsReader:
+    def __init__(self, rows: list[Any]) -> None:
+        self._rows = rows
+        self._values: dict[int, Value] = {}
+
+    def graph(self, record: Mapping[str, Any]) -> Graph:
+        inputs = [self._value(number) for number in as_list(record["inputs"])]
+        if len(set(inputs)) != len(inputs):
+            raise damaged("an input of its graph is defined twice")
+        graph = Graph(as_text(record["name"]), inputs)
+        graph.outputs = [self._value(number) for number in as_list(record["outputs"])]
+        return graph
+
+    def _value(self, number: Any) -> Value:
+        if type(number) is not int or number < 0:
+            raise damaged(f"there is no value {number!r:.20}")
+        if number not in self._values:
+            name, value_type, _ = self._rows[number]
+            self._values[number] = Value(as_text(name), type_of(value_type))
+        return self._values[number]
 
 
 class _GraphReader:

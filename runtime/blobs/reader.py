@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +19,7 @@ from .layout import (
     ALIGN_BYTES,
     HEADER_BYTES,
     Frame,
+    aligned,
     decode_json,
     read_directory,
     read_header,
@@ -72,6 +73,22 @@ class Blob:
     def under(self, name: str) -> Blob:
         """Return the frames whose names begin with ``name/``, by the rest of their names."""
         return Blob(self._opened, f"{self._prefix}{name}/")
+
+    def copied(self) -> Blob:
+        """Return the same frames in memory of their own; raises BlobError if one is damaged."""
+        frames: dict[str, Frame] = {}
+        end = 0
+        for frame in map(self._frame, self.names()):
+            self._check(frame, self._bytes(frame))
+            frames[frame.name] = replace(frame, offset=aligned(end))
+            end = aligned(end) + frame.size_bytes
+        memory = Slabs().empty(end)
+        for name, frame in frames.items():
+            memory[frame.offset : frame.offset + frame.size_bytes] = self._bytes(
+                self._opened.frames[name]
+            )
+        memory.flags.writeable = False
+        return Blob(_Opened(memory, frames, None, self._opened.damaged), self._prefix)
 
     @property
     def is_mapped(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from typing import IO, Any
 
 from ...errors import BlobError
@@ -73,6 +74,7 @@ def _without(values: Mapping[str, Any], local_keys: Collection[str]) -> dict[str
     }
 
 
+@cache
 def package_version() -> str:
     """Return the version of aioinfer that is installed."""
     from importlib.metadata import PackageNotFoundError, version

@@ -13,12 +13,15 @@ from typing import Any, TypeVar
 
 from ....errors import AioInferError, BlobError
 from ....executors import StreamsConfig, is_shortage
-from ....runtime.blobs.graph_record import read_model_record, write_model_record
+from ....runtime.blobs.graph_record import (
+    read_model_record,
+    read_ports_record,
+    write_model_record,
+)
 from ....runtime.blobs.reader import Blob
 from ....runtime.blobs.tensors_record import TensorReader, TensorWriter, damaged
 from ....runtime.blobs.writer import BlobWriter
 from ....runtime.graph import DType, Graph, Model, TensorType, copy_graph, is_static
-from ....runtime.graph.mapped_file import read_constants
 from ....runtime.graph.stand_ins import release_constants
 from ....runtime.network.export import package_version
 from ..onednn.bindings import Engine, version_text
@@ -34,7 +37,7 @@ __all__ = [
     "checked",
     "plan_facts",
     "read_plan",
-    "read_planned_model",
+    "read_planned_ports",
     "read_record",
     "write_plan",
     "write_record",
@@ -45,6 +48,8 @@ ONLY_PLAN = "only_plan"
 
 PLAN = "plan"
 """The frame of a plan's rows."""
+
+_GRAPH = "graph"
 
 MOST_THREADS = 4096
 
@@ -61,34 +66,40 @@ def write_plan(blob: BlobWriter, plan: Plan, model: Model) -> None:
     tensors.finish()
     graph = copy_graph(plan.graph)
     release_constants(graph)
-    write_model_record(blob.under("graph"), model.with_graph(graph), is_shown=True)
+    write_model_record(blob.under(_GRAPH), model.with_graph(graph), is_shown=True)
 
 
 def read_plan(
     blob: Blob,
-    graph: Graph,
+    ports: Graph,
     engine: Engine,
     weights: WeightStore,
     streams: StreamsConfig,
     bind: BindKernels,
 ) -> Plan:
-    """Read a plan; its primitives are compiled on this thread, its constants stay in the blob.
+    """Read a plan, whose constants stay in the blob; compiles its primitives.
 
-    ``graph`` is that of ``read_planned_model``; ``streams`` are those that runs compute on;
+    ``ports`` is the graph of ``read_planned_ports``; ``streams`` are those that runs compute on;
     ``bind`` ties nodes to users' kernels. Raises BlobError for what ``write_plan`` does not write,
-    and for what this machine's oneDNN does otherwise.
+    and for what this machine's oneDNN does otherwise. The graph that it executes is read when
+    somebody looks at it: what is in that, but for flipped bits, is refused then.
     """
 
     def describe(layouts: Mapping[str, Layout], float_dtype: DType, id: str) -> Description:
-        return Description.of(graph, layouts, float_dtype, id)
+        copied = blob.under(_GRAPH).copied()  # that of a closed network is looked at, too
+        return Description(
+            lambda: (bind(read_model_record(copied, is_shown=True)).graph, layouts),
+            float_dtype,
+            id,
+        )
 
     def read() -> Plan:
-        for value in (*graph.inputs, *graph.outputs):
+        for value in (*ports.inputs, *ports.outputs):
             if not isinstance(value.type, TensorType) or not is_static(value.type.shape):
                 raise damaged(f"its only plan is for {value.name!r}, {value.type}")
         content = blob.json(PLAN)
         _refuse_larger_team(count_of(content["thread_count"], 1, MOST_THREADS), streams)
-        types = [value.type for value in graph.inputs], [value.type for value in graph.outputs]
+        types = [value.type for value in ports.inputs], [value.type for value in ports.outputs]
         return read_record(
             blob, content, engine, weights, TensorReader(blob), bind, types, describe
         )
@@ -135,14 +146,9 @@ def checked(read: Callable[[], R]) -> R:
         raise damaged(f"its plan cannot be read ({type(error).__name__}: {error})") from error
 
 
-def read_planned_model(blob: Blob) -> Model:
-    """Read the graph of a plan, as the model of its network; large constants are stand-ins.
-
-    The others are copied, so that a graph, whose nodes hold each other, holds no file.
-    """
-    model = read_model_record(blob.under("graph"), is_shown=True)
-    read_constants(model.graph)
-    return model
+def read_planned_ports(blob: Blob) -> Model:
+    """Read the model of a network that has a plan alone: what goes in and comes out."""
+    return read_ports_record(blob.under(_GRAPH))
 
 
 def plan_facts(engine: Engine) -> dict[str, Any]:
