@@ -27,7 +27,7 @@ GPU_WHEELS = $(PYTHON) -m pip download --quiet --disable-pip-version-check --no-
 	$(foreach glibc,28 27 24 17,--platform manylinux_2_$(glibc)_x86_64) --platform manylinux2014_x86_64
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-pythons opencl-driver stress fuzz asan check conformance gpu gpu-wheels bench docs site
+.PHONY: help demo test test-all test-pythons opencl-driver stress fuzz fuzz-serving asan check conformance gpu gpu-wheels bench docs site
 .PHONY: format pins clean
 
 # Tests' rewritten assertions are kept as bytecode: 12 s for each process that starts without it.
@@ -65,6 +65,9 @@ fuzz: $(TEST) ## Run wrong models and inputs: CASES=5000 or HOURS=2, SEED=7, FUZ
 	MALLOC_PERTURB_=1 PYTHONPATH=tests $(BIN)/python -P -m fuzz --cases $(CASES) \
 		$(if $(SEED),--seed $(SEED)) $(if $(HOURS),--hours $(HOURS)) \
 		$(if $(FUZZ_DEVICES),--devices $(FUZZ_DEVICES)) $(ARGS)
+
+fuzz-serving: $(TEST) ## Throw wrong requests at the server, attack it, and load it for a minute (ARGS: --cases 50000).
+	PYTHONPATH=tests $(BIN)/python -P -m serving_fuzz $(ARGS)
 
 asan: $(TEST) ## Run CPU's tests with its C extension under sanitizers (ARGS: others, or 'fuzz --cases 5000').
 	$(BIN)/python .ci/asan.py $(ARGS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -63,6 +65,7 @@ _PAGE_HEADERS = {
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
 }
+_METRICS_FRESH_S = 0.1  # who asks more often, as a flood does, is told the same again
 _READER_COUNT = 2
 """Threads that read at once: JSON takes many times its length, and they share the interpreter."""
 
@@ -111,6 +114,7 @@ class _Endpoints:
         self._limits, self._bodies = inference.limits, inference.bodies
         self._readers = CapacityLimiter(_READER_COUNT)
         self._page_state = PageState(inference)
+        self._metrics = -math.inf, b""
 
     def starlette(self) -> Starlette:
         model = "/v2/models/{model}"
@@ -188,7 +192,12 @@ class _Endpoints:
         )
 
     async def metrics(self, request: Request) -> Response:
-        return Response(metrics_text(self._repository), media_type=CONTENT_TYPE)
+        now_s = time.monotonic()
+        made_s, text = self._metrics
+        if now_s - made_s > _METRICS_FRESH_S:
+            text = metrics_text(self._repository)
+            self._metrics = now_s, text
+        return Response(text, media_type=CONTENT_TYPE)
 
     async def infer(self, request: Request) -> Response:
         model, version = _place(request)
