@@ -46,10 +46,7 @@ def test_the_wheel_holds_the_files_of_the_tree(wheel: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux promises a compiler here")
 def test_the_wheel_holds_the_native_extension(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
-        assert _extensions(archive.namelist()) == {
-            "aioinfer/backends/cpu/native/_steps.abi3.so",
-            "aioinfer/runtime/blobs/_crc32.abi3.so",
-        }
+        assert _extensions(archive.namelist()) == {"aioinfer/backends/cpu/native/_steps.abi3.so"}
     assert "-cp311-abi3-linux" in wheel.name
 
 
