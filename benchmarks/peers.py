@@ -1,12 +1,17 @@
 """aioinfer, onnxruntime and OpenVINO side by side, in one interleaved run.
 
     python benchmarks/peers.py --models resnet50 minilm_l6 --precision f32,bf16
+    python benchmarks/peers.py --precision int8,int8-dynamic --models resnet50 bert_base
     python benchmarks/peers.py --rows latency1,throughput --slots 21 --output FILE
 
 Each engine lives in a process of its own, which sleeps while another one has its slot; the order
 within each round is drawn. A slot beside which other processes kept a tenth of a CPU busy is noisy,
 and noisy slots are left out where at least half are quiet. Ratios are ours to the better peer's,
 above 1 is better, and less than 5 % is a tie.
+
+int8 is the model as onnxruntime's quantizer writes it: QDQ, calibrated by inputs like those that
+are measured, uint8 activations, int8 weights with a scale for each channel. In int8-dynamic, only
+products are quantised, by ranges of each run. Errors are against the float32 model in both.
 """
 
 from __future__ import annotations
@@ -33,11 +38,15 @@ from models import MODELS, Model
 from rich.console import Console
 from run import machine, versions
 
+from aioinfer.cli.quantization.quantizer import Quantization, quantize
+
 OURS = "aioinfer"
 REFERENCE = ("onnxruntime", "openvino", OURS)  # whose outputs, in f32, the others' are held against
 FRESH_COUNT = 3  # processes for each number of load and memory
 WARM_UP_S = 0.3
-PRECISIONS = ("f32", "bf16")
+PRECISIONS = ("f32", "bf16", "int8", "int8-dynamic")
+QUANTIZED = {"int8": Quantization(), "int8-dynamic": Quantization(is_dynamic=True)}
+SAMPLE_COUNT = 4  # that an int8 model is calibrated by
 DEFAULT_MODELS = ["resnet50", "mobilenet_v2", "minilm_l6", "bert_base"]
 
 Outputs = dict[str, npt.NDArray[Any]]
@@ -137,7 +146,8 @@ class Case:
         return f"{engine} {self.precision} on {self.model}"
 
     def setting(self, has_streams: bool, thread_count: int, device: str) -> Setting:
-        return Setting(has_streams, thread_count, self.precision, device)
+        computed = "f32" if self.precision in QUANTIZED else self.precision
+        return Setting(has_streams, thread_count, computed, device)
 
 
 def measure_slots(run: Run, case: Case, row: str, folder: Path) -> None:
@@ -239,6 +249,16 @@ def model_file(model: Model, folder: Path) -> Path:
     return file
 
 
+def quantized_file(file: Path, model: Model, precision: str) -> Path:
+    """Find a model in int8 beside its file; where it is not there, it is made."""
+    target = file.with_name(f"{file.stem}.{precision}.onnx")
+    if not target.exists():
+        chance = np.random.default_rng(2)
+        samples = [model.inputs(chance, 1) for _ in range(SAMPLE_COUNT)]
+        quantize(file, target, samples, QUANTIZED[precision], file.stat().st_size)
+    return target
+
+
 def measure(run: Run, arguments: argparse.Namespace, folder: Path) -> None:
     engines = run.installed(arguments.engines)
     fresh = [row for row in arguments.rows if row in FRESH]
@@ -252,8 +272,11 @@ def measure(run: Run, arguments: argparse.Namespace, folder: Path) -> None:
             run.leave_out(name, str(error))
             continue
         for precision in arguments.precision:
-            able = tuple(one for one in engines if precision == "f32" or one != "onnxruntime")
-            case = Case(name, precision, file, inputs, able, wanted)
+            able = tuple(one for one in engines if precision != "bf16" or one != "onnxruntime")
+            measured = file
+            if precision in QUANTIZED:
+                measured = quantized_file(file, MODELS[name], precision)
+            case = Case(name, precision, measured, inputs, able, wanted)
             for row in (row for row in arguments.rows if row in STEADY):
                 run.say(f"{name} {precision}: {row}")
                 measure_slots(run, case, row, folder)

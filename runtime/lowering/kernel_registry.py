@@ -155,7 +155,7 @@ class KernelRegistry(Generic[Builder]):
         for node in graph.nodes:
             reason = self.find_refusal(node) or self.find_unknown(node, of_a_piece=True)
             if reason is not None:
-                raise UnsupportedOpError(node.name, node.op, device, reason)
+                raise UnsupportedOpError(_name_in_file(node), node.op, device, reason)
 
     def lower(self, node: Node, builder: Builder) -> None:
         """Lower a node by its kernel; raises UnsupportedOpError where that refuses it.
@@ -214,3 +214,9 @@ def _has_known_shape(value: Value) -> bool:
     if value.constant is not None:
         return True
     return isinstance(value.type, TensorType) and is_static(value.type.shape)
+
+
+def _name_in_file(node: Node) -> str:
+    """Return the name of a node, or of one of the file's that it stands for in part."""
+    is_own = not node.fused_from or node.name in node.fused_from
+    return node.name if is_own else node.fused_from[0]

@@ -221,10 +221,14 @@ def test_peers(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "mobilenet_v2.onnx")
     run = peers.Run("ONNXRUNTIME", slot_count=2, slot_s=0.01, seed=1, say=lambda _line: None)
     options = ["--models", "mobilenet_v2", "--models-dir", str(tmp_path), "--rows", "latency2"]
-    options += ["--engines", "aioinfer,onnxruntime", "--precision", "f32"]
+    options += ["--engines", "aioinfer,onnxruntime", "--precision", "f32,int8"]
     peers.measure(run, peers.parser().parse_args(options), tmp_path)
-    assert set(run.results[0].numbers) == {"aioinfer", "onnxruntime"}
-    assert not any(run.errors.values())
+    for result in run.results:
+        assert set(result.numbers) == {"aioinfer", "onnxruntime"}
+    assert {result.precision for result in run.results} == {"f32", "int8"}
+    stored = {node.op_type for node in onnx.load(tmp_path / "mobilenet_v2.int8.onnx").graph.node}
+    assert "DequantizeLinear" in stored
+    assert not any(error for key, error in run.errors.items() if " f32 " in key)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def _along(node: Node, builder: PlanBuilder, value: Value) -> Operand:
     operand, rank = builder.plain(value), len(given)
     shape = operand.shape
     lengths: Sequence[int] = ()
-    if operand.layout.count != 1 or len(shape) > 1:
+    if operand.layout.count != 1:
         axis = builder.axis(int(node.attributes.get("axis", 1)), rank)
         builder.expect_shape(value, given[axis : axis + 1])
         lengths = [shape[0] if index == axis else 1 for index in range(rank)]

@@ -12,7 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
-from aioinfer.errors import AioInferError
+from aioinfer.backends.cpu.kernels.registry import KERNELS
+from aioinfer.errors import AioInferError, UnsupportedOpError
+from aioinfer.runtime.graph import DType, Graph, Node, TensorType, Value
 from unit.backends.cpu.quantized_models import Arrays, bert_layer, perceptron
 
 RANDOM = np.random.default_rng(11)
@@ -240,3 +242,33 @@ def test_what_is_no_number_stays_one(core: Core, number: float) -> None:
     found, wanted = (run(core, model, device, given)["a"] for device in ("CPU", "REFERENCE"))
     assert not np.isfinite(wanted).any()
     assert not np.isfinite(found).any()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (1, 1, 1)])
+def test_one_scale_may_have_any_rank(core: Core, shape: tuple[int, ...]) -> None:
+    given = {"x": RANDOM.normal(size=(4, 6)).astype(np.float32)}
+    constants: Arrays = {
+        "scale": np.full(shape, 0.1, np.float32),
+        "zero": np.full(shape, 3, np.uint8),
+        "w": stored(np.int8, 6, 5),
+        "none": np.zeros(shape, np.int8),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "scale", "none"], ["v"]),
+        helper.make_node("MatMul", ["d", "v"], ["y"]),
+    ]
+    model = model_of(nodes, given, constants, "d", "y")
+    found, wanted = (run(core, model, device, given) for device in ("CPU", "REFERENCE"))
+    for name in wanted:
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_refused_is_named_as_in_the_file() -> None:
+    graph = Graph("g", [Value("x", TensorType(DType.FLOAT32, (1,)))])
+    (x,) = graph.inputs
+    graph.append(Node("Swirl", [x], [Value("y")], name="product_part", fused_from=["product"]))
+    with pytest.raises(UnsupportedOpError, match="'product'") as caught:
+        KERNELS.refuse_unsupported(graph, "CPU")
+    assert caught.value.node == "product"
