@@ -10,12 +10,10 @@ request becomes idle, the callback runs, the waiters wake. So a callback may sta
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from sys import modules
 from typing import Any, NoReturn
-
-import numpy as np
 
 from ...errors import (
     NotSupportedError,
@@ -23,9 +21,6 @@ from ...errors import (
     PropertyError,
     RequestBusyError,
     RequestStateError,
-    TensorError,
-    nearest,
-    placed,
 )
 from ...executors import TaskExecutor, find_shortage
 from ...executors.base import must_not_block, refuse_own_thread
@@ -38,8 +33,8 @@ from ..runs.callback import told_run
 from ..runs.deadline import Deadline
 from ..runs.parked_run import ParkedRun
 from ..runs.run import Run
-from ..tensors.late_inputs import Late
-from ..tensors.tensor import Port, Tensor, check_can_be_written, check_value
+from ..tensors.tensor import Tensor
+from .bound_tensors import BoundTensors
 from .callbacks import check_callback
 from .deadlines import check_timeout, deadline_from_now, deadline_of, ended_or_late
 from .request_state import MOVES, Event, State, move
@@ -77,14 +72,12 @@ class InferRequest:
         self._state: State = "idle"
         self._run: Run | None = None
         self._parked: ParkedRun | None = None
+        """The last run, while it waits for the one before to end."""
         self._has_unparked = False
         """The last run has ended before it was on the device, where the one before still is."""
-        """The last run, while it waits for the one before to end."""
         self._callback: tuple[Callback, Any] | None = None
-        self._ports = {port.name: port for port in (*network.inputs, *network.outputs)}
-        self._input_names = {port.name for port in network.inputs}
-        self._tensors: dict[str, Tensor] = {}
-        self._bound: dict[str, Any] = {}
+        self._tensors = BoundTensors(network)
+        self._bound = self._tensors.arrays
         states = network.states
         self.kept_states = None if states is None else KeptStates(states)
         """What its runs leave for the next; None on a network without state. For the network."""
@@ -319,35 +312,7 @@ class InferRequest:
         may also take arrays in its own memory, with DLPack. Raises TensorError for a wrong name,
         dtype or shape, or an output that cannot be written.
         """
-        port = self._port(name)
-        if tensor is None:
-            self._access("access")
-            self._bound.pop(name, None)
-            self._tensors.pop(name, None)
-            return
-        data = tensor
-        if isinstance(tensor, Tensor):
-            data = tensor.content if tensor.device else tensor.data
-        if data is None:
-            raise TensorError(
-                f"the tensor for {name!r} has no memory; give it an array",
-                tensor=name,
-                **self._where,
-            )
-        self._refuse_free(name)
-        kind = "input" if name in self._input_names else "output"
-        place = f"set_tensor on network {self._network.name!r}"
-        with placed(**self._where):
-            array = check_value(
-                data, port, place, self._network.adopt_array, may_stay=kind == "input"
-            )
-            if kind == "output":
-                check_can_be_written(array, data, name)
-        self._access("access")
-        if isinstance(array, Late):
-            array = array.kept
-        # One in a device's memory is taken anew for each run, behind what its owner has enqueued.
-        self._bound[name] = self._handle(name).data = getattr(array, "given", array)
+        self._tensors.bind(name, tensor, partial(self._access, "access"))
 
     def get_tensor(self, name: str) -> Tensor:
         """Return the request's own handle on an input or output: the same object every time.
@@ -355,17 +320,7 @@ class InferRequest:
         An output's handle shows each run's content after it. An input of static shape has memory to
         write into, which the next run reads.
         """
-        port = self._port(name)
-        self._refuse_free(name)
-        self._access("access")
-        handle = self._handle(name)
-        if name in self._input_names and handle.content is None and port.dtype is not None:
-            shape = port.shape
-            if shape is not None and all(isinstance(dim, int) for dim in shape):
-                handle.data = self._bound[name] = self._network.input_memory(
-                    handle.shape, port.dtype
-                )
-        return handle
+        return self._tensors.handle(name, partial(self._access, "access"))
 
     def query_state(self) -> list[VariableState]:
         """List the states that its runs hand on, in the order of the model's inputs (STATE).
@@ -420,31 +375,6 @@ class InferRequest:
         run: Run | None = told_run()
         return run if run is not None and run.request is self else None
 
-    def _port(self, name: str) -> Port:
-        try:
-            return self._ports[name]
-        except (KeyError, TypeError):  # no such name, or something that cannot be one
-            raise TensorError(
-                f"network {self._network.name!r} has no input or output {name!r}"
-                f"{nearest(str(name), self._ports)}; it has {sorted(self._ports)}",
-                tensor=str(name),
-                **self._where,
-            ) from None
-
-    def _refuse_free(self, name: str) -> None:
-        if name in self._network.free_inputs:
-            raise TensorError(
-                f"input {name!r} of network {self._network.name!r} is made by its preprocess "
-                f"function, and has no tensor; give what that takes to infer or start_async",
-                tensor=name,
-                **self._where,
-            )
-
-    def _handle(self, name: str) -> Tensor:
-        if name not in self._tensors:
-            self._tensors[name] = Tensor(port=self._ports[name])
-        return self._tensors[name]
-
     def _access(self, event: Event) -> None:
         self._network.refuse_after_fork()
         with self._lock:
@@ -468,27 +398,11 @@ class InferRequest:
         """Make a run of this request that is not started yet; raises TensorError."""
         network = self._network
         if self._bound:
-            run = network.make_run(self._with_bound(inputs), deadline, priority, self)
-            run.bindings.bound = {
-                name: self._writable(name, array)
-                for name, array in self._bound.items()
-                if name not in self._input_names
-            }
+            run = network.make_run(self._tensors.with_inputs(inputs), deadline, priority, self)
+            run.bindings.bound = self._tensors.outputs()
         else:
             run = network.make_run({} if inputs is None else inputs, deadline, priority, self)
         return run
-
-    def _writable(self, name: str, bound: Any) -> Any:
-        adopt = self._network.adopt_array
-        if adopt is None or isinstance(bound, np.ndarray | list):
-            return bound
-        return adopt(bound, f"output {name!r}")
-
-    def _with_bound(self, inputs: Any) -> Any:
-        bound = {name: self._bound[name] for name in self._input_names & self._bound.keys()}
-        if inputs is None:
-            return bound
-        return {**bound, **inputs} if bound and isinstance(inputs, Mapping) else inputs
 
     @property
     def callback_executor(self) -> TaskExecutor:
@@ -527,10 +441,8 @@ class InferRequest:
 
         If a callback has started another run meanwhile, become busy with that; returns its launch.
         """
-        if run.error is None:
-            for name, handle in self._tensors.items() if self._tensors else ():
-                if name in run.bindings.results:
-                    handle.data = run.bindings.results[name]
+        if run.error is None and self._tensors.handles:
+            self._tensors.show(run.bindings.results)
         with self._lock:
             self._state = MOVES.get((self._state, "finish")) or move(self._state, "finish")
             parked, self._has_unparked = self._parked, False
