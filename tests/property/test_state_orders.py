@@ -10,10 +10,17 @@ import pytest
 
 import aioinfer
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
+from aioinfer.backends.cpu.programs.growing_memory import RoomedArray
 from aioinfer.backends.opencl.plugin import OpenClPlugin
-from aioinfer.errors import DeadlineExceededError, DeviceError, RequestCancelledError
+from aioinfer.errors import (
+    DeadlineExceededError,
+    DeviceError,
+    RequestCancelledError,
+    TensorError,
+)
 from aioinfer.testing import MockDevices
 from onnx_text import parse_proto
+from presence import skip_if_missing
 from unit.backends.accelerator.fake_driver import FACTS, FakeContext, FakeDriver
 from unit.backends.accelerator.serving import CapturingPlugin, negating, pump, serving
 from unit.runtime.held_runs import finish
@@ -145,5 +152,64 @@ def test_a_device_that_fails_anywhere_keeps_what_succeeded(seed: int) -> None:
                     except ENDED:
                         continue
                     kept[at] = (kept[at] if len(kept[at]) else np.zeros_like(x)) + x
+            for request, array in zip(requests, kept, strict=True):
+                np.testing.assert_array_equal(state_of(request), array)
+
+
+@pytest.mark.parametrize("device", ["CPU", "HETERO:CPU,REFERENCE"])
+@pytest.mark.parametrize("seed", range(6))
+def test_memory_that_grows_in_place_keeps_what_succeeded(seed: int, device: str) -> None:
+    """Each success joins rows to a request's state; what fails has written behind it before."""
+    order, fails = random.Random(seed), [False]
+    proto = parse_proto("""
+        g (float[2,n,3] x, float[2,m,3] past) => (float[2,k,3] y, float[2,k,3] present) {
+            present = Concat <axis = 1> (past, x)
+            negative = Neg (present)
+            [behind] y = Abs (negative)
+        }
+    """)
+
+    def behind(x: np.ndarray) -> np.ndarray:
+        if fails[0]:
+            raise ValueError("planted")
+        return np.abs(x)
+
+    with aioinfer.Core() as core:
+        skip_if_missing(core, "CPU")
+        abs_ = aioinfer.Extension("Abs", behind, infer_types=lambda given, _: [given[0]])
+        core.add_extension(abs_, "CPU")
+        core.add_extension(abs_, "REFERENCE")
+        model = core.read_model(proto)
+        model.node("behind").affinity = device.rpartition(",")[2]
+        network = core.load_network(model, device, {"STATE": {"past": "present"}})
+        requests = [network.create_infer_request() for _ in range(3)]
+        kept = [np.zeros((2, 0, 3), np.float32) for _ in requests]
+        for step in range(2 * STEP_COUNT):
+            doing, number = order.choice(DOINGS), order.randrange(3)
+            x = np.full((2, order.randint(0, 9), 3), -step, np.float32)
+            if doing == "reset":
+                requests[number].reset_state()
+                kept[number] = np.zeros((2, 0, 3), np.float32)
+            elif doing == "set":
+                kept[number] = x
+                set_state(requests[number], x)
+            else:
+                started = order.sample(range(3), 2) if doing == "both" else [number]
+                fails[0] = doing == "fail"
+                for at in started:
+                    requests[at].start_async({"x": x}, deadline_s=0 if doing == "late" else None)
+                if doing == "cancel":
+                    requests[number].cancel()
+                for at in started:
+                    try:
+                        requests[at].wait()
+                    except (*ENDED, TensorError):
+                        continue
+                    kept[at] = np.concatenate([kept[at], x], 1)
+                    states = requests[at].kept_states
+                    assert states is not None
+                    assert isinstance(states.values["past"], RoomedArray)
+                    np.testing.assert_array_equal(requests[at].results["y"], np.abs(kept[at]))
+                fails[0] = False
             for request, array in zip(requests, kept, strict=True):
                 np.testing.assert_array_equal(state_of(request), array)
