@@ -14,6 +14,7 @@ from itertools import count
 from ...graph import Model, Shape, TensorType, Value
 from ...type_inference import ContradictionError, infer_graph_types
 from .analysis import Walk, batch_of, forget_types
+from .length_content import check_length_content
 from .size import BATCH, Size, length_of, unknown_length
 from .traced import NotApartError
 
@@ -37,9 +38,9 @@ def find_length_axes(
 
     ``lengths`` are some that it will have. Outputs without such an axis are left out. What the file
     says of its outputs proves nothing. Refused is an output of which a length cannot be told, or
-    depends on the dimension in another way, and a length that contradicts the model. For a model in
-    which ``find_batch_axis`` has found a batch. Pure; the model is not changed. O(nodes) for each
-    of the lengths.
+    depends on the dimension in another way, a node that computes with the length, and a length
+    that contradicts the model. For a model in which ``find_batch_axis`` has found a batch. Pure;
+    the model is not changed. O(nodes) for each of the lengths.
     """
     told = _told_symbols(model.inputs)
     copied = model.copy()
@@ -48,6 +49,7 @@ def find_length_axes(
             forget_types(copied)
         symbol, _ = batch_of(copied.inputs)
         walk = Walk(copied, symbol)
+        check_length_content(copied, walk, dimension, told)
         computed = {length: _output_shapes(model, dimension, length) for length in lengths}
         axes = {}
         for value in copied.outputs:

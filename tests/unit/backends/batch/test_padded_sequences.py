@@ -14,6 +14,7 @@ from aioinfer.backends.batch.batch_record import check_batch, read_batch
 from aioinfer.errors import (
     BlobError,
     DeadlineExceededError,
+    GraphError,
     NotSupportedError,
     PropertyError,
     RequestCancelledError,
@@ -304,3 +305,38 @@ def test_a_damaged_record_of_lengths_is_refused() -> None:
     ):
         with pytest.raises(BlobError, match="damaged"):
             check_batch(*read_batch({**whole, "lengths": lengths}), [port], [port])
+
+
+async def test_a_model_that_computes_with_the_length_is_refused_with_the_node(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    text = (
+        f"{HEADER} (float[batch, n] x) => (float[batch, n] y) <int64 one = {{1}}> "
+        "{ s = Shape (x) l = Gather (s, one) f = Cast <to = 1> (l) y = Div (x, f) }"
+    )
+    with pytest.raises(NotSupportedError, match=r"Div \(node .*computes with the length"):
+        load(core, text, **BUCKETS)
+    load(core, text).close()  # equal lengths are joined as ever
+
+
+async def test_outputs_that_cannot_be_cut_take_nobody_down(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    network = load(core, **BUCKETS)
+    padding = network.padding  # type: ignore[attr-defined]
+    checked: list[int] = []
+
+    def refuse(results: dict[str, Any], length: int) -> None:
+        checked.append(length)
+        raise GraphError("outputs of a length of their own")
+
+    padding.check = refuse
+    inputs = [row(1, length=2), row(2, length=3), row(3, length=2)]
+    tasks = call(network, *inputs)
+    await settle()
+    while mock[0].held.waiting_count:
+        mock[0].held.release()
+        await settle()
+    for given, outputs in zip(inputs, await answers(tasks), strict=True):
+        np.testing.assert_array_equal(outputs["y"], given)
+    assert checked == [4]

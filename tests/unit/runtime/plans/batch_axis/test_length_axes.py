@@ -83,6 +83,64 @@ def test_what_cannot_be_cut_back_is_refused_with_the_output(text: str, reason: s
     assert re.search(reason, found), found
 
 
+TABLE = f"table = {{{', '.join(['1'] * 256)}}}"
+CONSTANTS = (
+    "<int64 zero = {0}, int64 one = {1}, int64 two = {2}, int64 last = {-1}, int64[1] ends = {-1},"
+    " int64[1] ahead = {1}, int64[1] most = {64}, float[64, 4] table>"
+)
+COUNT = "s = Shape (x) n = Gather (s, one)"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason"),
+    [
+        (
+            f"{COUNT} f = Cast <to = 1> (n) t = ReduceSum <keepdims = 0> (x, ahead) y = Div (t, f)",
+            r"Div \(node .*computes with the length of the sequence",
+        ),
+        (
+            f"{COUNT} f = Cast <to = 1> (n) r = Sqrt (f) y = Mul (x, r)",
+            r"Mul \(node .*computes with the length",
+        ),
+        (f"{COUNT} l = Sub (n, one) y = Gather <axis = 1> (x, l)", r"Gather \(node"),
+        (
+            "s = Shape <start = 1> (x) c = ReduceProd <keepdims = 0> (s) f = Cast <to = 1> (c) "
+            "y = Div (x, f)",
+            r"Div \(node",
+        ),
+        (
+            f"{COUNT} m = Mul (n, two) p = Range (n, m, one) e = Gather (table, p) y = Add (x, e)",
+            r"Add \(node",
+        ),
+        ("y = Gather <axis = 1> (x, last)", r"Gather \(node .*counted from the end"),
+        ("y = Slice (x, ends, most, ahead)", r"Slice \(node .*counted from the end"),
+        ("y = ReduceMean <keepdims = 0> (x, ahead)", r"ReduceMean \(node .*divides by the length"),
+        (f"{COUNT} y = Relu (x) z = Identity (n)", "output 'z' holds the length itself"),
+    ],
+)
+def test_what_computes_with_the_length_is_refused_with_the_node(nodes: str, reason: str) -> None:
+    outputs = "float[b, n] y, int64 z" if " z = " in nodes else "float[b, n] y"
+    found = axes(f"{X} => ({outputs}) {CONSTANTS.replace('table', TABLE)} {{ {nodes} }}")
+    assert isinstance(found, str), found
+    assert re.search(reason, found), found
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        f"{COUNT} p = Range (zero, n, one) e = Gather (table, p) y = Add (x, e)",
+        f"{COUNT} l = Unsqueeze (n, none) e = Slice (table, none, l) y = Add (x, e)",
+        "s = Shape (x) w = Gather (s, two) f = Cast <to = 1> (w) r = Sqrt (f) y = Div (x, r)",
+        "s = Shape (x) o = ConstantOfShape (s) y = Add (x, o)",
+        "s = Shape (x) r = Relu (x) y = Reshape (r, s)",
+        "y = Gather <axis = 2> (x, ends)",
+    ],
+)
+def test_what_only_asks_how_long_it_is_is_not_refused(nodes: str) -> None:
+    constants = CONSTANTS.replace("table", TABLE).replace(">", ", int64[1] none = {0}>")
+    assert axes(f"{X} => (float[b, n, 4] y) {constants} {{ {nodes} }}") == {"y": (1,)}
+
+
 def test_inputs_say_where_they_have_the_dimension() -> None:
     with Core() as core:
         text = "(float[b, s, s] x, int64[b, s] ids, float[b, 3] k) => (float[b, s, s] y) "
