@@ -78,6 +78,18 @@ def test_the_image_service(measure: Measure) -> None:
     assert all(row["ratio"] > 0 for row in rows if row["engine"] == "aioinfer")
 
 
+@needs_peers
+@pytest.mark.skipif(importlib.util.find_spec("uvicorn") is None, reason="uvicorn is not installed")
+def test_serving(measure: Measure) -> None:
+    options = "tiny --connections 1 3 --rounds 1 --seconds 0.2 --device REFERENCE"
+    rows = measure("serving", f"{options} --servers aioinfer client fastapi")
+    ways = {(row["server"], row["wire"]) for row in rows}
+    assert {("aioinfer", wire) for wire in ("json", "binary", "grpc")} <= ways
+    assert ("client", "json") in ways
+    assert {row["connections"] for row in rows} == {1, 3}
+    assert all(row["requests_per_s"] > 0 and row["p99_ms"] >= row["p50_ms"] > 0 for row in rows)
+
+
 @needs_cpu
 @needs_peers
 def test_loading(measure: Measure) -> None:

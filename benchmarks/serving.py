@@ -1,0 +1,318 @@
+"""What serving costs: requests a second and latencies over HTTP and gRPC, beside other servers.
+
+    python benchmarks/serving.py --seconds 5 --rounds 3
+    python benchmarks/serving.py tiny --servers aioinfer fastapi --connections 1 8 64
+    python benchmarks/run.py serving --save
+
+Each server is a process with one model; the client is another one on loopback, with an asyncio
+loop and so many connections, each of which asks again when it was answered. All servers of a model
+run side by side and are asked in turns, one at a time, so that what else the machine does falls on
+all alike; what counts is the median of the rounds. Rows: ``aioinfer`` by JSON, binary tensors and
+gRPC; ``fastapi`` and ``litserve`` with onnxruntime, by JSON; ``in process`` is the network's own
+throughput with as many tasks as connections; ``client`` is what the client itself costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from models import MODELS
+from onnx import TensorProto, helper, numpy_helper
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+from row_file import write_rows
+
+import aioinfer
+from aioinfer.serving.rpc.proto_text import message_classes
+
+HERE = Path(__file__).parent
+TINY = "tiny"
+NETWORKS = (TINY, "resnet50", "minilm_l6")
+SERVERS = ("aioinfer", "fastapi", "litserve", "in process", "client")
+DATATYPES = {"float32": "FP32", "int64": "INT64"}
+READY_WITHIN_S = 120.0
+
+Told = dict[str, float]
+Ask = Callable[[int, float], Told]
+"""Asks with so many connections for so many seconds."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to a model: medians of the rounds."""
+
+    network: str
+    server: str
+    wire: str
+    connections: int
+    requests_per_s: float
+    p50_ms: float
+    p99_ms: float
+    ratio: float
+    """Of requests a second, to those of FastAPI with as many connections; 0 without it."""
+
+
+def tiny() -> onnx.ModelProto:
+    """A product of 64 by 64 and a Relu: what is measured is the server."""
+    weights = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])],
+        TINY,
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 64])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    opsets = [helper.make_opsetid("", 21)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def inputs_of(network: str) -> dict[str, np.ndarray]:
+    chance = np.random.default_rng(0)
+    if network == TINY:
+        return {"x": chance.standard_normal((1, 64)).astype(np.float32)}
+    return MODELS[network].inputs(chance, 1)
+
+
+def http_request(path: str, body: bytes, **headers: int) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "host: x", f"content-length: {len(body)}"]
+    lines.append("content-type: application/json")
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def requests_of(inputs: dict[str, np.ndarray]) -> dict[tuple[str, str], bytes]:
+    """Return the bytes of a request by server and wire."""
+    path = "/v2/models/model/infer"
+    entries = [
+        {"name": name, "datatype": DATATYPES[array.dtype.name], "shape": list(array.shape)}
+        for name, array in inputs.items()
+    ]
+    arrays = list(inputs.values())
+    flat = [
+        {**entry, "data": array.ravel().tolist()}
+        for entry, array in zip(entries, arrays, strict=True)
+    ]
+    sized = [
+        {**entry, "parameters": {"binary_data_size": array.nbytes}}
+        for entry, array in zip(entries, arrays, strict=True)
+    ]
+    text = json.dumps({"inputs": sized, "parameters": {"binary_data_output": True}}).encode()
+    text += b" " * (-len(text) % 8)
+    raw = [array.tobytes() for array in arrays]
+    message = message_classes()["ModelInferRequest"](model_name="model")
+    for entry in entries:
+        message.inputs.add(**entry)
+    message.raw_input_contents.extend(raw)
+    plain = json.dumps({name: array.tolist() for name, array in inputs.items()}).encode()
+    return {
+        ("aioinfer", "json"): http_request(path, json.dumps({"inputs": flat}).encode()),
+        ("aioinfer", "binary"): http_request(
+            path, text + b"".join(raw), inference_header_content_length=len(text)
+        ),
+        ("aioinfer", "grpc"): message.SerializeToString(),
+        ("fastapi", "json"): http_request("/predict", plain),
+        ("litserve", "json"): http_request("/predict", plain),
+        ("client", "json"): http_request("/", plain),
+    }
+
+
+@contextmanager
+def started(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # some have workers
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"the server has ended with {process.wait()}")
+    return line
+
+
+def serve_ours(model: Path, device: str, opened: ExitStack) -> dict[str, str]:
+    """Start ``aioinfer serve``; returns the address of each wire."""
+    command = ["-m", "aioinfer", "serve", str(model), "-d", device, "--port", "0"]
+    process = opened.enter_context(started([*command, "--grpc-port", "0"]))
+    line = first_line(process)
+    http, grpc = (word.partition("://")[2] for word in line.split() if "://" in word)
+    return {"json": http, "binary": http, "grpc": grpc}
+
+
+def serve_peer(framework: str, model: Path, opened: ExitStack) -> dict[str, str]:
+    port = free_port()
+    command = [str(HERE / f"serving_{framework}.py"), str(model), "--port", str(port)]
+    process = opened.enter_context(started(command))
+    end_s = time.monotonic() + READY_WITHIN_S
+    while True:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/docs", timeout=5).close()
+        except OSError:
+            if process.poll() is not None or time.monotonic() > end_s:
+                raise RuntimeError(f"{framework} does not come up") from None
+            time.sleep(0.2)
+        else:
+            return {"json": f"127.0.0.1:{port}"}
+
+
+def asker(wire: str, address: str, request: Path) -> Ask:
+    def ask(connections: int, seconds: float) -> Told:
+        command = [sys.executable, "-P", str(HERE / "serving_client.py")]
+        command += ["grpc" if wire == "grpc" else "http", "--address", address]
+        command += ["--request", str(request), "--connections", str(connections)]
+        done = subprocess.run(
+            [*command, "--seconds", str(seconds)], check=True, capture_output=True, text=True
+        )
+        told: Told = json.loads(done.stdout)
+        return told
+
+    return ask
+
+
+def in_process(model: Path, device: str, inputs: dict[str, Any], opened: ExitStack) -> Ask:
+    """Ask a network of this process by as many tasks as there would be connections."""
+    from serving_client import measure
+
+    core = opened.enter_context(aioinfer.Core())
+    network = core.load_network(model, device)
+
+    async def once() -> None:
+        await network.infer(inputs)
+
+    def ask(connections: int, seconds: float) -> Told:
+        return asyncio.run(measure([once] * connections, seconds))
+
+    return ask
+
+
+def asks_of(
+    network: str, folder: Path, options: argparse.Namespace, opened: ExitStack
+) -> dict[tuple[str, str], Ask]:
+    """Start every server of a model; returns how each is asked, by server and wire."""
+    model, inputs = folder / "model.onnx", inputs_of(network)
+    onnx.save(tiny() if network == TINY else MODELS[network].build(), model)
+    addresses: dict[str, dict[str, str]] = {}
+    if "aioinfer" in options.servers:
+        addresses["aioinfer"] = serve_ours(model, options.device, opened)
+    for framework in ("fastapi", "litserve"):
+        if framework in options.servers and find_spec(framework) is not None:
+            addresses[framework] = serve_peer(framework, model, opened)
+    if "client" in options.servers:
+        process = opened.enter_context(started([str(HERE / "serving_client.py"), "echo"]))
+        addresses["client"] = {"json": f"127.0.0.1:{json.loads(first_line(process))['port']}"}
+    asks: dict[tuple[str, str], Ask] = {}
+    for (server, wire), request in requests_of(inputs).items():
+        if server in addresses:
+            file = folder / f"{server}.{wire}"
+            file.write_bytes(request)
+            asks[server, wire] = asker(wire, addresses[server][wire], file)
+    if "in process" in options.servers:
+        asks["in process", "none"] = in_process(model, options.device, inputs, opened)
+    return asks
+
+
+def rows_of(
+    network: str, asks: dict[tuple[str, str], Ask], options: argparse.Namespace
+) -> list[Row]:
+    """Ask all in turns, each round beginning with another one."""
+    found: dict[tuple[str, str, int], list[Told]] = {}
+    ways = list(asks)
+    for connections in options.connections:
+        for turn in range(options.rounds):
+            place = turn % len(ways)
+            for way in (*ways[place:], *ways[:place]):
+                told = asks[way](connections, options.seconds)
+                found.setdefault((*way, connections), []).append(told)
+    middle = {
+        key: {name: statistics.median(told[name] for told in each) for name in each[0]}
+        for key, each in found.items()
+    }
+    rows = []
+    for (server, wire, connections), told in middle.items():
+        peer = middle.get(("fastapi", "json", connections))
+        ratio = told["requests_per_s"] / peer["requests_per_s"] if peer else 0.0
+        rows.append(Row(network, server, wire, connections, **told, ratio=ratio))
+    return rows
+
+
+def print_rows(console: Console, rows: Sequence[Row]) -> None:
+    titles = ("network", "server", "wire", "connections", "requests/s", "p50 ms", "p99 ms")
+    table = Table(*titles, "of FastAPI", box=SIMPLE)
+    for row in rows:
+        numbers = (f"{row.requests_per_s:.1f}", f"{row.p50_ms:.2f}", f"{row.p99_ms:.2f}")
+        names = (row.network, row.server, row.wire, str(row.connections))
+        table.add_row(*names, *numbers, f"{row.ratio:.2f}" if row.ratio else "")
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("networks", nargs="*", default=[*NETWORKS], metavar="NETWORK")
+    parser.add_argument("--servers", nargs="+", default=[*SERVERS], choices=SERVERS)
+    parser.add_argument("--connections", nargs="+", type=int, default=[1, 8, 64])
+    parser.add_argument("--device", default="CPU", help="of ours (CPU)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement (3)")
+    parser.add_argument("--rounds", type=int, default=3, help="of each way (3)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here")
+    options = parser.parse_args()
+    if set(options.networks) - set(NETWORKS):
+        parser.error(f"networks are {', '.join(NETWORKS)}")
+    console, rows = Console(), []
+    missing = [name for name in options.servers if name in ("fastapi", "litserve")]
+    for name in missing:
+        if find_spec(name) is None:
+            console.print(f"{name} is left out: it is not installed")
+    for network in options.networks:
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
+            asks = asks_of(network, Path(folder), options, opened)
+            rows += rows_of(network, asks, options)
+    print_rows(console, rows)
+    write_rows(options.json, "serving", [asdict(row) for row in rows], device=options.device)
+
+
+if __name__ == "__main__":
+    main()
