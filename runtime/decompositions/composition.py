@@ -34,6 +34,12 @@ class Composition:
         self.nodes: list[Node] = []
         self.constants: list[Value] = []
 
+    def with_inputs(self, inputs: Sequence[Value | None]) -> Composition:
+        """Return a view that adds to this composition, for a decomposition of other inputs."""
+        other = Composition(self.node, inputs, self._infer)
+        other.nodes, other.constants = self.nodes, self.constants
+        return other
+
     def optional(self, index: int) -> Value | None:
         """Return an input; None for one that is not given."""
         return self.inputs[index] if index < len(self.inputs) else None
