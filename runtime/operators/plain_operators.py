@@ -50,6 +50,7 @@ FAMILIES = (
     "region_alignment",
     "resize",
     "scattering",
+    "tree_ensembles",
 )
 """The modules of this package that register functions; loaded when the first one is asked for."""
 

@@ -41,6 +41,7 @@ FAMILIES = (
     "sampling_types",
     "shape_types",
     "spectral_types",
+    "tree_types",
 )
 """The modules of ``families`` that register rules; loaded when the first one is asked for."""
 

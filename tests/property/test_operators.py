@@ -40,7 +40,8 @@ ELSEWHERE = {
         *("ScatterND", "TensorScatter", "TopK", "aioinfer.cpu.Attention", "aioinfer.cpu.Eltwise"),
         *("aioinfer.cpu.Int8Conv", "aioinfer.cpu.Int8MatMul"),
         *("aioinfer.cpu.LayerNormalization", "aioinfer.cpu.RMSNormalization"),
-        "aioinfer.user.Kernel",
+        *("ai.onnx.ml.TreeEnsemble", "ai.onnx.ml.TreeEnsembleClassifier"),
+        *("ai.onnx.ml.TreeEnsembleRegressor", "aioinfer.user.Kernel"),
     },
     "CUDA": {
         *("aioinfer.cuda.AveragePool", "aioinfer.cuda.Conv"),

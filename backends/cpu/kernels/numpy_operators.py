@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.graph import Node
+from ....runtime.graph import DType, Node
 from ....runtime.graph.sym_int import has_sym_ints
 from ....runtime.operators import find_unsupported as find_missing
 from ....runtime.operators import make_operator
@@ -35,6 +35,9 @@ _OPERATORS = (
     "ScatterElements",
     "Trilu",
 )
+
+_TREES = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
+_ROWS = frozenset({DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64})
 
 
 def _refuses(node: Node) -> str | None:
@@ -81,6 +84,7 @@ def _write(places: Places, target: Array, index: tuple[Array, ...], updates: Arr
     target[index] = updates
 
 
+@kernel(*_TREES, domain="ai.onnx.ml", dtypes=_ROWS, refuses=_refuses)
 @kernel("OneHot", dtypes=None, refuses=_refuses, constant_inputs=(1,))
 @kernel("RoiAlign", refuses=_refuses)
 @kernel(*_OPERATORS, dtypes=None, refuses=_refuses)
