@@ -51,15 +51,8 @@ class Answers:
                 self.are_enough.set()
 
 
-def note_closed(user: Users, error: BaseException) -> bool:
-    if not isinstance(error, ClosedError):
-        return False
-    user.seen["closed"] += 1
-    return True
-
-
-class ClosedTasks(MovedTasks):
-    """Tasks whose network is closed when they have been answered so often."""
+class ClosedUsers(Users):
+    """Users whose network is closed when they have been answered so often."""
 
     answers: Answers
 
@@ -68,24 +61,19 @@ class ClosedTasks(MovedTasks):
         self.answers.note()
 
     def note(self, x: np.ndarray[Any, Any], error: BaseException) -> None:
-        if not note_closed(self, error):
+        if isinstance(error, ClosedError):
+            self.seen["closed"] += 1
+        else:
             super().note(x, error)
         self.answers.note()
 
 
-class ClosedThread(MovedThread):
-    """A thread whose network is closed when it has been answered so often."""
+class ClosedTasks(ClosedUsers, MovedTasks):
+    """Tasks of one loop."""
 
-    answers: Answers
 
-    def check(self, x: np.ndarray[Any, Any], outputs: Any) -> None:
-        super().check(x, outputs)
-        self.answers.note()
-
-    def note(self, x: np.ndarray[Any, Any], error: BaseException) -> None:
-        if not note_closed(self, error):
-            super().note(x, error)
-        self.answers.note()
+class ClosedThread(ClosedUsers, MovedThread):
+    """A thread."""
 
 
 class SlowPlugin(MockPlugin):

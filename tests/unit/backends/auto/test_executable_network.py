@@ -427,7 +427,8 @@ async def test_a_device_that_fails_while_a_stand_in_is_closed_has_that_loaded_ag
     devices.plugins["FAST"].gate.set()
     async with asyncio.timeout(WAIT_S):
         await network.ready("FAST")
-    stand_in = network._closing  # type: ignore[attr-defined]
+    assert isinstance(network, executable_network.AutoNetwork)
+    stand_in = network._closing
     assert await asyncio.to_thread(until, lambda: len(stand_in) == 1)
     devices.fail("FAST", DeviceError("lost"))
     moved = start(network)
@@ -450,7 +451,8 @@ async def test_runs_that_wait_go_on_where_the_first_of_them_has_failed(
     async with asyncio.timeout(WAIT_S):
         await network.ready("FASTER")
         await network.ready()
-    candidates = network.candidates  # type: ignore[attr-defined]
+    assert isinstance(network, executable_network.AutoNetwork)
+    candidates = network.candidates
     assert await asyncio.to_thread(until, lambda: candidates[2].network is None)
     for name in ("FASTER", "FAST"):
         devices.mocks[name][0].stage_fault = lambda stage: DeviceError("lost")
@@ -458,7 +460,7 @@ async def test_runs_that_wait_go_on_where_the_first_of_them_has_failed(
         plugin.gate.clear()
     requests = [start(network) for _ in range(5)]
     devices.release("FASTER")
-    assert await asyncio.to_thread(until, lambda: len(network._parked) >= 1)  # type: ignore[attr-defined]
+    assert await asyncio.to_thread(until, lambda: len(network._parked) >= 1)
     for plugin in devices.plugins.values():
         plugin.gate.set()
 
@@ -485,11 +487,12 @@ async def test_what_a_device_did_stays_in_the_numbers_when_it_is_closed(
     devices.plugins["FAST"].gate.set()
     async with asyncio.timeout(WAIT_S):
         await network.ready("FAST")
-    candidates = network.candidates  # type: ignore[attr-defined]
+    assert isinstance(network, executable_network.AutoNetwork)
+    candidates = network.candidates
     assert await asyncio.to_thread(until, lambda: candidates[1].network is None)
     assert counts(network.statistics()) == counts(before)
     devices.release("SLOW")
-    assert await asyncio.to_thread(until, lambda: not network._closing)  # type: ignore[attr-defined]
+    assert await asyncio.to_thread(until, lambda: not network._closing)
     after = network.statistics()
     assert counts(after) == {**counts(before), ("compute", "SLOW.0"): 3}
     gone = next(part for part in after.parts if part.device == "SLOW.0")
