@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from ...errors import ClosedError, DeviceError
@@ -41,6 +42,10 @@ _log = logging.getLogger("aioinfer.AUTO")
 
 SLOT_COUNT = 64
 """A slot is no memory here, and the device that is to come may have any number of its own."""
+
+
+LOAD_WAIT_S = 10.0
+"""How long a close waits for a device that is being compiled, which nothing can stop."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,10 @@ class AutoNetwork(ReplicatedNetwork):
         self._parked: list[MovingRun] = []
         self._told: list[Callable[[], None]] = []
         self._threads: list[threading.Thread] = []
+        self._load_count = 0
+        """How many of them are not done."""
+        self._is_left = False
+        """It is closed, and the last of them gives back what it has loaded."""
         """They load devices, and close those that do not serve any more."""
         self._measuring = Stop()
         self._closing: list[ExecutableNetwork] = []
@@ -216,9 +225,13 @@ class AutoNetwork(ReplicatedNetwork):
         before = [known for known in self._threads if known.is_alive()]
         try:
             self._threads = [*before, thread]
+            with self._choosing:
+                self._load_count += 1
             start_thread(thread)
         except DeviceError as error:
             self._threads = before
+            with self._choosing:
+                self._load_count -= 1
             candidate.error = error
             self._settle(None)
 
@@ -242,7 +255,14 @@ class AutoNetwork(ReplicatedNetwork):
                 log("%r: %s cannot be loaded: %r", self.name, candidate.device, error)
                 candidate = None if self.is_closed else self._next_to_load()
         self._settle(candidate if candidate is not None and is_better else None)
-        self._close_unused()
+        with self._choosing:
+            self._load_count -= 1
+            gives_back = self._is_left and not self._load_count
+        if gives_back:
+            self._close_candidates(lambda _: True)
+            self._around.over()
+        else:
+            self._close_unused()
 
     def _next_to_load(self) -> Candidate | None:
         with self._choosing:
@@ -402,8 +422,17 @@ class AutoNetwork(ReplicatedNetwork):
     def _release_device(self) -> None:
         error = ClosedError(f"network {self.name!r} was closed", **self.admission.where)
         self._measuring.set(error)
+        give_up_at = monotonic() + LOAD_WAIT_S
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, give_up_at - monotonic()))
+        with self._choosing:
+            self._is_left = self._load_count > 0
+        if self._is_left:
+            _log.warning(
+                "%r is closed, and a device is still being loaded for it; that is given back when "
+                "it is loaded",
+                self.name,
+            )
         self._close_candidates(lambda _: True)
         for candidate in self.candidates:
             if candidate.error is not None:  # whose frames may hold this network
@@ -412,4 +441,5 @@ class AutoNetwork(ReplicatedNetwork):
             told, self._told = self._told, []
         for wake in told:
             wake()
-        self._around.over()
+        if not self._is_left:
+            self._around.over()

@@ -331,6 +331,23 @@ def test_closing_while_a_device_compiles_gives_everything_back(
     assert not any(thread.name.startswith("aioinfer.AUTO") for thread in threading.enumerate())
 
 
+def test_a_compiler_that_hangs_holds_no_close_up_and_what_it_makes_is_closed(
+    core: aioinfer.Core, devices: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executable_network, "LOAD_WAIT_S", 0.0)
+    gate = devices.plugins["FAST"].gate
+    gate.clear()
+    network = core.load_network(MODEL, BOTH)
+    assert isinstance(network, executable_network.AutoNetwork)
+    loading = [one for one in threading.enumerate() if one.name.startswith("aioinfer.AUTO")]
+    assert network.close()
+    assert [one.is_alive() for one in loading] == [True]
+    gate.set()
+    loading[0].join(WAIT_S)
+    assert devices.compiled == ["SLOW", "FAST"]
+    assert [candidate.network for candidate in network.candidates] == [None, None]
+
+
 def test_no_request_is_lost_or_doubled_by_moves(
     core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
