@@ -2,7 +2,9 @@
 
 Theory of operation. The page is static and says nothing of the server; its script asks for one
 document a second, which wants the token as every other address does. The document is made on a
-thread, once for all who look within half a second, and is bounded however busy the server is. The
+thread, once for all who look within half a second, and is bounded however busy the server is. A
+full ring of spans takes a third of a second to read, of which the event loop loses its part: the
+timeline is made anew when twenty times that has passed, so that looking costs a twentieth. The
 page's policy lets run what was written here, by its hash, and reach no other server.
 """
 
@@ -29,6 +31,7 @@ __all__ = ["PageState", "page"]
 _WINDOW_S = 5.0
 _MOST_SPANS = 1500  # of the newest; what is drawn more narrowly is a blur
 _FRESH_S = 0.5
+_TIMELINE_SHARE = 20
 
 _PAGE = """\
 <!DOCTYPE html>
@@ -95,6 +98,8 @@ class PageState:
         self._inference, self._clock_ns = inference, clock_ns
         self._turn = asyncio.Lock()
         self._made_ns, self._made = 0, b""
+        self._timeline: dict[str, Any] = {}
+        self._timeline_due_ns = 0
 
     async def document(self) -> bytes:
         """Return it as JSON, not older than half a second."""
@@ -107,20 +112,33 @@ class PageState:
                     "sequences": self._inference.sequences.open_count,
                 }
                 now_ns = self._clock_ns()
-                self._made = await to_thread.run_sync(_document, served, states, facts, now_ns)
+                self._made = await to_thread.run_sync(self._make, served, states, facts, now_ns)
                 self._made_ns = now_ns
             return self._made
+
+    def _make(
+        self,
+        served: Sequence[ServedVersion],
+        states: Sequence[VersionState],
+        facts: dict[str, int],
+        now_ns: int,
+    ) -> bytes:
+        if now_ns >= self._timeline_due_ns:
+            spans = [(each.model, span) for each in served for span in each.network.trace()]
+            self._timeline = timeline(spans, now_ns)
+            took_ns = self._clock_ns() - now_ns
+            self._timeline_due_ns = now_ns + _TIMELINE_SHARE * took_ns
+        return _document(served, states, {**facts, "timeline": self._timeline}, now_ns)
 
 
 def _document(
     served: Sequence[ServedVersion],
     states: Sequence[VersionState],
-    facts: dict[str, int],
+    facts: dict[str, Any],
     now_ns: int,
 ) -> bytes:
     networks = {(each.model, each.version): each.network for each in served}
     models = []
-    spans: list[tuple[str, Span]] = []
     devices: dict[str, None] = {}
     for state in states:
         network = networks.get((state.model, state.version))
@@ -145,12 +163,10 @@ def _document(
         models.append(entry)
         if network is not None:
             devices.update(dict.fromkeys(network.execution_devices))
-            spans += [(state.model, span) for span in network.trace()]
     told = {
         "now_s": now_ns / 1e9,
         "devices": list(devices),
         "models": models,
-        "timeline": timeline(spans, now_ns),
         **facts,
     }
     return json.dumps(told, separators=(",", ":")).encode()

@@ -12,12 +12,15 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import aioinfer
 from aioinfer.runtime.tracing.recorder import Span
-from aioinfer.serving import app
-from aioinfer.serving.web.page import page, timeline
+from aioinfer.serving import Limits, app
+from aioinfer.serving.inference import Inference
+from aioinfer.serving.repository.fixed import FixedRepository
+from aioinfer.serving.web.page import PageState, page, timeline
 from unit.serving.asgi_client import AsgiClient
 from unit.serving.models import DIGITS, scaled
 from unit.serving.serve_process import serve
@@ -63,6 +66,27 @@ async def test_a_closed_network_is_shown_as_such(core: aioinfer.Core, tmp_path: 
         client = AsgiClient(app(network))
     (model,) = (await client.get("/page.json")).json()["models"]
     assert (model["state"], model["reason"]) == ("UNAVAILABLE", "closed")
+
+
+async def test_a_timeline_that_is_dear_is_made_seldom(
+    core: aioinfer.Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a second here, so it is kept for twenty; the numbers are made each time."""
+    now_s = traced_count = 0
+
+    def trace(network: aioinfer.ExecutableNetwork) -> list[Span]:
+        nonlocal now_s, traced_count
+        now_s, traced_count = now_s + 1, traced_count + 1
+        return []
+
+    with core.load_network(scaled(tmp_path / "double.onnx", 2.0), "REFERENCE") as network:
+        monkeypatch.setattr(type(network), "trace", trace)
+        state = PageState(Inference(FixedRepository(network), Limits()), lambda: now_s * 10**9)
+        for count, (at_s, traced) in enumerate([(0, 1), (10, 1), (19, 1), (20, 2), (39, 2)]):
+            now_s = at_s
+            told = json.loads(await state.document())
+            assert (told["models"][0]["finished"], traced_count) == (count, traced)
+            await network.infer({"x": np.ones((1, 3), np.float32)})
 
 
 def span(lane: str, started_ms: float, ended_ms: float) -> tuple[str, Span]:
