@@ -10,6 +10,7 @@ from .contradiction import ContradictionError
 from .dims import agree, is_contradiction, spreads_over
 
 __all__ = [
+    "EIGHT_BITS",
     "Operand",
     "element_type",
     "integer",
@@ -22,6 +23,8 @@ __all__ = [
     "require_spread",
     "require_type",
 ]
+
+EIGHT_BITS = (DType.INT8, DType.UINT8)
 
 
 class Operand(NamedTuple):

@@ -25,6 +25,7 @@ from .drawing import Case, Draw, draw_case
 from .known_good import known_good_cases
 from .oracle import Finding
 from .pool import BATCH, run_cases
+from .quantized_bases import load_quantized_bases
 
 _DEVICES = ("CPU", "HETERO:CPU,REFERENCE", "OPENCL")
 _TOLD_EVERY = 5000
@@ -35,8 +36,8 @@ _MOST_ASKED = 3
 class Report:
     """Collects findings by group, and prints the first of each."""
 
-    def __init__(self, draw: Draw, is_strict: bool) -> None:
-        self._draw, self._is_strict = draw, is_strict
+    def __init__(self, draw: Draw, is_strict: bool, bases: str = "") -> None:
+        self._draw, self._is_strict, self._bases = draw, is_strict, bases
         self._counts: dict[str, int] = {}
         self._first: dict[str, tuple[int, Finding]] = {}
         self._asked: dict[str, int] = {}
@@ -57,7 +58,7 @@ class Report:
         print(f"{finding.category.upper()} {case}")
         print(f"    {finding.device}: {finding.detail}", flush=True)
         if case.answer is None:
-            replay = f"--replay {case.seed}:{index} --devices {finding.device}"
+            replay = f"--replay {case.seed}:{index} --devices {finding.device}{self._bases}"
             print(f"    make fuzz ARGS='{replay}'", flush=True)
 
     def summary(self) -> int:
@@ -73,7 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.replay:
         return _fuzz(options)
     seed, _, index = options.replay.partition(":")
-    return _replay(load_bases(), int(seed), int(index), options)
+    return _replay(_bases(options), int(seed), int(index), options)
+
+
+def _bases(options: argparse.Namespace) -> list[Base]:
+    return load_quantized_bases() if options.quantized else load_bases()
 
 
 def _fuzz(options: argparse.Namespace) -> int:
@@ -84,9 +89,9 @@ def _fuzz(options: argparse.Namespace) -> int:
     if report.summary():
         print("a device fails what is known to be good: nothing else is worth running")
         return 1
-    bases = load_bases()
+    bases = _bases(options)
     draw = functools.partial(draw_case, bases, options.seed)
-    report = Report(draw, options.strict)
+    report = Report(draw, options.strict, " --quantized" if options.quantized else "")
     begun = time.monotonic()
     batches = _batches(options, begun)
     print(f"seed {options.seed} on {', '.join(devices)}, {len(bases)} models to begin with")
@@ -108,6 +113,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--devices", nargs="+", default=_DEVICES, help="beside REFERENCE")
     parser.add_argument("--strict", action="store_true", help="do not ask onnxruntime")
+    parser.add_argument("--quantized", action="store_true", help="begin with int8 models alone")
     parser.add_argument("--replay", metavar="SEED:INDEX", help="run one case and show it")
     parser.add_argument("--save", metavar="FILE.onnx", help="with --replay: write it to a file")
     return parser.parse_args(arguments)

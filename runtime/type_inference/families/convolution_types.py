@@ -14,6 +14,7 @@ from ..content.shape_content import ShapeContent
 from ..contradiction import ContradictionError
 from ..dims import agree, is_contradiction, product
 from ..operands import (
+    EIGHT_BITS,
     Operand,
     integer,
     integers,
@@ -22,6 +23,7 @@ from ..operands import (
     require_rank,
     require_same_type,
     require_shape,
+    require_type,
 )
 from ..rules import type_rule
 from .windows import SAME, same_count, window_count, window_reach
@@ -161,7 +163,11 @@ def _count(window: Shape, groups: int) -> Dim:
 @type_rule("ConvInteger")
 def conv_integer(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """As Conv, without a bias; sums are int32."""
-    shape = _convolved(node, operand(node, 0), operand(node, 1), bias=len(node.inputs))
+    x, w = operand(node, 0), operand(node, 1)
+    for what, given in (("the input", x), ("the weights", w)):
+        if given is not None:
+            require_type(f"numbers of {what}", given, EIGHT_BITS)
+    shape = _convolved(node, x, w, bias=len(node.inputs))
     return None if shape is None else [TensorType(DType.INT32, shape)]
 
 
@@ -172,6 +178,8 @@ def quantized_conv(node: Node, contents: ShapeContent) -> list[TensorType] | Non
     shape = _convolved(node, x, w, bias=8)
     if shape is None or x is None or w is None or zero_point is None:
         return None
+    for what, found in (("the input", x), ("the weights", w), ("the result", zero_point)):
+        require_type(f"numbers of {what}", found, EIGHT_BITS)
     for index, known in ((2, x), (5, w)):
         given = operand(node, index)
         if given is None:

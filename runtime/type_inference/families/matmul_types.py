@@ -8,7 +8,15 @@ from ...graph import Dim, DType, Node, Shape, TensorType, shape_text
 from ..content.shape_content import ShapeContent
 from ..contradiction import ContradictionError
 from ..dims import agree, broadcast, merge
-from ..operands import integer, operand, require_rank, require_same_type, require_spread
+from ..operands import (
+    EIGHT_BITS,
+    integer,
+    operand,
+    require_rank,
+    require_same_type,
+    require_spread,
+    require_type,
+)
 from ..rules import type_rule
 
 
@@ -58,6 +66,8 @@ def integer_matmul(node: Node, contents: ShapeContent) -> list[TensorType] | Non
     a, b = operand(node, 0), operand(node, 1)
     if a is None or b is None:
         return None
+    require_type("numbers of the first factor", a, EIGHT_BITS)
+    require_type("numbers of the second factor", b, EIGHT_BITS)
     shape = _product(a.shape, b.shape)
     _require_zero_point(node, 2, 0)
     _require_zero_point(node, 3, 1)

@@ -23,6 +23,7 @@ from fuzz.bases import Base
 from fuzz.drawing import Case, Draw, Run, draw_case
 from fuzz.guarded import GuardedMemory
 from fuzz.oracle import Failure, Finding, Outcome, judge
+from fuzz.quantized_bases import load_quantized_bases
 
 MakePlugin = Callable[[CoreHandle, str], ReferencePlugin]
 Y = np.array([1, 2], np.float32)
@@ -238,3 +239,25 @@ def test_a_device_that_accepts_too_little_of_enough_is_told(
     acceptance.add(device, 50, accepted // 2)
     assert acceptance.shortfalls() == [device] * is_short
     assert f"{accepted} of {given} valid runs" in acceptance.describe()[0]
+
+
+def test_quantised_models_to_begin_with_give_the_same_numbers_everywhere() -> None:
+    with aioinfer.Core() as core:
+        for made in load_quantized_bases():
+            run_time = "x" if "x" in made.inputs else "q"
+            constants = {name: item for name, item in made.inputs.items() if name != run_time}
+            model = onnx.ModelProto()
+            model.CopyFrom(made.model)
+            (left,) = [item for item in model.graph.input if item.name == run_time]
+            del model.graph.input[:]
+            model.graph.input.append(left)
+            model.graph.initializer.extend(
+                onnx.numpy_helper.from_array(item, name) for name, item in constants.items()
+            )
+            for device in ("REFERENCE", "CPU"):
+                with core.load_network(model, device) as network:
+                    request = network.create_infer_request()
+                    found = request.infer_sync({run_time: made.inputs[run_time]})
+                np.testing.assert_allclose(
+                    found["y"], made.outputs["y"], 1e-5, 1e-6, err_msg=made.name
+                )

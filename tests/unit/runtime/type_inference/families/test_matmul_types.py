@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from unit.runtime.type_inference.typed_nodes import inferred_by_onnx, ruled
+from unit.runtime.type_inference.typed_nodes import Given, inferred_by_onnx, ruled
 
 PRODUCTS: list[tuple[str, str, str | None]] = [
     ("[3,4]", "[4,5]", "[3,5]"),
@@ -121,3 +121,8 @@ def test_random_matmuls_are_what_onnx_makes_of_them(seed: int) -> None:
         attributes["equation"] = chance.choice(["...ij,...jk->...ik", "...ij,...jk"])
     inputs = ["float32" + str(shape).replace(" ", "") for shape in (a, b)]
     assert ruled(op_type, inputs, attributes) == inferred_by_onnx(op_type, inputs, attributes)
+
+
+@pytest.mark.parametrize("factors", [["uint32[2,3]", "int8[3,4]"], ["int8[2,3]", "int16[3,4]"]])
+def test_integer_factors_have_8_bits(factors: list[Given]) -> None:
+    assert ruled("MatMulInteger", factors, {}) is None
