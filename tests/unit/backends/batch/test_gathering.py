@@ -189,7 +189,11 @@ async def test_outputs_that_cannot_be_shared_out_are_made_one_by_one(core: aioin
 
 async def test_what_is_not_known_to_be_short_is_left_to_the_workers(core: aioinfer.Core) -> None:
     made = Gathered(core)
-    doubled(await answers(call(made.network, *map(row, range(9)))), list(range(9)))
+    asked = threading.Event()
+    made.when_computing = lambda _x: assert_set(asked)  # nothing is known before all have asked
+    tasks = call(made.network, *map(row, range(9)))
+    asyncio.get_running_loop().call_soon(asked.set)
+    doubled(await answers(tasks), list(range(9)))
     assert threading.get_ident() not in made.threads
 
 
