@@ -115,11 +115,8 @@ class CpuNetwork(ExecutableNetwork):
         self._has_weights = not compiler.is_imported
         self._checked: PendingPlan[Plan] | None = None
         try:
-            deliver: Callable[[Plan], None] | None = None
             if check is not None and compiler.stored is not None:
                 self._check_stored(check)
-            elif check is not None:
-                deliver = self._check(check)
             plans = self._compile_ahead()
         except BaseException:
             self._abandon()
@@ -132,13 +129,13 @@ class CpuNetwork(ExecutableNetwork):
         if compiler.stored is not None:
             for kept in compiler.stored.sizes_bytes:
                 self._plans.offer(*kept)
-        if deliver is not None and self.only_plan is not None:
-            deliver(self.only_plan)
         # One run computes on each stream, and one more is bound and ready to follow it.
         slots = slot_count(config, 2 * streams.stream_count)
         self.pool = OutputPool(most_free=slots * max(1, len(self.outputs)))
         self._slots += [_CpuSlot(self) for _ in range(slots)]
         self._provide_slots(self._slots)
+        if check is not None and self.only_plan is not None:
+            self._check(check, self.only_plan)
 
     def _has_one_plan(self, plans: Sequence[Plan]) -> bool:
         return len(plans) == 1 and all(is_static(port.shape) for port in self.inputs)
@@ -164,47 +161,26 @@ class CpuNetwork(ExecutableNetwork):
                 raise failure_at(error, what) from error
         return plans
 
-    def _check(self, check: Callable[[], None]) -> Callable[[Plan], None]:
-        """Have imported weights checked beside this thread, which reads their plan meanwhile.
+    def _check(self, check: Callable[[], None], plan: Plan) -> None:
+        """Have imported weights checked beside the caller; runs wait for that."""
+        checked = self._checked = PendingPlan()
 
-        Runs wait for both: call what is returned with the plan.
-        """
-        found: list[BaseException | None] = []
+        def request_plan(inputs: Mapping[str, Any]) -> PendingPlan[Plan]:
+            return checked
 
         def look(_lane: Lane) -> Ready:
-            try:
-                check()
-            except BaseException as error:
-                found.append(_without_frames(error))
-            else:
-                found.append(None)
+            check()
+            if not self.is_closed:
+                self.only_plan = plan
+            checked.deliver(plan)
             return NOW
 
-        self._compile_executor.run(look, NOW, lambda _ready, _error: None)
+        def ended(_ready: Ready, error: BaseException | None) -> None:
+            if error is not None:
+                checked.fire(_without_frames(error))
 
-        def deliver(plan: Plan) -> None:
-            checked = self._checked = PendingPlan()
-
-            def request_plan(inputs: Mapping[str, Any]) -> PendingPlan[Plan]:
-                return checked
-
-            def run(_lane: Lane) -> Ready:
-                damage = found[0]
-                if damage is not None:
-                    raise damage
-                if not self.is_closed:
-                    self.only_plan = plan
-                checked.deliver(plan)
-                return NOW
-
-            def ended(_ready: Ready, error: BaseException | None) -> None:
-                if error is not None:
-                    checked.fire(_without_frames(error))
-
-            self.only_plan, self.request_plan = None, request_plan
-            self._compile_executor.run(run, NOW, ended)
-
-        return deliver
+        self.only_plan, self.request_plan = None, request_plan
+        self._compile_executor.run(look, NOW, ended)
 
     def _check_stored(self, check: Callable[[], None]) -> None:
         """Have the weights of stored plans checked on the thread that reads plans, before it does.

@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["checksum", "file_checksum"]
 
-_CHUNK_BYTES = 256 << 10
+_CHUNK_BYTES = 1 << 20
 """Of a file, read into memory that stays in the cache."""
 
 
