@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ..errors import ClosedError, DeadlineExceededError
+from ..errors import ClosedError, DeadlineExceededError, RequestBusyError
 from ..runtime.network.executable_network import ExecutableNetwork
 from ..runtime.network.infer_request import InferRequest
 from .protocol.call import InferCall, SequencePlace
@@ -41,6 +41,13 @@ class _Sequence:
         self.turn = asyncio.Lock()
         self.user_count = 0
         self.used_s = now_s
+
+    def begin(self) -> None:
+        """Have the next run start from the initial states."""
+        try:
+            self.request.reset_state()
+        except RequestBusyError:  # its device still works for a run that was cancelled or late
+            self.request = self.served.network.create_infer_request()
 
 
 class Sequences:
@@ -159,7 +166,8 @@ class Sequences:
         if key not in self._open:
             self._refuse_one_more()
             self._open[key] = sequence
-        sequence.request.reset_state()
+            self._sweep_later()
+        sequence.begin()
 
     def _refuse_one_more(self) -> None:
         if self.open_count >= self._limits.sequence_count:

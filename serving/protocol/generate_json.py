@@ -61,7 +61,8 @@ def _read_input(fields: Fields, port: Port, limits: Limits) -> GivenTensor:
     refuse_too_big(datatype, shape, name, limits)
     dtype = port.type.dtype.numpy
     if datatype in ("FP16", "BF16"):
-        array = read_elements(flat, "FP32", shape, name).astype(dtype)
+        with np.errstate(over="ignore"):  # to infinity, as others round
+            array = read_elements(flat, "FP32", shape, name).astype(dtype)
     else:
         array = read_elements(flat, datatype, shape, name)
     return GivenTensor(name, datatype, array, name)

@@ -45,7 +45,11 @@ def next_inputs(
 def check_generation(
     generation: Generation, inputs: Sequence[str], outputs: Sequence[str], model: str
 ) -> None:
-    """Raise PropertyError for names that the model does not have."""
+    """Raise PropertyError for names that the model does not have, and for no steps."""
+    if generation.step_count < 1:
+        raise PropertyError(
+            f"model {model!r} generates {generation.step_count} steps; give 1 or more", "generate"
+        )
     for names, known, kind in (
         ((*generation.feed, *generation.ends), outputs, "output"),
         (generation.feed.values(), inputs, "input"),

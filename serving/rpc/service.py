@@ -79,6 +79,10 @@ def make_server(inference: Inference, token: str | None) -> Any:
     return server
 
 
+class _NotReadError(Exception):
+    """A client that does not read its stream: no more is sent, and nothing held for it."""
+
+
 class _Service:
     """What is done for each call: fill a response from a request."""
 
@@ -122,10 +126,14 @@ class _Service:
 
         async def streaming(messages: Any, context: Context) -> None:
             with self.watch.around(name, context) as facts:
-                async for data in messages:
-                    facts.received_bytes += len(data)
-                    await self._answer_one(data, request, response, context, facts)
-                facts.code = "OK"
+                try:
+                    async for data in messages:
+                        facts.received_bytes += len(data)
+                        await self._answer_one(data, request, response, context, facts)
+                    facts.code = "OK"
+                except _NotReadError as error:
+                    facts.code = grpc.StatusCode.DEADLINE_EXCEEDED.name
+                    await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, str(error))
 
         return streaming
 
@@ -146,13 +154,24 @@ class _Service:
                     async for told in answers:
                         answer = response()
                         await self._write(told, answer.infer_response)
-                        facts.sent_bytes += answer.ByteSize()
-                        await context.write(answer)
+                        await self._send(answer, context, facts)
+        except _NotReadError:
+            raise
         except Exception as error:
             answer = response(error_message=str(refusal_of(error)))
             answer.infer_response.id = identity
-            facts.sent_bytes += answer.ByteSize()
-            await context.write(answer)
+            await self._send(answer, context, facts)
+
+    async def _send(self, answer: Any, context: Context, facts: CallFacts) -> None:
+        """Send one answer of a stream; raises _NotReadError where its client reads too slowly."""
+        facts.sent_bytes += answer.ByteSize()
+        try:
+            async with asyncio.timeout(self._limits.body_s):
+                await context.write(answer)
+        except TimeoutError:
+            raise _NotReadError(
+                f"an answer was not read within {self._limits.body_s:g} s"
+            ) from None
 
     def _answering(self, name: str, request: Any, response: Any) -> Any:
         """Make a handler that receives its message itself: under bounds of time and memory."""

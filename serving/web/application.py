@@ -14,6 +14,7 @@ from collections.abc import (
 )
 from contextlib import ExitStack, aclosing
 from functools import partial
+from typing import TypeVar
 
 from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.applications import Starlette
@@ -55,6 +56,7 @@ from .watch import Watch
 
 __all__ = ["app", "application"]
 
+T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 _AT_ONCE_BYTES = 64 << 10
@@ -207,7 +209,7 @@ class _Endpoints:
             answer = await while_connected(
                 self._inference.run(model, version, call), request.receive
             )
-            content, head = await _written(answer)
+            content, head = await _written(answer, partial(infer_response, answer))
         if head is None:
             return Response(content, media_type="application/json")
         headers = {JSON_LENGTH_HEADER: str(head)}
@@ -222,11 +224,13 @@ class _Endpoints:
     async def _generated(self, request: Request, call: InferCall) -> bytes:
         told: list[Mapping[str, object]] = []
         names: list[str] = []
+        size = 0
         async with aclosing(self._inference.stream(*_place(request), call)) as answers:
             async for answer in answers:
-                told.append(generate_document(answer))
+                told.append(await _written(answer, partial(generate_document, answer)))
                 names = [requested.name for requested, _ in answer.outputs]
-        return joined_documents(told, names)
+                size += _size(answer)
+        return await _written_of(size, partial(joined_documents, told, names))
 
     async def generate_stream(self, request: Request) -> Response:
         """Answer with one event for each step, the first of which must succeed."""
@@ -235,7 +239,7 @@ class _Endpoints:
             answers = self._inference.stream(*_place(request), call)
             try:
                 first = await while_connected(anext(answers), request.receive)
-                event = server_sent(generate_document(first))
+                event = await _written(first, partial(_event, first))
             except BaseException:
                 await answers.aclose()
                 raise
@@ -247,7 +251,7 @@ class _Endpoints:
         read = partial(read_generate_request, body, inputs, self._limits)
         return await self._read(len(body), read)
 
-    async def _read(self, size: int, read: Callable[[], InferCall]) -> InferCall:
+    async def _read(self, size: int, read: Callable[[], T]) -> T:
         # Raw texts take their time, too: how long the JSON part is says too little.
         if size <= _AT_ONCE_BYTES:
             return read()
@@ -262,7 +266,8 @@ class _Endpoints:
         """Read the body of a call about the repository, which may be empty."""
         with self._bodies.share() as share:
             body = await read_body(request, self._limits, share)
-            return Fields(read_json(body, self._limits) if body else {})
+            read = partial(read_json, body, self._limits)
+            return Fields(await self._read(len(body), read) if body else {})
 
     async def index(self, request: Request) -> Response:
         fields = await self._read_fields(request)
@@ -317,15 +322,25 @@ class _EventStream(StreamingResponse):
         yield first
         try:
             async for answer in answers:
-                yield server_sent(generate_document(answer))
+                yield await _written(answer, partial(_event, answer))
         except Exception as error:
             yield server_sent({"error": str(refusal_of(error))})
 
 
-async def _written(answer: Answer) -> tuple[bytes, int | None]:
-    write = partial(infer_response, answer)
-    size = sum(array.nbytes for _, array in answer.outputs)
+def _event(answer: Answer) -> bytes:
+    return server_sent(generate_document(answer))
+
+
+async def _written(answer: Answer, write: Callable[[], T]) -> T:
+    return await _written_of(_size(answer), write)
+
+
+async def _written_of(size: int, write: Callable[[], T]) -> T:
     return write() if size <= _AT_ONCE_BYTES else await to_thread.run_sync(write)
+
+
+def _size(answer: Answer) -> int:
+    return sum(array.nbytes for _, array in answer.outputs)
 
 
 def _place(request: Request) -> tuple[str, str]:

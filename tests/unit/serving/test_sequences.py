@@ -199,6 +199,39 @@ async def test_one_that_is_cancelled_leaves_the_state_and_the_turn(held: Held) -
     assert fourth.result() == 1001
 
 
+async def test_one_that_begins_anew_waits_for_no_run_that_was_cancelled(held: Held) -> None:
+    first = asyncio.ensure_future(held.served.add(1, 1, is_start=True))
+    await held.finish(first)
+    second = asyncio.ensure_future(held.served.add(1, 10))
+    await held.until(lambda: held.network.statistics().running_run_count == 1)
+    second.cancel()
+    await held.until(second.done)
+    assert held.network.statistics().running_run_count == 1
+    third = asyncio.ensure_future(held.served.add(1, 100, is_start=True))
+    await held.until(lambda: third.done() or held.network.statistics().running_run_count == 2)
+    await held.finish(third)
+    assert third.result() == 100
+    fourth = asyncio.ensure_future(held.served.add(1, 1000))
+    await held.finish(fourth)
+    assert fourth.result() == 1100
+
+
+async def test_one_that_begins_when_none_was_open_ends_as_well(held: Held) -> None:
+    clock, sequences = held.served.clock, held.served.sequences
+    first = asyncio.ensure_future(held.served.add(1, 1, is_start=True))
+    await held.until(lambda: held.network.statistics().running_run_count == 1)
+    second, third = (asyncio.ensure_future(held.served.add(1, 1, is_start=True)) for _ in range(2))
+    for _ in range(5):
+        await checkpoint()
+    second.cancel()
+    await held.until(second.done)
+    clock.advance(60)  # the first run lasts; nothing is open meanwhile
+    await held.finish(first, third)
+    assert sequences.open_count == 1
+    clock.advance(60)
+    assert sequences.open_count == 0
+
+
 async def test_a_deadline_counts_while_others_run(held: Held) -> None:
     first = asyncio.ensure_future(held.served.add(1, 1, is_start=True))
     await held.until(lambda: held.network.statistics().running_run_count == 1)

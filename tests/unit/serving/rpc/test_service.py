@@ -238,6 +238,28 @@ async def test_a_message_that_does_not_come_ends_its_call(
                 await channel.stream_unary(INFER)()
 
 
+async def test_a_stream_whose_answers_are_not_read_ends(
+    core: aioinfer.Core, tmp_path: Path
+) -> None:
+    with core.load_network(scaled(tmp_path / "same.onnx", 1.0), "REFERENCE") as network:
+        repository = FixedRepository(network, {"same": Generation({"y": "x"}, 100)})
+        made = Started(repository, limits=Limits(body_s=0.05))
+        async with made, grpc.aio.insecure_channel(f"127.0.0.1:{made.port}") as channel:
+            array = np.ones((100_000, 3), np.float32)  # as an answer 1.2 MB, a hundred times
+            request = pb2.ModelInferRequest(model_name="same", raw_input_contents=[bytes(array)])
+            request.inputs.add(name="x", datatype="FP32", shape=array.shape)
+            call = channel.stream_stream(INFER.replace("ModelInfer", "ModelStreamInfer"))()
+            await call.write(request.SerializeToString())
+            await until(lambda: network.statistics().finished_request_count > 0)
+            held = made.inference
+            await until(lambda: not held.sequences.open_count and not held.bodies.taken_bytes)
+            with pytest.raises(grpc.aio.AioRpcError, match="was not read within") as ended:
+                async for _ in call:
+                    pass
+            assert ended.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            assert network.statistics().finished_request_count < 100
+
+
 async def test_more_calls_than_are_taken_are_refused_at_once(tmp_path: Path) -> None:
     devices = MockDevices(1)
     with aioinfer.Core() as core:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,24 @@ async def test_health_is_told_of_server_and_models(client: AsgiClient) -> None:
         assert (await client.get(path)).status == 200
     assert (await client.get("/v2/models/other/ready")).status == 404
     assert (await client.get("/v2/models/double/versions/2/ready")).status == 404
+
+
+async def test_a_long_body_about_the_models_is_read_off_the_event_loop(
+    client: AsgiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aioinfer.serving.web import application
+
+    threads = []
+    read = application.read_json
+
+    def noted(body: Any, limits: Limits) -> object:
+        threads.append(threading.get_ident())
+        return read(body, limits)
+
+    monkeypatch.setattr(application, "read_json", noted)
+    for length in (1, 100_000):
+        assert (await client.post("/v2/repository/index", {"told": "x" * length})).status == 200
+    assert [thread == threading.get_ident() for thread in threads] == [True, False]
 
 
 async def test_a_closed_network_is_not_ready(core: aioinfer.Core, tmp_path: Path) -> None:

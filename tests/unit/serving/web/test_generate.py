@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import aioinfer
 from aioinfer.serving import Generation, app
 from aioinfer.testing import MockDevices
 from unit.serving.asgi_client import AsgiClient, Reply
-from unit.serving.models import STATE, counter, echo, scaled
+from unit.serving.models import OF_DATATYPE, STATE, counter, echo, scaled
 
 GENERATION = Generation({"next": "token"}, 5, {"next": 9})
 STREAM = "/v2/models/counter/generate_stream"
@@ -105,12 +106,43 @@ async def test_no_finite_number_has_no_event(client: AsgiClient) -> None:
     assert (reply.status, "NaN or infinite" in reply.error) == (400, True)
 
 
+async def test_what_a_half_cannot_hold_is_infinite(core: aioinfer.Core, tmp_path: Path) -> None:
+    number = int(OF_DATATYPE["FP16"])
+    path = echo(tmp_path / "half.onnx", [number])
+    with core.load_network(path, "REFERENCE", name="echo") as network:
+        reply = await AsgiClient(app(network)).post(
+            "/v2/models/echo/generate", {f"in_{number}": 1e30}
+        )
+    assert (reply.status, "NaN or infinite" in reply.error) == (400, True)
+
+
+@pytest.mark.parametrize("call", ["generate", "generate_stream"])
+async def test_long_answers_are_written_off_the_event_loop(
+    client: AsgiClient, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    from aioinfer.serving.web import application
+
+    threads = []
+    write = application.generate_document
+
+    def noted(answer: Any) -> Any:
+        threads.append(threading.get_ident())
+        return write(answer)
+
+    monkeypatch.setattr(application, "generate_document", noted)
+    for rows in (1, 10_000):
+        reply = await client.post(f"/v2/models/double/{call}", {"x": [[1, 2, 3]] * rows})
+        assert reply.status == 200
+    assert [thread == threading.get_ident() for thread in threads] == [True, False]
+
+
 def test_names_that_do_not_fit_are_refused(core: aioinfer.Core, tmp_path: Path) -> None:
     with core.load_network(counter(tmp_path / "counter.onnx"), "REFERENCE", STATE) as network:
         for generation, told in (
             (Generation({"nxt": "token"}, 5), "output 'nxt'.*did you mean 'next'"),
             (Generation({"next": "past"}, 5), "input 'past'"),
             (Generation({"next": "token"}, 5, {"no": 1}), "output 'no'"),
+            (Generation({"next": "token"}, 0), "0 steps"),
         ):
             with pytest.raises(aioinfer.errors.PropertyError, match=told):
                 app(network, generations={"counter": generation})
@@ -147,8 +179,6 @@ async def test_a_client_that_leaves_ends_its_generation(tmp_path: Path, steps_be
 
 
 async def test_texts_and_halves_are_fields_too(core: aioinfer.Core, tmp_path: Path) -> None:
-    from unit.serving.models import OF_DATATYPE
-
     for datatype, value in (("BYTES", "ü"), ("FP16", 0.5), ("BF16", 0.5), ("BOOL", True)):
         number = int(OF_DATATYPE[datatype])
         path = echo(tmp_path / f"{datatype}.onnx", [number])
