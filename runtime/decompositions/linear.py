@@ -84,17 +84,22 @@ def _second_score(made: Composition, scores: Value) -> Value:
 
 
 def _products(made: Composition, count: int) -> Value:
-    """Multiply rows of features by ``count`` rows of coefficients, and add the intercepts."""
+    """Multiply rows of features by ``count`` rows of coefficients, and add the intercepts.
+
+    Raises ValueError for another number of intercepts, which would broadcast.
+    """
     x = _as_float32(made, made.given(0))
     coefficients = _numbers(made, "coefficients")
     if made.rank(x) != 2 or count < 1 or len(coefficients) % count:
         raise CompositionError(f"{len(coefficients)} coefficients are no {count} rows")
     columns = np.ascontiguousarray(coefficients.reshape(count, -1).T)
     product = made.add("MatMul", x, made.constant(columns, "coefficients"))
-    intercepts = made.node.attributes.get("intercepts")
-    if not intercepts:
+    if not made.node.attributes.get("intercepts"):
         return product
-    return made.add("Add", product, made.constant(_numbers(made, "intercepts"), "intercepts"))
+    intercepts = _numbers(made, "intercepts")
+    if len(intercepts) != count:
+        raise ValueError(f"{len(intercepts)} intercepts are given for {count} rows of coefficients")
+    return made.add("Add", product, made.constant(intercepts, "intercepts"))
 
 
 def _transformed(made: Composition, scores: Value) -> Value:

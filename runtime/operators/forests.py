@@ -7,8 +7,10 @@ Theory of operation. Each of ONNX's comparisons is written as one or two such qu
     x >= t   is  x <= before(t), its children swapped;   x > t  is  x <= t, swapped
     x == t   is  x <= t, and then not x <= before(t);    x != t is that, swapped
 
+Nothing is at least, or more than, a threshold that is NaN, so such a question is asked as ``<=``.
+
 A leaf is its own child, so a walk needs no branch: all rows go down all trees at once, a level at
-a time, until nothing moves. A missing value, NaN, goes where its node says.
+a time, until nothing moves. A missing value, NaN, goes where its node says, and differs from all.
 """
 
 from __future__ import annotations
@@ -99,13 +101,14 @@ def make_forest(question: Question, dtype: np.dtype[np.floating]) -> Forest:
     values = question.values.astype(dtype)
     below = np.where(np.isneginf(values), np.nan, np.nextafter(values, dtype.type(-np.inf)))
     below = below.astype(dtype)
+    modes[np.isnan(values) & np.isin(modes, ("GTE", "GT"))] = "LEQ"
     is_pair = np.isin(modes, ("EQ", "NEQ"))
     second = count + np.cumsum(is_pair) - 1
     thresholds = np.where(np.isin(modes, ("LT", "GTE")), below, values)
     is_swapped = np.isin(modes, ("GTE", "GT", "NEQ"))
     yes = np.where(is_swapped, question.no, question.yes)
     no = np.where(is_swapped, question.yes, question.no)
-    missing = np.where(is_swapped, ~question.missing, question.missing)
+    missing = np.where(is_swapped, ~question.missing, question.missing) & (modes != "NEQ")
     places = np.arange(count)
     children = np.empty((count + int(is_pair.sum()), 2), np.intp)
     children[:count, 0] = np.where(is_leaf, places, no)

@@ -10,7 +10,7 @@ import numpy as np
 from ...graph import DType, Graph, Model, Node, TensorType, Value
 from ...graph.mapped_file import forget_pages, hold_pages
 from ..rewriting.graph_patch import GraphPatch
-from ..rewriting.matching import dtype_of, is_standard
+from ..rewriting.matching import dtype_of, is_standard, made_by
 from ..rewriting.node_traits import is_unused
 from ..rewriting.pass_base import Pass
 
@@ -20,9 +20,19 @@ _HALVES = frozenset({DType.FLOAT16, DType.BFLOAT16})
 _HALF_NUMBERS = frozenset(dtype.value for dtype in _HALVES)
 
 _TYPE_ATTRIBUTES = frozenset(
-    {"dtype", "output_datatype", "output_dtype", "precision", "softmax_precision", "to"}
+    {
+        "dtype",
+        "output_datatype",
+        "output_dtype",
+        "precision",
+        "softmax_precision",
+        "stash_type",
+        "to",
+    }
 )
 """Attributes whose integer is an element type."""
+
+_CASTS = ("Cast", "CastLike")
 
 _READS_BITS = frozenset({"BitCast"})
 
@@ -59,7 +69,8 @@ class HalfWidening(Pass):
 
     Inputs and outputs of the graph keep their types, behind a Cast. Constants are widened, once.
     Between computing nodes nothing is rounded, also not by a Cast of the file's, so that a number
-    beyond float16's range becomes infinite only where it leaves the graph. What moves elements of
+    beyond float16's range becomes infinite only where it leaves the graph. But whole numbers that
+    are made of what a Cast of the file's has rounded are made of that. What moves elements of
     stored numbers stays as it is, and so do nodes that are no tensor operators of ONNX's, such as
     control flow or a user's: they are given what they were.
     """
@@ -92,7 +103,7 @@ class _BoundWidening(Pass):
             if node.graph is not graph or node in stored:
                 continue
             patch: GraphPatch | None = None
-            if is_standard(node, "Cast", "CastLike"):
+            if is_standard(node, *_CASTS):
                 patch = self._cast(node, graph, stored)
             elif _has_half(node):
                 patch = self._computed(node, graph, stored)
@@ -191,9 +202,24 @@ def _nodes_as_stored(graph: Graph) -> set[Node]:
     """Find the nodes that get what they were given: movers of stored numbers, and strangers."""
     found: set[Node] = set()
     for node in graph.nodes:
-        if not _is_ours(node) or (node.op_type in _MOVERS and _moves_stored(node, found)):
+        if (
+            not _is_ours(node)
+            or (node.op_type in _MOVERS and _moves_stored(node, found))
+            or _counts_rounded(node)
+        ):
             found.add(node)
     return found
+
+
+def _counts_rounded(node: Node) -> bool:
+    """True for a Cast to whole numbers, or bool, of what a Cast of other numbers has rounded."""
+    if not is_standard(node, *_CASTS) or dtype_of(node.inputs[0]) not in _HALVES:
+        return False
+    made = dtype_of(node.outputs[0])
+    rounding = made_by(node.inputs[0], *_CASTS)
+    if made is None or made.is_floating or rounding is None:
+        return False
+    return dtype_of(rounding.inputs[0]) not in _HALVES
 
 
 def _is_ours(node: Node) -> bool:
@@ -228,7 +254,8 @@ def _wide_attributes(node: Node) -> Mapping[str, Any]:
     if is_standard(node, "CastLike"):
         dtype = dtype_of(node.outputs[0])
         assert dtype is not None
-        return {"to": DType.FLOAT32.value if dtype in _HALVES else dtype.value}
+        to = DType.FLOAT32 if dtype in _HALVES else dtype
+        return {**node.attributes, "to": to.value}
     return {name: _wide_attribute(name, item) for name, item in node.attributes.items()}
 
 

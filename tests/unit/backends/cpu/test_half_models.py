@@ -95,6 +95,48 @@ def test_a_sum_beyond_float16_inside_the_model_is_no_infinity(core: Core) -> Non
     np.testing.assert_array_equal(run(core, model, "CPU", {"x": x})["y"], [3e4, 0.5])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_numbers_of_a_cast_of_the_files_are_those_that_it_rounds_to(
+    core: Core, kind: str
+) -> None:
+    x = np.array([0.99999, 2.99999, 2049, -1.99999], np.float32)
+    number = {"float16": 10, "bfloat16": 16}[kind]
+    nodes = [
+        operator("Cast", "x", outputs=["h"], to=number),
+        operator("Cast", "h", outputs=["i"], to=7),
+        operator("Range", "zero", "n", "one"),
+        operator("Squeeze", "last", outputs=["n"]),
+        operator("Slice", "i", "one_row", "two_row", outputs=["last"]),
+    ]
+    nodes = [*nodes[:2], nodes[4], nodes[3], nodes[2]]
+    constants = {
+        "zero": np.array(0),
+        "one": np.array(1),
+        "one_row": np.array([1]),
+        "two_row": np.array([2]),
+    }
+    model = model_of(nodes, {"x": x}, ["y", "i"], constants)
+    found, wanted = (run(core, model, device, {"x": x}) for device in ("CPU", "REFERENCE"))
+    np.testing.assert_array_equal(found["i"], wanted["i"])
+    assert found["y"].shape == wanted["y"].shape == (3,)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_normalisation_that_keeps_statistics_in_16_bits_runs(core: Core, kind: str) -> None:
+    x, scale = numbers(kind, 2, 8), numbers(kind, 8, seed=1)
+    stash = {"float16": 10, "bfloat16": 16}[kind]
+    given, plain = (
+        model_of(
+            [operator("LayerNormalization", "x", "g", **more)],
+            {"x": x},
+            constants={"g": scale},
+        )
+        for more in ({"stash_type": stash}, {})
+    )
+    found, wanted = (run(core, model, "CPU", {"x": x})["y"] for model in (given, plain))
+    np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2)])
 def test_scalars_and_empty_tensors(core: Core, shape: tuple[int, ...]) -> None:
     x = np.ones(shape, np.float16)

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import aioinfer
+from aioinfer.errors import ModelError
 
 RANDOM = np.random.default_rng(3)
 KINDS = {
@@ -111,6 +112,13 @@ def test_as_onnxruntime_has_it(
     for array, right in zip(found.values(), wanted, strict=True):
         assert (array.dtype, array.shape) == (right.dtype, right.shape)
         np.testing.assert_allclose(array, right, atol=1e-5)
+
+
+def test_intercepts_that_are_not_one_for_each_row_are_refused(core: aioinfer.Core) -> None:
+    attributes = {"coefficients": floats(4), "intercepts": floats(3), "targets": 1}
+    model = model_of("LinearRegressor", attributes, np.float32, 2)
+    with pytest.raises(ModelError, match=r"'n'.*3 intercepts are given for 1 rows"):
+        core.read_model(model)
 
 
 def test_labels_may_be_texts(core: aioinfer.Core) -> None:

@@ -141,7 +141,7 @@ def test_types_of_rows(core: aioinfer.Core, dtype: Any) -> None:
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_missing_values_go_where_nodes_say(core: aioinfer.Core, missing: bool) -> None:
-    nodes, leaves = trees(4, 6, 5, ("LEQ", "LT", "GT", "GTE", "EQ"), missing=missing)
+    nodes, leaves = trees(4, 6, 5, missing=missing)
     attributes = {**nodes, **entries(leaves, "target", 1, 2), "n_targets": 1}
     assert_as_onnxruntime(core, "TreeEnsembleRegressor", rows_of(missing=True), attributes)
 
@@ -215,6 +215,18 @@ STUMP: dict[str, Any] = {
     "target_ids": [0, 0],
     "target_weights": [1.0, 2.0],
 }
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+@pytest.mark.parametrize("threshold", [0.5, np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("mode", MODES)
+def test_thresholds_and_values_that_are_not_finite(
+    core: aioinfer.Core, mode: str, threshold: float, missing: int
+) -> None:
+    asked = {"nodes_modes": [f"BRANCH_{mode}", "LEAF", "LEAF"], "nodes_values": [threshold, 0, 0]}
+    attributes = {**STUMP, **asked, "nodes_missing_value_tracks_true": [missing, 0, 0]}
+    x = np.array([[np.nan], [0.5], [1], [0], [np.inf], [-np.inf]], np.float32)
+    assert_as_onnxruntime(core, "TreeEnsembleRegressor", x, {**attributes, "n_targets": 1})
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,22 @@ def test_casts_of_the_file_round_nothing() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("given", ["float", "int64"])
+def test_whole_numbers_are_made_of_what_the_file_has_rounded(kind: str, given: str) -> None:
+    text = (
+        f"g ({given}[4] x, half[1] like) => (int64[4] y, bool[4] z, half[4] e) {{"
+        "  a = CastLike(x, like) y = Cast<to = 7>(a) z = Cast<to = 9>(a) e = Neg(a) }"
+    )
+    x = np.array([2049, 1e-9, 2.99999, -1.99999]).astype("f4" if given == "float" else "i8")
+    like = np.ones(1, DType[kind.upper()].numpy)
+    made = evaluate(widened(text, kind), {"x": x, "like": like})
+    wanted = evaluate(typed(text.replace("half", kind), 23), {"x": x, "like": like})
+    np.testing.assert_array_equal(made["y"], wanted["y"])
+    np.testing.assert_array_equal(made["z"], wanted["z"])
+    assert made["y"].tolist() != x.astype(np.int64).tolist()
+
+
 def test_float32_inputs_and_outputs_of_a_half_model_need_no_cast() -> None:
     model = widened(
         "g (float[2] x) => (float[2] y) <half[2] w = {1, 2}> {"
@@ -123,6 +139,16 @@ def test_attributes_that_are_types_or_tensors_follow() -> None:
     assert made["ConstantOfShape"]["value"].dtype == np.float32
     assert made["Cast"] is not None
     assert "CastLike" not in made
+
+
+def test_a_cast_keeps_what_it_says_of_small_floats() -> None:
+    model = widened(
+        "g (half[2] x, float8e4m3fn[1] like) => (float8e4m3fn[2] y) {"
+        "  y = CastLike<saturate = 0>(x, like) }"
+    )
+    (cast,) = (node for node in model.graph.nodes if "saturate" in node.attributes)
+    assert cast.op_type == "Cast"
+    assert cast.attributes == {"saturate": 0, "to": DType.FLOAT8E4M3FN.value}
 
 
 def test_bodies_get_what_they_were_given() -> None:
