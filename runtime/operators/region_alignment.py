@@ -45,7 +45,8 @@ def align_regions(
     x: (N, C, H, W). regions: (R, 4) of x, y, x, y. batches: (R,), the image of each. Gives (R, C,
     height, width). Points more than 1 outside are zero; "max" takes the greatest of the weighted
     neighbours, as ONNX has it. A region that is not finite is zero. Raises ValueError for what does
-    not fit, and for a region of more points than ``MOST_SAMPLES`` along an axis.
+    not fit, and for a region of more points than ``MOST_SAMPLES`` along an axis; IndexError for one
+    of an image that is not there.
     """
     if x.ndim != 4 or regions.shape != (len(batches), 4) or batches.ndim != 1:
         raise ValueError(
@@ -53,7 +54,7 @@ def align_regions(
             f"(R, 4) and (R,) are wanted"
         )
     if batches.size and not 0 <= int(batches.min()) <= int(batches.max()) < len(x):
-        raise ValueError(f"regions are of images {batches.min()} to {batches.max()} of {len(x)}")
+        raise IndexError(f"regions are of images {batches.min()} to {batches.max()} of {len(x)}")
     wide = np.result_type(x.dtype, np.float32)
     images = x.astype(wide, copy=False)
     bins, lengths = (output_height, output_width), x.shape[2:]

@@ -321,6 +321,8 @@ def aggregate_trees(
         (nodes_truenodeids, nodes_trueleafs),
         (nodes_falsenodeids, nodes_falseleafs),
     ):
+        if len(are_leaves) != count:
+            raise ValueError("its lists about nodes differ in length")
         places = np.array(list(ids), np.int64) + count * (np.array(list(are_leaves)) != 0)
         branches.append(np.concatenate([places, np.zeros(leaf_count, np.int64)]))
     yes, no = branches
@@ -350,6 +352,8 @@ def aggregate_trees(
     votes = _Votes(np.cumsum(starts), targets, weights)
     is_double = np.asarray(nodes_splits).dtype == np.float64
     ensemble = _Ensemble(question, votes, n_targets, is_double)
+    if min(aggregate_function, post_transform) < 0:
+        raise ValueError(f"it has no function {min(aggregate_function, post_transform)}")
     name, transform = _AGGREGATES[aggregate_function], _TRANSFORMS[post_transform]
 
     def aggregate(x: Array) -> Array:

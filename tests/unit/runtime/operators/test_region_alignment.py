@@ -93,14 +93,18 @@ def test_nothing_to_look_at_or_for(x, count) -> None:
     [
         (REGIONS[:2], BATCHES[:1], "wanted"),
         (REGIONS[:, :3], BATCHES, "wanted"),
-        (REGIONS[:1], np.array([2]), "images 2 to 2 of 2"),
-        (REGIONS[:1], np.array([-1]), "images -1 to -1 of 2"),
         (np.array([[0, 0, 4, 2.0 * MOST_SAMPLES]], np.float32), np.array([0]), "points"),
     ],
 )
 def test_what_does_not_fit_is_refused(regions, batches, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         align(regions=regions, batches=batches)
+
+
+@pytest.mark.parametrize("image", [2, -1])
+def test_an_image_that_is_not_there_is_a_wrong_index(image: int) -> None:
+    with pytest.raises(IndexError, match=f"images {image} to {image} of 2"):
+        align(regions=REGIONS[:1], batches=np.array([image]))
 
 
 def test_points_of_a_vast_region_are_not_looked_at_one_by_one() -> None:

@@ -291,3 +291,17 @@ def test_the_new_form_and_its_sets(dtype: Any) -> None:
     first = [[5, 0], [0, 7], [11, 0], [0, 7], [11, 0]]
     second = [[11, 0], [17, 0], [0, 13], [11, 0], [17, 0]]
     np.testing.assert_array_equal(found, np.add(first, second))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"aggregate_function": -1}, {"post_transform": -2}, {"nodes_trueleafs": [1]}],
+    ids=str,
+)
+def test_attributes_of_the_new_form_that_say_nothing_are_refused(wrong: dict[str, Any]) -> None:
+    attributes = {**member_trees(np.float32), **wrong}
+    node = Node(
+        "TreeEnsemble", [Value("x")], [Value("y")], attributes, name="n", domain="ai.onnx.ml"
+    )
+    with pytest.raises(OperatorError, match=r"no function -|differ in length"):
+        make_operator(node, {"": 23, "ai.onnx.ml": 5})

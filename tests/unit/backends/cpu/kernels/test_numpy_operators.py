@@ -142,3 +142,10 @@ def test_a_bad_index_names_the_node(core: Core, op: str) -> None:
     model = model_of([node(op, list(inputs), ["y"], name="pick")], inputs)
     with core.load_network(model, "CPU") as network, pytest.raises(TensorError, match="'pick'"):
         network.create_infer_request().infer_sync(inputs)
+
+
+def test_a_region_of_an_image_that_is_not_there_is_a_wrong_input(core: Core) -> None:
+    inputs = {"x": numbers(1, 1, 4, 4), "r": numbers(1, 4), "b": np.array([7])}
+    model = model_of([helper.make_node("RoiAlign", ["x", "r", "b"], ["y"], name="roi")], inputs)
+    with pytest.raises(TensorError, match=r"RoiAlign \(node 'roi'\).*images 7 to 7 of 1"):
+        run(core, model, "CPU", inputs)
