@@ -100,11 +100,11 @@ class AutoNetwork(ReplicatedNetwork):
         self._parked: list[MovingRun] = []
         self._told: list[Callable[[], None]] = []
         self._threads: list[threading.Thread] = []
+        """They load devices, and close those that do not serve any more."""
         self._load_count = 0
         """How many of them are not done."""
         self._is_left = False
         """It is closed, and the last of them gives back what it has loaded."""
-        """They load devices, and close those that do not serve any more."""
         self._measuring = Stop()
         self._closing: list[ExecutableNetwork] = []
         """Networks that do not serve any more and have runs left."""

@@ -184,12 +184,14 @@ class Bundle:
             hop(network.begin_runs)
         return True
 
-    def launch(self) -> bool:
+    def launch(self, *, takes_more: bool = True) -> bool:
         """Send its calls to the network as one run; False: that took none, and told them so.
 
-        On any thread, once.
+        On any thread, once. Only on that of its loop may it take more calls from then on.
         """
         with self._network.collecting:
+            # A call may come, or leave, when it has its member and that does not wait yet.
+            self.is_closed = self.is_closed or not takes_more
             if not self.parts:  # all have left
                 self.is_closed = True
                 return True
@@ -291,14 +293,17 @@ class Bundle:
             waker.post(partial(_wake_all, [part]))
 
     def fail(self, error: BaseException) -> None:
-        """Answer calls that an error has kept from being run, on the thread of their loop."""
+        """Answer calls that an error has kept from being run, on the thread of their loop.
+
+        One that has a run of its own is answered by that.
+        """
         now_ns = perf_counter_ns()
         for part in self.parts:
             if not part.is_counted and part.run is None:
                 part.is_counted, part.error = True, own_error(error)
                 self._network.admission.recorder.arrive(part.inputs)
                 self._network.admission.count_together([now_ns - part.arrived_ns], error)
-        _wake_all(self.parts)
+        _wake_all([part for part in self.parts if part.run is None or part.run.is_answered])
 
     def take(self) -> None:
         """Close it, as its run begins. Locked."""

@@ -119,7 +119,7 @@ class Gathering:
                 bundle = self._bundles.popleft()
             except IndexError:  # the loop has taken it
                 return
-            bundle.launch()
+            bundle.launch(takes_more=False)
 
 
 class _Here(threading.local):

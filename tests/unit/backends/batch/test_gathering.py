@@ -17,10 +17,12 @@ import aioinfer
 from aioinfer.backends.batch import gathering
 from aioinfer.backends.batch.executable_network import BatchNetwork
 from aioinfer.backends.batch.gathering import CROWD
+from aioinfer.backends.batch.member import BatchMember
 from aioinfer.errors import ClosedError, DeadlineExceededError
 from aioinfer.executors import Lane
 from aioinfer.runtime.loops.inline_turn import InlineTurn, threads
 from aioinfer.runtime.network.executable_network import Slot
+from aioinfer.runtime.runs.run import Run
 from aioinfer.testing import VirtualTimer
 from unit.backends.batch.test_crowd import answers, call, outcomes
 from unit.backends.batch.test_executable_network import batches, row
@@ -289,6 +291,63 @@ async def test_abort_answers_what_was_gathered(core: aioinfer.Core) -> None:
     found = await answers(tasks)
     assert all(isinstance(error, ClosedError) for error in found)
     assert outcomes(made.network) == {"aborted": 6}
+
+
+async def test_while_a_close_launches_what_was_gathered_calls_come_and_leave(
+    core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Gathered(core, 1, 4)
+    offer, crowd_of = made.network.offer, made.network.shared_route
+    assert crowd_of is not None
+    late: list[Any] = []
+
+    def offer_late(member: BatchMember) -> None:  # here the thread of the loop goes on
+        if not late:
+            assert leaving is not None
+            leaving.leave()
+            late.append(crowd_of.join(row(9)))
+        offer(member)
+
+    monkeypatch.setattr(made.network, "offer", offer_late)
+    tasks = call(made.network, row(1))
+    await asyncio.sleep(0)  # it has asked
+    leaving = crowd_of.join(row(5))
+    made.network.close()
+    doubled(await answers(tasks), [1])
+    await late[0].future
+    doubled([late[0].results()], [9])
+    assert outcomes(made.network) == {"finished": 2, "cancelled": 1}
+    assert made.network.statistics().batch_sizes == {1: 3}
+    assert (made.network.run_count, made.network.collector.row_count) == (0, 0)
+
+
+async def test_an_error_amid_the_runs_of_single_calls_leaves_each_its_own_answer(
+    core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Gathered(core, 1, 4)
+    loop, release, entered = asyncio.get_running_loop(), threading.Event(), list[Run]()
+    enter = made.network.admission.enter
+
+    def refuse(x: np.ndarray[Any, Any]) -> None:
+        if len(x) == 4:
+            raise ValueError("together")
+        assert release.wait(WAIT_S)
+
+    def enter_once(run: Run, **options: bool) -> bool:
+        if entered:
+            # After whom an error wakes has asked for the results.
+            loop.call_soon(loop.call_soon, release.set)
+            raise MemoryError
+        entered.append(run)
+        return enter(run, **options)
+
+    made.when_computing = refuse
+    monkeypatch.setattr(made.network.admission, "enter", enter_once)
+    first, *others = await answers(call(made.network, *map(row, range(4))))
+    doubled([first], [0])
+    assert [type(error) for error in others] == [MemoryError] * 3
+    assert outcomes(made.network) == {"finished": 1, "failed": 3}
+    assert are_over(made.network)
 
 
 def test_a_loop_that_is_closed_holds_up_no_close(core: aioinfer.Core) -> None:
