@@ -20,7 +20,7 @@ from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, MULTI_DEVICE_PR
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.replicated_network import ReplicatedNetwork
 from ...runtime.network.warm_up import made_up_inputs
-from ...runtime.properties.properties import Configuration, Metric
+from ...runtime.properties.properties import Configuration, Metric, slot_count
 from ...runtime.runs.admission import ticket_of
 from ...runtime.runs.bindings import WARMING, Bindings
 from ...runtime.runs.stage import Stop
@@ -82,8 +82,7 @@ class MultiNetwork(ReplicatedNetwork):
         self.has_perf_count = any(member.network.has_perf_count for member in members)
         try:
             count = sum(member.place_count for member in members)
-            wanted = int(config["PERFORMANCE_HINT_NUM_REQUESTS"])
-            self._provide_slots([BalancedRun(self) for _ in range(wanted or count)])
+            self._provide_slots([BalancedRun(self) for _ in range(slot_count(config, count))])
         except BaseException:
             self._abandon()
             raise

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ...errors import AioInferError, BlobError, DeviceError, NotSupportedError, PropertyError
 from ...runtime.blobs.network_record import NetworkRecord
 from ...runtime.blobs.reader import Blob
-from ...runtime.devices.device_name import DeviceEntry, parse_device
+from ...runtime.devices.device_name import MOST_REQUESTS, DeviceEntry, parse_device
 from ...runtime.devices.virtual_plugin import (
     DEVICE_PROPERTIES,
     MULTI_DEVICE_PRIORITIES,
@@ -249,6 +249,7 @@ def _entries_of(content: Any) -> list[DeviceEntry]:
     except (TypeError, ValueError) as error:
         raise BlobError("the blob is damaged: it does not list its devices") from error
     for entry in entries:
-        if entry.count is not None and (type(entry.count) is not int or entry.count < 1):
-            raise BlobError(f"the blob is damaged: {entry.device} takes {entry.count!r} requests")
+        count = entry.count
+        if count is not None and (type(count) is not int or not 1 <= count <= MOST_REQUESTS):
+            raise BlobError(f"the blob is damaged: {entry.device} takes {count!r} requests")
     return entries

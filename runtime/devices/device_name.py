@@ -16,6 +16,7 @@ __all__ = [
     "DEVICE_PRIORITIES",
     "DEVICE_PROPERTIES",
     "HOLD_ONE",
+    "MOST_REQUESTS",
     "DeviceEntry",
     "DeviceName",
     "check_plugin_name",
@@ -32,6 +33,9 @@ DEVICE_PROPERTIES = "DEVICE_PROPERTIES"
 
 HOLD_ONE = ("BATCH",)
 """Virtual devices that are made of one device, so that a comma after that is not theirs."""
+
+MOST_REQUESTS = 999_999
+"""The greatest count of an item of a list, ``NAME(n)``."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ID = re.compile(r"[A-Za-z0-9_.\-]+")
@@ -189,7 +193,7 @@ class _Items:
             )
         count = match["count"]
         if count is not None and not _COUNT.fullmatch(count):
-            raise self._error(f"the count in {item!r} must be a number from 1 to 999999")
+            raise self._error(f"the count in {item!r} must be a number from 1 to {MOST_REQUESTS}")
         parsed = parse_device(match["device"])
         if parsed.entries:
             raise self._error(f"{item!r} would be a list in a list in a list")

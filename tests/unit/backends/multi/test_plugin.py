@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from onnx import parser
 
 import aioinfer
-from aioinfer.errors import DeviceError, NotSupportedError, PropertyError
+from aioinfer.errors import BlobError, DeviceError, NotSupportedError, PropertyError
+from aioinfer.runtime.devices.device_name import MOST_REQUESTS
 from aioinfer.testing import MockDevices, MockPlugin
+from unit.runtime.blobs.test_crafted_records import blob_of, frames_of
 
 HEADER = '<ir_version: 9, opset_import: ["": 20]> g'
 RELU = f"{HEADER} (float[b, 2] x) => (float[b, 2] y) {{ y = Relu (x) }}"
@@ -147,6 +150,20 @@ def test_an_exported_network_comes_back_on_all_its_devices(core: aioinfer.Core) 
         assert imported.device == network.device
         assert imported.execution_devices == network.execution_devices
         assert imported.optimal_request_count == network.optimal_request_count
+
+
+@pytest.mark.parametrize("count", [0, -1, True, 2.5, "2", MOST_REQUESTS + 1, 1 << 31])
+def test_a_count_that_no_list_takes_is_refused_in_a_blob(core: aioinfer.Core, count: Any) -> None:
+    frames = frames_of(load(core, "MULTI:REFERENCE.0,REFERENCE.1(2)").export())
+    members = json.dumps([["REFERENCE.0", count], ["REFERENCE.1", 2]]).encode()
+    with pytest.raises(BlobError, match=r"damaged: REFERENCE\.0 takes .* requests"):
+        core.import_network(blob_of({**frames, "members": members}))
+
+
+def test_more_requests_than_devices_take_make_no_more_slots(core: aioinfer.Core) -> None:
+    config = {"PERFORMANCE_HINT_NUM_REQUESTS": 1 << 40}
+    with load(core, "MULTI:REFERENCE.0(2),REFERENCE.1(3)", **config) as network:
+        assert network.optimal_request_count == 5
 
 
 def test_an_import_is_on_those_of_its_devices_that_are_listed(core: aioinfer.Core) -> None:
