@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 
 import aioinfer
+from aioinfer.backends.batch.executable_network import BatchNetwork
 from aioinfer.executors import StreamsConfig, StreamsExecutor
 from aioinfer.testing import MockDevices
 from stress.faults import PlantedDeviceError, RandomFault, StageError
 from stress.users import RUN_COUNT, SEED, LoopUsers, ThreadUsers, all_ask, lookup_model
+
+WAIT_S = 20.0  # a bound for what must happen; never slept through
 
 
 @pytest.mark.timeout(180 + RUN_COUNT // 100)
@@ -49,6 +52,7 @@ def test_requests_that_share_runs_settle_once_with_their_own_answers(
         )
         share = RUN_COUNT // 4
         seen = all_ask(network, users, share)
+        wait_until_over(network)
         statistics = network.statistics()
         assert statistics.running_run_count == statistics.waiting_run_count == 0
         counted = sum(found.count for found in network.admission.latencies().values())
@@ -82,6 +86,7 @@ def test_requests_that_loops_run_themselves_settle_once_with_their_own_answers(
         )
         share = RUN_COUNT // 3
         seen = all_ask(network, users, share)
+        wait_until_over(network)
         statistics = network.statistics()
         assert statistics.running_run_count == statistics.waiting_run_count == 0
         counted = sum(found.count for found in network.admission.latencies().values())
@@ -98,3 +103,10 @@ def test_requests_that_loops_run_themselves_settle_once_with_their_own_answers(
         del users
         network.close()
         gc.collect()
+
+
+def wait_until_over(network: aioinfer.ExecutableNetwork) -> None:
+    """Wait for runs whose callers were answered early, or just now."""
+    assert isinstance(network, BatchNetwork)
+    for part in (network, network.compiled):
+        assert part.admission.wait_until_over(WAIT_S)

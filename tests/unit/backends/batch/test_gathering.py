@@ -230,8 +230,18 @@ async def test_while_another_thread_has_the_lane_workers_run(core: aioinfer.Core
     assert not made.were_inline
 
 
-async def test_the_loop_helps_with_what_waits_and_overtakes_nobody(core: aioinfer.Core) -> None:
+async def test_the_loop_helps_with_what_waits_and_overtakes_nobody(
+    core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = Gathered(core, 1, 4)
+    run_over, all_over = made.network._run_over, threading.Event()
+
+    def over(began_s: float) -> None:  # a worker counts its run after it has answered
+        run_over(began_s)
+        if not made.network.run_count:
+            all_over.set()
+
+    monkeypatch.setattr(made.network, "_run_over", over)
     may_go_on, has_begun, order = threading.Event(), threading.Event(), list[float]()
     loop_thread = threading.get_ident()
 
@@ -256,6 +266,7 @@ async def test_the_loop_helps_with_what_waits_and_overtakes_nobody(core: aioinfe
         may_go_on.set()
     assert await asyncio.to_thread(held[0].wait, WAIT_S)
     np.testing.assert_array_equal(held[1].results["y"], row(2))
+    assert await asyncio.to_thread(all_over.wait, WAIT_S)
     assert made.network.run_count == 0
 
 
