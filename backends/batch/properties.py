@@ -25,12 +25,16 @@ __all__ = [
     "PADDING_VALUES",
 ]
 
+MOST_TIMEOUT_MS = 60_000
+"""Longer than anybody waits for company: what a blob says is waited for, too."""
+
 AUTO_BATCH_TIMEOUT = Property(
     "AUTO_BATCH_TIMEOUT",
-    parse_integer(0),
+    parse_integer(0, high=MOST_TIMEOUT_MS),
     0,
-    "How many milliseconds a run that is not full may wait for more requests although the device "
-    "is idle; 0: requests share a run only if they come while the device is busy.",
+    "How many milliseconds, up to 60,000, a run that is not full may wait for more requests "
+    "although the device is idle; 0: requests share a run only if they come while the device is "
+    "busy.",
 )
 ALLOW_UNBATCHED = Property(
     "ALLOW_UNBATCHED",

@@ -279,9 +279,12 @@ PERFORMANCE_HINT = Property(
     "LATENCY",
     "What to tune for when NUM_STREAMS is AUTO: one request's time, or requests per second.",
 )
+MOST_REQUESTS_IN_FLIGHT = 65_536
+"""Devices of devices keep a place for each."""
+
 PERFORMANCE_HINT_NUM_REQUESTS = Property(
     "PERFORMANCE_HINT_NUM_REQUESTS",
-    parse_integer(0),
+    parse_integer(0, high=MOST_REQUESTS_IN_FLIGHT),
     0,
     "How many requests the application keeps in flight; bounds streams and slots. 0: not said.",
 )

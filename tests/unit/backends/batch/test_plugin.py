@@ -74,3 +74,9 @@ def test_requests_that_keep_a_state_do_not_share_runs(core: aioinfer.Core) -> No
 def test_streams_are_the_device_s(core: aioinfer.Core) -> None:
     with pytest.raises(PropertyError, match="DEVICE_PROPERTIES"):
         core.set_config("BATCH", {"NUM_STREAMS": 2})
+
+
+def test_no_run_waits_for_company_for_longer_than_anybody_would(core: aioinfer.Core) -> None:
+    with pytest.raises(PropertyError, match="an integer 0 to 60000 is wanted"):
+        core.set_config("BATCH", {"AUTO_BATCH_TIMEOUT": 60_001})
+    core.set_config("BATCH", {"AUTO_BATCH_TIMEOUT": 60_000})

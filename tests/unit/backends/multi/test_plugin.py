@@ -161,7 +161,7 @@ def test_a_count_that_no_list_takes_is_refused_in_a_blob(core: aioinfer.Core, co
 
 
 def test_more_requests_than_devices_take_make_no_more_slots(core: aioinfer.Core) -> None:
-    config = {"PERFORMANCE_HINT_NUM_REQUESTS": 1 << 40}
+    config = {"PERFORMANCE_HINT_NUM_REQUESTS": 65_536}
     with load(core, "MULTI:REFERENCE.0(2),REFERENCE.1(3)", **config) as network:
         assert network.optimal_request_count == 5
 
