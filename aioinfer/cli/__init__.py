@@ -1,1 +1,1 @@
-"""The command line: ``aioinfer devices | query | benchmark``. Imported by ``__main__`` only."""
+"""The command line: ``aioinfer COMMAND``. Imported by ``__main__`` only."""

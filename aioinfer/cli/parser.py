@@ -12,10 +12,12 @@ from .arguments import (
     duration,
     names_of,
     percentile_number,
-    port_number,
     positive_integer,
     whole_number,
 )
+from .common_options import add_affinity, add_common, add_config, add_device, add_shapes
+from .quantization.options import QUANTIZE, QUANTIZE_EXAMPLES, add_quantize
+from .serve_options import SERVE, SERVE_EXAMPLES, add_serve
 
 __all__ = ["build_parser"]
 
@@ -84,34 +86,6 @@ examples:
   aioinfer benchmark -m model.blob"""
 
 
-QUANTIZE = """\
-Quantise a model to 8 bits by onnxruntime's quantizer (pip install aioinfer[quantize]),
-and run both models on all samples: how far each output is off is printed. Ranges of
-values are measured with the samples, or, with --dynamic, in each run.
-
-An array is one sample, several with one axis more than the input has, or several
-batches one after another; a folder holds one file for each."""
-
-QUANTIZE_EXAMPLES = """\
-examples:
-  aioinfer quantize -m resnet.onnx --data samples.npz -o resnet.int8.onnx
-  aioinfer quantize -m bert.onnx --data ids:folder/ids --data mask:folder/mask
-  aioinfer quantize -m bert.onnx --dynamic --data samples"""
-
-
-SERVE = """\
-Serve one ONNX file, or a directory of models (name/version/model.onnx), by the Open
-Inference Protocol (KServe V2) over HTTP and gRPC. Only this machine reaches it unless --host
-says otherwise. SIGTERM and Ctrl-C let requests under way finish; a second one ends
-them. How to call it is in docs/serving.md."""
-
-SERVE_EXAMPLES = """\
-examples:
-  aioinfer serve model.onnx -d CPU
-  aioinfer serve models --port 8000 --poll 5 --allow-management
-  AIOINFER_TOKEN=secret aioinfer serve models --host 0.0.0.0"""
-
-
 def build_parser() -> CommandParser:
     """Make the parser; a parsed command has its name in ``command``."""
     parser = CommandParser(
@@ -164,7 +138,7 @@ def build_parser() -> CommandParser:
             usage="aioinfer tune -m MODEL [-d DEVICE] [options]",
         )
     )
-    _add_quantize(
+    add_quantize(
         commands.add_parser(
             "quantize",
             help="quantise a model to 8 bits",
@@ -173,7 +147,7 @@ def build_parser() -> CommandParser:
             usage="aioinfer quantize -m MODEL --data FILES [-o FILE] [options]",
         )
     )
-    _add_serve(
+    add_serve(
         commands.add_parser(
             "serve",
             help="serve models over HTTP and gRPC",
@@ -187,7 +161,7 @@ def build_parser() -> CommandParser:
 
 def _add_devices(parser: CommandParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    _add_common(parser)
+    add_common(parser)
 
 
 def _add_properties(parser: CommandParser) -> None:
@@ -197,10 +171,10 @@ def _add_properties(parser: CommandParser) -> None:
 
 def _add_query(parser: CommandParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="the ONNX file")
-    _add_device(parser)
-    _add_affinity(parser)
-    _add_config(parser)
-    _add_shapes(parser.add_argument_group("shapes (with them, every cut is known in bytes)"))
+    add_device(parser)
+    add_affinity(parser)
+    add_config(parser)
+    add_shapes(parser.add_argument_group("shapes (with them, every cut is known in bytes)"))
     results = parser.add_argument_group("results")
     results.add_argument("--json", action="store_true", help="print JSON instead of tables")
     results.add_argument("--dot", metavar="FILE", type=Path, help="draw the partition for Graphviz")
@@ -214,12 +188,12 @@ def _add_query(parser: CommandParser) -> None:
         type=Path,
         help="write each subgraph of the partition as an .onnx file",
     )
-    _add_common(parser)
+    add_common(parser)
 
 
 def _add_compile(parser: CommandParser) -> None:
     parser.add_argument("-m", "--model", metavar="MODEL", required=True, help="the ONNX file")
-    _add_device(parser)
+    add_device(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -227,80 +201,10 @@ def _add_compile(parser: CommandParser) -> None:
         type=Path,
         help="where to write the network (default: the model's name and .blob, here)",
     )
-    _add_affinity(parser)
-    _add_config(parser)
-    _add_shapes(parser.add_argument_group("shapes (a network of fixed shapes is imported fastest)"))
-    _add_common(parser)
-
-
-def _add_quantize(parser: CommandParser) -> None:
-    parser.add_argument("-m", "--model", metavar="MODEL", required=True, help="the ONNX file")
-    parser.add_argument(
-        "--data",
-        metavar="[NAME:]PATH",
-        action="append",
-        help="samples of the inputs: .npz or .npy files, or a folder of them; may be repeated",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=Path,
-        help="where to write the model (default: the model's name and .int8.onnx, here)",
-    )
-    parser.add_argument(
-        "--samples", metavar="COUNT", type=positive_integer, help="use the first ones only"
-    )
-    how = parser.add_argument_group("how")
-    how.add_argument(
-        "--dynamic",
-        action="store_true",
-        help="quantise products only, by ranges that each run measures; needs no samples",
-    )
-    how.add_argument(
-        "--format",
-        metavar="FORMAT",
-        type=choice("qdq", "qoperator"),
-        default="qdq",
-        help="qdq: ONNX's operators between QuantizeLinear and DequantizeLinear (default); "
-        "qoperator: operators on stored numbers",
-    )
-    how.add_argument(
-        "--activations",
-        metavar="TYPE",
-        type=choice("int8", "uint8"),
-        default="uint8",
-        help="what values are stored in (default: uint8)",
-    )
-    how.add_argument(
-        "--weights",
-        metavar="TYPE",
-        type=choice("int8", "uint8"),
-        default="int8",
-        help="what weights are stored in (default: int8, which CPU computes with)",
-    )
-    how.add_argument(
-        "--per-tensor",
-        action="store_true",
-        help="one scale for all weights of a node (default: one for each channel)",
-    )
-    how.add_argument(
-        "--method",
-        metavar="METHOD",
-        type=choice("minmax", "entropy", "percentile"),
-        default="minmax",
-        help="how samples give ranges: minmax (default), entropy or percentile",
-    )
-    how.add_argument(
-        "--exclude",
-        metavar="NODE",
-        action="append",
-        help="leave a node as it is; may be repeated",
-    )
-    compared = parser.add_argument_group("comparison")
-    _add_device(compared)
-    _add_config(compared)
-    _add_common(parser)
+    add_affinity(parser)
+    add_config(parser)
+    add_shapes(parser.add_argument_group("shapes (a network of fixed shapes is imported fastest)"))
+    add_common(parser)
 
 
 def _add_benchmark(parser: CommandParser) -> None:
@@ -313,7 +217,7 @@ def _add_benchmark(parser: CommandParser) -> None:
         required=True,
         help="the ONNX file, or a network that aioinfer compile wrote",
     )
-    _add_device(what)
+    add_device(what)
     what.add_argument(
         "-hint",
         "--hint",
@@ -339,18 +243,18 @@ def _add_benchmark(parser: CommandParser) -> None:
         "(default); callback: many requests, each started again by its callback, without an event "
         "loop",
     )
-    _add_affinity(what)
+    add_affinity(what)
     _add_limits(parser.add_argument_group("how long (default: 10 seconds)"))
     _add_data(parser.add_argument_group("shapes and inputs"))
     _add_resources(parser.add_argument_group("resources"))
     _add_reports(parser.add_argument_group("reports"))
-    _add_common(parser)
+    add_common(parser)
 
 
 def _add_tune(parser: CommandParser) -> None:
     what = parser.add_argument_group("what")
     what.add_argument("-m", "--model", metavar="MODEL", required=True, help="the ONNX file")
-    _add_device(what)
+    add_device(what)
     what.add_argument(
         "--goal",
         metavar="GOAL",
@@ -379,7 +283,7 @@ def _add_tune(parser: CommandParser) -> None:
         default=60.0,
         help="about how long to measure (default: 60)",
     )
-    _add_shapes(how)
+    add_shapes(how)
     how.add_argument(
         "--seed",
         metavar="NUMBER",
@@ -387,94 +291,13 @@ def _add_tune(parser: CommandParser) -> None:
         default=0,
         help="seed of the random inputs (default: 0)",
     )
-    _add_config(how)
+    add_config(how)
     results = parser.add_argument_group("results")
     results.add_argument("--json", action="store_true", help="print JSON instead of tables")
     results.add_argument(
         "-o", "--output", dest="o", metavar="FILE", type=Path, help="write the configuration"
     )
-    _add_common(parser)
-
-
-def _add_serve(parser: CommandParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="the ONNX file, or the model directory")
-    _add_device(parser)
-    _add_config(parser)
-    address = parser.add_argument_group("address")
-    address.add_argument(
-        "--host", metavar="HOST", default="127.0.0.1", help="address to listen on (127.0.0.1)"
-    )
-    address.add_argument(
-        "--port",
-        metavar="PORT",
-        type=port_number,
-        default=8000,
-        help="port for HTTP; 0: any that is free (default: 8000)",
-    )
-    address.add_argument(
-        "--grpc-port",
-        metavar="PORT",
-        type=port_number,
-        help="serve gRPC, too, on this port, which is 8001 elsewhere; 0: any that is free",
-    )
-    models = parser.add_argument_group("model directory")
-    models.add_argument(
-        "--poll",
-        metavar="SECONDS",
-        type=duration,
-        help="look for new, changed and removed models so often (default: never)",
-    )
-    models.add_argument(
-        "--allow-management", action="store_true", help="let clients load and unload models"
-    )
-    models.add_argument(
-        "--memory-limit",
-        metavar="MB",
-        type=positive_integer,
-        help="of all loaded versions' files together, in MiB (default: none)",
-    )
-    parser.add_argument(
-        "--access-log",
-        metavar="FILE",
-        help="append a JSON line for each request; -: to standard error (default: none)",
-    )
-    safety = parser.add_argument_group("safety")
-    safety.add_argument(
-        "--token-file",
-        metavar="FILE",
-        type=Path,
-        help="want the bearer token in this file of every request (default: AIOINFER_TOKEN's)",
-    )
-    safety.add_argument("--tls-certificate", metavar="FILE", type=Path, help="serve with TLS")
-    safety.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's key")
-    safety.add_argument(
-        "--max-body-mb",
-        metavar="MB",
-        type=positive_integer,
-        default=64,
-        help="the longest body that is taken, in MiB (default: 64)",
-    )
-    safety.add_argument(
-        "--max-bodies-mb",
-        metavar="MB",
-        type=positive_integer,
-        help="bodies in memory together, in MiB (default: 8 of the longest)",
-    )
-    safety.add_argument(
-        "--max-connections",
-        metavar="COUNT",
-        type=positive_integer,
-        default=1024,
-        help="open connections, and calls by gRPC under way, at most (default: 1024)",
-    )
-    safety.add_argument(
-        "--drain",
-        metavar="SECONDS",
-        type=duration,
-        default=30.0,
-        help="how long requests under way may take at the end (default: 30)",
-    )
-    _add_common(parser)
+    add_common(parser)
 
 
 def _add_limits(group: argparse._ArgumentGroup) -> None:
@@ -496,7 +319,7 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_data(group: argparse._ArgumentGroup) -> None:
-    _add_shapes(group)
+    add_shapes(group)
     group.add_argument(
         "-i",
         "--input",
@@ -532,7 +355,7 @@ def _add_resources(group: argparse._ArgumentGroup) -> None:
         help="inferences that the device computes side by side, or AUTO; CUDA:2,CPU:4 for the "
         "devices of a virtual one; needs -hint none",
     )
-    _add_config(group)
+    add_config(group)
 
 
 def _add_reports(group: argparse._ArgumentGroup) -> None:
@@ -560,57 +383,3 @@ def _add_reports(group: argparse._ArgumentGroup) -> None:
         help="write what ran where and when: .html is a page to look at, .json is for Perfetto and "
         "chrome://tracing",
     )
-
-
-def _add_device(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "-d",
-        "--device",
-        dest="d",
-        metavar="DEVICE",
-        default="AUTO",
-        help="a device, see aioinfer devices (default: AUTO)",
-    )
-
-
-def _add_shapes(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "-shape",
-        "--shape",
-        metavar="SHAPES",
-        help='shapes of inputs, such as "image[1,3,224,224],x[2,3]"; [1,3] alone is for all',
-    )
-    group.add_argument(
-        "-b",
-        "--batch",
-        dest="b",
-        metavar="COUNT",
-        type=positive_integer,
-        help="length of the first dimension of every input where the model leaves it open",
-    )
-
-
-def _add_affinity(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--affinity",
-        metavar="NODE=DEVICE",
-        action="append",
-        default=[],
-        help="run a node on this device of HETERO; may be repeated",
-    )
-
-
-def _add_config(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--config",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="set a property of the device, or with DEVICE:KEY=VALUE of one device of a virtual "
-        "one; may be repeated",
-    )
-
-
-def _add_common(parser: CommandParser) -> None:
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser.set_defaults(parser=parser)

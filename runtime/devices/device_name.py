@@ -40,7 +40,7 @@ MOST_REQUESTS = 999_999
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ID = re.compile(r"[A-Za-z0-9_.\-]+")
 _ENTRY = re.compile(r"(?P<device>[^()]+)(\((?P<count>[^()]*)\))?")
-_COUNT = re.compile(r"0*[1-9][0-9]{0,5}")
+_COUNT = re.compile(rf"0*[1-9][0-9]{{0,{len(str(MOST_REQUESTS)) - 1}}}")
 
 
 @dataclass(frozen=True)
