@@ -87,12 +87,16 @@ class Users:
 class LoopUsers(Users):
     """Tasks of one loop, some with requests of their own, some of which are cancelled."""
 
+    def __init__(self, network: aioinfer.ExecutableNetwork, seed: int) -> None:
+        super().__init__(network, seed)
+        self._requests = [network.create_infer_request() for _ in range(0, TASKS, 5)]
+
     async def run(self, count: int) -> None:
         left = iter(range(count))
         await asyncio.gather(*(self._work(left, task) for task in range(TASKS)))
 
     async def _work(self, left: Any, number: int) -> None:
-        request = self.network.create_infer_request() if number % 5 == 0 else None
+        request = self._requests[number // 5] if number % 5 == 0 else None
         for _ in left:
             x, options = self.draw(), self.options()
             target: Any = self.network if request is None else request
@@ -115,8 +119,12 @@ class LoopUsers(Users):
 class ThreadUsers(Users):
     """A thread with several requests under way, some with memory of its own for the output."""
 
+    def __init__(self, network: aioinfer.ExecutableNetwork, seed: int) -> None:
+        super().__init__(network, seed)
+        self._requests = [network.create_infer_request() for _ in range(8)]
+
     def run(self, count: int) -> None:
-        requests = [self.network.create_infer_request() for _ in range(8)]
+        requests = self._requests
         started: dict[aioinfer.InferRequest, np.ndarray[Any, Any]] = {}
         for number in range(count):
             request = requests[number % len(requests)]
