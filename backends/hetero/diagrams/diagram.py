@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..explain import size_text, type_text
+from ..partition import Partition, PartitionSubgraph, PlacedNode
 from .device_colors import DeviceColor, device_colors
-from .explain import size_text, type_text
-from .partition import Partition, PartitionSubgraph, PlacedNode
 from .svg import Arrow, Box, draw, note, shortened
 
 __all__ = ["affinity_svg", "subgraphs_svg"]

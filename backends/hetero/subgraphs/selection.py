@@ -40,7 +40,7 @@ from heapq import heapify, heappop, heappush
 from operator import and_, or_
 from typing import Generic, TypeVar
 
-from ...errors import DeviceError, GraphError
+from ....errors import DeviceError, GraphError
 
 __all__ = [
     "Candidate",

@@ -11,9 +11,9 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any
 
-from ...runtime.graph import Node
-from ...runtime.properties.properties import Property
-from ...runtime.runs.bindings import NodeProfile
+from ....runtime.graph import Node
+from ....runtime.properties.properties import Property
+from ....runtime.runs.bindings import NodeProfile
 
 __all__ = ["NODE_TIMES", "MeasuredTimes", "joined_places", "seconds_of"]
 

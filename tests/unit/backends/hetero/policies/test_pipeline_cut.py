@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aioinfer.backends.hetero import pipeline_cut
-from aioinfer.backends.hetero.pipeline_cut import (
+from aioinfer.backends.hetero.policies import pipeline_cut
+from aioinfer.backends.hetero.policies.pipeline_cut import (
     PipelineDevice,
     PipelineStage,
     Weight,

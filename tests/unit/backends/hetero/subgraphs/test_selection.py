@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import pytest
 
-from aioinfer.backends.hetero.schedule import execution_order
-from aioinfer.backends.hetero.selection import Subgraph, Trace, select_subgraphs
+from aioinfer.backends.hetero.subgraphs.schedule import execution_order
+from aioinfer.backends.hetero.subgraphs.selection import Subgraph, Trace, select_subgraphs
 from aioinfer.errors import DeviceError, GraphError
 
 SEEDS_NODES = [1, 2, 3, 4, 5, 6, 7]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...runtime.graph import Graph, Model, TensorType, Value, is_static
-from ...runtime.passes import specialize
-from ...runtime.type_inference import correct_graph_types
+from ....runtime.graph import Graph, Model, TensorType, Value, is_static
+from ....runtime.passes import specialize
+from ....runtime.type_inference import correct_graph_types
 from .cutting import CutModel
 
 __all__ = ["static_shapes", "subgraph_signatures"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from ...runtime.properties.properties import Property
+from ....runtime.properties.properties import Property
 from .node_costs import NodeCost
 
 __all__ = ["DEVICE_SPEEDS", "DeviceSpeed", "default_speed", "speed_of"]

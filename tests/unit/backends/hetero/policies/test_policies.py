@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
-from aioinfer.backends.hetero.measured_times import joined_places, seconds_of
-from aioinfer.backends.hetero.node_costs import crossing_bytes, node_cost
-from aioinfer.backends.hetero.policy import Expected
+from aioinfer.backends.hetero.policies.measured_times import joined_places, seconds_of
+from aioinfer.backends.hetero.policies.node_costs import crossing_bytes, node_cost
+from aioinfer.backends.hetero.policies.policy import Expected
 from aioinfer.errors import DeviceError, PropertyError
 from aioinfer.runtime.onnx_reader import read_model
 from unit.backends.hetero.small_graphs import arrays, graph, on_one_device
@@ -191,7 +191,7 @@ def test_the_operations_of_a_node_are_those_of_its_formula() -> None:
 
 
 def test_a_group_that_ran_as_one_stays_together() -> None:
-    from aioinfer.backends.hetero.measured_times import MeasuredTimes
+    from aioinfer.backends.hetero.policies.measured_times import MeasuredTimes
 
     nodes = list(read_model(graph(CHAIN, "d")).graph.nodes)
     times = MeasuredTimes(((("a", "b"), 2.0), (("c",), 1.0)), is_whole=True)

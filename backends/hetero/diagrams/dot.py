@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..explain import size_text
+from ..partition import NodeEdge, Partition, PartitionSubgraph, PlacedNode
 from .device_colors import device_colors
-from .explain import size_text
-from .partition import NodeEdge, Partition, PartitionSubgraph, PlacedNode
 
 __all__ = ["affinity_dot", "subgraphs_dot"]
 

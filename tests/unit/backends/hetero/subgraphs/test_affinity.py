@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioinfer.backends.hetero.affinity import (
+from aioinfer.backends.hetero.subgraphs.affinity import (
     NodeOrigin,
     Placement,
     Wish,

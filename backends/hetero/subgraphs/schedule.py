@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
-from ...errors import GraphError
+from ....errors import GraphError
 from .selection import Subgraph
 
 __all__ = ["execution_order"]

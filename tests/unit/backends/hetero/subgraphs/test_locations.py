@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from aioinfer.backends.hetero.cutting import CutModel, cut_model, node_edges
-from aioinfer.backends.hetero.locations import output_locations, state_locations
-from aioinfer.backends.hetero.schedule import execution_order
-from aioinfer.backends.hetero.selection import select_subgraphs
+from aioinfer.backends.hetero.subgraphs.cutting import CutModel, cut_model, node_edges
+from aioinfer.backends.hetero.subgraphs.locations import output_locations, state_locations
+from aioinfer.backends.hetero.subgraphs.schedule import execution_order
+from aioinfer.backends.hetero.subgraphs.selection import select_subgraphs
 from unit.backends.hetero.small_graphs import affinity, model
 
 DIAMOND = """

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import parser
 
-from aioinfer.backends.hetero.cutting import CutModel, cut_model, node_edges
-from aioinfer.backends.hetero.schedule import execution_order
-from aioinfer.backends.hetero.selection import Subgraph, select_subgraphs
+from aioinfer.backends.hetero.subgraphs.cutting import CutModel, cut_model, node_edges
+from aioinfer.backends.hetero.subgraphs.schedule import execution_order
+from aioinfer.backends.hetero.subgraphs.selection import Subgraph, select_subgraphs
 from aioinfer.errors import GraphError
 from aioinfer.runtime.graph import Graph, Model, Value, check_graph
 from aioinfer.runtime.graph.traversal import all_nodes

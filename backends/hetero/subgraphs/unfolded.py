@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from ...runtime.graph import Graph, Node, copy_node
-from ...runtime.passes.rewriting.name_table import NameTable
+from ....runtime.graph import Graph, Node, copy_node
+from ....runtime.passes.rewriting.name_table import NameTable
 
 __all__ = ["follow_users", "is_wanted_by_user"]
 

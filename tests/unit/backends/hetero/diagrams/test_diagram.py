@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from aioinfer.backends.hetero.diagram import affinity_svg, subgraphs_svg
-from aioinfer.backends.hetero.dot import affinity_dot, subgraphs_dot
+from aioinfer.backends.hetero.diagrams.diagram import affinity_svg, subgraphs_svg
+from aioinfer.backends.hetero.diagrams.dot import affinity_dot, subgraphs_dot
 from aioinfer.backends.hetero.partition import (
     Cut,
     NodeEdge,

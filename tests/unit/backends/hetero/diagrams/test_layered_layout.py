@@ -7,7 +7,7 @@ from graphlib import CycleError
 
 import pytest
 
-from aioinfer.backends.hetero.layered_layout import layered_layout
+from aioinfer.backends.hetero.diagrams.layered_layout import layered_layout
 
 BOX = (40.0, 20.0)
 

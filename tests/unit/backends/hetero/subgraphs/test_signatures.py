@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from onnx import parser
 
-from aioinfer.backends.hetero.cutting import cut_model
-from aioinfer.backends.hetero.selection import Subgraph
-from aioinfer.backends.hetero.signatures import subgraph_signatures
+from aioinfer.backends.hetero.subgraphs.cutting import cut_model
+from aioinfer.backends.hetero.subgraphs.selection import Subgraph
+from aioinfer.backends.hetero.subgraphs.signatures import subgraph_signatures
 from aioinfer.runtime.onnx_reader import read_model
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from ...errors import DeviceError, PropertyError
-from ...runtime.devices.device_name import parse_device
-from ...runtime.graph import Graph, Node
-from ...runtime.properties.properties import Configuration, Property
-from ...runtime.properties.property_parsers import parse_choice, parse_integer
-from .affinity import Placement
+from ....errors import DeviceError, PropertyError
+from ....runtime.devices.device_name import parse_device
+from ....runtime.graph import Graph, Node
+from ....runtime.properties.properties import Configuration, Property
+from ....runtime.properties.property_parsers import parse_choice, parse_integer
+from ..subgraphs.affinity import Placement
 from .balance import Balance, BalanceDevice, BalanceNode, balance
 from .branches import Branches, place_branches
 from .device_speed import DEVICE_SPEEDS, default_speed, speed_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ...runtime.network.states.state_pairs import problem_of_types
+from ....runtime.network.states.state_pairs import problem_of_types
 from .cutting import CutModel
 
 __all__ = ["output_locations", "state_locations", "states_inside"]

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...errors import GraphError
-from ...runtime.graph import Graph, Model, Node, Value, ValueType, copy_node, size_bytes
+from ....errors import GraphError
+from ....runtime.graph import Graph, Model, Node, Value, ValueType, copy_node, size_bytes
 from .selection import Subgraph
 
 __all__ = ["CutModel", "Link", "PortPlace", "SubgraphModel", "cut_model", "node_edges"]

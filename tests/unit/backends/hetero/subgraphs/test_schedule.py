@@ -2,8 +2,8 @@
 
 import pytest
 
-from aioinfer.backends.hetero.schedule import execution_order
-from aioinfer.backends.hetero.selection import Subgraph
+from aioinfer.backends.hetero.subgraphs.schedule import execution_order
+from aioinfer.backends.hetero.subgraphs.selection import Subgraph
 from aioinfer.errors import GraphError
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from aioinfer.backends.hetero.selection_trace import trace_selection
+from aioinfer.backends.hetero.subgraphs.selection_trace import trace_selection
 
 NODES = [1, 2, 3, 4, 5, 6, 7]
 EDGES = [(1, 2), (2, 3), (2, 4), (3, 5), (4, 5), (5, 6), (6, 7)]

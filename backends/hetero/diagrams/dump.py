@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ...errors import PropertyError
+from ....errors import PropertyError
+from ..partition import Partition
 from .diagram import affinity_svg, subgraphs_svg
 from .dot import affinity_dot, subgraphs_dot
-from .partition import Partition
 
 __all__ = ["dump_diagrams"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...errors import DeviceError, PropertyError, UnsupportedOpError, nearest
-from ...runtime.passes import Support, SupportMap
+from ....errors import DeviceError, PropertyError, UnsupportedOpError, nearest
+from ....runtime.passes import Support, SupportMap
 
 __all__ = ["NodeOrigin", "Placement", "Wish", "place_nodes", "refuse", "wishes_of"]
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ...runtime.graph import Graph, Node, TensorType, Value
+from ....runtime.graph import Graph, Node, TensorType, Value
 
 __all__ = ["NodeCost", "crossing_bytes", "node_cost", "value_bytes"]
 
