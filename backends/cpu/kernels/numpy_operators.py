@@ -15,7 +15,7 @@ from ....runtime.graph import DType, Node
 from ....runtime.graph.sym_int import has_sym_ints
 from ....runtime.operators import find_unsupported as find_missing
 from ....runtime.operators import make_operator
-from ....runtime.operators.scattering import places_by_axis, sequence_places
+from ....runtime.operators.indices.scattering import places_by_axis, sequence_places
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from ..plans.written_states import Places
