@@ -25,14 +25,15 @@ def turned(made: Array, before: Array, index: Index) -> TurnedArray:
     return seen
 
 
-def next_turn(kept: Any, past: Array, *, is_own: bool) -> Array:
-    """Return an array with the content of ``past``, which may be written.
+def next_turn(kept: Any, past: Array, *, is_own: bool) -> tuple[Array, int]:
+    """Return an array with the content of ``past``, which may be written, and the bytes copied.
 
     ``kept`` is the state that ``past`` is the memory of. Where it is a request's own (``is_own``)
     and was made here, this is the memory of the state before it, which it has no more then.
     """
     if is_own and isinstance(kept, TurnedArray) and kept.before is not None:
         (spare, index), kept.before = kept.before, None
-        spare[index] = past[index]
-        return spare
-    return past.copy()
+        rows = past[index]
+        spare[index] = rows
+        return spare, int(rows.nbytes)
+    return past.copy(), past.nbytes

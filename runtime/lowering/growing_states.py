@@ -14,25 +14,15 @@ after it. The output's memory begins where the input does, and the output some r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....errors import GraphError
-from ....runtime.graph import Graph, Node, TensorType, Value, is_static
-from ....runtime.graph.sym_int import computed
-from ....runtime.lowering.slice import slice_box
-from ....runtime.lowering.strides import row_major
-from .operand_layout import Layout, Operand
+from ...errors import GraphError
+from ..graph import Graph, Node, TensorType, Value, is_static
+from ..graph.sym_int import computed
+from .slice import slice_box
 
-__all__ = [
-    "GrowingState",
-    "JoinedState",
-    "Room",
-    "growing_layout",
-    "growing_states",
-    "shape_with_room",
-]
+__all__ = ["GrowingState", "JoinedState", "growing_states", "shape_with_room"]
 
 FEWEST_ROWS = 32
 """Room for so many at least, so that short states are not copied every few steps."""
@@ -50,10 +40,6 @@ class GrowingState:
     axis: int
     is_window: bool = False
 
-    def layout(self, layout: Layout) -> Layout:
-        """Lay the state's elements into memory with room."""
-        return growing_layout(layout, self.axis, is_window=self.is_window)
-
 
 @dataclass(frozen=True)
 class JoinedState:
@@ -66,36 +52,6 @@ class JoinedState:
     joined: Value
     shift: int = 0
     lead: int = 0
-
-
-class Room:
-    """The memory of a state before and after a run, in bytes.
-
-    ``may_stay``: no step writes into what the output has of the input.
-    """
-
-    def __init__(
-        self, state: GrowingState, source: Operand, target: Operand, *, may_stay: bool
-    ) -> None:
-        self.state, self.dtype = state, source.dtype.numpy
-        item_bytes = self.dtype.itemsize
-        given = shape_with_room(source.shape, state.axis, is_window=state.is_window)
-        made = shape_with_room(target.shape, state.axis, is_window=state.is_window)
-        self.may_stay = may_stay and given == made
-        """True if the output may lie in the memory of the input."""
-        self.given_shape, self.shape = source.shape, target.shape
-        self.given_bytes = math.prod(given) * item_bytes
-        self.size_bytes = math.prod(made) * item_bytes
-        """All that there is room for."""
-        self.given_strides = tuple(stride * item_bytes for stride in row_major(given))
-        self.strides = tuple(stride * item_bytes for stride in row_major(made))
-        self.read_bytes, self.written_bytes = source.buffer.size_bytes, target.buffer.size_bytes
-        """What the plan knows of, from where the input begins."""
-        self.shift = target.offset_bytes
-        """How far behind the input the output begins."""
-        head = math.prod(made[state.axis :]) - math.prod(target.shape[state.axis :])
-        self.last_start = head * item_bytes
-        """Where the output begins at most: the rows of the first head end with its room then."""
 
 
 def growing_states(graph: Graph, pairs: Mapping[str, str]) -> list[JoinedState]:
@@ -202,9 +158,3 @@ def _rows_with_room(length: int, fewest: int) -> int:
 
 def _rows_of_window(length: int, fewest: int) -> int:
     return length + max(length // 2, fewest)
-
-
-def growing_layout(layout: Layout, axis: int, *, is_window: bool = False) -> Layout:
-    """Lay the same elements into memory with room."""
-    strides = row_major(shape_with_room(layout.shape, axis, is_window=is_window))
-    return Layout.plain(layout.shape, layout.dtype, strides)

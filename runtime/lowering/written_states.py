@@ -9,15 +9,16 @@ written, and stays what it is if the run does not succeed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ....runtime.graph import Graph, Value
+from ..graph import Graph, Node, Value
+from ..operators.indices.scattering import places_by_axis, sequence_places
 
-__all__ = ["Places", "WrittenState", "address_of", "written_states"]
+__all__ = ["Places", "WrittenState", "address_of", "rows_function", "written_states"]
 
 Array = np.ndarray[Any, Any]
 Index = tuple[Array, ...]
@@ -67,6 +68,32 @@ def _is_written(value: Value, past: Value) -> bool:
     if node.op != "ScatterND":
         return False
     return node.attributes.get("reduction", "none") in ("none", b"none")
+
+
+def rows_function(node: Node, places: Places) -> Callable[..., None]:
+    """Return what writes rows into a state, and notes where: of its other inputs and the state."""
+    if node.op_type == "TensorScatter":
+        axis = int(node.attributes.get("axis", -2))
+        mode = str(node.attributes.get("mode", "linear"))
+
+        def write_sequences(update: Array, *starts_and_target: Array) -> None:
+            *starts, target = starts_and_target
+            index = sequence_places(target, update, starts[0] if starts else None, axis, mode)
+            _write(places, target, index, update)
+
+        return write_sequences
+
+    def write(indices: Array, updates: Array, target: Array) -> None:
+        if updates.shape != (*indices.shape[:-1], *target.shape[indices.shape[-1] :]):
+            raise ValueError(f"updates are {list(updates.shape)} at places {list(indices.shape)}")
+        _write(places, target, places_by_axis(indices), updates)
+
+    return write
+
+
+def _write(places: Places, target: Array, index: tuple[Array, ...], updates: Array) -> None:
+    places.note(target, index)
+    target[index] = updates
 
 
 def address_of(array: Array) -> int:
