@@ -5,8 +5,8 @@ The API alone records nothing: a service that wants its spans configures the SDK
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 __all__ = ["NO_SPANS", "RecordedSpans", "Span", "Spans", "installed_spans"]
@@ -42,12 +42,12 @@ class _NoSpan:
         pass
 
 
-class _NoSpans:
-    _span = _NoSpan()
+_NO_SPAN = _NoSpan()
 
-    @contextmanager
-    def around(self, name: str, headers: Mapping[str, str]) -> Iterator[Span]:
-        yield self._span
+
+class _NoSpans:
+    def around(self, name: str, headers: Mapping[str, str]) -> Any:
+        return nullcontext(_NO_SPAN)
 
 
 NO_SPANS: Spans = _NoSpans()
@@ -68,13 +68,29 @@ class _RecordedSpan:
 
 
 class RecordedSpans:
-    """Spans of a tracer of OpenTelemetry; ``trace`` is its module, ``extract`` reads headers."""
+    """Spans of a tracer of OpenTelemetry; ``trace`` is its module, ``extract`` reads headers.
 
-    def __init__(self, trace: Any, extract: Any, tracer: Any) -> None:
+    ``is_recorded`` tells whether anything records them; until then there are only those that
+    carry a client's trace on.
+    """
+
+    def __init__(
+        self,
+        trace: Any,
+        extract: Any,
+        tracer: Any,
+        is_recorded: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._trace, self._extract, self._tracer = trace, extract, tracer
+        self._is_recorded = is_recorded
+
+    def around(self, name: str, headers: Mapping[str, str]) -> Any:
+        if not headers and not self._is_recorded():
+            return nullcontext(_NO_SPAN)
+        return self._recorded(name, headers)
 
     @contextmanager
-    def around(self, name: str, headers: Mapping[str, str]) -> Iterator[Span]:
+    def _recorded(self, name: str, headers: Mapping[str, str]) -> Iterator[Span]:
         with self._tracer.start_as_current_span(
             name,
             context=self._extract(headers),
@@ -92,4 +108,8 @@ def installed_spans() -> Spans:
         from opentelemetry.propagate import extract
     except ImportError:
         return NO_SPANS
-    return RecordedSpans(trace, extract, trace.get_tracer("aioinfer.serving"))
+
+    def is_recorded() -> bool:
+        return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+    return RecordedSpans(trace, extract, trace.get_tracer("aioinfer.serving"), is_recorded)

@@ -36,13 +36,13 @@ from ...runtime.tracing.recorder import SpanRecorder, StageTally
 from ...runtime.tracing.statistics import NetworkStatistics, PlanStatistics
 from ...runtime.tracing.timeline import Trace
 from .crossing import Crossing
-from .diagrams.diagram import affinity_svg
-from .diagrams.dot import subgraphs_dot
+from .cutting import CutModel
+from .diagram import affinity_svg
 from .division_record import part_name, write_division
+from .dot import subgraphs_dot
 from .explain import explain_partition
 from .partition import Partition
 from .sub_request import LinkedRun, SubNetwork
-from .subgraphs.cutting import CutModel
 
 __all__ = ["HeteroNetwork"]
 

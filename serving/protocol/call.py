@@ -105,6 +105,11 @@ class Answer:
     is_last: bool = True
     is_of_stream: bool = False
 
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes the outputs have together; texts count as references."""
+        return sum(array.nbytes for _, array in self.outputs)
+
 
 def check_call(
     call: InferCall, inputs: Sequence[Port], outputs: Sequence[Port], model: str

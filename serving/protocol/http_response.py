@@ -17,6 +17,7 @@ __all__ = ["infer_response", "refusal_body"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _RAW_ONLY = ("FP16", "BF16")
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
 
 
 def infer_response(answer: Answer) -> tuple[bytes, int | None]:
@@ -34,7 +35,7 @@ def infer_response(answer: Answer) -> tuple[bytes, int | None]:
     }
     if answer.id:
         document["id"] = answer.id
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    text = _JSON.encode(document).encode()
     if not raw:
         return text, None
     return b"".join([text, *raw]), len(text)

@@ -26,15 +26,9 @@ def read_json(text: bytes | memoryview, limits: Limits) -> object:
             status=413,
         )
     text = bytes(text)
-    list_count, depth = _nesting(text)
-    if list_count > limits.json_list_count:
-        raise RefusedError(
-            f"JSON of {list_count} lists and objects; at most {limits.json_list_count} are taken: "
-            f"give flat data, or send tensors as binary data",
-            status=413,
-        )
-    if depth > limits.json_depth:
-        raise RefusedError(f"JSON nests {depth} deep; at most {limits.json_depth} is taken")
+    # What has few brackets, be they in strings, can neither nest too deep nor have too many lists.
+    if text.count(b"[") + text.count(b"{") > min(limits.json_depth, limits.json_list_count):
+        _refuse_nesting(text, limits)
     try:
         read: object = json.loads(str(text, "utf-8-sig"))  # json itself takes UTF-16, too
     except UnicodeDecodeError:
@@ -46,6 +40,18 @@ def read_json(text: bytes | memoryview, limits: Limits) -> object:
     except (ValueError, RecursionError):  # a number of thousands of digits
         raise RefusedError("the body is not JSON that can be read") from None
     return read
+
+
+def _refuse_nesting(text: bytes, limits: Limits) -> None:
+    list_count, depth = _nesting(text)
+    if list_count > limits.json_list_count:
+        raise RefusedError(
+            f"JSON of {list_count} lists and objects; at most {limits.json_list_count} are taken: "
+            f"give flat data, or send tensors as binary data",
+            status=413,
+        )
+    if depth > limits.json_depth:
+        raise RefusedError(f"JSON nests {depth} deep; at most {limits.json_depth} is taken")
 
 
 def _nesting(text: bytes) -> tuple[int, int]:

@@ -16,17 +16,17 @@ from contextlib import ExitStack, aclosing
 from functools import partial
 from typing import TypeVar
 
-from anyio import CancelScope, CapacityLimiter, to_thread
+from anyio import CancelScope
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ... import __version__
 from ...runtime.network.executable_network import ExecutableNetwork
-from ..failures import CLIENT_GONE, refusal_of
+from ..failures import refusal_of
 from ..inference import Inference
 from ..protocol.call import Answer, InferCall
 from ..protocol.describing import extensions, model_metadata
@@ -38,8 +38,7 @@ from ..protocol.generate_json import (
     server_sent,
 )
 from ..protocol.generation import Generation
-from ..protocol.http_request import read_infer_request
-from ..protocol.http_response import infer_response, refusal_body
+from ..protocol.http_response import refusal_body
 from ..protocol.in_flight import BodyShare
 from ..protocol.json_text import read_json
 from ..protocol.limits import Limits
@@ -47,11 +46,13 @@ from ..protocol.refusal import RefusedError
 from ..protocol.statistics import counts_of, statistics_entry
 from ..repository.fixed import FixedRepository
 from ..spans import NO_SPANS
-from .bodies import JSON_LENGTH_HEADER, json_length, read_body
+from .bodies import Readers, read_body, written
+from .direct import InferAddress
 from .disconnects import while_connected
 from .guard import Guard
 from .metrics import CONTENT_TYPE, metrics_text
 from .page import PageState, page
+from .refusals import JSON_TYPE, refusal_headers, unknown_address
 from .watch import Watch
 
 __all__ = ["app", "application"]
@@ -59,17 +60,12 @@ __all__ = ["app", "application"]
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-_AT_ONCE_BYTES = 64 << 10
-"""What is read or written on the event loop; more of it goes to a thread."""
-
 _PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
 }
 _METRICS_FRESH_S = 0.1  # who asks more often, as a flood does, is told the same again
-_READER_COUNT = 2
-"""Threads that read at once: JSON takes many times its length, and they share the interpreter."""
 
 
 def app(
@@ -102,7 +98,7 @@ def application(
     is_ending: tells whether a request that is cancelled is cut off by the end of the server, and
     answered 503.
     """
-    guarded = Guard(_Endpoints(inference).starlette(), inference.limits, token, is_ending)
+    guarded = Guard(_Endpoints(inference).dispatching(), inference.limits, token, is_ending)
     if inference.access_log is None and inference.spans is NO_SPANS:
         return guarded
     return Watch(guarded, inference.access_log, inference.spans)
@@ -114,11 +110,15 @@ class _Endpoints:
     def __init__(self, inference: Inference) -> None:
         self._inference, self._repository = inference, inference.repository
         self._limits, self._bodies = inference.limits, inference.bodies
-        self._readers = CapacityLimiter(_READER_COUNT)
+        self._readers = Readers()
         self._page_state = PageState(inference)
         self._metrics = -math.inf, b""
 
-    def starlette(self) -> Starlette:
+    def dispatching(self) -> ASGIApp:
+        """Return the application of all addresses."""
+        return InferAddress(self._starlette(), self._inference, self._readers)
+
+    def _starlette(self) -> Starlette:
         model = "/v2/models/{model}"
         routes = [
             _get("/", self.page),
@@ -131,7 +131,6 @@ class _Endpoints:
             *_versioned(model, "/ready", self.model_ready),
             *_versioned(model, "/stats", self.statistics),
             _get("/metrics", self.metrics),
-            *_versioned(model, "/infer", self.infer, "POST"),
             *_versioned(model, "/generate", self.generate, "POST"),
             *_versioned(model, "/generate_stream", self.generate_stream, "POST"),
             _post("/v2/repository/index", self.index),
@@ -201,20 +200,6 @@ class _Endpoints:
             self._metrics = now_s, text
         return Response(text, media_type=CONTENT_TYPE)
 
-    async def infer(self, request: Request) -> Response:
-        model, version = _place(request)
-        self._repository.find(model, version)  # before the body is read
-        with self._bodies.share() as share:
-            call = await self._read_call(request, share)
-            answer = await while_connected(
-                self._inference.run(model, version, call), request.receive
-            )
-            content, head = await _written(answer, partial(infer_response, answer))
-        if head is None:
-            return Response(content, media_type="application/json")
-        headers = {JSON_LENGTH_HEADER: str(head)}
-        return Response(content, headers=headers, media_type="application/octet-stream")
-
     async def generate(self, request: Request) -> Response:
         with self._bodies.share() as share:
             call = await self._read_generate(request, share)
@@ -229,8 +214,8 @@ class _Endpoints:
             async for answer in answers:
                 told.append(await _written(answer, partial(generate_document, answer)))
                 names = [requested.name for requested, _ in answer.outputs]
-                size += _size(answer)
-        return await _written_of(size, partial(joined_documents, told, names))
+                size += answer.size_bytes
+        return await written(size, partial(joined_documents, told, names))
 
     async def generate_stream(self, request: Request) -> Response:
         """Answer with one event for each step, the first of which must succeed."""
@@ -247,27 +232,19 @@ class _Endpoints:
 
     async def _read_generate(self, request: Request, share: BodyShare) -> InferCall:
         inputs = self._repository.find(*_place(request)).network.inputs
-        body = await read_body(request, self._limits, share)
+        body = await self._body(request, share)
         read = partial(read_generate_request, body, inputs, self._limits)
-        return await self._read(len(body), read)
+        return await self._readers.read(len(body), read)
 
-    async def _read(self, size: int, read: Callable[[], T]) -> T:
-        # Raw texts take their time, too: how long the JSON part is says too little.
-        if size <= _AT_ONCE_BYTES:
-            return read()
-        return await to_thread.run_sync(read, limiter=self._readers)
-
-    async def _read_call(self, request: Request, share: BodyShare) -> InferCall:
-        head = json_length(request)
-        body = await read_body(request, self._limits, share)
-        return await self._read(len(body), partial(read_infer_request, body, head, self._limits))
+    async def _body(self, request: Request, share: BodyShare) -> memoryview:
+        return await read_body(request.scope["headers"], request.receive, self._limits, share)
 
     async def _read_fields(self, request: Request) -> Fields:
         """Read the body of a call about the repository, which may be empty."""
         with self._bodies.share() as share:
-            body = await read_body(request, self._limits, share)
+            body = await self._body(request, share)
             read = partial(read_json, body, self._limits)
-            return Fields(await self._read(len(body), read) if body else {})
+            return Fields(await self._readers.read(len(body), read) if body else {})
 
     async def index(self, request: Request) -> Response:
         fields = await self._read_fields(request)
@@ -332,15 +309,7 @@ def _event(answer: Answer) -> bytes:
 
 
 async def _written(answer: Answer, write: Callable[[], T]) -> T:
-    return await _written_of(_size(answer), write)
-
-
-async def _written_of(size: int, write: Callable[[], T]) -> T:
-    return write() if size <= _AT_ONCE_BYTES else await to_thread.run_sync(write)
-
-
-def _size(answer: Answer) -> int:
-    return sum(array.nbytes for _, array in answer.outputs)
+    return await written(answer.size_bytes, write)
 
 
 def _place(request: Request) -> tuple[str, str]:
@@ -374,8 +343,6 @@ def _answering(endpoint: Endpoint) -> Endpoint:
     async def answering(request: Request) -> Response:
         try:
             return await endpoint(request)
-        except ClientDisconnect:
-            return _refused(RefusedError("the client has gone", status=CLIENT_GONE))
         except Exception as error:
             return _refused(refusal_of(error))
 
@@ -383,15 +350,10 @@ def _answering(endpoint: Endpoint) -> Endpoint:
 
 
 def _refused(error: RefusedError) -> Response:
-    headers = {}
-    if error.retry_after_s is not None:
-        headers["retry-after"] = str(error.retry_after_s)
-    if error.status in (408, 413):
-        headers["connection"] = "close"  # the rest of the body is not waited for
-    return Response(refusal_body(str(error)), error.status, headers, "application/json")
+    return Response(refusal_body(str(error)), error.status, refusal_headers(error), JSON_TYPE)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    text = f"there is nothing at {request.url.path!r} for {request.method}"
-    return Response(refusal_body(text), error.status_code, media_type="application/json")
+    body = unknown_address(request.method, request.url.path)
+    return Response(body, error.status_code, media_type=JSON_TYPE)

@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from ..protocol.http_response import refusal_body
 from ..protocol.limits import Limits
+from .joined_writes import JoinedWrites
 
 __all__ = ["connection_class"]
 
@@ -39,7 +40,7 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
             self._cycles: deque[RequestResponseCycle] = deque()
 
         def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
+            super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
             if len(self.connections) > limits.connection_count:
                 self._end(503, "too many connections")
                 return

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import TypeVar
+
+from starlette.types import Receive
 
 from ..failures import CLIENT_GONE
 from ..protocol.refusal import RefusedError
@@ -12,28 +15,58 @@ from ..protocol.refusal import RefusedError
 __all__ = ["while_connected"]
 
 T = TypeVar("T")
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
-async def while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T:
+async def while_connected(work: Awaitable[T], receive: Receive) -> T:
     """Return what the work returns; cancel it when the client disconnects.
 
     receive: of a request whose body was read. Raises RefusedError with CLIENT_GONE then. Nothing
-    outlives the call, however it ends.
+    outlives the call, however it ends. Work that does not wait is not watched: a task for that
+    is made when the loop comes round, which is after such work has been done.
     """
-    task = asyncio.ensure_future(work)
-    watch = asyncio.ensure_future(_disconnected(receive))
+    task = asyncio.current_task()
+    assert task is not None
+    watch = _Watch(task, receive)
+    beginning = asyncio.get_running_loop().call_soon(watch.begin)
     try:
-        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise RefusedError("the client has gone", status=CLIENT_GONE)
+        return await work
+    except asyncio.CancelledError:
+        if watch.take_back():
+            raise RefusedError("the client has gone", status=CLIENT_GONE) from None
+        raise
     finally:
-        task.cancel()
-        watch.cancel()
-        await asyncio.gather(task, watch, return_exceptions=True)
+        beginning.cancel()
+        if watch.task is not None:
+            watch.take_back()
+            await watch.end()
 
 
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+class _Watch:
+    """Cancels a task when its client disconnects."""
+
+    def __init__(self, watched: asyncio.Task[object], receive: Receive) -> None:
+        self._watched, self._receive = watched, receive
+        self._cancelled_before = watched.cancelling()
+        self._has_cancelled = False
+        self.task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        self.task = asyncio.ensure_future(self._wait())
+
+    async def _wait(self) -> None:
+        with suppress(Exception):  # who cannot be listened to has gone, too
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+        self._has_cancelled = self._watched.cancel()
+
+    def take_back(self) -> bool:
+        """Undo the cancellation by this; False if there was none, or another one beside it."""
+        if not self._has_cancelled:
+            return False
+        self._has_cancelled = False
+        return self._watched.uncancel() <= self._cancelled_before
+
+    async def end(self) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)

@@ -98,3 +98,11 @@ def test_without_the_package_there_are_none(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(installed_spans(), RecordedSpans)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     assert installed_spans() is NO_SPANS
+
+
+async def test_without_anything_that_records_only_the_clients_trace_is_carried_on() -> None:
+    spans = RecordedSpans(trace, extract, trace.NoOpTracer(), is_recorded=lambda: False)
+    for headers, wanted in (({}, ""), ({"traceparent": PARENT}, TRACE)):
+        with spans.around("POST infer", headers) as span:
+            span.tell(model="m")
+            assert span.trace_id == wanted

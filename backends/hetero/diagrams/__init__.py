@@ -1,1 +1,0 @@
-"""A partition as pictures: SVG, Graphviz's language, and files of them in a folder."""

@@ -1,1 +1,0 @@
-"""Operators of images: resizing, regions and boxes."""

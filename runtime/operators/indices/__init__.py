@@ -1,1 +1,0 @@
-"""Elements read and written at the places that data says, with their bounds checked."""

@@ -1,1 +1,0 @@
-"""Operators that onnx.reference lacks or gets wrong, and that stand in for its own."""
