@@ -2,86 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .forests import LEAF, Forest, Question, check_trees, make_forest
+from .forests import Forest, make_forest
 from .ml_scores import transformed_scores, with_second_score
 from .own_operators import own
 from .plain_operators import Array
+from .tree_attributes import TreeRule, Verdict, read_classifier, read_ensemble, read_regressor
 
 __all__ = ["aggregate_trees", "classify_by_trees", "regress_by_trees"]
 
 _ML = "ai.onnx.ml"
 
 
-@dataclass(frozen=True)
-class _Votes:
-    """What leaves say: entries sorted by leaf, of which leaf i has ``starts[i]`` to the next."""
-
-    starts: Array
-    targets: Array
-    weights: Array
-
-    def entries(self, leaves: Array) -> tuple[Array, Array]:
-        """Return the rows, and the entries, of (rows, trees) of leaves."""
-        counts = np.diff(self.starts)[leaves].reshape(-1)
-        ends = np.cumsum(counts)
-        steps = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
-        found = np.repeat(self.starts[leaves].reshape(-1), counts) + steps
-        rows = np.repeat(np.arange(leaves.size) // max(1, leaves.shape[1]), counts)
-        return rows, found
-
-
 class _Ensemble:
-    """Trees and what their leaves say, for rows of any of the types that ONNX takes."""
+    """Computes what a rule says, for rows of any of the types that ONNX takes."""
 
-    def __init__(
-        self, question: Question, votes: _Votes, target_count: int, is_double: bool
-    ) -> None:
-        self._question, self.votes, self.target_count = question, votes, target_count
-        self._is_double = is_double
+    def __init__(self, rule: TreeRule) -> None:
+        self._rule = rule
         self._forests: dict[np.dtype[Any], Forest] = {}
 
-    def leaves(self, x: Array) -> Array:
+    def scores(self, x: Array) -> Array:
+        """Return the transformed scores: (rows, targets), in float64."""
+        return transformed_scores(self._sums(self._leaves(x)), self._rule.transform)
+
+    def labels_and_scores(self, x: Array) -> tuple[Array, Array]:
+        """Return the label of each row, and the transformed scores, in float64."""
+        rule = self._rule
+        leaves = self._leaves(x)
+        sums = self._sums(leaves)
+        positive = sums[:, rule.column]
+        if rule.verdict is Verdict.BEST:
+            is_said = self._extremes(leaves, np.maximum)[1] | rule.has_base
+            found = rule.labels[np.where(is_said, sums, -np.inf).argmax(axis=1)]
+        elif rule.verdict is Verdict.POSITIVE:
+            found = (positive > 0).astype(np.int64)
+        else:
+            found = rule.labels[(positive > rule.threshold).astype(np.intp)]
+        if rule.verdict is Verdict.SECOND:
+            given = with_second_score(positive, rule.transform, is_positive=rule.is_positive)
+            return found, given
+        return found, transformed_scores(sums, rule.transform)
+
+    def _leaves(self, x: Array) -> Array:
         """Return (rows, trees) of leaves; two threads may make the same forest, either serves."""
         if x.ndim not in (1, 2):
             raise ValueError(f"x is {x.shape}; (rows, features) are wanted")
         rows = np.atleast_2d(x)
-        is_double = self._is_double or rows.dtype == np.float64
+        is_double = self._rule.is_double or rows.dtype == np.float64
         dtype: np.dtype[Any] = np.dtype(np.float64 if is_double else np.float32)
         forest = self._forests.get(dtype)
         if forest is None:
-            forest = self._forests[dtype] = make_forest(self._question, dtype)
+            forest = self._forests[dtype] = make_forest(self._rule.question, dtype)
         return forest.find_leaves(rows.astype(dtype, copy=False))
 
-    def sums(self, leaves: Array) -> Array:
-        """Add up what the leaves say: (rows, targets), in float64."""
-        rows, entries = self.votes.entries(leaves)
-        places = rows * self.target_count + self.votes.targets[entries]
-        size = len(leaves) * self.target_count
-        made = np.bincount(places, self.votes.weights[entries], minlength=size)
-        return made.astype(np.float64).reshape(-1, self.target_count)
+    def _sums(self, leaves: Array) -> Array:
+        """Return the sum, mean, minimum or maximum, and the base: (rows, targets), in float64.
 
-    def aggregated(self, leaves: Array, name: str, tree_count: int) -> Array:
-        """Return the sum, mean, minimum or maximum; 0 where no leaf says anything."""
-        if name in ("SUM", "AVERAGE"):
-            made = self.sums(leaves)
-            return made / max(1, tree_count) if name == "AVERAGE" else made
-        found, is_said = self.extremes(leaves, np.minimum if name == "MIN" else np.maximum)
-        return np.where(is_said, found, 0)
+        Where no leaf says anything it is the base alone.
+        """
+        rule = self._rule
+        if rule.aggregate in ("MIN", "MAX"):
+            combine = np.minimum if rule.aggregate == "MIN" else np.maximum
+            found, is_said = self._extremes(leaves, combine)
+            return np.asarray(np.where(is_said, found, 0) + rule.base)
+        rows, entries = rule.votes.entries(leaves)
+        places = rows * rule.target_count + rule.votes.targets[entries]
+        size = len(leaves) * rule.target_count
+        made = np.bincount(places, rule.votes.weights[entries], minlength=size)
+        sums = made.astype(np.float64).reshape(-1, rule.target_count)
+        if rule.aggregate == "AVERAGE":
+            sums /= max(1, len(rule.question.roots))
+        return np.asarray(sums + rule.base)
 
-    def extremes(self, leaves: Array, combine: np.ufunc) -> tuple[Array, Array]:
+    def _extremes(self, leaves: Array, combine: np.ufunc) -> tuple[Array, Array]:
         """Return the least, or greatest, and whether any leaf says something: (rows, targets)."""
-        rows, entries = self.votes.entries(leaves)
+        votes = self._rule.votes
+        rows, entries = votes.entries(leaves)
         start = np.inf if combine is np.minimum else -np.inf
-        made = np.full((len(leaves), self.target_count), start)
+        made = np.full((len(leaves), self._rule.target_count), start)
         is_said = np.zeros(made.shape, bool)
-        place = rows, self.votes.targets[entries]
-        combine.at(made, place, self.votes.weights[entries])
+        place = rows, votes.targets[entries]
+        combine.at(made, place, votes.weights[entries])
         is_said[place] = True
         return made, is_said
 
@@ -93,38 +99,14 @@ class _Ensemble:
     later={"base_values_as_tensor": 3, "target_weights_as_tensor": 3},
     prepares=True,
 )
-def regress_by_trees(
-    *,
-    aggregate_function: str = "SUM",
-    base_values: Sequence[float] = (),
-    base_values_as_tensor: Array | None = None,
-    n_targets: int = 1,
-    post_transform: str = "NONE",
-    target_ids: Sequence[int] = (),
-    target_nodeids: Sequence[int] = (),
-    target_treeids: Sequence[int] = (),
-    target_weights: Sequence[float] = (),
-    target_weights_as_tensor: Array | None = None,
-    **nodes: Any,
-) -> Callable[[Array], Array]:
+@functools.wraps(read_regressor, assigned=())  # whose attributes it takes
+def regress_by_trees(**attributes: Any) -> Callable[[Array], Array]:
     """Return what makes (rows, targets) of (rows, features): a sum, mean, minimum or maximum.
 
     Raises ValueError for trees that are none, and for entries of leaves that are not there.
     """
-    weights = _numbers(target_weights, target_weights_as_tensor)
-    base = _numbers(base_values, base_values_as_tensor)
-    ensemble = _ensemble(nodes, (target_treeids, target_nodeids, target_ids), weights, n_targets)
-    tree_count = len(set(nodes.get("nodes_treeids", ())))
-    if len(base) not in (0, n_targets):
-        raise ValueError(f"{len(base)} base values are given for {n_targets} targets")
-
-    def regress(x: Array) -> Array:
-        made = ensemble.aggregated(ensemble.leaves(x), aggregate_function, tree_count)
-        if len(base):
-            made += base
-        return transformed_scores(made, post_transform).astype(np.float32)
-
-    return regress
+    ensemble = _Ensemble(read_regressor(**attributes))
+    return lambda x: ensemble.scores(x).astype(np.float32)
 
 
 @own(
@@ -134,264 +116,28 @@ def regress_by_trees(
     later={"base_values_as_tensor": 3, "class_weights_as_tensor": 3},
     prepares=True,
 )
-def classify_by_trees(
-    *,
-    base_values: Sequence[float] = (),
-    base_values_as_tensor: Array | None = None,
-    class_ids: Sequence[int] = (),
-    class_nodeids: Sequence[int] = (),
-    class_treeids: Sequence[int] = (),
-    class_weights: Sequence[float] = (),
-    class_weights_as_tensor: Array | None = None,
-    classlabels_int64s: Sequence[int] = (),
-    classlabels_strings: Sequence[str] = (),
-    post_transform: str = "NONE",
-    **nodes: Any,
-) -> Callable[[Array], tuple[Array, Array]]:
+@functools.wraps(read_classifier, assigned=())  # whose attributes it takes
+def classify_by_trees(**attributes: Any) -> Callable[[Array], tuple[Array, Array]]:
     """Return what makes labels and scores, (rows,) and (rows, classes), of (rows, features).
 
-    As onnxruntime: of two classes whose leaves speak of one alone, the other one's score follows,
-    and one class alone is labelled 1 where its score is above zero. Else the best score wins, of
-    classes of which a leaf speaks.
-    Raises ValueError for trees that are none, and for entries of leaves that are not there.
+    ``Verdict`` says how. Raises ValueError for trees that are none, and for entries of leaves that
+    are not there.
     """
-    labels = np.array(list(classlabels_int64s), np.int64)
-    if not len(labels):
-        labels = np.array(list(classlabels_strings), object)
-    count = max(1, len(labels))
-    weights = _numbers(class_weights, class_weights_as_tensor)
-    base = _numbers(base_values, base_values_as_tensor)
-    ensemble = _ensemble(nodes, (class_treeids, class_nodeids, class_ids), weights, count)
-    is_one = len(set(class_ids)) == 1 and count == 2
-    is_positive = bool((weights >= 0).all())
+    ensemble = _Ensemble(read_classifier(**attributes))
 
     def classify(x: Array) -> tuple[Array, Array]:
-        leaves = ensemble.leaves(x)
-        sums = ensemble.sums(leaves)
-        if not is_one and count > 1:
-            scores = sums + (base if len(base) else 0)
-            is_said = ensemble.extremes(leaves, np.maximum)[1] | bool(len(base))
-            found = labels[np.where(is_said, scores, -np.inf).argmax(axis=1)]
-            return found, transformed_scores(scores, post_transform).astype(np.float32)
-        column = int(class_ids[0]) if is_one else 0
-        sums[:, column] += base[min(column, len(base) - 1)] if len(base) else 0
-        positive = sums[:, column]
-        if count == 1:
-            transform = post_transform if post_transform == "PROBIT" else "NONE"
-            scores = transformed_scores(sums, transform)
-            return (positive > 0).astype(np.int64), scores.astype(np.float32)
-        found = labels[(positive > (0.5 if is_positive else 0.0)).astype(np.intp)]
-        if column == 0 and len(base) < 2:
-            scores = with_second_score(positive, post_transform, is_positive=is_positive)
-        else:
-            scores = transformed_scores(sums, post_transform)
-        return found, scores.astype(np.float32)
+        labels, scores = ensemble.labels_and_scores(x)
+        return labels, scores.astype(np.float32)
 
     return classify
 
 
-def _numbers(numbers: Sequence[float], tensor: Array | None) -> Array:
-    if tensor is not None:
-        return np.asarray(tensor, np.float64).reshape(-1)
-    return np.array(list(numbers), np.float32).astype(np.float64)
-
-
-def _ensemble(
-    nodes: dict[str, Any],
-    entries: tuple[Sequence[int], Sequence[int], Sequence[int]],
-    weights: Array,
-    target_count: int,
-) -> _Ensemble:
-    """Make an ensemble of the attributes of nodes, and of tree, node and target of each entry."""
-    question, keys = _question(**nodes)
-    trees, ids, targets = (np.array(list(item), np.int64) for item in entries)
-    if not len(trees) == len(ids) == len(targets) == len(weights):
-        raise ValueError("its lists about leaves differ in length")
-    if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < target_count:
-        raise ValueError(f"its leaves speak of targets beyond {target_count}")
-    places = keys.places(trees, ids)
-    order = np.argsort(places, kind="stable")
-    starts = np.searchsorted(places[order], np.arange(len(question.modes) + 1))
-    votes = _Votes(starts, targets[order], weights[order])
-    return _Ensemble(question, votes, target_count, nodes.get("nodes_values_as_tensor") is not None)
-
-
-class _Keys:
-    """Finds nodes by the numbers of their trees and their own."""
-
-    def __init__(self, trees: Array, ids: Array) -> None:
-        self._trees, tree_at = np.unique(trees, return_inverse=True)
-        self._ids, id_at = np.unique(ids, return_inverse=True)
-        keys = tree_at * max(1, len(self._ids)) + id_at
-        self._order = np.argsort(keys, kind="stable")
-        self._keys = keys[self._order]
-        if (self._keys[1:] == self._keys[:-1]).any():
-            raise ValueError("two nodes of a tree have the same number")
-
-    def places(self, trees: Array, ids: Array) -> Array:
-        """Return where nodes stand; raises ValueError for one that is not there."""
-        if not len(trees):
-            return np.zeros(0, np.intp)
-        if not len(self._keys):
-            raise ValueError("there are no nodes")
-        tree_at = np.searchsorted(self._trees, trees).clip(max=len(self._trees) - 1)
-        id_at = np.searchsorted(self._ids, ids).clip(max=len(self._ids) - 1)
-        wanted = tree_at * len(self._ids) + id_at
-        found = np.searchsorted(self._keys, wanted).clip(max=len(self._keys) - 1)
-        is_there = (
-            (self._trees[tree_at] == trees)
-            & (self._ids[id_at] == ids)
-            & (self._keys[found] == wanted)
-        )
-        if not is_there.all():
-            at = int(np.argmin(is_there))
-            raise ValueError(f"tree {trees[at]} has no node {ids[at]}")
-        return np.asarray(self._order[found])
-
-
-def _question(
-    *,
-    nodes_falsenodeids: Sequence[int] = (),
-    nodes_featureids: Sequence[int] = (),
-    nodes_hitrates: Sequence[float] = (),
-    nodes_hitrates_as_tensor: Array | None = None,
-    nodes_missing_value_tracks_true: Sequence[int] = (),
-    nodes_modes: Sequence[str] = (),
-    nodes_nodeids: Sequence[int] = (),
-    nodes_treeids: Sequence[int] = (),
-    nodes_truenodeids: Sequence[int] = (),
-    nodes_values: Sequence[float] = (),
-    nodes_values_as_tensor: Array | None = None,
-) -> tuple[Question, _Keys]:
-    modes = [mode.removeprefix("BRANCH_") for mode in nodes_modes]
-    trees, ids = (np.array(list(item), np.int64) for item in (nodes_treeids, nodes_nodeids))
-    count = len(modes)
-    values = _numbers(nodes_values, nodes_values_as_tensor)
-    missing = np.zeros(count, bool)
-    if nodes_missing_value_tracks_true:
-        missing = np.array(list(nodes_missing_value_tracks_true)) != 0
-    features = np.array(list(nodes_featureids), np.int64)
-    lists = (trees, ids, values, missing, features, nodes_truenodeids, nodes_falsenodeids)
-    if any(len(item) != count for item in lists):
-        raise ValueError("its lists about nodes differ in length")
-    keys = _Keys(trees, ids)
-    is_inner = np.array([mode != LEAF for mode in modes], bool)
-    branches = []
-    for given in (nodes_truenodeids, nodes_falsenodeids):
-        found = np.zeros(count, np.intp)
-        wanted = np.array(list(given), np.int64)[is_inner]
-        found[is_inner] = keys.places(trees[is_inner], wanted)
-        branches.append(found)
-    _, roots = np.unique(trees, return_index=True)
-    yes, no = branches
-    question = Question(features, modes, values, yes, no, missing, roots)
-    check_trees(question)
-    return question, keys
-
-
 @own("TreeEnsemble", since=5, domain=_ML, prepares=True)
-def aggregate_trees(
-    *,
-    nodes_splits: Array,
-    nodes_featureids: Sequence[int],
-    nodes_modes: Array,
-    nodes_truenodeids: Sequence[int],
-    nodes_falsenodeids: Sequence[int],
-    nodes_trueleafs: Sequence[int],
-    nodes_falseleafs: Sequence[int],
-    leaf_targetids: Sequence[int],
-    leaf_weights: Array,
-    tree_roots: Sequence[int],
-    aggregate_function: int = 1,
-    post_transform: int = 0,
-    nodes_hitrates: Array | None = None,
-    nodes_missing_value_tracks_true: Sequence[int] = (),
-    membership_values: Array | None = None,
-    n_targets: int = 1,
-) -> Callable[[Array], Array]:
+@functools.wraps(read_ensemble, assigned=())  # whose attributes it takes
+def aggregate_trees(**attributes: Any) -> Callable[[Array], Array]:
     """Return what makes (rows, targets) of (rows, features), in the type of the rows.
 
     Raises ValueError for trees that are none.
     """
-    numbers = np.asarray(nodes_modes).astype(np.int64).tolist()
-    count, leaf_count = len(numbers), len(leaf_targetids)
-    modes = [_MODES[number] for number in numbers] + [LEAF] * leaf_count
-    branches = []
-    for ids, are_leaves in (
-        (nodes_truenodeids, nodes_trueleafs),
-        (nodes_falsenodeids, nodes_falseleafs),
-    ):
-        if len(are_leaves) != count:
-            raise ValueError("its lists about nodes differ in length")
-        places = np.array(list(ids), np.int64) + count * (np.array(list(are_leaves)) != 0)
-        branches.append(np.concatenate([places, np.zeros(leaf_count, np.int64)]))
-    yes, no = branches
-    values = np.concatenate([np.asarray(nodes_splits, np.float64), np.zeros(leaf_count)])
-    features = np.array([*nodes_featureids, *[0] * leaf_count], np.int64)
-    missing = np.zeros(len(modes), bool)
-    missing[: len(nodes_missing_value_tracks_true)] = nodes_missing_value_tracks_true
-    roots = np.array(list(tree_roots), np.int64)
-    if any(len(item) != len(modes) for item in (yes, no, values, features)):
-        raise ValueError("its lists about nodes differ in length")
-    targets, weights = (
-        np.array(list(leaf_targetids), np.int64),
-        np.asarray(leaf_weights, np.float64),
-    )
-    if len(weights) != leaf_count or (
-        leaf_count and not 0 <= int(targets.min()) <= int(targets.max()) < n_targets
-    ):
-        raise ValueError(f"its leaves are no {leaf_count} numbers for targets below {n_targets}")
-    if not all(0 <= root < count for root in roots):
-        raise ValueError("a tree has a root that is not there")
-    roots = np.where(yes[roots] == no[roots], yes[roots], roots)  # a tree that is one leaf
-    question = Question(features, modes, values, yes, no, missing, roots)
-    check_trees(question)
-    question = _with_members(question, membership_values)
-    starts = np.zeros(len(question.modes) + 1, np.int64)
-    starts[count + 1 : count + leaf_count + 1] = 1
-    votes = _Votes(np.cumsum(starts), targets, weights)
-    is_double = np.asarray(nodes_splits).dtype == np.float64
-    ensemble = _Ensemble(question, votes, n_targets, is_double)
-    if min(aggregate_function, post_transform) < 0:
-        raise ValueError(f"it has no function {min(aggregate_function, post_transform)}")
-    name, transform = _AGGREGATES[aggregate_function], _TRANSFORMS[post_transform]
-
-    def aggregate(x: Array) -> Array:
-        made = ensemble.aggregated(ensemble.leaves(x), name, len(roots))
-        return transformed_scores(made, transform).astype(x.dtype)
-
-    return aggregate
-
-
-_MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
-_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
-_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-
-
-def _with_members(question: Question, members: Array | None) -> Question:
-    """Ask for each member of a set in a row: the sets follow each other, each ended by NaN."""
-    asking = [place for place, mode in enumerate(question.modes) if mode == "MEMBER"]
-    if not asking:
-        return question
-    numbers = np.asarray([] if members is None else members, np.float64)
-    ends = np.flatnonzero(np.isnan(numbers))
-    if len(ends) != len(asking):
-        raise ValueError(f"{len(ends)} sets of members are given for {len(asking)} nodes")
-    modes = [*question.modes]
-    lists = (question.features, question.values, question.yes, question.no)
-    features, values, yes, no = (item.tolist() for item in lists)
-    for place, start, end in zip(asking, [0, *(ends[:-1] + 1)], ends, strict=True):
-        modes[place], at, other = "EQ", place, no[place]
-        values[place] = float(numbers[start]) if end > start else np.nan
-        for member in numbers[start + 1 : end].tolist():
-            no[at] = len(modes)
-            at = len(modes)
-            modes.append("EQ")
-            features.append(features[place])
-            values.append(member)
-            yes.append(yes[place])
-            no.append(other)
-    missing = np.concatenate([question.missing, np.zeros(len(modes) - len(question.modes), bool)])
-    places, answers = np.array(features, np.int64), np.array(values)
-    following = np.array(yes, np.int64), np.array(no, np.int64)
-    return Question(places, modes, answers, *following, missing, question.roots)
+    ensemble = _Ensemble(read_ensemble(**attributes))
+    return lambda x: ensemble.scores(x).astype(x.dtype)

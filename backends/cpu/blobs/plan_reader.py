@@ -275,6 +275,11 @@ def _find_shared_memory(step: Step, offsets: Mapping[Buffer, int]) -> str | None
                     return found
     elif isinstance(step, NativeStep) and step.kernel in ("resample", "sample_grid"):
         return find_shared_memory(step.operands[-1], step.operands[:-1], offsets)
+    elif isinstance(step, NativeStep) and step.kernel == "tree_ensemble":
+        for written in native_writes(step.kernel, step.operands, step.parameters):
+            found = find_shared_memory(written, step.operands[:8], offsets)
+            if found is not None:
+                return found
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.graph import DType, Node
+from ....runtime.graph import Node
 from ....runtime.graph.sym_int import has_sym_ints
 from ....runtime.operators import find_unsupported as find_missing
 from ....runtime.operators import make_operator
@@ -36,15 +36,13 @@ _OPERATORS = (
     "Trilu",
 )
 
-_TREES = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
-_ROWS = frozenset({DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64})
 
-
-def _refuses(node: Node) -> str | None:
+def refuses_operator(node: Node) -> str | None:
+    """Say why no evaluation on numpy arrays computes a node, or None."""
     return find_missing(node, {})  # models are of the newest opset
 
 
-@kernel("ScatterND", "TensorScatter", dtypes=None, refuses=_refuses)
+@kernel("ScatterND", "TensorScatter", dtypes=None, refuses=refuses_operator)
 def lower_scatter_nd(node: Node, builder: PlanBuilder) -> None:
     """Lower writes of rows; into a state that is there already, they are all that is done."""
     found = builder.written(node.outputs[0])
@@ -84,10 +82,9 @@ def _write(places: Places, target: Array, index: tuple[Array, ...], updates: Arr
     target[index] = updates
 
 
-@kernel(*_TREES, domain="ai.onnx.ml", dtypes=_ROWS, refuses=_refuses)
-@kernel("OneHot", dtypes=None, refuses=_refuses, constant_inputs=(1,))
-@kernel("RoiAlign", refuses=_refuses)
-@kernel(*_OPERATORS, dtypes=None, refuses=_refuses)
+@kernel("OneHot", dtypes=None, refuses=refuses_operator, constant_inputs=(1,))
+@kernel("RoiAlign", refuses=refuses_operator)
+@kernel(*_OPERATORS, dtypes=None, refuses=refuses_operator)
 def lower_by_numpy(node: Node, builder: PlanBuilder) -> None:
     """Lower a node as a call of its evaluation on numpy arrays."""
     function = node_function(node, builder.model.opsets)

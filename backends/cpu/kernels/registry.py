@@ -48,6 +48,7 @@ FAMILIES = (
     "normalization.reductions",
     "normalization.softmax",
     "numpy_operators",
+    "trees",
     "user_kernels",
     "windows.convolution",
     "windows.int8_convolution",

@@ -38,6 +38,7 @@ extern const struct named_kernel row_kernels[];
 extern const struct named_kernel matmul_kernels[];
 extern const struct named_kernel pool_kernels[];
 extern const struct named_kernel quantization_kernels[];
+extern const struct named_kernel tree_kernels[];
 
 /* True once another thread has set a run's stop word; NULL for a run that has none. */
 static inline int is_stopped(const char *stop)

@@ -27,6 +27,7 @@ _MOST = 1 << 48
 _MAX_RANK, _MAX_OPERANDS = 24, 32
 _NO_TYPES: frozenset[DType] = frozenset()
 _FLOAT32 = frozenset({DType.FLOAT32})
+_FLOAT64 = frozenset({DType.FLOAT64})
 _UINT8 = frozenset({DType.UINT8})
 _ROW_TYPES = (_FLOAT32, frozenset({DType.BFLOAT16}))
 _INDEX_TYPES = {4: frozenset({DType.INT32}), 8: frozenset({DType.INT64})}
@@ -52,6 +53,7 @@ _FIRST_BINARY = {
 }
 _STEP_COUNTS = {"float_elementwise": len(FLOAT_STEPS), "integer_elementwise": len(INTEGER_STEPS)}
 _REDUCTION_COUNT = 10
+_MOST_TREE_NUMBERS, _SECOND = 1 << 30, 2
 
 
 def reaches_of(kernel: str, parameters: tuple[int, ...]) -> list[Reach]:
@@ -332,6 +334,35 @@ def _pool_axes(words: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield length, count
 
 
+def _tree_ensemble(parameters: Sequence[int]) -> list[Reach]:
+    rows, features, nodes, trees, leaves, entries, targets, *words, labels = _take(parameters, 14)
+    verdict = words[2]
+    known = range(4), range(5), range(5), range(max(0, targets)), range(2), range(2)
+    if not all(word in each for word, each in zip(words, known, strict=True)):
+        raise ValueError(f"trees with the words {words} for {targets} targets")
+    if not 1 <= features < _MOST_TREE_NUMBERS or not 1 <= nodes <= _MOST_TREE_NUMBERS:
+        raise ValueError(f"trees of {nodes} nodes that ask for {features} features")
+    if nodes & (nodes - 1) or max(entries, leaves) > _MOST_TREE_NUMBERS:
+        raise ValueError(f"trees of {nodes} nodes, {leaves} leaves and {entries} entries")
+    if labels < (0, targets, 2, 2, 0)[verdict] or (verdict == _SECOND and targets != 2):
+        raise ValueError(f"{labels} labels for {targets} targets by verdict {verdict}")
+    made: list[Reach] = [(0, _product(rows, 8), _INDEX_TYPES[8])] if verdict else []
+    return [
+        (0, _product(rows, features, 4), _FLOAT32),
+        (0, _product(nodes, 16), _INT32),
+        (0, _product(trees, 8), _INT32),
+        (0, _product(leaves + 1, 4), _INT32),
+        (0, _product(entries, 4), _INT32),
+        (0, _product(entries, 4), _FLOAT32),
+        (0, _product(targets, 8), _FLOAT64),
+        (0, _product(labels, 8), _INDEX_TYPES[8]),
+        (0, _product(rows, targets, 8), _FLOAT64),
+        (0, _product(rows, targets), _UINT8),
+        *made,
+        (0, _product(rows, targets, 4), _FLOAT32),
+    ]
+
+
 _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "attention_probabilities": _attention_probabilities,
     "copy": _copy,
@@ -349,5 +380,6 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "small_matmul": _small_matmul,
     "softmax": _softmax,
     "thin_matmul": _thin_matmul,
+    "tree_ensemble": _tree_ensemble,
     "where": _where,
 }

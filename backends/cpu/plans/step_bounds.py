@@ -119,6 +119,8 @@ def native_writes(
         return operands[1:]
     if kernel == "layer_norm":  # the statistics of rows lie behind the result
         return operands[2 + parameters[4] :]
+    if kernel == "tree_ensemble":
+        return operands[8:]
     return operands[-1:]
 
 

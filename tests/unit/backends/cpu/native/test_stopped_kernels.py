@@ -112,3 +112,21 @@ def test_a_quantisation_stops_between_its_blocks() -> None:
     table = np.array([0, 0, 0, *words, KIND_END, 2], np.int64)
     assert by.run(table, (), 1, word) == (STATUS_STOPPED, 0)
     assert np.count_nonzero(stored) == 8192
+
+
+def test_an_ensemble_of_trees_stops_between_blocks_of_rows() -> None:
+    rows = 1024
+    word = bytearray(4 * rows)
+    scores = np.frombuffer(word, np.float32)
+    leaf = np.array([[np.float32(np.nan).view(np.int32), -(1 << 31), 0, 0]], np.int32)
+    tables = [leaf, np.zeros((1, 2), np.int32), np.array([0, 1], np.int32), np.zeros(1, np.int32)]
+    said = [np.array([1.1], np.float32), np.zeros(1), np.zeros(0, np.int64)]
+    held = [np.zeros(rows), np.zeros(rows, np.uint8)]
+    operands = [np.zeros((rows, 1), np.float32), *tables, *said, *held, scores]
+    payload = [len(operands), *(part for item in operands for part in (0, item.ctypes.data))]
+    parameters = [rows, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1, 0]
+    by = step_runner(open_engine())
+    words = [by.kind("tree_ensemble"), 2 + len(payload) + len(parameters), *payload, *parameters]
+    table = np.array([0, 0, 0, *words, KIND_END, 2], np.int64)
+    assert by.run(table, (), 1, word) == (STATUS_STOPPED, 0)
+    assert np.count_nonzero(scores) == 256

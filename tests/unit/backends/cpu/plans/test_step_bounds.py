@@ -21,7 +21,7 @@ from aioinfer.runtime.graph import DType
 from unit.backends.cpu.comparing import model_of
 
 F32, I64, I32, BOOL = DType.FLOAT32, DType.INT64, DType.INT32, DType.BOOL
-U8 = DType.UINT8
+U8, F64 = DType.UINT8, DType.FLOAT64
 ONE = double_bits(1.0)
 
 Shape = tuple[int, ...]
@@ -70,6 +70,14 @@ CALLS: dict[str, tuple[Operands, list[int]]] = {
     "thin_matmul": (
         [(F32, (2, 3, 2, 5)), (F32, (2, 3, 4, 5)), (F32, (2, 3, 2, 4))],
         [1, 2, 2, 3, 2, 5, 4, 30, 10, 5, 60, 20, 5, 24, 8, 4, ONE],
+    ),
+    "tree_ensemble": (
+        [
+            *[(F32, (6, 3)), (I32, (8, 4)), (I32, (2, 2)), (I32, (5,)), (I32, (4,))],
+            *[(F32, (4,)), (F64, (2,)), (I64, (2,)), (F64, (6, 2)), (U8, (6, 2))],
+            *[(I64, (6,)), (F32, (6, 2))],
+        ],
+        [6, 3, 8, 2, 4, 4, 2, 0, 1, 1, 0, 0, 1, 2],
     ),
     "pool": (
         [(F32, (1, 2, 5, 5)), (F32, (9,)), (F32, (1, 2, 4, 4))],
