@@ -185,7 +185,12 @@ def serve_ours(model: Path, device: str, opened: ExitStack) -> dict[str, str]:
 
 def serve_peer(framework: str, model: Path, opened: ExitStack) -> dict[str, str]:
     port = free_port()
-    command = [str(HERE / f"serving_{framework}.py"), str(model), "--port", str(port)]
+    command = [
+        str(HERE / "beside_servers" / f"{framework}_server.py"),
+        str(model),
+        "--port",
+        str(port),
+    ]
     process = opened.enter_context(started(command))
     end_s = time.monotonic() + READY_WITHIN_S
     while True:
@@ -201,7 +206,7 @@ def serve_peer(framework: str, model: Path, opened: ExitStack) -> dict[str, str]
 
 def asker(wire: str, address: str, request: Path) -> Ask:
     def ask(connections: int, seconds: float) -> Told:
-        command = [sys.executable, "-P", str(HERE / "serving_client.py")]
+        command = [sys.executable, "-P", str(HERE / "beside_servers" / "client.py")]
         command += ["grpc" if wire == "grpc" else "http", "--address", address]
         command += ["--request", str(request), "--connections", str(connections)]
         done = subprocess.run(
@@ -215,7 +220,7 @@ def asker(wire: str, address: str, request: Path) -> Ask:
 
 def in_process(model: Path, device: str, inputs: dict[str, Any], opened: ExitStack) -> Ask:
     """Ask a network of this process by as many tasks as there would be connections."""
-    from serving_client import measure
+    from beside_servers.client import measure
 
     core = opened.enter_context(aioinfer.Core())
     network = core.load_network(model, device)
@@ -242,7 +247,9 @@ def asks_of(
         if framework in options.servers and find_spec(framework) is not None:
             addresses[framework] = serve_peer(framework, model, opened)
     if "client" in options.servers:
-        process = opened.enter_context(started([str(HERE / "serving_client.py"), "echo"]))
+        process = opened.enter_context(
+            started([str(HERE / "beside_servers" / "client.py"), "echo"])
+        )
         addresses["client"] = {"json": f"127.0.0.1:{json.loads(first_line(process))['port']}"}
     asks: dict[tuple[str, str], Ask] = {}
     for (server, wire), request in requests_of(inputs).items():

@@ -9,7 +9,7 @@ import argparse
 from typing import Any
 
 import litserve
-from serving_fastapi import Runner
+from fastapi_server import Runner
 
 
 class Api(litserve.LitAPI):  # type: ignore[misc]
