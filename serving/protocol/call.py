@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...errors import nearest
-from ...runtime.graph import DType, TensorType
+from ...runtime.graph import TensorType
 from ...runtime.tensors.tensor import Port
 from .datatypes import datatype_of
 from .refusal import RefusedError
@@ -181,17 +181,3 @@ def _checked_outputs(call: InferCall, names: Sequence[str], model: str) -> Seque
             )
         seen.add(requested.name)
     return call.outputs
-
-
-def datatypes_of(ports: Sequence[Port]) -> Mapping[str, str | None]:
-    """Name each port's datatype; None for what the protocol cannot carry."""
-    return {
-        port.name: datatype_of(port.type.dtype) if isinstance(port.type, TensorType) else None
-        for port in ports
-    }
-
-
-def dtype_label(port: Port) -> str:
-    """Return what a port holds, in words."""
-    dtype: DType | None = port.type.dtype if isinstance(port.type, TensorType) else None
-    return dtype.label if dtype is not None else str(port.type or "of an unknown type")

@@ -119,11 +119,6 @@ class FolderRepository(LoadingRepository):
         """How long the files of all loaded versions are, of those that are being closed, too."""
         return sum(self._loaded_bytes.values())
 
-    @property
-    def closing_count(self) -> int:
-        """How many versions are being closed."""
-        return len(self._closing)
-
     async def refresh(self) -> None:
         """Load what is new or has changed, and unload what is gone. Raises OSError.
 

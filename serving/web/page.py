@@ -11,8 +11,6 @@ page's policy lets run what was written here, by its hash, and reach no other se
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +21,7 @@ from typing import Any
 from anyio import to_thread
 
 from ...runtime.tracing.recorder import Span
+from ...runtime.tracing.script_page import script_page
 from ..inference import Inference
 from ..repository.models import ServedVersion, VersionState
 
@@ -33,19 +32,7 @@ _MOST_SPANS = 1500  # of the newest; what is drawn more narrowly is a blur
 _FRESH_S = 0.5
 _TIMELINE_SHARE = 20
 
-_PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>aioinfer</title>
-<style>{style}</style>
-</head>
-<body>
+_BODY = """\
 <h1>aioinfer</h1>
 <div>Devices: <span id="devices"></span></div>
 <div id="trouble"></div>
@@ -64,11 +51,7 @@ _PAGE = """\
 <svg id="throughput"></svg>
 <h2>Stages of the last seconds</h2>
 <svg id="timeline"></svg>
-<noscript>This page draws with a script of its own; scripts are switched off.</noscript>
-<script>{script}</script>
-</body>
-</html>
-"""
+<noscript>This page draws with a script of its own; scripts are switched off.</noscript>"""
 
 
 @cache
@@ -77,16 +60,15 @@ def page() -> bytes:
     folder = files(__package__) / "page_files"
     style = (folder / "page.css").read_text(encoding="utf-8")
     script = (folder / "page.js").read_text(encoding="utf-8")
-    policy = (
-        f"default-src 'none'; connect-src 'self'; img-src data:; form-action 'none'; "
-        f"style-src {_source(style)}; script-src {_source(script)}"
+    document = script_page(
+        "aioinfer",
+        style,
+        script,
+        _BODY,
+        head='<link rel="icon" href="data:,">\n',
+        allowed="connect-src 'self'; img-src data:; form-action 'none'; ",
     )
-    return _PAGE.format(policy=policy, style=style, script=script).encode()
-
-
-def _source(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+    return document.encode()
 
 
 class PageState:

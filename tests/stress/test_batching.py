@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import gc
 import random
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,10 @@ import pytest
 import aioinfer
 from aioinfer.backends.batch.executable_network import BatchNetwork
 from aioinfer.executors import StreamsConfig, StreamsExecutor
+from aioinfer.runtime.tracing.statistics import NetworkStatistics
 from aioinfer.testing import MockDevices
 from stress.faults import PlantedDeviceError, RandomFault, StageError
-from stress.users import RUN_COUNT, SEED, LoopUsers, ThreadUsers, all_ask, lookup_model
+from stress.users import RUN_COUNT, SEED, LoopUsers, ThreadUsers, Users, all_ask, lookup_model
 
 WAIT_S = 20.0  # a bound for what must happen; never slept through
 
@@ -51,17 +54,7 @@ def test_requests_that_share_runs_settle_once_with_their_own_answers(
             ThreadUsers(network, SEED + 3),
             ThreadUsers(network, SEED + 4),
         )
-        share = RUN_COUNT // 4
-        seen = all_ask(network, users, share)
-        wait_until_over(network)
-        statistics = network.statistics()
-        assert statistics.running_run_count == statistics.waiting_run_count == 0
-        counted = sum(found.count for found in network.admission.latencies().values())
-        assert seen.total() == 4 * share
-        assert counted <= 4 * share  # a call that is cancelled before it begins is none
-        assert seen["finished"] <= network.admission.latencies()["finished"].count
-        assert sum(statistics.batch_sizes.values()) == counted
-        assert seen["finished"] > share
+        seen, statistics = settled(network, users)
         assert all(seen[outcome] for outcome in ("failed", "cancelled", "expired"))
         (part,) = statistics.parts
         assert max(part.batch_sizes) > 1
@@ -85,17 +78,7 @@ def test_requests_that_loops_run_themselves_settle_once_with_their_own_answers(
             LoopUsers(network, SEED + 2),
             ThreadUsers(network, SEED + 3),
         )
-        share = RUN_COUNT // 3
-        seen = all_ask(network, users, share)
-        wait_until_over(network)
-        statistics = network.statistics()
-        assert statistics.running_run_count == statistics.waiting_run_count == 0
-        counted = sum(found.count for found in network.admission.latencies().values())
-        assert seen.total() == 3 * share
-        assert counted <= 3 * share
-        assert seen["finished"] <= network.admission.latencies()["finished"].count
-        assert sum(statistics.batch_sizes.values()) == counted
-        assert seen["finished"] > share
+        _, statistics = settled(network, users)
         assert network.inline_route is not None
         request = network.create_infer_request()
         while not network.inline_route.carried_count:  # users may have left no time for it
@@ -107,6 +90,24 @@ def test_requests_that_loops_run_themselves_settle_once_with_their_own_answers(
         del users, request
         network.close()
         gc.collect()
+
+
+def settled(
+    network: aioinfer.ExecutableNetwork, users: Sequence[Users]
+) -> tuple[Counter[str], NetworkStatistics]:
+    """Have all ask, and check that every call has settled once; what they saw, and the counts."""
+    share = RUN_COUNT // len(users)
+    seen = all_ask(network, users, share)
+    wait_until_over(network)
+    statistics, latencies = network.statistics(), network.admission.latencies()
+    assert statistics.running_run_count == statistics.waiting_run_count == 0
+    counted = sum(found.count for found in latencies.values())
+    assert seen.total() == len(users) * share
+    assert counted <= seen.total()  # a call that is cancelled before it begins is none
+    assert seen["finished"] <= latencies["finished"].count
+    assert sum(statistics.batch_sizes.values()) == counted
+    assert seen["finished"] > share
+    return seen, statistics
 
 
 def wait_until_over(network: aioinfer.ExecutableNetwork) -> None:

@@ -2,6 +2,8 @@
  * call from Python takes. */
 #include "memories.h"
 
+#include "number_buffers.h"
+
 static create_memory_function create_memory;
 static destroy_memory_function destroy_memory;
 
@@ -17,11 +19,6 @@ static void destroy_all(const int64_t *handles, Py_ssize_t count)
         destroy_memory((void *)(intptr_t)handles[index]);
 }
 
-static Py_ssize_t count_of(const Py_buffer *buffer)
-{
-    return buffer->len / (Py_ssize_t)sizeof(int64_t);
-}
-
 /* make_memories(engine, descs, addresses, handles): handles is written. None, or the status of the
  * first that oneDNN refuses; then none is left. */
 PyObject *make_memories(PyObject *module, PyObject *args)
@@ -34,11 +31,9 @@ PyObject *make_memories(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "KOOO", &engine, &objects[0], &objects[1], &objects[2]))
         return NULL;
-    for (; held < 3; held++)
-        if (PyObject_GetBuffer(objects[held], &views[held],
-                               held == 2 ? PyBUF_WRITABLE : PyBUF_SIMPLE)
-            < 0)
-            goto release;
+    held = hold_buffers(objects, views, 3);
+    if (held < 3)
+        goto release;
     if (create_memory == NULL)
         PyErr_SetString(PyExc_RuntimeError, "configure() was not called");
     else if (views[0].len != views[1].len || views[0].len != views[2].len)
@@ -58,13 +53,8 @@ PyObject *make_memories(PyObject *module, PyObject *args)
     }
 
 release:
-    while (held > 0)
-        PyBuffer_Release(&views[--held]);
-    if (PyErr_Occurred())
-        return NULL;
-    if (status == 0)
-        Py_RETURN_NONE;
-    return PyLong_FromLong(status);
+    release_buffers(views, held);
+    return none_or_status(status);
 }
 
 /* free_memories(handles): those that make_memories wrote. */

@@ -5,6 +5,8 @@
  * for depends on how many threads OpenMP would use on the thread that compiles it, so they are told. */
 #include "primitives.h"
 
+#include "number_buffers.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -156,11 +158,9 @@ PyObject *make_primitives(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "OOii", &objects[0], &objects[1], &threads, &helper_count))
         return NULL;
-    for (; held < 2; held++)
-        if (PyObject_GetBuffer(objects[held], &views[held],
-                               held == 1 ? PyBUF_WRITABLE : PyBUF_SIMPLE)
-            < 0)
-            goto release;
+    held = hold_buffers(objects, views, 2);
+    if (held < 2)
+        goto release;
     if (create_primitive == NULL)
         PyErr_SetString(PyExc_RuntimeError, "configure() was not called");
     else if (views[0].len != views[1].len)
@@ -168,7 +168,7 @@ PyObject *make_primitives(PyObject *module, PyObject *args)
     else if (helper_count < 0 || helper_count > MOST_HELPERS)
         PyErr_Format(PyExc_ValueError, "0 to %d helpers, not %d", MOST_HELPERS, helper_count);
     else {
-        int64_t count = (int64_t)(views[0].len / (Py_ssize_t)sizeof(int64_t));
+        int64_t count = (int64_t)count_of(&views[0]);
         struct work *work = new_work(views[0].buf, views[1].buf, count, threads);
         if (work == NULL)
             PyErr_NoMemory();
@@ -183,11 +183,6 @@ PyObject *make_primitives(PyObject *module, PyObject *args)
     }
 
 release:
-    while (held > 0)
-        PyBuffer_Release(&views[--held]);
-    if (PyErr_Occurred())
-        return NULL;
-    if (status == 0)
-        Py_RETURN_NONE;
-    return PyLong_FromLong(status);
+    release_buffers(views, held);
+    return none_or_status(status);
 }

@@ -8,14 +8,13 @@ policy lets run what was written here, by its hash, and lets nothing be loaded.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from functools import cache
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from ..script_page import script_page
 from .node_rows import node_spans
 from .queue_depth import queue_depths
 from .rows import rows_of
@@ -29,37 +28,16 @@ __all__ = ["page_data", "trace_page"]
 
 SCRIPTS = ("numbers.js", "drawing.js", "timeline.js", "panels.js", "main.js")  # in this order
 
-PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
+BODY = """\
 <noscript>This page draws a trace with a script of its own; scripts are switched off.</noscript>
-<script id="trace" type="application/json">{data}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
+<script id="trace" type="application/json">{data}</script>"""
 
 
 def trace_page(trace: SpanSequence) -> str:
     """Write the page."""
     style, script = _page_files()
-    policy = f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}"
-    return PAGE.format(
-        policy=policy,
-        title=escape(f"{trace.network} on {trace.device}: trace"),
-        style=style,
-        data=_as_block(page_data(trace)),
-        script=script,
-    )
+    title = escape(f"{trace.network} on {trace.device}: trace")
+    return script_page(title, style, script, BODY.format(data=_as_block(page_data(trace))))
 
 
 def page_data(trace: SpanSequence) -> dict[str, Any]:
@@ -168,8 +146,3 @@ def _page_files() -> tuple[str, str]:
     script = "".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     style = (folder / "page.css").read_text(encoding="utf-8")
     return style, f'(() => {{\n"use strict";\n{script}}})();'
-
-
-def _source(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -321,7 +321,7 @@ async def test_versions_that_do_not_fit_together_wait_for_room(
     with pytest.raises(RefusedError, match="--memory-limit"):
         await repository.load("n")
     await repository.unload("m")
-    while repository.closing_count:
+    while repository.loaded_bytes:
         await checkpoint()
     await repository.refresh()
     assert [served.model for served in repository.served()] == ["n"]

@@ -17,13 +17,13 @@ from google.protobuf import descriptor_pb2
 import aioinfer
 from aioinfer.serving import Generation
 from aioinfer.serving.inference import Inference
-from aioinfer.serving.protocol.datatypes import DATATYPES
 from aioinfer.serving.protocol.limits import Limits
 from aioinfer.serving.repository.fixed import FixedRepository
 from aioinfer.serving.rpc.proto_text import message_classes, methods
 from aioinfer.serving.rpc.service import make_server
 from aioinfer.testing import MockDevices
-from unit.serving.models import OF_DATATYPE, STATE, counter, echo, running_sum, scaled
+from unit.serving.datatypes import assert_echoed, every_datatype
+from unit.serving.models import STATE, counter, echo, running_sum, scaled
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its messages are older than the runtime
@@ -137,24 +137,11 @@ async def test_many_infer_at_once(client: Any) -> None:
 
 
 async def test_every_datatype_goes_there_and_back(core: aioinfer.Core, tmp_path: Path) -> None:
-    arrays, inputs = {}, []
-    for datatype, number in OF_DATATYPE.items():
-        array = np.array([[0, 1, 2]]).astype(DATATYPES[datatype].numpy)
-        if datatype == "BYTES":
-            array = np.array([["", "ü", "b"]], object)
-        arrays[int(number)] = array
-        given = aio.InferInput(f"in_{int(number)}", [1, 3], datatype)
-        given.set_data_from_numpy(array)
-        inputs.append(given)
+    arrays, inputs = every_datatype(aio.InferInput)
     with core.load_network(echo(tmp_path / "echo.onnx"), "REFERENCE") as network:
         async with Started(FixedRepository(network)) as client:
             told = await client.infer("echo", inputs)
-    for number, array in arrays.items():
-        got = told.as_numpy(f"out_{number}")
-        if array.dtype == object:
-            assert [item.decode() for item in got.ravel()] == array.ravel().tolist()
-        else:
-            np.testing.assert_array_equal(got.astype(array.dtype), array)
+    assert_echoed(told, arrays)
 
 
 async def test_what_is_wrong_has_its_code(client: Any) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aioinfer.serving.protocol.datatypes import DATATYPES
-from unit.serving.models import DIGITS, OF_DATATYPE, echo, scaled
+from unit.serving.datatypes import assert_echoed, every_datatype
+from unit.serving.models import DIGITS, echo, scaled
 from unit.serving.serve_process import Serving, serve
 
 pytestmark = pytest.mark.filterwarnings(
@@ -77,24 +77,10 @@ def test_tritons_client_infers(serving: Serving, is_binary: bool) -> None:
 
 def test_tritons_client_sends_and_gets_every_datatype(serving: Serving) -> None:
     http = pytest.importorskip("tritonclient.http")
-    arrays = {}
-    inputs = []
-    for datatype, number in OF_DATATYPE.items():
-        array = np.array([[0, 1, 2]]).astype(DATATYPES[datatype].numpy)
-        if datatype == "BYTES":
-            array = np.array([["", "ü", "b"]], object)
-        arrays[int(number)] = array
-        given = http.InferInput(f"in_{int(number)}", [1, 3], datatype)
-        given.set_data_from_numpy(array)
-        inputs.append(given)
+    arrays, inputs = every_datatype(http.InferInput)
     with http.InferenceServerClient(serving.host) as client:
         told = client.infer("echo", inputs)
-    for number, array in arrays.items():
-        got = told.as_numpy(f"out_{number}")
-        if array.dtype == object:
-            assert [item.decode() for item in got.ravel()] == array.ravel().tolist()
-        else:
-            np.testing.assert_array_equal(got.astype(array.dtype), array)
+    assert_echoed(told, arrays)
 
 
 async def test_tritons_asyncio_client_infers(serving: Serving) -> None:
