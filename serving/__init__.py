@@ -5,9 +5,18 @@ command; ``app(networks)`` is the same as an ASGI application, for a service of 
 """
 
 from ..errors import AioInferError
+from .functions import postprocess, preprocess
 from .protocol.generation import Generation
 from .protocol.limits import Limits
 from .protocol.refusal import RefusedError
 from .web.application import app
 
-__all__ = ["AioInferError", "Generation", "Limits", "RefusedError", "app"]
+__all__ = [
+    "AioInferError",
+    "Generation",
+    "Limits",
+    "RefusedError",
+    "app",
+    "postprocess",
+    "preprocess",
+]

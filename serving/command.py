@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import PropertyError
 from ..runtime.devices.core import Core
 from .access_log import AccessLog
+from .functions import AllowedFunctions
 from .protocol.limits import Limits
 from .repository.directory import FolderRepository
 from .repository.loader import Loader
@@ -53,7 +54,7 @@ def run_serve(parsed: argparse.Namespace, config: dict[str, Any], tell: Say, war
             f"set {TOKEN_VARIABLE} or --token-file"
         )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner, Core() as core:
-        loader = Loader(core, parsed.d, config)
+        loader = Loader(core, parsed.d, config, AllowedFunctions(parsed.functions or ()))
         repository = _repository(source, loader, parsed)
 
         def on_ready(addresses: list[str]) -> None:
@@ -88,6 +89,7 @@ def _repository(source: Path, loader: Loader, parsed: argparse.Namespace) -> Loa
     for option, is_given in (
         ("--allow-management", parsed.allow_management),
         ("--poll", parsed.poll is not None),
+        ("--functions", bool(parsed.functions)),
         ("--memory-limit", parsed.memory_limit is not None),
     ):
         if is_given:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ClosedError
 from .access_log import AccessLog
-from .protocol.call import Answer, InferCall, Requested, check_call
+from .protocol.call import Answer, InferCall, Requested, check_call, fitted
 from .protocol.generation import next_inputs
 from .protocol.in_flight import BodiesInFlight
 from .protocol.limits import Limits
@@ -62,7 +62,8 @@ class Inference:
             if place is not None:
                 served = self.sequences.served(model, version, place) or served
             network = served.network
-            given, wanted = check_call(call, network.inputs, network.outputs, model)
+            call = fitted(call, keeps_bytes=served.keeps_bytes)
+            given, wanted = check_call(call, served.inputs, served.outputs, model)
             try:
                 results: Mapping[str, Any]
                 if place is not None:
@@ -94,7 +95,8 @@ class Inference:
                 field="parameters.sequence_id",
             )
         network = served.network
-        given, wanted = check_call(call, network.inputs, network.outputs, model)
+        call = fitted(call, keeps_bytes=served.keeps_bytes)
+        given, wanted = check_call(call, served.inputs, served.outputs, model)
         most = generation.step_count
         left = min(call.step_count or most, most)
         limit_s = _shortest(deadline_s, call.deadline_s)

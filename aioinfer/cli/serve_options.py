@@ -55,6 +55,12 @@ def add_serve(parser: CommandParser) -> None:
         "--allow-management", action="store_true", help="let clients load and unload models"
     )
     models.add_argument(
+        "--functions",
+        metavar="MODULE",
+        action="append",
+        help="let model.toml name functions that this Python module declares; may be repeated",
+    )
+    models.add_argument(
         "--memory-limit",
         metavar="MB",
         type=positive_integer,

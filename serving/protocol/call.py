@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import nearest
 from ...runtime.graph import TensorType
 from ...runtime.tensors.tensor import Port
-from .datatypes import datatype_of
+from .datatypes import datatype_of, text_of
 from .refusal import RefusedError
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Requested",
     "SequencePlace",
     "check_call",
+    "fitted",
 ]
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -68,7 +69,7 @@ class InferCall:
 
     ``outputs`` empty: all, as raw bytes if ``is_binary``. ``timeout_us`` 0: none. ``level``:
     1 is the most urgent, 0 is the default. ``step_count``: of a generation, at most; 0: as many as
-    the model's settings say.
+    the model's settings say. ``keeps_bytes``: elements of BYTES are bytes, and no texts.
     """
 
     inputs: Sequence[GivenTensor]
@@ -79,6 +80,7 @@ class InferCall:
     is_binary: bool = False
     sequence: SequencePlace | None = None
     step_count: int = 0
+    keeps_bytes: bool = False
 
     @property
     def priority(self) -> int:
@@ -137,6 +139,30 @@ def check_call(
     if missing:
         raise RefusedError(f"{', '.join(map(repr, missing))} missing", field="inputs")
     return given, _checked_outputs(call, [port.name for port in outputs], model)
+
+
+def fitted(call: InferCall, *, keeps_bytes: bool) -> InferCall:
+    """Return a call whose elements of BYTES are what the model takes: bytes, or texts.
+
+    It is the call itself unless the model was exchanged since the call was read. Raises
+    RefusedError for what is no text.
+    """
+    if call.keeps_bytes == keeps_bytes:
+        return call
+    inputs = [
+        replace(tensor, array=_texts(tensor, keeps_bytes=keeps_bytes))
+        if tensor.datatype == "BYTES"
+        else tensor
+        for tensor in call.inputs
+    ]
+    return replace(call, inputs=inputs, keeps_bytes=keeps_bytes)
+
+
+def _texts(tensor: GivenTensor, *, keeps_bytes: bool) -> Array:
+    made = np.empty(tensor.array.size, object)
+    for index, item in enumerate(tensor.array.ravel()):
+        made[index] = item.encode() if keeps_bytes else text_of(item, f"{tensor.field}[{index}]")
+    return made.reshape(tensor.array.shape)
 
 
 def _check_type(tensor: GivenTensor, port: Port) -> None:

@@ -16,6 +16,7 @@ from .refusal import RefusedError
 __all__ = [
     "DATATYPES",
     "datatype_of",
+    "json_elements",
     "raw_bytes",
     "read_raw",
     "refuse_surrogates",
@@ -74,15 +75,23 @@ def _item_bytes(datatype: str) -> int:
     return _LENGTH.size if datatype == "BYTES" else DATATYPES[datatype].item_bytes
 
 
-def read_raw(data: memoryview, datatype: str, shape: Sequence[int], field: str) -> Array:
+def read_raw(
+    data: memoryview,
+    datatype: str,
+    shape: Sequence[int],
+    field: str,
+    *,
+    keeps_bytes: bool = False,
+) -> Array:
     """Read a tensor of little-endian raw bytes.
 
     data: exactly its bytes. The array is a read-only view of them where they are aligned for the
-    type, else a copy; BYTES become an object array of str. Raises RefusedError.
+    type, else a copy; BYTES become an object array of str, or of bytes if it ``keeps_bytes``.
+    Raises RefusedError.
     """
     count = prod(shape)
     if datatype == "BYTES":
-        return read_texts(data, count, field).reshape(shape)
+        return read_texts(data, count, field, keeps_bytes=keeps_bytes).reshape(shape)
     dtype = DATATYPES[datatype].numpy
     if data.nbytes != count * dtype.itemsize:
         raise RefusedError(
@@ -96,7 +105,7 @@ def read_raw(data: memoryview, datatype: str, shape: Sequence[int], field: str) 
     return (flat if flat.flags.aligned else flat.copy()).reshape(shape)
 
 
-def read_texts(data: memoryview, count: int, field: str) -> Array:
+def read_texts(data: memoryview, count: int, field: str, *, keeps_bytes: bool = False) -> Array:
     """Read elements that have their length in front of them, four bytes, little-endian."""
     if count * _LENGTH.size > data.nbytes:
         raise RefusedError(f"{data.nbytes} bytes are too few for {count} elements", field=field)
@@ -109,7 +118,8 @@ def read_texts(data: memoryview, count: int, field: str) -> Array:
         place = start + _LENGTH.unpack_from(data, place)[0]
         if place > data.nbytes:
             raise RefusedError(f"ends inside element {index}", field=field)
-        texts[index] = text_of(data[start:place], f"{field}[{index}]")
+        piece = data[start:place]
+        texts[index] = bytes(piece) if keeps_bytes else text_of(piece, f"{field}[{index}]")
     if place != data.nbytes:
         raise RefusedError(
             f"{data.nbytes - place} bytes follow the last of {count} elements", field=field
@@ -140,6 +150,18 @@ def raw_bytes(array: Array) -> memoryview:
         return memoryview(b"".join(_LENGTH.pack(len(part)) + part for part in parts))
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(np.uint8).data
+
+
+def json_elements(array: Array, field: str) -> list[Any]:
+    """Return the elements as JSON has them. Raises RefusedError for bytes that are no text."""
+    flat: list[Any] = array.ravel().tolist()
+    if array.dtype == object and any(isinstance(item, bytes) for item in flat):
+        try:
+            return [str(item, "utf-8") if isinstance(item, bytes) else item for item in flat]
+        except UnicodeDecodeError:
+            text = "has bytes that are no text, for which JSON has no form; ask for it with "
+            raise RefusedError(f"{text}parameters.binary_data", field=field) from None
+    return flat
 
 
 def _encoded(item: object) -> bytes:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from ...runtime.graph import TensorType
 from ...runtime.tensors.tensor import Port
 from .call import Answer, GivenTensor, InferCall
-from .datatypes import datatype_of, refuse_too_big
+from .datatypes import datatype_of, json_elements, refuse_too_big
 from .fields import Fields
 from .http_request import read_elements
 from .json_text import read_json
@@ -103,7 +102,7 @@ def generate_document(answer: Answer) -> Mapping[str, object]:
                 "has elements that are NaN or infinite, for which JSON has no form",
                 field=f"output {requested.name!r}",
             )
-        flat: list[Any] = items.ravel().tolist()
+        flat = json_elements(items, f"output {requested.name!r}")
         told[requested.name] = flat[0] if len(flat) == 1 else flat
     return told
 

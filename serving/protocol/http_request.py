@@ -24,13 +24,17 @@ _RAW_ONLY = ("FP16", "BF16")
 
 
 def read_infer_request(
-    body: bytes | bytearray | memoryview, json_length: int | None, limits: Limits
+    body: bytes | bytearray | memoryview,
+    json_length: int | None,
+    limits: Limits,
+    *,
+    keeps_bytes: bool = False,
 ) -> InferCall:
     """Read the body of ``POST .../infer``.
 
     json_length: what the header Inference-Header-Content-Length says; None: all of it is JSON.
-    Arrays are views of the body, which must not change, where raw tensors are aligned. Raises
-    RefusedError that names the field.
+    keeps_bytes: elements of BYTES stay bytes, and need not be texts. Arrays are views of the body,
+    which must not change, where raw tensors are aligned. Raises RefusedError that names the field.
     """
     whole = memoryview(body).cast("B").toreadonly()
     end = len(whole) if json_length is None else json_length
@@ -42,7 +46,7 @@ def read_infer_request(
     tensors = _RawTensors(whole[end:])
     given = fields.items("inputs", limits.tensor_count)
     inputs = [
-        _read_input(Fields(item, f"inputs[{index}]"), tensors, limits)
+        _read_input(Fields(item, f"inputs[{index}]"), tensors, limits, keeps_bytes=keeps_bytes)
         for index, item in enumerate(given)
     ]
     tensors.refuse_rest()
@@ -57,6 +61,7 @@ def read_infer_request(
         ],
         id=fields.text("id", ""),
         is_binary=is_binary,
+        keeps_bytes=keeps_bytes,
         **read_request_parameters(parameters),
     )
 
@@ -82,7 +87,9 @@ class _RawTensors:
             raise RefusedError(f"{rest} bytes of the body belong to no input")
 
 
-def _read_input(fields: Fields, tensors: _RawTensors, limits: Limits) -> GivenTensor:
+def _read_input(
+    fields: Fields, tensors: _RawTensors, limits: Limits, *, keeps_bytes: bool
+) -> GivenTensor:
     name, datatype = fields.text("name"), fields.text("datatype")
     if datatype not in DATATYPES:
         raise RefusedError(
@@ -99,9 +106,12 @@ def _read_input(fields: Fields, tensors: _RawTensors, limits: Limits) -> GivenTe
             )
         field = parameters.field("binary_data_size")
         data = tensors.take(parameters.count("binary_data_size"), field)
-        array = read_raw(data, datatype, shape, field)
+        array = read_raw(data, datatype, shape, field, keeps_bytes=keeps_bytes)
     else:
         array = _read_numbers(fields, datatype, shape, count)
+        if keeps_bytes and datatype == "BYTES":
+            for index, text in enumerate(array.flat):
+                array.flat[index] = text.encode()
     return GivenTensor(name, datatype, array, fields.path)
 
 

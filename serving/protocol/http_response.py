@@ -10,7 +10,7 @@ import numpy as np
 from ...runtime.graph import DType
 from .call import Answer, Requested
 from .classification import class_labels
-from .datatypes import datatype_of, raw_bytes
+from .datatypes import datatype_of, json_elements, raw_bytes
 from .refusal import RefusedError
 
 __all__ = ["infer_response", "refusal_body"]
@@ -68,7 +68,8 @@ def _output(requested: Requested, array: Array, raw: list[memoryview]) -> dict[s
             field=requested.field or f"output {requested.name!r}",
         )
     else:
-        entry["data"] = array.ravel().tolist()
+        field = requested.field or f"output {requested.name!r}"
+        entry["data"] = json_elements(array, field)
     return entry
 
 

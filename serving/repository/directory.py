@@ -228,7 +228,7 @@ class FolderRepository(LoadingRepository):
             return
         version.is_loading = True
         try:
-            network = await self._loader.load(files.file, name, settings)
+            served = await self._loader.load(files.file, name, number, settings)
         except Exception as error:
             _log.warning("model %r, version %s: not loaded", name, number, exc_info=error)
             version.tried = files.fingerprint
@@ -237,13 +237,10 @@ class FolderRepository(LoadingRepository):
             return
         finally:
             version.is_loading = False
-        self._loaded_bytes[network] = files.size_bytes
-        old, version.served = (
-            version.served,
-            ServedVersion(name, number, network, settings.generation),
-        )
+        self._loaded_bytes[served.network] = files.size_bytes
+        old, version.served = version.served, served
         version.tried, version.reason = files.fingerprint, ""
-        _log.info("model %r, version %s: serves on %s", name, number, network.device)
+        _log.info("model %r, version %s: serves on %s", name, number, served.network.device)
         if old is not None:
             self._close(old.network)
 

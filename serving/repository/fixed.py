@@ -10,7 +10,7 @@ from ..protocol.describing import unserved_port
 from ..protocol.generation import Generation, check_generation
 from .models import Repository, ServedVersion, VersionState
 
-__all__ = ["FixedRepository", "check_can_be_served", "check_network_generates"]
+__all__ = ["FixedRepository", "check_can_be_served"]
 
 _VERSION = "1"
 
@@ -34,11 +34,9 @@ class FixedRepository(Repository):
                 raise PropertyError(
                     f"two networks are called {name!r}; give a mapping name -> network", "networks"
                 )
-            check_can_be_served(name, network)
-            generation = generations.pop(name, None)
-            if generation is not None:
-                check_network_generates(name, network, generation)
-            self._models[name] = ServedVersion(name, _VERSION, network, generation)
+            served = ServedVersion(name, _VERSION, network, generations.pop(name, None))
+            check_can_be_served(served)
+            self._models[name] = served
         if generations:
             raise PropertyError(
                 f"generations name {sorted(generations)}, which are no networks", "generations"
@@ -72,18 +70,19 @@ def _named(
     return [(network.name, network) for network in networks]
 
 
-def check_can_be_served(name: str, network: ExecutableNetwork) -> None:
-    """Raise NotSupportedError for an input or output that the protocol cannot carry."""
-    if why := unserved_port([*network.inputs, *network.outputs]):
+def check_can_be_served(served: ServedVersion) -> None:
+    """Raise NotSupportedError for an input or output that the protocol cannot carry.
+
+    Raises PropertyError for a generation with names that are not there.
+    """
+    name, inputs, outputs = served.model, served.inputs, served.outputs
+    if why := unserved_port([*inputs, *outputs]):
         raise NotSupportedError(
             f"{name!r} cannot be served: {why}; wrap it in a network whose inputs and outputs are "
             f"tensors of the protocol's datatypes",
-            network=network.name,
-            device=network.device,
+            network=served.network.name,
+            device=served.network.device,
         )
-
-
-def check_network_generates(name: str, network: ExecutableNetwork, generation: Generation) -> None:
-    """Raise PropertyError for a generation with names that the network does not have."""
-    inputs = [port.name for port in network.inputs]
-    check_generation(generation, inputs, [port.name for port in network.outputs], name)
+    if served.generation is not None:
+        names = [port.name for port in inputs]
+        check_generation(served.generation, names, [port.name for port in outputs], name)

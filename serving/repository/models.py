@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ...errors import nearest
 from ...runtime.network.executable_network import ExecutableNetwork
+from ..functions import NO_FUNCTIONS, ModelFunctions
 from ..protocol.generation import Generation
 from ..protocol.refusal import RefusedError
 
@@ -27,7 +28,8 @@ LoadState = str
 class ServedVersion:
     """A network under a model's name and version. ``last_inference_ms``: since 1970, 0: none.
 
-    ``generation``: how it generates; None: a request is one run.
+    ``generation``: how it generates; None: a request is one run. ``functions``: what stands before
+    and behind the network; ``inputs`` and ``outputs`` are those that clients give and get.
     """
 
     def __init__(
@@ -36,9 +38,15 @@ class ServedVersion:
         version: str,
         network: ExecutableNetwork,
         generation: Generation | None = None,
+        functions: ModelFunctions = NO_FUNCTIONS,
     ) -> None:
         self.model, self.version, self.network = model, version, network
         self.generation = generation
+        before, behind = functions.preprocess, functions.postprocess
+        self.inputs = network.inputs if before is None else before.ports
+        self.outputs = network.outputs if behind is None else behind.ports
+        self.keeps_bytes = before is not None
+        """True if elements of BYTES need not be texts, as a function takes them."""
         self.last_inference_ms = 0
 
     def __repr__(self) -> str:

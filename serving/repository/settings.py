@@ -13,7 +13,15 @@ from ..protocol.generation import Generation
 __all__ = ["ModelSettings", "VersionPolicy", "read_settings", "wanted_versions"]
 
 VersionPolicy = Literal["latest", "all"] | tuple[int, ...]
-_KEYS = ("device", "generate", "properties", "versions", "warm_up")
+_KEYS = (
+    "device",
+    "generate",
+    "postprocess",
+    "preprocess",
+    "properties",
+    "versions",
+    "warm_up",
+)
 _GENERATE_KEYS = ("feed", "steps", "end")
 
 
@@ -23,6 +31,7 @@ class ModelSettings:
 
     ``device``: None is the server's. ``properties``: go before the server's. ``versions``: which
     are served. ``warm_up``: run made up inputs first. ``generation``: how it generates.
+    ``preprocess`` and ``postprocess``: names of functions before and behind it.
     """
 
     device: str | None = None
@@ -30,6 +39,8 @@ class ModelSettings:
     versions: VersionPolicy = "latest"
     warm_up: bool = False
     generation: Generation | None = None
+    preprocess: str | None = None
+    postprocess: str | None = None
 
 
 def read_settings(text: str) -> ModelSettings:
@@ -55,7 +66,22 @@ def read_settings(text: str) -> ModelSettings:
         raise _wrong("warm_up", "true or false", warm_up)
     versions = _versions(values.get("versions", "latest"))
     generation = _generation(values["generate"]) if "generate" in values else None
-    return ModelSettings(device, properties, versions, warm_up, generation)
+    return ModelSettings(
+        device,
+        properties,
+        versions,
+        warm_up,
+        generation,
+        _function(values, "preprocess"),
+        _function(values, "postprocess"),
+    )
+
+
+def _function(values: Mapping[str, object], key: str) -> str | None:
+    name = values.get(key)
+    if name is not None and not isinstance(name, str):
+        raise _wrong(key, "a name such as 'module:function'", name)
+    return name
 
 
 def _generation(value: object) -> Generation:

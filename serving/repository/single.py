@@ -41,8 +41,7 @@ class FileRepository(LoadingRepository):
         """Load the file, the first time. Raises what loading raises."""
         if self._served is None:
             name = self._file.stem
-            network = await self._loader.load(self._file, name, self._settings)
-            self._served = ServedVersion(name, _VERSION, network)
+            self._served = await self._loader.load(self._file, name, _VERSION, self._settings)
 
     def abort(self) -> None:
         """End every request under way; does not wait for it."""

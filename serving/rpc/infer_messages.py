@@ -52,10 +52,11 @@ def parameters_of(entries: Mapping[str, Any], path: str) -> Fields:
     return Fields(values, path)
 
 
-def read_infer_message(message: Any, limits: Limits) -> InferCall:
+def read_infer_message(message: Any, limits: Limits, *, keeps_bytes: bool = False) -> InferCall:
     """Read a ModelInferRequest; its raw tensors are viewed where they are aligned.
 
-    Raises RefusedError that names the field.
+    keeps_bytes: elements of BYTES stay bytes, and need not be texts. Raises RefusedError that names
+    the field.
     """
     for name in ("inputs", "outputs"):
         if len(getattr(message, name)) > limits.tensor_count:
@@ -67,7 +68,7 @@ def read_infer_message(message: Any, limits: Limits) -> InferCall:
             field="raw_input_contents",
         )
     inputs = [
-        _read_input(entry, raw[index] if raw else None, index, limits)
+        _read_input(entry, raw[index] if raw else None, index, limits, keeps_bytes=keeps_bytes)
         for index, entry in enumerate(message.inputs)
     ]
     parameters = parameters_of(message.parameters, "parameters")
@@ -76,11 +77,14 @@ def read_infer_message(message: Any, limits: Limits) -> InferCall:
         outputs=[_read_output(entry, index) for index, entry in enumerate(message.outputs)],
         id=message.id,
         is_binary=True,
+        keeps_bytes=keeps_bytes,
         **read_request_parameters(parameters),
     )
 
 
-def _read_input(entry: Any, raw: bytes | None, index: int, limits: Limits) -> GivenTensor:
+def _read_input(
+    entry: Any, raw: bytes | None, index: int, limits: Limits, *, keeps_bytes: bool
+) -> GivenTensor:
     path = f"inputs[{index}]"
     if entry.datatype not in DATATYPES:
         text = f"{entry.datatype!r} is none of {', '.join(DATATYPES)}"
@@ -89,15 +93,18 @@ def _read_input(entry: Any, raw: bytes | None, index: int, limits: Limits) -> Gi
     count = refuse_too_big(entry.datatype, shape, path, limits)
     check_parameters(parameters_of(entry.parameters, f"{path}.parameters"))
     if raw is None:
-        array = _read_contents(entry, shape, count, path)
+        array = _read_contents(entry, shape, count, path, keeps_bytes=keeps_bytes)
     elif entry.HasField("contents"):
         raise RefusedError("is there beside raw_input_contents", field=f"{path}.contents")
     else:
-        array = read_raw(memoryview(raw), entry.datatype, shape, f"raw_input_contents[{index}]")
+        field = f"raw_input_contents[{index}]"
+        array = read_raw(memoryview(raw), entry.datatype, shape, field, keeps_bytes=keeps_bytes)
     return GivenTensor(entry.name, entry.datatype, array, path)
 
 
-def _read_contents(entry: Any, shape: Sequence[int], count: int, path: str) -> Array:
+def _read_contents(
+    entry: Any, shape: Sequence[int], count: int, path: str, *, keeps_bytes: bool
+) -> Array:
     name = _CONTENTS.get(entry.datatype)
     if name is None:
         text = f"{entry.datatype} is taken in raw_input_contents only"
@@ -109,7 +116,7 @@ def _read_contents(entry: Any, shape: Sequence[int], count: int, path: str) -> A
     if entry.datatype == "BYTES":
         texts = np.empty(count, object)
         for index, item in enumerate(items):
-            texts[index] = text_of(item, f"{field}[{index}]")
+            texts[index] = item if keeps_bytes else text_of(item, f"{field}[{index}]")
         return texts.reshape(shape)
     try:
         return np.array(items, DATATYPES[entry.datatype].numpy).reshape(shape)

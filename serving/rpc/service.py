@@ -241,13 +241,12 @@ class _Service:
         answer.extensions.extend(extensions(can_manage=self._repository.can_manage))
 
     async def model_metadata(self, request: Any, answer: Any, context: Context) -> None:
-        network = self._repository.find(request.name, request.version).network
+        served = self._repository.find(request.name, request.version)
         versions = sorted(self._repository.versions(request.name) or {}, key=int)
-        told = model_metadata(request.name, versions, network.inputs, network.outputs)
+        told = model_metadata(request.name, versions, served.inputs, served.outputs)
         _fill(answer, told)
 
     async def model_infer(self, request: Any, answer: Any, context: Context) -> None:
-        self._repository.find(request.model_name, request.model_version)
         told = await self._inference.run(
             request.model_name,
             request.model_version,
@@ -257,7 +256,8 @@ class _Service:
         await self._write(told, answer)
 
     async def _read_call(self, request: Any) -> InferCall:
-        read = partial(read_infer_message, request, self._limits)
+        served = self._repository.find(request.model_name, request.model_version)
+        read = partial(read_infer_message, request, self._limits, keeps_bytes=served.keeps_bytes)
         call: InferCall = await self._off_the_loop(request.ByteSize(), read)
         return call
 

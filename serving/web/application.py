@@ -166,9 +166,8 @@ class _Endpoints:
         model, version = _place(request)
         served = self._repository.find(model, version)
         versions = self._repository.versions(model) or {}
-        network = served.network
         return JSONResponse(
-            model_metadata(model, sorted(versions, key=int), network.inputs, network.outputs)
+            model_metadata(model, sorted(versions, key=int), served.inputs, served.outputs)
         )
 
     async def model_ready(self, request: Request) -> Response:
@@ -231,7 +230,7 @@ class _Endpoints:
             return _EventStream(event, answers, held.pop_all())
 
     async def _read_generate(self, request: Request, share: BodyShare) -> InferCall:
-        inputs = self._repository.find(*_place(request)).network.inputs
+        inputs = self._repository.find(*_place(request)).inputs
         body = await self._body(request, share)
         read = partial(read_generate_request, body, inputs, self._limits)
         return await self._readers.read(len(body), read)

@@ -56,12 +56,13 @@ class InferAddress:
     ) -> tuple[bytes, int | None]:
         """Return the body of the answer, and how long its JSON part is, if raw tensors follow."""
         inference, limits = self._inference, self._inference.limits
-        inference.repository.find(model, version)  # before the body is read
+        served = inference.repository.find(model, version)  # before the body is read
         headers = scope["headers"]
         with inference.bodies.share() as share:
             head = json_length(headers)
             body = await read_body(headers, receive, limits, share)
-            read = partial(read_infer_request, body, head, limits)
+            keeps_bytes = served.keeps_bytes
+            read = partial(read_infer_request, body, head, limits, keeps_bytes=keeps_bytes)
             call = await self._readers.read(len(body), read)
             answer = await while_connected(inference.run(model, version, call), receive)
             return await written(answer.size_bytes, partial(infer_response, answer))

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
+import urllib.error
+import urllib.request
 from pathlib import Path
 
+import grpc
+import numpy as np
 import pytest
 
 import aioinfer
-from docs.example_files import example
+from aioinfer.serving.rpc.proto_text import message_classes
+from docs.example_files import EXAMPLES, example
 from unit.serving.asgi_client import AsgiClient
 from unit.serving.models import DIGITS
 from unit.serving.serve_process import serve
@@ -57,3 +63,54 @@ def test_the_example_answers_beside_its_own_page() -> None:
             return page.status, model.json()["name"]
 
         assert asyncio.run(ask()) == (200, "digits")
+
+
+def test_pictures_are_decoded_and_digits_named_by_the_functions_of_the_example(
+    tmp_path: Path,
+) -> None:
+    Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    model = tmp_path / "digits"
+    (model / "1").mkdir(parents=True)
+    shutil.copy(DIGITS, model / "1" / "model.onnx")
+    folder = EXAMPLES / "10_served_functions"
+    shutil.copy(folder / "model.toml", model)
+    drawn = np.zeros((64, 64), np.uint8)
+    drawn[8:56, 28:36] = 255  # a one
+    file = io.BytesIO()
+    Image.fromarray(drawn).save(file, "JPEG")
+    with serve(
+        tmp_path,
+        *("-d", "REFERENCE", "--functions", "digit_functions", "--grpc-port", "0"),
+        environment={"PYTHONPATH": str(folder)},
+    ) as started:
+        infer = f"{started.url}/v2/models/digits/infer"
+        head = raw_head(4 + len(file.getvalue()))
+        body = head + len(file.getvalue()).to_bytes(4, "little") + file.getvalue()
+        asked = urllib.request.Request(
+            infer, body, {"Inference-Header-Content-Length": str(len(head))}
+        )
+        with urllib.request.urlopen(asked, timeout=60) as reply:
+            digit, probability = json.load(reply)["outputs"]
+        assert digit["data"] == ["1"]
+        assert 0.1 < probability["data"][0] <= 1
+        wrong = raw_head(8) + (4).to_bytes(4, "little") + b"none"
+        asked = urllib.request.Request(
+            infer, wrong, {"Inference-Header-Content-Length": str(len(raw_head(8)))}
+        )
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(asked, timeout=60)
+        assert caught.value.code == 400
+        message = message_classes()["ModelInferRequest"](model_name="digits")
+        message.inputs.add(name="file", datatype="BYTES", shape=[1])
+        message.raw_input_contents.append(body[len(head) :])
+        address = started.addresses[1].partition("://")[2]
+        with grpc.insecure_channel(address) as channel:
+            call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+            data = call(message.SerializeToString(), timeout=60)
+        answer = message_classes()["ModelInferResponse"].FromString(data)
+        assert answer.raw_output_contents[0] == b"\x01\0\0\x001"
+
+
+def raw_head(size: int) -> bytes:
+    entry = {"name": "file", "datatype": "BYTES", "shape": [1]}
+    return json.dumps({"inputs": [{**entry, "parameters": {"binary_data_size": size}}]}).encode()
