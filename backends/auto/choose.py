@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...runtime.costs import DeviceSpeed, NodeCost
 from ...runtime.devices.device_name import parse_device
-from ...runtime.graph import Node, TensorType, Value
 from .properties import PRIORITIES
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "is_same_or_one_of",
     "unheld",
     "without",
-    "work_of",
 ]
 
 DEFAULT_ORDER = ("CUDA", "CPU", "OPENCL", "ONNXRUNTIME", "REFERENCE")
@@ -33,16 +32,16 @@ DEFAULT_ORDER = ("CUDA", "CPU", "OPENCL", "ONNXRUNTIME", "REFERENCE")
 AFTER_AS_PROCESSOR = {"OPENCL": "ONNXRUNTIME"}
 """Device that may drive an accelerator -> the one that precedes it where it only drives a CPU."""
 
-SPEEDS: Mapping[str, tuple[float, float]] = {
-    "CPU": (2e-6, 20e9),
-    "ONNXRUNTIME": (4e-6, 16e9),
-    "REFERENCE": (40e-6, 0.4e9),
-}
-"""Seconds for each node, and operations a second, of what computes on the processor."""
-
 HOP_S = 60e-6
 CARRIED_BYTES_PER_S = 5e9
 """What a hand-over from one device to the next costs."""
+
+SPEEDS: Mapping[str, DeviceSpeed] = {
+    "CPU": DeviceSpeed(20e9, 8e9, CARRIED_BYTES_PER_S, HOP_S, 2e-6),
+    "ONNXRUNTIME": DeviceSpeed(16e9, 8e9, CARRIED_BYTES_PER_S, HOP_S, 4e-6),
+    "REFERENCE": DeviceSpeed(0.4e9, 4e9, CARRIED_BYTES_PER_S, HOP_S, 40e-6),
+}
+"""Of what computes on the processor."""
 
 
 def default_turns(devices: Sequence[str], is_processor: Callable[[str], bool]) -> Iterator[str]:
@@ -103,11 +102,10 @@ def by_speed(devices: Sequence[str], times_s: Mapping[str, float]) -> list[str]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Nodes that run on one device, one behind the other; ``work`` is all their operations."""
+    """Nodes that run on one device, one behind the other."""
 
     device: str
-    node_count: int
-    work: float
+    costs: Sequence[NodeCost]
 
 
 def expected_s(pieces: Iterable[Piece], carried_bytes: Iterable[int] = ()) -> float:
@@ -116,29 +114,5 @@ def expected_s(pieces: Iterable[Piece], carried_bytes: Iterable[int] = ()) -> fl
     for count, piece in enumerate(pieces):
         if piece.device not in SPEEDS:
             return math.inf
-        node_s, per_s = SPEEDS[piece.device]
-        total_s += piece.node_count * node_s + piece.work / per_s + (HOP_S if count else 0.0)
+        total_s += sum(map(SPEEDS[piece.device].node_s, piece.costs)) + (HOP_S if count else 0.0)
     return total_s + sum(carried_bytes) / CARRIED_BYTES_PER_S
-
-
-def work_of(node: Node) -> float:
-    """Count a node's operations, roughly: what it makes, times the length of its products."""
-    made = sum(_count(value) for value in node.outputs)
-    if node.op_type in ("Conv", "ConvInteger"):
-        return 2.0 * made * max(1, math.prod(_dims(node.input_at(1))[1:]))
-    if node.op_type in ("MatMul", "Gemm", "MatMulInteger"):
-        return 2.0 * made * max(1, *_dims(node.input_at(0))[-1:])
-    return float(made)
-
-
-def _dims(value: Value | None) -> tuple[int, ...]:
-    if value is None:
-        return ()
-    if value.constant is not None:
-        return tuple(getattr(value.constant, "shape", ()))
-    shape = value.type.shape if isinstance(value.type, TensorType) else None
-    return tuple(dim if isinstance(dim, int) else 1 for dim in shape or ())
-
-
-def _count(value: Value) -> int:
-    return math.prod(_dims(value))

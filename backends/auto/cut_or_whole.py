@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from ...runtime.costs import NodeCost, node_cost
 from ...runtime.devices.plugin import CoreHandle, Division
 from ...runtime.graph import Model
 from ...runtime.passes import SupportMap
-from .choose import SPEEDS, Piece, expected_s, work_of
+from .choose import SPEEDS, Piece, expected_s
 
 __all__ = ["CUT_ON", "CutChoice", "choose_cut"]
 
@@ -77,7 +78,8 @@ def choose_cut(
         return None
     if not any(answer.supported for answer in support.values()):
         return None
-    work = {name: work_of(node) for node in model.graph.nodes for name in node.fused_from}
+    costs = {node: node_cost(node, {}) for node in model.graph.nodes}
+    by_name = {name: cost for node, cost in costs.items() for name in node.fused_from}
     device = f"HETERO:{CUT_ON},{whole}"
     config = config_of(device)
     division = cast("PlannedCore", core).divide_network(model, device, config)
@@ -85,14 +87,12 @@ def choose_cut(
     pieces = [
         Piece(
             subgraph.device,
-            len(subgraph.nodes),
-            sum(work.get(name, 0.0) for node in subgraph.nodes for name in node.original_nodes),
+            [_sum(by_name.get(name) for name in node.original_nodes) for node in subgraph.nodes],
         )
         for subgraph in partition.subgraphs
     ]
     cut_s = expected_s(pieces, [cut.bytes or 0 for cut in partition.cuts])
-    whole_piece = Piece(whole, sum(1 for _ in model.graph.nodes), sum(work.values()))
-    whole_s = expected_s([whole_piece])
+    whole_s = expected_s([Piece(whole, list(costs.values()))])
     if cut_s * BETTER_BY > whole_s:
         return None
     reason = (
@@ -100,3 +100,9 @@ def choose_cut(
         f"{1000 * whole_s:.3g} ms"
     )
     return CutChoice(device, config, reason)
+
+
+def _sum(costs: Iterable[NodeCost | None]) -> NodeCost:
+    """Add up what the nodes of the file cost that one node stands for."""
+    known = [cost for cost in costs if cost is not None]
+    return NodeCost(sum(cost.flop for cost in known), sum(cost.bytes for cost in known))

@@ -13,8 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .device_speed import DeviceSpeed
-from .node_costs import NodeCost
+from ...runtime.costs import DeviceSpeed, NodeCost
 from .pipeline_cut import PipelineDevice, PipelineStage, Weight, cut_pipeline
 
 __all__ = ["Balance", "BalanceDevice", "BalanceNode", "StageCost", "balance", "node_seconds"]

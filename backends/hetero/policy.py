@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...errors import DeviceError, PropertyError
+from ...runtime.costs import Shapes, crossing_bytes, node_cost, value_bytes
 from ...runtime.devices.device_name import parse_device
 from ...runtime.graph import Graph, Node
 from ...runtime.properties.properties import Configuration, Property
@@ -16,9 +17,8 @@ from ...runtime.properties.property_parsers import parse_choice, parse_integer
 from .affinity import Placement
 from .balance import Balance, BalanceDevice, BalanceNode, balance
 from .branches import Branches, place_branches
-from .device_speed import DEVICE_SPEEDS, default_speed, speed_of
 from .measured_times import NODE_TIMES, MeasuredTimes, joined_places, seconds_of
-from .node_costs import Shapes, crossing_bytes, node_cost, value_bytes
+from .said_speeds import DEVICE_SPEEDS, default_speed, speed_of
 
 __all__ = ["POLICY_PROPERTIES", "Expected", "follow_policy", "policy_of"]
 

@@ -22,7 +22,12 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("aioinfer.executors",),
     ("aioinfer.runtime.graph", "aioinfer.runtime.properties", "aioinfer.runtime.loops"),
     ("aioinfer.runtime.decompositions",),
-    ("aioinfer.runtime.tensors", "aioinfer.runtime.type_inference", "aioinfer.runtime.blobs"),
+    (
+        "aioinfer.runtime.tensors",
+        "aioinfer.runtime.type_inference",
+        "aioinfer.runtime.blobs",
+        "aioinfer.runtime.costs",
+    ),
     ("aioinfer.runtime.onnx_writer",),
     ("aioinfer.runtime.onnx_native",),
     ("aioinfer.runtime.operators",),

@@ -13,9 +13,8 @@ from aioinfer.backends.auto.choose import (
     is_same_or_one_of,
     unheld,
     without,
-    work_of,
 )
-from unit.backends.hetero.small_graphs import model
+from aioinfer.runtime.costs import NodeCost
 
 
 def test_what_is_measured_is_ordered_and_the_rest_stays_in_place() -> None:
@@ -64,15 +63,23 @@ def test_a_name_is_a_device_or_its_kind() -> None:
 
 
 def test_a_cut_pays_if_the_slow_part_is_small_and_little_crosses() -> None:
-    whole = expected_s([Piece("REFERENCE", 100, 1e9)])
-    pieces = [Piece("CPU", 60, 0.9e9), Piece("REFERENCE", 1, 1e5), Piece("CPU", 39, 0.1e9)]
+    small, large = NodeCost(1e5, 1e5), NodeCost(1e7, 1e6)
+    whole = expected_s([Piece("REFERENCE", [large] * 99 + [small])])
+    pieces = [
+        Piece("CPU", [large] * 60),
+        Piece("REFERENCE", [small]),
+        Piece("CPU", [large] * 39),
+    ]
     assert expected_s(pieces, [1 << 20]) < whole / 10
     assert expected_s(pieces, [1 << 34]) > whole
-    tiny = [Piece("CPU", 1, 10), Piece("REFERENCE", 1, 10)]
-    assert expected_s(tiny) > expected_s([Piece("REFERENCE", 2, 20)])
-    assert math.isinf(expected_s([Piece("CUDA", 1, 1.0)]))
+    tiny = NodeCost(10, 80)
+    cut = [Piece("CPU", [tiny]), Piece("REFERENCE", [tiny])]
+    assert expected_s(cut) > expected_s([Piece("REFERENCE", [tiny, tiny])])
+    assert math.isinf(expected_s([Piece("CUDA", [tiny])]))
 
 
-def test_work_counts_products() -> None:
-    graph = model("a@0 = Relu(p)\nb@0 = Add(a, k)", "b").graph
-    assert [work_of(node) for node in graph.nodes] == [6.0, 6.0]
+def test_bytes_count_where_there_is_little_to_compute() -> None:
+    moved, computed = NodeCost(1e6, 8e9), NodeCost(20e9, 1e6)
+    assert expected_s([Piece("CPU", [moved])]) == pytest.approx(1, rel=0.01)
+    assert expected_s([Piece("CPU", [computed])]) == pytest.approx(1, rel=0.01)
+    assert expected_s([Piece("CPU", [NodeCost(0.0, 0.0)])]) == 0

@@ -6,8 +6,7 @@ import pytest
 
 from aioinfer.backends.hetero.balance import BalanceDevice, BalanceNode, balance, node_seconds
 from aioinfer.backends.hetero.branches import place_branches
-from aioinfer.backends.hetero.device_speed import DeviceSpeed
-from aioinfer.backends.hetero.node_costs import NodeCost
+from aioinfer.runtime.costs import DeviceSpeed, NodeCost
 
 SPEED = DeviceSpeed(1.0, 1e9, 1.0, 0.0, 0.0)  # a second for each operation and each carried byte
 ALL = frozenset("AB")

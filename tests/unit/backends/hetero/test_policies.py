@@ -10,9 +10,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
 from aioinfer.backends.hetero.measured_times import joined_places, seconds_of
-from aioinfer.backends.hetero.node_costs import crossing_bytes, node_cost
 from aioinfer.backends.hetero.policy import Expected
 from aioinfer.errors import DeviceError, PropertyError
+from aioinfer.runtime.costs import crossing_bytes, node_cost
 from aioinfer.runtime.onnx_reader import read_model
 from unit.backends.hetero.small_graphs import arrays, graph, on_one_device
 

@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from ...runtime.costs import DeviceSpeed
 from ...runtime.properties.properties import Property
-from .node_costs import NodeCost
 
-__all__ = ["DEVICE_SPEEDS", "DeviceSpeed", "default_speed", "speed_of"]
-
-
-@dataclass(frozen=True)
-class DeviceSpeed:
-    """``carried_bytes_per_s`` is between the device and the host, ``hop_s`` a hand-over."""
-
-    flop_per_s: float
-    bytes_per_s: float
-    carried_bytes_per_s: float
-    hop_s: float
-    launch_s: float
-
-    def node_s(self, cost: NodeCost) -> float:
-        """Return what a node takes: its arithmetic or its memory, whichever is slower."""
-        if not cost.flop and not cost.bytes:
-            return 0.0
-        return self.launch_s + max(cost.flop / self.flop_per_s, cost.bytes / self.bytes_per_s)
-
-    def carry_s(self, size: int) -> float:
-        """Return what it takes to bring this many bytes in or out."""
-        return self.hop_s + size / self.carried_bytes_per_s
-
+__all__ = ["DEVICE_SPEEDS", "default_speed", "speed_of"]
 
 _HOST = DeviceSpeed(40e9, 8e9, 8e9, 50e-6, 2e-6)
 _INTEGRATED = DeviceSpeed(400e9, 30e9, 10e9, 50e-6, 5e-6)

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ...runtime.graph import Graph, Node, TensorType, Value
+from ..graph import Graph, Node, TensorType, Value
 
-__all__ = ["NodeCost", "crossing_bytes", "node_cost", "value_bytes"]
+__all__ = ["NodeCost", "Shapes", "crossing_bytes", "node_cost", "value_bytes"]
 
 Shapes = Mapping[str, tuple[int, ...]]
 """By names of values, where more is known than their types say."""
