@@ -36,12 +36,13 @@ from ...runtime.tracing.recorder import SpanRecorder, StageTally
 from ...runtime.tracing.statistics import NetworkStatistics, PlanStatistics
 from ...runtime.tracing.timeline import Trace
 from .crossing import Crossing
-from .cutting import CutModel
+from .cutting import CutModel, cut_model
 from .diagram import affinity_svg
 from .division_record import part_name, write_division
 from .dot import subgraphs_dot
 from .explain import explain_partition
 from .partition import Partition
+from .selection import Subgraph
 from .sub_request import LinkedRun, SubNetwork
 
 __all__ = ["HeteroNetwork"]
@@ -77,7 +78,7 @@ class HeteroNetwork(ExecutableNetwork):
         self._port_types = [value.type for value in (*original.inputs, *original.outputs)]
         self.reason = ""
         self.removed_nodes = partition.removed_nodes
-        self._graph, self._cut = model.graph, cut
+        self._whole, self._graph, self._cut = model, model.graph, cut
         self._subnetworks = _subnetworks(cut, networks, self.inputs)
         self._networks = tuple(networks)
         for network in networks:
@@ -160,8 +161,8 @@ class HeteroNetwork(ExecutableNetwork):
     def subgraph_models(self) -> list[tuple[str, Model]]:
         """Return each subgraph's device and a copy of its model, in order of execution.
 
-        Raises NotSupportedError where the weights went as the devices compiled them, which they do
-        unless the caller holds the model.
+        O(model). Raises NotSupportedError where the weights went as the devices compiled them,
+        which they do unless the caller holds the model.
         """
         if self._original.is_disposable:
             raise NotSupportedError(
@@ -169,7 +170,9 @@ class HeteroNetwork(ExecutableNetwork):
                 f"core.read_model, and load that",
                 **self.admission.where,
             )
-        return [(piece.device, piece.model.copy()) for piece in self._cut.subgraphs]
+        wanted = [Subgraph(piece.device, piece.nodes) for piece in self._cut.subgraphs]
+        cut = cut_model(self._whole, wanted)  # what was cut for the devices is theirs
+        return [(piece.device, piece.model) for piece in cut.subgraphs]
 
     def trace(self) -> Trace:
         traces = [super().trace()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -201,24 +201,21 @@ class HeteroPlugin(VirtualPlugin):
         if model.is_disposable:  # then the pieces alone hold the weights, each until it is compiled
             for graph in (model.graph, division.model.graph):
                 release_constants(graph)
-            for piece in division.cut.subgraphs:
-                piece.model.is_disposable = True
         networks: list[ExecutableNetwork] = []
+        loading: dict[str, Callable[[Model], ExecutableNetwork]] = {}
         try:
             with allowance_kept():
                 told = zip(division.cut.subgraphs, shapes, locations, inside, strict=True)
                 for piece, signatures, stays, states in told:
-                    values = {**configs[piece.device]}
-                    if signatures:
-                        values[INPUT_SHAPES.key] = signatures
-                    if states:
-                        values[STATE.key] = states
-                    kept = set(states.values())
-                    if stays.keys() - kept:
-                        values[OUTPUT_LOCATION.key] = {
-                            name: place for name, place in stays.items() if name not in kept
-                        }
-                    networks.append(self.core.load_network(piece.model, piece.device, values))
+                    own, device = _values_of_part(signatures, stays, states), piece.device
+                    if own:
+                        load = self.core.loading_on(device, {**configs[device], **own})
+                    elif device in loading:
+                        load = loading[device]
+                    else:
+                        load = loading[device] = self.core.loading_on(device, configs[device])
+                    piece.model.is_disposable = True
+                    networks.append(load(piece.model))
             network = self._network(division, model, networks, config)
         except BaseException as error:
             for loaded in networks:
@@ -421,6 +418,23 @@ class _Placing:
                 and (wish is None or wish.device == device)
             }
         return frozenset(found or {str(node.affinity)})
+
+
+def _values_of_part(
+    signatures: Any, stays: Mapping[str, str], states: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the properties of one subgraph that those of the others on its device are not."""
+    values: dict[str, Any] = {}
+    if signatures:
+        values[INPUT_SHAPES.key] = signatures
+    if states:
+        values[STATE.key] = states
+    kept = set(states.values())
+    if stays.keys() - kept:
+        values[OUTPUT_LOCATION.key] = {
+            name: place for name, place in stays.items() if name not in kept
+        }
+    return values
 
 
 def _give(node: Node, device: str) -> None:

@@ -95,20 +95,22 @@ class ReferencePlugin(Plugin):
         return model
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
-        finder = self._finder(model, config)
-        reasons = ((node.name, finder.find_unsupported(node)) for node in model.graph.nodes)
-        return {name: reason for name, reason in reasons if reason is not None}
+        return _unsupported(model, self._finder(model, config))
 
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
-        for node, reason in self.find_unsupported(model, config).items():
+        finder = self._finder(model, config)
+        for node, reason in _unsupported(model, finder).items():
             raise UnsupportedOpError(node, model.node(node).op, config.device, reason)
-        return ReferenceNetwork(
-            model, config, self.core, self._finder(model, config), self.extensions
-        )
+        return ReferenceNetwork(model, config, self.core, finder, self.extensions)
 
     def _finder(self, model: Model, config: Configuration) -> KernelFinder:
         kernels = {key: extension.kernel for key, extension in self._extensions.items()}
         return KernelFinder(model.opsets, kernels, config.device)
+
+
+def _unsupported(model: Model, finder: KernelFinder) -> dict[str, str]:
+    reasons = ((node.name, finder.find_unsupported(node)) for node in model.graph.nodes)
+    return {name: reason for name, reason in reasons if reason is not None}
 
 
 def _device_count(text: str | None) -> int:

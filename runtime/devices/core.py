@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -128,7 +128,28 @@ class Core(Closing):
         """
         check_network_name(name, device)
         plugin, config_of = self._devices.loadable(device)
-        configuration = config_of(config)
+        return self._loaded(device, plugin, config_of(config), model, name, preprocess, postprocess)
+
+    def loading_on(
+        self, device: str, config: Mapping[Any, Any] | None = None
+    ) -> Callable[[Model], ExecutableNetwork]:
+        """Return what loads models as ``load_network`` does, after it has been told where and how.
+
+        For plugins that load many: device and properties are looked up once.
+        """
+        plugin, config_of = self._devices.loadable(device)
+        return partial(self._loaded, device, plugin, config_of(config))
+
+    def _loaded(
+        self,
+        device: str,
+        plugin: Plugin,
+        configuration: Configuration,
+        model: ModelSource,
+        name: str | None = None,
+        preprocess: Preprocess | None = None,
+        postprocess: Postprocess | None = None,
+    ) -> ExecutableNetwork:
         cache, file = cache_of(plugin, configuration), path_of(model)
         with full_collections_paused(), loading_failures_named(device):
             is_alone = self._devices.batched(device, plugin, configuration)[0] is plugin

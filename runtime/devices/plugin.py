@@ -49,6 +49,11 @@ class CoreHandle(Protocol):
     ) -> ExecutableNetwork:
         """Compile a model for a device."""
 
+    def loading_on(
+        self, device: str, config: Mapping[Any, Any] | None = None
+    ) -> Callable[[Model], ExecutableNetwork]:
+        """Return what compiles models for a device; for those who load many alike."""
+
     def import_part(
         self,
         blob: Blob,
@@ -295,6 +300,7 @@ class Plugin(ABC):
             model.dispose()  # weights that were folded into others are free from here on
         log = logging.getLogger(f"aioinfer.{config.device}")
         log.debug("model %r: %s", transformed.name, report)
+        transformed.is_settled = not report.patch_count
         network = self.compile_network(transformed, config)
         network.removed_nodes = report.removed_names
         network.remarks = self.remarks(report, network.config)

@@ -57,6 +57,9 @@ class Model:
         self._name = ""
         self.is_disposable = False
         """True if no caller holds it: the load may then rewrite it, and dispose of it."""
+        self.is_settled = False
+        """True if the passes that its device runs once a model found nothing in it: where all types
+        are static, they would find nothing again."""
         self.is_one_file = False
         """True if it was read from the file at ``path`` alone, as that was then."""
         self.read_again: Callable[[], Model] | None = None

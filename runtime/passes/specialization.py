@@ -59,7 +59,8 @@ def specialize(
     ``check`` is that of ``run_passes``. Raises TensorError for shapes that contradict the model or
     each other, naming both, and ContradictionError for a node that they make impossible. Needs onnx
     where our own type rules do not suffice. With ``is_last`` nothing else is made of the model: one
-    whose types are static already is rewritten itself.
+    whose types are static already is rewritten itself, or left as it is if it ``is_settled``:
+    ``passes`` are then among those that have found nothing.
     """
     return specialize_with_report(model, input_shapes, passes, check=check, is_last=is_last)[0]
 
@@ -77,17 +78,20 @@ def specialize_with_report(
     The report's ``removed_names`` belong to ``map_to_original`` as those of any other run.
     """
     chosen = default_passes() if passes is None else tuple(passes)
-    shapes = bound_input_shapes(model.inputs, input_shapes)
     bindings = symbol_bindings(model.inputs, input_shapes)
     report = PassReport()
+    is_known = is_last and has_static_types([*model.inputs, *_derived_values(model.graph)])
+    if is_known and model.is_settled:
+        return model, report
 
     def infer(model: Model) -> None:
         nonlocal report
         report = report.then(_infer_and_fold(model, chosen))
 
-    if is_last and has_static_types([*model.inputs, *_derived_values(model.graph)]):
+    if is_known:
         special = model  # nothing is left to infer
     else:
+        shapes = bound_input_shapes(model.inputs, input_shapes)
         special = model.copy()
         for value in special.graph.inputs:
             if value.name in shapes and isinstance(value.type, TensorType):

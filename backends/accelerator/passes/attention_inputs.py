@@ -43,6 +43,7 @@ class AttentionMatmulFusion(Pass):
     name = "attention matmul fusion"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
+    wanted_ops = frozenset({"Attention"})
 
     def __init__(self, cache: ConstantCache) -> None:
         self._cache = cache
@@ -65,6 +66,7 @@ class PackedAttention(Pass):
     name = "packed attention"
     requires = frozenset({"topological order"})
     enters_bodies = False
+    wanted_ops = frozenset({"Attention"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in list(graph.nodes):

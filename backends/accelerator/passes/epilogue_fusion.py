@@ -37,6 +37,7 @@ class EpilogueFusion(Pass):
     name = "epilogue fusion"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
+    wanted_ops = frozenset(_BASES)
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in reversed(list(graph.nodes)):

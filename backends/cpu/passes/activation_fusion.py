@@ -35,6 +35,7 @@ class ActivationFusion(Pass):
 
     name = "activation fusion"
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
+    wanted_ops = frozenset({"Div", "Mul"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in list(graph.nodes):

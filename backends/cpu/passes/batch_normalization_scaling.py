@@ -23,6 +23,7 @@ class BatchNormalizationScaling(Pass):
     """
 
     name = "batch normalization scaling"
+    wanted_ops = frozenset({"BatchNormalization"})
 
     def __init__(self, cache: ConstantCache) -> None:
         self._cache = cache

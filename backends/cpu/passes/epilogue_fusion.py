@@ -41,6 +41,7 @@ class EpilogueFusion(Pass):
     name = "epilogue fusion"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
+    wanted_ops = frozenset(_BASES)
 
     def __init__(self, cache: ConstantCache, *, keep_nan: bool = False) -> None:
         self._cache, self._keep_nan = cache, keep_nan

@@ -55,6 +55,7 @@ class Int8Fusion(Pass):
     name = "int8 fusion"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
+    wanted_ops = frozenset({"Conv", "Gemm", "MatMul"})
 
     def __init__(self, cache: ConstantCache) -> None:
         self._cache = cache

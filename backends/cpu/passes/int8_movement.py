@@ -41,6 +41,7 @@ class Int8Movement(Pass):
     name = "int8 movement"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
+    wanted_ops = frozenset({"QuantizeLinear"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in list(graph.nodes):

@@ -30,6 +30,7 @@ class SharedInputFusion(Pass):
 
     name = "shared input fusion"
     requires = frozenset({"topological order"})
+    wanted_ops = frozenset({"MatMul"})
 
     def __init__(self, cache: ConstantCache) -> None:
         self._cache = cache

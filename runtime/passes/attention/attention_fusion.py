@@ -43,6 +43,7 @@ class AttentionFusion(Pass):
 
     name = "attention fusion"
     requires = frozenset({"topological order"})
+    wanted_ops = frozenset({"Attention", "Softmax"})
 
     def __init__(self, domain: str, dtypes: Collection[DType] = (DType.FLOAT32,)) -> None:
         self._domain, self._dtypes = domain, frozenset(dtypes)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from ...graph import Graph, Node
 from ..rewriting.graph_patch import GraphPatch
 from ..rewriting.pass_base import Pass
-from .no_op_rules import is_no_op
+from .no_op_rules import NO_OP_RULES, is_no_op
 
 __all__ = ["IdentityElimination"]
 
@@ -23,6 +23,7 @@ class IdentityElimination(Pass):
     """
 
     name = "identity elimination"
+    wanted_ops = frozenset(NO_OP_RULES)
 
     def __init__(self, *, keep_ops: Collection[str] = ()) -> None:
         self._keep_ops = frozenset(keep_ops)

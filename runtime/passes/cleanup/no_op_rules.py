@@ -8,12 +8,12 @@ from itertools import zip_longest
 from ...graph import Node, Shape, TensorType, Value, is_static
 from ..rewriting.node_traits import is_training, is_unused
 
-__all__ = ["is_no_op"]
+__all__ = ["NO_OP_RULES", "is_no_op"]
 
 
 def is_no_op(node: Node) -> bool:
     """True if the first output surely equals the first input, and no other output is needed."""
-    rule = None if node.domain else _RULES.get(node.op_type)
+    rule = None if node.domain else NO_OP_RULES.get(node.op_type)
     if rule is None or not node.inputs or node.inputs[0] is None:
         return False
     return all(is_unused(value) for value in node.outputs[1:]) and rule(node)
@@ -101,7 +101,7 @@ def _shape(node: Node) -> Shape | None:
     return known.shape if known is not None else None
 
 
-_RULES: Mapping[str, Callable[[Node], bool]] = {
+NO_OP_RULES: Mapping[str, Callable[[Node], bool]] = {
     "Cast": _cast,
     "CastLike": _cast_like,
     "Concat": _has_one_input,

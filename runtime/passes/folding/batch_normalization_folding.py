@@ -26,6 +26,7 @@ class BatchNormalizationFolding(Pass):
     """
 
     name = "batch normalization folding"
+    wanted_ops = frozenset({"BatchNormalization"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in graph.nodes_of("BatchNormalization"):

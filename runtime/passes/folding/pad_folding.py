@@ -25,6 +25,7 @@ class PadFolding(Pass):
     """
 
     name = "pad folding"
+    wanted_ops = frozenset({"Pad"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in graph.nodes_of("Pad"):

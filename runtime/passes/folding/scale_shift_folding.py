@@ -11,7 +11,7 @@ from ..rewriting.graph_patch import GraphPatch
 from ..rewriting.matching import commuted, is_standard
 from ..rewriting.pass_base import Pass
 from .input_folding import fold_into_reader, is_prepared, per_input_channel, reader_after
-from .weight_folding import Affine, channel_count, fold_into_weights, per_channel
+from .weight_folding import LINEAR_OPS, Affine, channel_count, fold_into_weights, per_channel
 
 __all__ = ["ScaleShiftFolding"]
 
@@ -28,6 +28,7 @@ class ScaleShiftFolding(Pass):
     """
 
     name = "scale shift folding"
+    wanted_ops = frozenset(LINEAR_OPS)
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in list(graph.nodes):

@@ -28,6 +28,7 @@ class EinsumDecomposition(Pass):
 
     name = "einsum decomposition"
     requires = frozenset({"topological order"})
+    wanted_ops = frozenset({"Einsum"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in graph.nodes_of("Einsum"):

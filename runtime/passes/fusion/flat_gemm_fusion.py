@@ -24,6 +24,7 @@ class FlatGemmFusion(Pass):
 
     name = "flat gemm fusion"
     requires = frozenset({"topological order"})
+    wanted_ops = frozenset({"Gemm"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for gemm in graph.nodes_of("Gemm"):

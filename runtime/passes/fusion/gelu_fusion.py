@@ -41,6 +41,7 @@ class GeluFusion(Pass):
 
     name = "gelu fusion"
     enters_bodies = False  # control flow may run on a device that has another operator set
+    wanted_ops = frozenset({"Erf", "Tanh"})
 
     def __init__(self, dtypes: Collection[DType] = (DType.FLOAT32,)) -> None:
         self._dtypes = frozenset(dtypes)

@@ -37,6 +37,7 @@ class IntegerProducts(Pass):
     name = "integer products"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on devices that have these operators
+    wanted_ops = frozenset(_PRODUCTS)
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in list(graph.nodes):

@@ -57,6 +57,7 @@ class LayerNormalizationFusion(Pass):
 
     name = "layer normalization fusion"
     requires = frozenset({"topological order"})
+    wanted_ops = frozenset({"Pow", "Sqrt"})
 
     def __init__(
         self,

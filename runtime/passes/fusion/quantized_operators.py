@@ -28,6 +28,7 @@ class QuantizedOperators(Pass):
     name = "quantized operators"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on devices that have these operators
+    wanted_ops = frozenset({"QLinearConv", "QLinearMatMul"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in list(graph.nodes):

@@ -29,6 +29,7 @@ class MovementHoisting(Pass):
     """
 
     name = "movement hoisting"
+    wanted_ops = frozenset({"Slice", "Transpose"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in list(graph.nodes):

@@ -45,6 +45,7 @@ class TransposeElimination(Pass):
 
     name = "transpose elimination"
     requires = frozenset({"topological order"})
+    wanted_ops = frozenset({"Transpose"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in graph.nodes:

@@ -195,7 +195,10 @@ class _BoundWidening(Pass):
 
 
 def _has_half(node: Node) -> bool:
-    return any(dtype_of(value) in _HALVES for value in (*node.inputs, *node.outputs))
+    for value in (*node.inputs, *node.outputs):  # noqa: SIM110 (asked of every node, many times)
+        if dtype_of(value) in _HALVES:
+            return True
+    return False
 
 
 def _nodes_as_stored(graph: Graph) -> set[Node]:

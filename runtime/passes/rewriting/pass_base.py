@@ -27,6 +27,9 @@ class Pass(ABC):
     guarantees: ClassVar[frozenset[str]] = frozenset()
     enters_bodies: ClassVar[bool] = True
     """Whether it also rewrites the bodies of control flow, each as a graph of its own."""
+    wanted_ops: ClassVar[frozenset[str] | None] = None
+    """Operators, of whichever domain, without any of which it finds nothing in a graph, so that it
+    is not asked; None: it has to look."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Refuse property names that no predicate stands for."""

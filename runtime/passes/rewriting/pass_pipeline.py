@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from ....errors import AioInferError, GraphError
 from ....executors import find_shortage
-from ...graph import Graph, Model, check_graph
+from ...graph import Graph, Model, Node, check_graph
 from ...graph.traversal import all_nodes
 from .graph_properties import PROPERTIES
 from .name_table import NameTable
@@ -85,6 +85,12 @@ class _Run:
         """Properties that were found to hold, and that no patch has touched since."""
 
     @functools.cached_property
+    def _op_types(self) -> set[str]:
+        """Operators of the nodes and of those in bodies, and some that patches have removed."""
+        nodes = all_nodes(self._model.graph) if self._has_bodies else self._model.graph.nodes
+        return {node.op_type for node in nodes}
+
+    @functools.cached_property
     def _names(self) -> NameTable:
         return NameTable(self._model.graph)
 
@@ -95,6 +101,8 @@ class _Run:
             if self._is_over():
                 break
             self._run_pass(item)
+        if self._count:
+            self._model.is_settled = False
         removed = dict.fromkeys(name for result in self._results for name in result.removed_names)
         kept = self._carried_names(removed)
         return PassReport(
@@ -107,6 +115,30 @@ class _Run:
         started = self._clock()
         self._patches, self._gone = [], {}
         self._verify(item, item.requires, "requires")
+        rounds = self._rewrite(item) if self._may_find(item) else 0
+        if self._patches:
+            self._held.clear()
+        if self._check and self._patches:
+            self._verify_graph(f"after pass {item.name!r}, last patch {self._patches[-1]!r}")
+        if not self._is_over():
+            self._verify(item, item.guarantees, "guarantees")
+        kept = self._carried_names(self._gone)
+        gone = tuple(name for name in self._gone if name not in kept) if self._gone else ()
+        elapsed_s = self._clock() - started
+        self._results.append(PassResult(item.name, tuple(self._patches), gone, rounds, elapsed_s))
+
+    def _note_added(self, node: Node) -> None:
+        self._op_types.add(node.op_type)
+        bodies = node.bodies()
+        if bodies:
+            self._has_bodies = True
+            self._op_types.update(inner.op_type for body in bodies for inner in all_nodes(body))
+
+    def _may_find(self, item: Pass) -> bool:
+        return item.wanted_ops is None or not self._op_types.isdisjoint(item.wanted_ops)
+
+    def _rewrite(self, item: Pass) -> int:
+        """Apply a pass until it finds nothing more, and return how many rounds that took."""
         try:
             bound = item.bind(self._model)
         except Exception as error:
@@ -124,16 +156,7 @@ class _Run:
                 self._visit(bound, graph, outer)
             if self._count == before:
                 break
-        if self._patches:
-            self._held.clear()
-        if self._check and self._patches:
-            self._verify_graph(f"after pass {item.name!r}, last patch {self._patches[-1]!r}")
-        if not self._is_over():
-            self._verify(item, item.guarantees, "guarantees")
-        kept = self._carried_names(self._gone)
-        gone = tuple(name for name in self._gone if name not in kept)
-        elapsed_s = self._clock() - started
-        self._results.append(PassResult(item.name, tuple(self._patches), gone, rounds, elapsed_s))
+        return rounds
 
     def _visit(self, item: Pass, graph: Graph, outer: tuple[Graph, ...]) -> None:
         if self._is_over():
@@ -142,8 +165,8 @@ class _Run:
         try:
             for patch in item.find(graph):
                 self._gone.update(dict.fromkeys(patch.apply(graph, self._names, outer)))
-                added = (addition.node for addition in patch.additions)
-                self._has_bodies = self._has_bodies or any(node.bodies() for node in added)
+                for addition in patch.additions:
+                    self._note_added(addition.node)
                 self._patches.append(patch.description)
                 self._count += 1
                 if self._is_over():
@@ -180,8 +203,8 @@ class _Run:
         self._held.add("topological order")
 
     def _verify(self, item: Pass, properties: frozenset[str], verb: str) -> None:
-        wanted = sorted(properties - self._held)
-        if not self._check or not wanted:
+        wanted = sorted(properties - self._held) if self._check else ()
+        if not wanted:
             return
         for graph, _ in self._graphs(item):
             for name in wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,16 +174,21 @@ def test_a_device_that_fails_to_load_closes_those_that_were_loaded(
     core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[aioinfer.ExecutableNetwork] = []
-    load_network = aioinfer.Core.load_network
+    loading_on = aioinfer.Core.loading_on
 
-    def failing(self: aioinfer.Core, model: object, device: str, config: object = None) -> object:
-        if device == "REFERENCE.1":
-            raise DeviceError("REFERENCE.1 is lost")
-        loaded.append(load_network(self, model, device, config))
-        return loaded[-1]
+    def failing(self: aioinfer.Core, device: str, config: Any = None) -> Any:
+        load = loading_on(self, device, config)
+
+        def load_or_fail(model: aioinfer.Model) -> aioinfer.ExecutableNetwork:
+            if device == "REFERENCE.1":
+                raise DeviceError("REFERENCE.1 is lost")
+            loaded.append(load(model))
+            return loaded[-1]
+
+        return load_or_fail
 
     plugin = core._registry.get("HETERO")
-    monkeypatch.setattr(aioinfer.Core, "load_network", failing)
+    monkeypatch.setattr(aioinfer.Core, "loading_on", failing)
     with pytest.raises(DeviceError, match="is lost"):
         plugin.load_network(
             read_model(graph(CHAIN, "c")),

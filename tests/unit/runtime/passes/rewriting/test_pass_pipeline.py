@@ -210,6 +210,64 @@ def test_bodies_are_rewritten_unless_the_pass_stays_out() -> None:
     assert len(report.removed_names) == 2
 
 
+class Relus(Rewrite):
+    """Notes the graphs that it is asked about."""
+
+    wanted_ops = frozenset({"Relu"})
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        super().__init__(self._note)
+
+    def _note(self, graph: Graph) -> Iterator[GraphPatch]:
+        self.seen.append(graph.name)
+        yield from ()
+
+
+@pytest.mark.parametrize(
+    ("made", "seen"), [("a = Neg(x)", []), ("a = Relu(x)", ["g", "t", "e"]), ("a = Abs(x)", [])]
+)
+def test_a_pass_is_not_asked_where_no_node_is_of_its_operators(made: str, seen: list[str]) -> None:
+    text = """g (bool c, float[2] x) => (float[2] y) {
+        y = If (c) <
+            then_branch = t () => (float[2] p) { MADE p = Neg(a) },
+            else_branch = e () => (float[2] q) { q = Exp(x) }
+        >
+    }"""
+    relus = Relus()
+    report = run_passes(parse(text.replace("MADE", made)), [relus])
+    assert relus.seen == seen
+    assert [result.round_count for result in report.results] == [bool(seen)]
+
+
+def test_a_pass_is_asked_about_what_one_before_it_has_made() -> None:
+    relus, model = Relus(), parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")
+    run_passes(model, [relus, Rewrite(_negate_into_relu), relus])
+    assert relus.seen == ["g"]
+
+
+def test_a_pass_that_is_not_asked_is_held_to_what_it_requires_and_guarantees() -> None:
+    class Promising(Relus):
+        guarantees = frozenset({"no dead nodes"})
+
+    class Demanding(Relus):
+        requires = frozenset({"no dead nodes"})
+
+    text = "g (float[2] x) => (float[2] y) { a = Neg(x) y = Abs(x) }"
+    for item, verb in ((Promising(), "guarantees"), (Demanding(), "requires")):
+        with pytest.raises(GraphError, match=f"{verb} 'no dead nodes'"):
+            run_passes(parse(text), [item])
+
+
+def test_what_is_rewritten_is_not_settled() -> None:
+    model = parse(IDENTITIES)
+    model.is_settled = True
+    run_passes(model, [DeadCode()])
+    assert model.is_settled
+    run_passes(model, [IdentityElimination()])
+    assert not model.is_settled
+
+
 def test_a_body_inside_a_removed_body_is_not_visited() -> None:
     seen = []
 
