@@ -232,23 +232,3 @@ def multinomial(
     draws = generator.random((len(logits), sample_size)) * edges[:, -1:]
     classes = np.sum(draws[:, :, None] >= edges[:, None, :], axis=2)
     return np.asarray(np.minimum(classes, logits.shape[1] - 1)).astype(DType(dtype).numpy)
-
-
-@own("CategoryMapper", since=1, domain="ai.onnx.ml")
-def category_mapper(
-    x: Array,
-    *,
-    cats_int64s: Sequence[int],
-    cats_strings: Sequence[str],
-    default_int64: int = -1,
-    default_string: str = "_Unused",
-) -> Array:
-    """Turn strings into the numbers that stand beside them, or numbers into strings."""
-    table: dict[Any, Any]
-    if x.dtype.kind in "OUS":
-        table = dict(zip(cats_strings, cats_int64s, strict=True))
-        found = [table.get(item, default_int64) for item in x.ravel()]
-        return np.array(found, np.int64).reshape(x.shape)
-    table = dict(zip(cats_int64s, cats_strings, strict=True))
-    names = [table.get(int(item), default_string) for item in x.ravel()]
-    return np.array(names, object).reshape(x.shape)

@@ -34,6 +34,8 @@ __all__ = ["Array", "PlainFunction", "Prepared", "find_plain", "plain"]
 FAMILIES = (
     "box_suppression",
     "index_operators",
+    "linear_models",
+    "ml_features",
     "own_elementwise",
     "own_losses",
     "own_maps",
@@ -50,6 +52,7 @@ FAMILIES = (
     "region_alignment",
     "resize",
     "scattering",
+    "support_vectors",
     "tree_ensembles",
 )
 """The modules of this package that register functions; loaded when the first one is asked for."""
