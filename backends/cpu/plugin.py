@@ -207,6 +207,7 @@ class CpuPlugin(Plugin):
             raise damaged(f"its plan contradicts itself: {error}") from error
         _look_at_file(network, blob)
         network.removed_nodes = record.removed_nodes
+        network.remarks = record.remarks
         return network
 
     def _import_model(
@@ -230,6 +231,7 @@ class CpuPlugin(Plugin):
         )
         _look_at_file(network, blob)
         network.removed_nodes = record.removed_nodes
+        network.remarks = record.remarks
         return network
 
     def cache_facts(self, config: Configuration) -> Mapping[str, Any]:

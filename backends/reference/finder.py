@@ -14,6 +14,7 @@ from ...runtime.operators import (
     make_operator,
 )
 from ...runtime.operators.user_kernel import user_operator
+from ...runtime.passes.decomposing import find_decline
 from .control_flow import BODIES, CONTROL_FLOW
 from .kernels import find_kernel
 
@@ -77,4 +78,7 @@ class KernelFinder:
             return None
         if find_kernel(node) is not None:
             return None
-        return find_unsupported(node, self._opsets)
+        reason = find_unsupported(node, self._opsets)
+        declined = None if reason is None else find_decline(node)
+        why = "" if declined is None else f", and it cannot be written by others: {declined}"
+        return None if reason is None else f"{reason}{why}"

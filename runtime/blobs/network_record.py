@@ -24,7 +24,8 @@ class NetworkRecord:
     ``device`` is what it is imported on unless a caller names another one. ``given`` are the
     properties that its caller set, ``resolved`` all others as the device has chosen them.
     ``capability`` is what its payload relies on, by the device's own keys; ``removed_nodes`` are
-    what passes have made needless; ``states`` are inputs and the outputs that feed them.
+    what passes have made needless; ``remarks`` are what ``explain`` adds; ``states`` are inputs
+    and the outputs that feed them.
     """
 
     device: str
@@ -35,6 +36,7 @@ class NetworkRecord:
     capability: Mapping[str, Any] = field(default_factory=dict)
     removed_nodes: tuple[str, ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     def refuse_other(self, capability: Mapping[str, Any]) -> None:
         """Raise BlobError that names the first fact that is another one here."""
@@ -74,6 +76,7 @@ def write_network_record(blob: BlobWriter, record: NetworkRecord) -> None:
             "capability": plain_value(record.capability),
             "removed_nodes": list(record.removed_nodes),
             "states": dict(record.states),
+            "remarks": list(record.remarks),
         },
     )
 
@@ -92,6 +95,7 @@ def read_network_record(blob: Blob) -> NetworkRecord:
         as_mapping(content.get("capability")),
         tuple(map(as_text, removed)),
         {name: as_text(states[name]) for name in states},
+        tuple(map(as_text, as_list(content.get("remarks", [])))),
     )
 
 

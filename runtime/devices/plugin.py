@@ -252,6 +252,7 @@ class Plugin(ABC):
         model.name = record.name
         network = self.compile_network(model, config)
         network.removed_nodes = record.removed_nodes
+        network.remarks = record.remarks
         if blob.is_mapped:
             network.model_again = partial(_model_of, blob)
         return network

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from ...errors import AioInferError, UnsupportedOpError
 from ..graph import DType, Graph, Node, TensorType, Value, is_static
 from ..graph.node_failure import node_failure
+from ..passes.decomposing import find_decline
 from ..plans.capacity import COUNTED_IN_32_BITS, find_uncountable
 from ..plans.shape_tensors import ShapeTensors
 from ..type_inference.rules import STANDARD_DOMAINS
@@ -102,7 +103,9 @@ class KernelRegistry(Generic[Builder]):
         """Return why it cannot run a node even if all that a plan has to know is known, or None."""
         found, device = self.find_kernel(node), self._device
         if found is None:
-            return f"{device} has no kernel for {node.op}"
+            declined = find_decline(node)
+            why = "" if declined is None else f", and it cannot be written by others: {declined}"
+            return f"{device} has no kernel for {node.op}{why}"
         for value in node.inputs:
             if value is not None and value.type is None and value.constant is None:
                 return f"the element type of {value.name!r} is unknown{_who_tells(value)}"

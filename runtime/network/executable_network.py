@@ -663,6 +663,7 @@ class ExecutableNetwork(Closing):
             self.capability(),
             self.removed_nodes,
             states,
+            self.remarks,
             self.local_keys(),
         )
         write_network_record(blob, facts)

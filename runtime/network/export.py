@@ -44,6 +44,7 @@ def network_record(
     capability: Mapping[str, Any],
     removed_nodes: tuple[str, ...],
     states: Mapping[str, str],
+    remarks: tuple[str, ...],
     local_keys: Collection[str],
 ) -> NetworkRecord:
     """Collect the facts of a network; its properties are told apart by who has chosen them.
@@ -60,6 +61,7 @@ def network_record(
         capability=capability,
         removed_nodes=removed_nodes,
         states=states,
+        remarks=remarks,
     )
 
 

@@ -11,7 +11,7 @@ from ..type_inference.made_types import types_of_made
 from .rewriting.graph_patch import GraphPatch
 from .rewriting.pass_base import Pass
 
-__all__ = ["Decomposing", "patch_of"]
+__all__ = ["Decomposing", "find_decline", "patch_of"]
 
 
 class Decomposing(Pass):
@@ -43,6 +43,18 @@ def _patch(node: Node) -> GraphPatch | None:
     except CompositionError:
         return None
     return patch_of(made, outputs)
+
+
+def find_decline(node: Node) -> str | None:
+    """Say why a node's decomposition leaves it as it is; None if it does not, or there is none."""
+    if find_decomposition(node) is None:
+        return None
+    try:
+        made, _ = compose(node, node.inputs, types_of_made(ShapeContent()))
+    except CompositionError as error:
+        return str(error)
+    made.discard()
+    return None
 
 
 def patch_of(made: Composition, outputs: Sequence[Value | None]) -> GraphPatch:

@@ -21,6 +21,7 @@ import numpy as np
 
 from ....errors import AioInferError, DeviceError, GraphError, TensorError
 from ....runtime.lowering.node_operands import NodeOrigin
+from ....runtime.operators.kernel_failure import explain
 from ....runtime.runs.stage import Stop
 from ..native.step_runner import (
     STATUS_BUFFER,
@@ -195,7 +196,8 @@ class Program:
         )
 
     def _call(self, part: _Call, buffers: Sequence[Array], times: Array | None) -> None:
-        origin = self.plan.steps[part.first_step].origin
+        step = self.plan.steps[part.first_step]
+        origin = step.origin
         arrays = [self._array(operand, buffers) for operand in part.operands]
         if times is not None:
             times[part.first_step] = time.perf_counter_ns()
@@ -207,6 +209,10 @@ class Program:
         except IndexError as error:
             raise _bad_index(origin, str(error)) from error
         except Exception as error:
+            node = step.node if isinstance(step, NumpyStep) else None
+            if isinstance(error, ValueError) and node is not None:  # of what the operator was given
+                read_count = sum(value is not None for value in node.inputs)
+                raise explain(error, origin.name, origin.op, arrays[:read_count]) from error
             raise _failed(origin, str(error)) from error
         if times is not None:
             times[part.first_step + 1] = time.perf_counter_ns()

@@ -65,6 +65,15 @@ def test_cpu_is_what_others_choose_for_it(core: Core, device: str) -> None:
     np.testing.assert_allclose(found.astype(float), wanted.astype(float), atol=0.05)
 
 
+@pytest.mark.parametrize("exportable", [False, True])
+def test_explain_says_so_after_an_import_too(core: Core, exportable: bool) -> None:
+    model, _ = network_of("float16")
+    with core.load_network(model, "CPU", {"EXPORTABLE": exportable}) as network:
+        blob = network.export()
+    with core.import_network(blob) as imported:
+        assert "float16 or bfloat16 is computed in f32" in imported.explain()
+
+
 def test_explain_says_what_was_done_and_nothing_of_float32_models(core: Core) -> None:
     model, _ = network_of("bfloat16")
     with core.load_network(model, "CPU") as network:

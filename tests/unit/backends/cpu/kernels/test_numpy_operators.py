@@ -144,6 +144,15 @@ def test_a_bad_index_names_the_node(core: Core, op: str) -> None:
         network.create_infer_request().infer_sync(inputs)
 
 
+def test_a_region_of_too_many_points_is_a_wrong_input(core: Core) -> None:
+    roi = np.array([[0, 0, 1e9, 4]], np.float32)
+    inputs = {"x": numbers(1, 1, 4, 4), "r": roi, "b": np.array([0])}
+    model = model_of([helper.make_node("RoiAlign", ["x", "r", "b"], ["y"], name="roi")], inputs)
+    wanted = r"RoiAlign \(node 'roi'\) on \(float32\[1,1,4,4\], .*points along an axis; check its"
+    with pytest.raises(TensorError, match=wanted):
+        run(core, model, "CPU", inputs)
+
+
 def test_a_region_of_an_image_that_is_not_there_is_a_wrong_input(core: Core) -> None:
     inputs = {"x": numbers(1, 1, 4, 4), "r": numbers(1, 4), "b": np.array([7])}
     model = model_of([helper.make_node("RoiAlign", ["x", "r", "b"], ["y"], name="roi")], inputs)
