@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 import aioinfer
+from aioinfer.backends.hetero.executable_network import HeteroNetwork
 from onnx_backend.cases import backend_cases, passing_names
 
 pytestmark = pytest.mark.skipif(
@@ -33,7 +34,8 @@ def _load(core: aioinfer.Core, proto: onnx.ModelProto) -> aioinfer.ExecutableNet
     affinity = {name: DEVICES[index % 2] for index, name in enumerate(names)}
     network = core.load_network(model, f"HETERO:{','.join(DEVICES)}", {"AFFINITY": affinity})
     if len(names) > 1:
-        _crossing.append(network.partition.crossing_value_count)  # type: ignore[attr-defined]
+        assert isinstance(network, HeteroNetwork)
+        _crossing.append(network.partition.crossing_value_count)
     return network
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import aclosing
 from typing import Any
 
@@ -39,7 +39,7 @@ class Consumers:
         self.ended: Counter[str] = Counter()
         self.open_source_count = 0
 
-    def items(self, length: int) -> Iterator[np.ndarray]:
+    def items(self, length: int) -> Generator[np.ndarray]:
         self.open_source_count += 1
         try:
             for number in range(length):
@@ -58,7 +58,7 @@ class Consumers:
                     await let_loop_turn()
                 yield x
         finally:
-            items.close()  # type: ignore[attr-defined]
+            items.close()
 
     async def consume(self) -> None:
         chance = self.chance

@@ -182,7 +182,8 @@ class FakeQueue:
 
 class FakeKernel:
     def __init__(self, function: Callable[..., None]) -> None:
-        self.function, self.arguments = function, ()
+        self.function = function
+        self.arguments: tuple[Any, ...] = ()
 
     def set_arguments(self, arguments: Sequence[Any]) -> None:
         self.arguments = tuple(arguments)

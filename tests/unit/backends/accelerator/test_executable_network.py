@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.accelerator.executable_network import AcceleratorNetwork
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.errors import (
     DeviceError,
@@ -139,7 +140,8 @@ def test_a_lost_device_refuses_runs_and_loads(driver: FakeDriver, fake_core: Cor
 def test_a_lost_device_gets_no_command_of_a_run(driver: FakeDriver, fake_core: Core) -> None:
     network = fake_core.load_network(negating(X), "FAKE")
     (context,) = driver.contexts
-    network.opened.health.translate(DriverError(ErrorKind.LOST, "unplugged"), "computing")  # type: ignore[attr-defined]
+    assert isinstance(network, AcceleratorNetwork)
+    network.opened.health.translate(DriverError(ErrorKind.LOST, "unplugged"), "computing")
     before = driver.command_count
     with pytest.raises(DeviceError, match="is lost"):
         network.create_infer_request().infer_sync(X)
@@ -179,7 +181,8 @@ def test_a_run_stopped_while_its_input_is_copied_ends_when_the_copy_has(
         assert go_on.wait(WAIT_S)
         return NOW
 
-    copies = network.copy_executor  # type: ignore[attr-defined]
+    assert isinstance(network, AcceleratorNetwork)
+    copies = network.copy_executor
     copies.run(hold, NOW, lambda _ready, _error: None)
     assert entered.wait(WAIT_S)
     request = network.create_infer_request()

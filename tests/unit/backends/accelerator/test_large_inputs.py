@@ -11,6 +11,7 @@ import pytest
 
 from aioinfer import Core
 from aioinfer.backends.accelerator import device_slot
+from aioinfer.backends.accelerator.executable_network import AcceleratorNetwork
 from aioinfer.errors import ClosedError, TensorError
 from aioinfer.executors import Lane, ManualExecutor, Ready, Then
 from unit.backends.accelerator.fake_driver import FACTS, FakeDriver
@@ -108,7 +109,8 @@ def test_memory_that_was_lent_is_known_by_its_place_and_size_alone(
     driver: FakeDriver, fake_core: Core
 ) -> None:
     with fake_core.load_network(negating(LARGE), "FAKE") as network:
-        lent = network.lent  # type: ignore[attr-defined]
+        assert isinstance(network, AcceleratorNetwork)
+        lent = network.lent
         mine = network.create_infer_request().get_tensor("x").data
         assert lent.has(mine)
         assert lent.has(mine.reshape(-1))

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from aioinfer import ExecutableNetwork
+from aioinfer.backends.accelerator.executable_network import AcceleratorNetwork
 from aioinfer.backends.accelerator.queues import opened_device
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
+from aioinfer.backends.accelerator.queues.queue_stream import QueueEvent
 from aioinfer.errors import DeviceError
 from aioinfer.executors import DeviceEvent
 from unit.backends.accelerator.comparing import model_of, operator
-from unit.backends.accelerator.fake_driver import FACTS, FakeDriver
+from unit.backends.accelerator.fake_driver import FACTS, FakeDriver, ManualEvent
 from unit.backends.accelerator.serving import negating, serving
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -28,6 +30,12 @@ MINE = np.float32(7)
 """What a caller writes to an array that is theirs again."""
 
 
+def has_passed(event: QueueEvent) -> bool:
+    marker = event.submission.marker
+    assert isinstance(marker, ManualEvent)
+    return marker.ended.is_set()
+
+
 class LockStep:
     """Stands in for completion threads: events fire when the test lets them, on its thread."""
 
@@ -35,16 +43,17 @@ class LockStep:
 
     def __init__(self, name: str, wait_for: Callable[[DeviceEvent], None]) -> None:
         self._wait_for = wait_for
-        self._watched: list[DeviceEvent] = []
+        self._watched: list[QueueEvent] = []
         self.all.append(self)
 
     def watch(self, event: DeviceEvent) -> None:
+        assert isinstance(event, QueueEvent)
         self._watched.append(event)
 
     def fire_over(self) -> bool:
         """Fire what the device has passed; False if there was nothing."""
         has_fired = False
-        while over := [event for event in self._watched if event.submission.marker.ended.is_set()]:  # type: ignore[attr-defined]
+        while over := [event for event in self._watched if has_passed(event)]:
             self._watched.remove(over[0])
             try:
                 self._wait_for(over[0])
@@ -165,7 +174,8 @@ def test_a_refused_marker_keeps_nothing_after_the_run(
         except DeviceError:
             driver.command_errors.clear()
     network.create_infer_request().infer_sync(X)
-    assert [len(stream.unfinished) for stream in network.opened.queues.streams] == [0, 0, 0]  # type: ignore[attr-defined]
+    assert isinstance(network, AcceleratorNetwork)
+    assert [len(stream.unfinished) for stream in network.opened.queues.streams] == [0, 0, 0]
 
 
 def test_a_device_that_is_out_of_resources_run_by_run_is_lost(

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 import aioinfer
+from aioinfer.backends.batch.executable_network import BatchNetwork
 from aioinfer.errors import ClosedError, DeviceError, TensorError
 from aioinfer.testing import MockDevices
+from pending_tasks import expect_pending
 from unit.backends.batch.test_executable_network import LOOKUP, batches, load, row
 
 
@@ -206,8 +208,7 @@ def test_a_loop_that_is_closed_loses_its_answers_and_no_slot(
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(leave_behind())
-    for task in asyncio.all_tasks(loop):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    expect_pending(asyncio.all_tasks(loop))
     loop.close()
     while mock[0].held.waiting_count:
         mock[0].held.release()
@@ -327,7 +328,8 @@ async def test_a_retry_is_told_by_its_own_request(core: aioinfer.Core, mock: Moc
         mock[0].held.release()
         await settle()
     await answers(tasks)
-    spans = network.compiled.trace()  # type: ignore[attr-defined]
+    assert isinstance(network, BatchNetwork)
+    spans = network.compiled.trace()
     assert len({span.run_id for span in spans}) == 4
 
 
@@ -341,13 +343,15 @@ async def test_outputs_without_rows_are_copied_elsewhere_if_they_are_large(
         "<int64[1] count = {50000}> { y = Relu (x) table = ConstantOfShape (count) }",
     )
     sizes: list[int] = []
-    plain = network.copier  # type: ignore[attr-defined]
+    assert isinstance(network, BatchNetwork)
+    plain = network.copier
 
     def copier(size_bytes: int) -> Any:
         sizes.append(size_bytes)
         return plain(size_bytes)
 
-    network.copier = copier  # type: ignore[attr-defined]
+    assert isinstance(network, BatchNetwork)
+    network.copier = copier
     inputs = [row(number) for number in (1, 2, 3, 4)]
     tasks = call(network, *inputs)
     await settle()

@@ -12,6 +12,7 @@ import pytest
 from onnx import parser
 
 import aioinfer
+from aioinfer.backends.batch.executable_network import BatchNetwork
 from aioinfer.errors import (
     ClosedError,
     DeadlineExceededError,
@@ -320,7 +321,8 @@ def test_a_deadline_sends_a_run_that_waits_for_more_in_time(
     mock[0].held.release()
     check(patient + hurried, row(1), row(2))
     assert batches(network) == {2: 1}
-    assert network.service_s == pytest.approx(0.2)  # type: ignore[attr-defined]
+    assert isinstance(network, BatchNetwork)
+    assert network.service_s == pytest.approx(0.2)
     again = start(network, row(3), deadline_s=2.0)
     timer.advance(1.5)
     assert mock[0].held.waiting_count == 0

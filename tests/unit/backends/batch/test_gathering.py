@@ -24,6 +24,7 @@ from aioinfer.runtime.loops.inline_turn import InlineTurn, threads
 from aioinfer.runtime.network.executable_network import Slot
 from aioinfer.runtime.runs.run import Run
 from aioinfer.testing import VirtualTimer
+from pending_tasks import expect_pending
 from unit.backends.batch.test_crowd import answers, call, outcomes
 from unit.backends.batch.test_executable_network import batches, row
 from unit.runtime.inline_plugin import InlineNetwork, InlinePlugin
@@ -367,8 +368,7 @@ def test_a_loop_that_is_closed_holds_up_no_close(core: aioinfer.Core) -> None:
 
     async def ask() -> None:
         tasks = [loop.create_task(made.network.infer(row(number))) for number in range(3)]
-        for task in tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        expect_pending(tasks)
         loop.call_soon(loop.stop)
 
     task = loop.create_task(ask())

@@ -9,6 +9,7 @@ import pytest
 from onnx import parser
 
 import aioinfer
+from aioinfer.backends.batch.executable_network import BatchNetwork
 from aioinfer.errors import PropertyError
 
 HEADER = '<ir_version: 9, opset_import: ["": 20]> g'
@@ -29,8 +30,9 @@ def test_both_words_together_share_runs_and_it_is_shown(core: aioinfer.Core, dev
     assert network.get_metric("EXECUTION_DEVICES") == ["BATCH:REFERENCE.0(32)"]
     assert "share a run, of up to 32 rows" in network.explain()
     assert network.get_config("DEFAULT_DEADLINE_S") == 50
-    assert network.compiled.get_config("NUM_STREAMS") == 3  # type: ignore[attr-defined]
-    assert network.compiled.get_config("PERFORMANCE_HINT") == "THROUGHPUT"  # type: ignore[attr-defined]
+    assert isinstance(network, BatchNetwork)
+    assert network.compiled.get_config("NUM_STREAMS") == 3
+    assert network.compiled.get_config("PERFORMANCE_HINT") == "THROUGHPUT"
     x = np.array([[1, -1]], np.float32)
     np.testing.assert_array_equal(network.create_infer_request().infer_sync(x)["y"], [[1, 0]])
 

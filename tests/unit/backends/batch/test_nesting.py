@@ -9,6 +9,7 @@ import pytest
 from onnx import parser
 
 import aioinfer
+from aioinfer.backends.batch.executable_network import BatchNetwork
 from aioinfer.errors import DeviceError, PropertyError
 
 HEADER = '<ir_version: 9, opset_import: ["": 20]> g'
@@ -91,7 +92,8 @@ def test_properties_reach_the_devices_inside_at_every_depth(core: aioinfer.Core)
     )
     optimal = "OPTIMAL_NUMBER_OF_INFER_REQUESTS"
     streams = inner.get_metric(optimal)
-    assert network.compiled.get_metric(optimal) == streams  # type: ignore[attr-defined]
+    assert isinstance(network, BatchNetwork)
+    assert network.compiled.get_metric(optimal) == streams
 
 
 def test_what_is_said_of_the_nearer_one_wins(core: aioinfer.Core) -> None:
@@ -100,7 +102,8 @@ def test_what_is_said_of_the_nearer_one_wins(core: aioinfer.Core) -> None:
         "REFERENCE": {"NUM_STREAMS": 3},
     }
     network = load(core, "AUTO:BATCH:REFERENCE(8)", said)
-    assert network.compiled.get_config("NUM_STREAMS") == 2  # type: ignore[attr-defined]
+    assert isinstance(network, BatchNetwork)
+    assert network.compiled.get_config("NUM_STREAMS") == 2
 
 
 def test_properties_of_a_device_that_is_nowhere_inside_are_refused(core: aioinfer.Core) -> None:

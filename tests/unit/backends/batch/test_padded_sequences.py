@@ -11,6 +11,7 @@ from onnx import parser
 
 import aioinfer
 from aioinfer.backends.batch.batch_record import check_batch, read_batch
+from aioinfer.backends.batch.executable_network import BatchNetwork
 from aioinfer.errors import (
     BlobError,
     DeadlineExceededError,
@@ -323,7 +324,8 @@ async def test_outputs_that_cannot_be_cut_take_nobody_down(
     core: aioinfer.Core, mock: MockDevices
 ) -> None:
     network = load(core, **BUCKETS)
-    padding = network.padding  # type: ignore[attr-defined]
+    assert isinstance(network, BatchNetwork)
+    padding = network.padding
     checked: list[int] = []
 
     def refuse(results: dict[str, Any], length: int) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import aioinfer
+from aioinfer.backends.batch.executable_network import BatchNetwork
 from unit.backends.accelerator.fake_driver import FACTS, FakeDriver
 from unit.backends.accelerator.serving import negating, serving
 
@@ -44,6 +45,7 @@ def test_the_rows_are_gathered_into_memory_that_the_device_reads(
         assert network.statistics().parts[0].batch_sizes == {3: 3}
         copied = network.statistics().copied_bytes
         assert copied["join"] == {"host": 3 * 3 * X.nbytes}
-        free = network._arrays._free  # type: ignore[attr-defined]
+        assert isinstance(network, BatchNetwork)
+        free = network._arrays._free
         assert len(free) == (1 if lends else 0)
     assert not free

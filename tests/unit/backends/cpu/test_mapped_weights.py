@@ -11,6 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
+from aioinfer.backends.cpu.executable_network import CpuNetwork
+from aioinfer.backends.hetero.executable_network import HeteroNetwork
 from aioinfer.runtime.graph.mapped_file import is_mapped
 
 WIDTH = 128
@@ -67,7 +69,8 @@ def test_pieces_of_open_shapes_leave_what_they_pack_in_the_file(
     with core.load_network(path, "HETERO:CPU,REFERENCE", config) as network:
         for ids in ([1], [5, 999, 0]):
             np.testing.assert_allclose(_infer(network, ids), TABLE[ids] @ WEIGHTS, rtol=1e-3)
-        gather, product = network.networks  # type: ignore[attr-defined]
+        assert isinstance(network, HeteroNetwork)
+        gather, product = network.networks
         constants = [
             {name: value.constant for name, value in part._model.graph.initializers.items()}
             for part in (gather, product)
@@ -81,7 +84,8 @@ def test_pieces_of_open_shapes_leave_what_they_pack_in_the_file(
 def test_what_plans_use_lies_in_memory_of_their_own(core: aioinfer.Core, path: Path) -> None:
     with core.load_network(path, "CPU") as network:
         _infer(network, [1, 2])
-        plan = network._compiler.latest  # type: ignore[attr-defined]
+        assert isinstance(network, CpuNetwork)
+        plan = network._compiler.latest
         buffers = [
             operand.buffer.array
             for step in plan.steps

@@ -298,7 +298,8 @@ def test_a_device_that_heeds_a_stop_is_closed_with_the_network(
     network.abort()
     mock[0].held.release()
     assert network.close(timeout_s=WAIT_S)
-    assert all(part.is_closed for part in network.networks)  # type: ignore[attr-defined]
+    assert isinstance(network, MultiNetwork)
+    assert all(part.is_closed for part in network.networks)
     assert not any("aioinfer.MULTI." in item.name for item in threading.enumerate())
 
 

@@ -63,7 +63,8 @@ def test_opencl_refuses_a_part_of_a_network_that_is_cut(core: Core, name: str) -
     assert {answer.supported for answer in answers} == {True, False}
 
 
-@pytest.mark.parametrize("name", all_but(["mobilenet_v2"], ARCHITECTURES))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_whole_architecture_gives_what_reference_gives(core: Core, name: str) -> None:
     build, inputs = ARCHITECTURES[name]
     drawn = inputs(np.random.default_rng(1), 1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import aioinfer
+from aioinfer.backends.ort.executable_network import OrtNetwork
 from aioinfer.backends.ort.session import Session
 from aioinfer.errors import RequestCancelledError, TensorError
 from onnx_text import parse_proto
@@ -100,5 +101,6 @@ def test_the_network_shows_what_onnxruntime_was_given(core: aioinfer.Core) -> No
     with core.load_network(RELU, "ONNXRUNTIME") as network:
         assert [node.name for node in network.runtime_graph().nodes] == ["act"]
         assert network.execution_devices == ("ONNXRUNTIME.CPU",)
-        inputs = network.session.get_inputs()  # type: ignore[attr-defined]
+        assert isinstance(network, OrtNetwork)
+        inputs = network.session.get_inputs()
         assert [port.name for port in inputs] == ["x"]

@@ -7,6 +7,7 @@ import pytest
 
 import aioinfer
 from aioinfer.backends.ort import session
+from aioinfer.backends.ort.executable_network import OrtNetwork
 from aioinfer.errors import (
     DeviceError,
     NotSupportedError,
@@ -130,7 +131,8 @@ def test_streams_call_one_session_and_share_its_threads(
     core: aioinfer.Core, config: dict[str, Any], pool: int, slots: int
 ) -> None:
     with core.load_network(RELU, "ONNXRUNTIME", config) as network:
-        options = network.session.get_session_options()  # type: ignore[attr-defined]
+        assert isinstance(network, OrtNetwork)
+        options = network.session.get_session_options()
         assert options.intra_op_num_threads == pool
         assert network.optimal_request_count == slots
         assert network.get_config("NUM_STREAMS") == slots // 2
@@ -143,7 +145,8 @@ def test_options_reach_the_session(core: aioinfer.Core) -> None:
         "LOG_LEVEL": "LOG_WARNING",
     }
     with core.load_network(RELU, "ONNXRUNTIME", config) as network:
-        options = network.session.get_session_options()  # type: ignore[attr-defined]
+        assert isinstance(network, OrtNetwork)
+        options = network.session.get_session_options()
         assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
         assert "BASIC" in str(options.graph_optimization_level)
         assert options.log_severity_level == 2

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
+from aioinfer.backends.reference.executable_network import ReferenceNetwork
 from aioinfer.backends.reference.plugin import ReferencePlugin
 from aioinfer.errors import DeviceError, PropertyError
 from aioinfer.executors import allowed_cpus
@@ -191,7 +192,8 @@ def test_streams_and_hints_are_honoured(
 def plan_builds(network: aioinfer.ExecutableNetwork) -> list[Any]:
     """The signatures for which the network compiles, from now on."""
     built: list[Any] = []
-    plans = network._plans  # type: ignore[attr-defined]
+    assert isinstance(network, ReferenceNetwork)
+    plans = network._plans
     build = plans._build
 
     def counted(shapes: Any, contents: Any) -> Any:

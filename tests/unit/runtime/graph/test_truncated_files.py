@@ -16,6 +16,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
+from aioinfer.backends.ort.executable_network import OrtNetwork
+from aioinfer.backends.reference.executable_network import ReferenceNetwork
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph.mapped_file import mapped_files, may_map
 from aioinfer.runtime.graph.stand_ins import RELEASED_BYTES
@@ -267,9 +269,11 @@ def test_a_closed_network_keeps_no_weights_whoever_holds_it(
             is_small = value.constant.nbytes < RELEASED_BYTES
             assert is_small or not any(value.constant.strides), "a stand-in takes no memory"
         if device == "ONNXRUNTIME":
-            assert network.session is None  # type: ignore[attr-defined]
+            assert isinstance(network, OrtNetwork)
+            assert network.session is None
         elif device == "REFERENCE":
-            assert len(network._plans) == 0  # type: ignore[attr-defined]
+            assert isinstance(network, ReferenceNetwork)
+            assert len(network._plans) == 0
     finally:
         gc.enable()
     network.close()

@@ -22,6 +22,7 @@ from aioinfer.executors import NOW, Lane, Ready, StreamsConfig, StreamsExecutor
 from aioinfer.runtime.loops import completion
 from aioinfer.runtime.loops.completion import until
 from aioinfer.testing import MockDevices
+from pending_tasks import expect_pending
 from unit.executors.test_fork_and_exit import FORK, run
 from unit.runtime.event_loops import EVERY_LOOP, Main
 from unit.runtime.models import expected, tiny_model
@@ -256,8 +257,7 @@ def test_a_closed_loop_drops_the_answer_and_never_the_slot(
     assert (statistics.running_run_count, statistics.waiting_run_count) == (0, 0)
     assert statistics.finished_request_count == 3
     assert not waker._posted, "what nobody will ever read is not kept"
-    for task in tasks:
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    expect_pending(tasks)
 
 
 @EVERY_LOOP
@@ -313,7 +313,7 @@ def test_loops_closed_with_runs_in_flight_leave_nothing(
         alive.append(ref(loop))
         for task in tasks:
             alive.append(ref(task))
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        expect_pending(tasks)
         loop.close()
 
     leave_one()  # the first loop of a process opens what it has for all

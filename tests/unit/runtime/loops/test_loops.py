@@ -17,6 +17,7 @@ import trio
 import aioinfer
 from aioinfer.errors import TensorError
 from aioinfer.testing import MockDevices
+from pending_tasks import expect_pending
 from unit.runtime.models import expected, tiny_model
 
 X = np.array([[-1, 2, 3]], np.float32)
@@ -100,8 +101,7 @@ def test_a_loop_closed_amid_its_runs_holds_up_no_slot_and_no_other_loop(
     statistics = network.statistics()
     assert statistics.finished_request_count == 4
     assert (statistics.waiting_run_count, statistics.running_run_count) == (0, 0)
-    for task in tasks:
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    expect_pending(tasks)
 
 
 def test_a_device_that_dies_answers_everybody_and_serves_again_when_it_is_back(

@@ -49,9 +49,13 @@ def logged(log: list[str], name: str) -> Stage:
     return Stage(name, ManualExecutor(name), lambda _lane: log.append(name) or NOW)
 
 
-def release(stage: Stage) -> None:
+def held_by(stage: Stage) -> ManualExecutor:
     assert isinstance(stage.executor, ManualExecutor)
-    stage.executor.release()
+    return stage.executor
+
+
+def release(stage: Stage) -> None:
+    held_by(stage).release()
 
 
 def test_the_next_upload_overlaps_compute() -> None:
@@ -95,7 +99,7 @@ def test_a_stage_that_raises_skips_the_others(failing: int) -> None:
         release(stage)
     assert told.error is error
     assert log == list("abc"[:failing])
-    assert all(stage.executor.waiting_count == 0 for stage in stages)  # type: ignore[attr-defined]
+    assert all(held_by(stage).waiting_count == 0 for stage in stages)
 
 
 @pytest.mark.parametrize("before", [0, 1, 2])
@@ -246,8 +250,7 @@ class Diamond:
         GraphRun(list(self.stages.values()), graph, self.stop, self.told, SpanRecorder()).start()
 
     def waiting(self) -> str:
-        executors = {name: stage.executor for name, stage in self.stages.items()}
-        return "".join(name for name, held in executors.items() if held.waiting_count)  # type: ignore[attr-defined]
+        return "".join(name for name, stage in self.stages.items() if held_by(stage).waiting_count)
 
     def release(self, name: str) -> None:
         release(self.stages[name])
@@ -271,7 +274,7 @@ def test_after_an_error_nothing_starts_and_then_waits_for_what_is_outstanding() 
     diamond = Diamond()
     diamond.release("a")
     error = ValueError("planted")
-    diamond.stages["b"].executor.fail(error)  # type: ignore[attr-defined]
+    held_by(diamond.stages["b"]).fail(error)
     assert diamond.told.calls == [], "c is still outstanding"
     diamond.release("c")
     assert diamond.told.error is error

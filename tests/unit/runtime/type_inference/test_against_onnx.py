@@ -97,11 +97,12 @@ def suite(part: int) -> tuple[int, list[str]]:
     return count, different
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", all_but([0], range(PARTS)))
 def test_no_type_in_the_suite_differs_from_onnx(part: int) -> None:
     assert suite(part)[1] == []
 
 
+@pytest.mark.exhaustive
 def test_most_of_the_suite_is_typed() -> None:
     assert sum(suite(part)[0] for part in range(PARTS)) >= LEAST_TYPED_MODEL_COUNT
 

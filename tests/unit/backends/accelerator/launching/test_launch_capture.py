@@ -22,6 +22,7 @@ from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.errors import DeviceError
 from aioinfer.runtime.graph import Node
 from unit.backends.accelerator.fake_driver import FakeContext
+from unit.backends.accelerator.fake_memory import FakeMemory
 from unit.backends.accelerator.opened import Opened, typed
 
 WAIT_S = 20.0
@@ -332,7 +333,10 @@ class TestTheFakeDriver:
         self, opened: Opened, slot: SlotMemory
     ) -> None:
         bound = slot.bind(plan_of(opened, 16))
-        (arena,) = {memory.base for memory in (bound.inputs[0].memory,)}  # type: ignore[attr-defined]
+        memory = bound.inputs[0].memory
+        assert isinstance(memory, FakeMemory)
+        arena = memory.base
+        assert arena is not None
         with pytest.raises(AssertionError, match="a launch graph has the address"):
             arena.release()
 

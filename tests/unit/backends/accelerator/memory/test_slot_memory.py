@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from aioinfer.backends.accelerator.launching.kernel_source import KernelSource
 from aioinfer.backends.accelerator.launching.reach import whole
+from aioinfer.backends.accelerator.memory.bound_plan import BoundLaunch
 from aioinfer.backends.accelerator.memory.slot_memory import SlotMemory
 from aioinfer.backends.accelerator.plan import Plan
 from aioinfer.backends.accelerator.plan_builder import PlanBuilder
@@ -16,7 +18,7 @@ from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 from aioinfer.errors import DeviceError
 from aioinfer.runtime.graph import DType, Node
-from unit.backends.accelerator.fake_driver import FACTS, FakeMemory
+from unit.backends.accelerator.fake_driver import FACTS, FakeKernel, FakeMemory
 from unit.backends.accelerator.opened import Opened, typed
 
 ALIGN = FACTS.align_bytes
@@ -49,12 +51,17 @@ def plan_of(opened: Opened, count: int) -> Plan:
     return opened.plan(text, lower)
 
 
+def arguments_of(launch: BoundLaunch) -> tuple[Any, ...]:
+    assert isinstance(launch.kernel, FakeKernel)
+    return launch.kernel.arguments
+
+
 def test_binding_gives_every_argument_an_address(opened: Opened, slot: SlotMemory) -> None:
     plan = plan_of(opened, 16)
     bound = slot.bind(plan)
     (arena,) = [memory for memory in opened.context.buffers if memory.size_bytes > 4]
     (launch,) = bound.launches
-    x, w, y, count, factor = launch.kernel.arguments  # type: ignore[attr-defined]
+    x, w, y, count, factor = arguments_of(launch)
     assert (x.base, y.base) == (arena, arena)
     assert (count, factor) == (16, 0.5)
     assert w is opened.weights.memory(plan.constants[0])
@@ -272,7 +279,7 @@ def test_a_part_of_an_operand_has_its_own_address_in_the_arena(opened: Opened) -
     opened.held += opened.device.programs.build(plan.launches)
     opened.weights.upload(plan.constants)
     bound = slot.bind(plan)
-    x, w, x_part, w_part, y = bound.launches[0].kernel.arguments  # type: ignore[attr-defined]
+    x, w, x_part, w_part, y = arguments_of(bound.launches[0])
     assert x_part.base is x.base is y.base
     assert w_part.base is w
     for all_of_it, part in ((x, x_part), (w, w_part)):

@@ -12,6 +12,7 @@ from aioinfer.backends.accelerator.operand import Buffer
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
 from aioinfer.errors import DeviceError
 from aioinfer.runtime.graph import DType
+from unit.backends.accelerator.fake_memory import FakeMemory
 from unit.backends.accelerator.opened import Opened
 
 
@@ -24,7 +25,10 @@ def buffers_of(opened: Opened, given: list[np.ndarray]) -> list[Buffer]:
 
 
 def content(opened: Opened, buffer: Buffer) -> list[float]:
-    return opened.weights.memory(buffer).data.view(np.float32).tolist()  # type: ignore[attr-defined]
+    memory = opened.weights.memory(buffer)
+    assert isinstance(memory, FakeMemory)
+    numbers: list[float] = memory.data.view(np.float32).tolist()
+    return numbers
 
 
 def test_an_array_is_uploaded_once_whoever_asks(opened: Opened) -> None:

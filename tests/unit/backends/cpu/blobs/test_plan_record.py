@@ -168,7 +168,8 @@ def test_an_imported_plan_is_made_for_a_smaller_team_as_well(core: aioinfer.Core
     with core.load_network(convolutional(), "CPU", {"INFERENCE_NUM_THREADS": 2}) as network:
         blob = network.export()
     with core.import_network(blob) as imported:
-        compiler = imported._compiler  # type: ignore[attr-defined]
+        assert isinstance(imported, CpuNetwork)
+        compiler = imported._compiler
         assert resized_plan(compiler.latest, 1, compiler.weights) is not None
 
 
@@ -269,11 +270,13 @@ def test_weights_are_read_in_the_memory_of_the_file(core: aioinfer.Core, tmp_pat
     with core.load_network(transformer(), "CPU") as network:
         network.export(path)
     with core.import_network(path) as imported:
-        plan = imported._compiler.latest  # type: ignore[attr-defined]
+        assert isinstance(imported, CpuNetwork)
+        plan = imported._compiler.latest
         assert plan.weights
         assert all(mapped_file.is_mapped(weight.buffer.array) for weight in plan.weights)
     with core.import_network(path, config={"ENABLE_MMAP": False}) as imported:
-        plan = imported._compiler.latest  # type: ignore[attr-defined]
+        assert isinstance(imported, CpuNetwork)
+        plan = imported._compiler.latest
         assert not any(mapped_file.is_mapped(weight.buffer.array) for weight in plan.weights)
 
 
@@ -282,7 +285,8 @@ def test_how_weights_are_read_is_in_the_blob_and_in_the_device(
 ) -> None:
     def is_mapped(**config: Any) -> bool:
         with core.import_network(path, config=config) as imported:
-            plan = imported._compiler.latest  # type: ignore[attr-defined]
+            assert isinstance(imported, CpuNetwork)
+            plan = imported._compiler.latest
             return any(mapped_file.is_mapped(weight.buffer.array) for weight in plan.weights)
 
     path = tmp_path / "net.blob"
@@ -372,7 +376,8 @@ def test_cached_weights_are_mapped_where_they_may_be(
     core.load_network(made, "CPU", config).close()
     with core.load_network(made, "CPU", config) as network:
         assert network.get_metric("LOADED_FROM_CACHE")
-        plan = network._compiler.latest  # type: ignore[attr-defined]
+        assert isinstance(network, CpuNetwork)
+        plan = network._compiler.latest
         assert {mapped_file.is_mapped(weight.buffer.array) for weight in plan.weights} == {
             is_mapped
         }
@@ -384,7 +389,8 @@ def test_a_network_that_is_closed_while_it_is_checked_leaves_nothing(core: aioin
     for _ in range(20):
         imported = core.import_network(blob)
         imported.close()
-        assert imported.only_plan is None  # type: ignore[attr-defined]
+        assert isinstance(imported, CpuNetwork)
+        assert imported.only_plan is None
 
 
 @pytest.mark.parametrize("is_exportable", [True, False])

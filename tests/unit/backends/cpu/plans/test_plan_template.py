@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
 from aioinfer.backends.cpu.compiler import MOST_TEMPLATES, Compiler
+from aioinfer.backends.cpu.executable_network import CpuNetwork
 from aioinfer.backends.cpu.kernels.registry import KERNELS
 from aioinfer.backends.cpu.kernels.windows import convolution
 from aioinfer.backends.cpu.onednn.traced import TracedDesc, TracedEngine, TracedPrimitiveDesc
@@ -214,7 +215,8 @@ async def test_answers_are_those_of_reference(core: Core, name: str) -> None:
         core.load_network(proto, "REFERENCE") as reference,
     ):
         for lengths in signatures:
-            shapes = shapes_of(ours._compiler, lengths)  # type: ignore[attr-defined]
+            assert isinstance(ours, CpuNetwork)
+            shapes = shapes_of(ours._compiler, lengths)
             inputs: dict[str, Any] = {
                 port.name: RNG.integers(0, 50, shapes[port.name])
                 if port.dtype == np.int64
@@ -442,7 +444,8 @@ async def test_a_network_keeps_as_many_plans_as_it_is_told(core: Core) -> None:
         plans = network.statistics().plans
         assert (plans.kept_count, plans.build_count, plans.eviction_count) == (3, 10, 7)
         assert plans.kept_bytes > 0
-        held = list(network._programs._lanes.values())  # type: ignore[attr-defined]
+        assert isinstance(network, CpuNetwork)
+        held = list(network._programs._lanes.values())
         assert all(len(lane.programs) <= 4 for lane in held)
     config = {"PLAN_CACHE_BYTES": 1}
     async with core.load_network(perceptron(), "CPU", config) as network:

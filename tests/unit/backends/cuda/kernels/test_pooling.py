@@ -111,6 +111,7 @@ def test_a_pool_behind_a_convolution_keeps_its_channels_last() -> None:
     assert labels_of(plan_of(model, inputs)) == ["to_last", "CONV", "pool_last", "transpose"]
 
 
+@pytest.mark.exhaustive
 def test_kernels_of_maps_with_channels_last_compile() -> None:
     nvrtc_or_skip()
     chance = np.random.default_rng(1)
