@@ -32,6 +32,9 @@ ReadRaw = Callable[[int, int], Array]
 """``read(start, end)`` gives the bytes of a file from start to end as a uint8 vector."""
 
 _FLOAT, _INT, _STRING, _TENSOR, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 4, 6, 7, 8
+_NODE_TEXTS = frozenset({1, 2, 3, 4, 7})
+"""Inputs, outputs, name, operator and domain."""
+
 _ATTRIBUTE_FIELDS = {
     _FLOAT: 2, _INT: 3, _STRING: 4, _TENSOR: 5, _FLOATS: 7, _INTS: 8, _STRINGS: 9
 }  # fmt: skip
@@ -179,22 +182,26 @@ class _Decoder:
     def _node(self, data: bytes) -> PlainNode:
         node = PlainNode()
         for item in fields(data, 0, len(data)):
-            number = item.number
+            number, wire_type, _, start, end, _ = item
             if number == 5:
                 name, content = self._attribute(_cut(data, item))
                 if name in node.attributes:
                     raise NotPlainError(f"attribute {name!r} is there twice")
                 node.attributes[name] = content
-            elif number == 1:
-                node.inputs.append(_cut(data, item).decode())
-            elif number == 2:
-                node.outputs.append(_cut(data, item).decode())
-            elif number == 3:
-                node.name = _cut(data, item).decode()
-            elif number == 4:
-                node.op_type = _cut(data, item).decode()
-            elif number == 7:
-                node.domain = _cut(data, item).decode()
+            elif number in _NODE_TEXTS:
+                if wire_type != BYTES:
+                    _bytes(item)  # which says what it is
+                text = data[start:end].decode()
+                if number == 1:
+                    node.inputs.append(text)
+                elif number == 2:
+                    node.outputs.append(text)
+                elif number == 3:
+                    node.name = text
+                elif number == 4:
+                    node.op_type = text
+                else:
+                    node.domain = text
             elif number == 8:
                 raise NotPlainError("it calls an overload")
             elif number == 9:
