@@ -43,7 +43,7 @@ from .base import (
 )
 from .device_times import TellTimes
 from .fork import ProcessMark
-from .parking import Parking, tell
+from .parking import Parking, report_broken, tell
 from .streams import StreamsConfig, StreamsExecutor
 
 
@@ -55,22 +55,22 @@ class DeviceEvent(HostReady):
     device has passed it, unless the subclass asks the driver.
     """
 
-    __slots__ = ("_is_watched", "_watch", "device")
+    __slots__ = ("_watch", "device")
 
     device: object
 
     def __init__(self, device: object, watch: Callable[[DeviceEvent], None]) -> None:
-        super().__init__()
-        self.device = device
-        self._watch = watch
-        self._is_watched = False
+        # Not by super().__init__: one is made for each stage of each run.
+        self._lock = threading.Lock()
+        self._calls = []
+        self._fired, self._error = False, None
+        self.device, self._watch = device, watch
 
     def when_ready(self, call: WhenReady) -> None:
         with self._lock:
-            has_fired, is_watched = self._fired, self._is_watched
+            has_fired, is_watched = self._fired, bool(self._calls)
             if not has_fired:
                 self._calls.append(call)
-                self._is_watched = True
         if has_fired:
             call(self._error)
         elif not is_watched:
@@ -293,7 +293,10 @@ class DeviceStreamExecutor(TaskExecutor):
                 error = lost if error is None else error
         if waited_count < len(events):  # the stream does not wait for these
             ready = Ready.join((ready, *events[waited_count:]))
-        tell(then, ready, error)
+        try:  # as ``tell`` does
+            then(ready, error)
+        except BaseException:
+            report_broken(then)
         del function, then, error  # the error's traceback keeps this frame; it must not keep them
 
 

@@ -26,7 +26,12 @@ def tell(then: Then, ready: Ready, error: BaseException | None) -> None:
     try:
         then(ready, error)
     except BaseException:
-        _log.exception("the continuation %r raised; its run may never settle", then)
+        report_broken(then)
+
+
+def report_broken(then: Then) -> None:
+    """Log the exception that is being handled, which a continuation has raised."""
+    _log.exception("the continuation %r raised; its run may never settle", then)
 
 
 class _Parked:

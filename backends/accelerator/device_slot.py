@@ -354,13 +354,17 @@ class AcceleratorSlot(Slot):
         stream = self._begin(lane, is_last=self.stages[-1].name == "compute")
         graph = bound.launch_graph if bindings.profile is None else None
         there: dict[Buffer, Memory] = {}
+        has_device_arrays = _has_device_arrays(bindings)
         if graph is None:
-            there = self._inputs.read_there(bound, bindings.inputs)
+            if has_device_arrays:
+                there = self._inputs.read_there(bound, bindings.inputs)
             if blocks:
                 there.update(self._outputs.written_there(bound, blocks))
-            bound.exchange(there)
+            if there or bound.exchanged:
+                bound.exchange(there)
         # Here, on the run's own stream: the arrays' owners may write them for a while yet.
-        self._inputs.copy_on_device(stream, bound, bindings.inputs, there)
+        if has_device_arrays:
+            self._inputs.copy_on_device(stream, bound, bindings.inputs, there)
         if graph is None:
             self._launch(stream, bound)
         else:
@@ -427,12 +431,14 @@ class AcceleratorSlot(Slot):
         assert isinstance(lane, DeviceLane)
         stream, network = lane.stream, self._network
         assert isinstance(stream, QueueStream)
-        is_timed = (
+        stream.queue.is_timed = (
             self._are_times_free
             or network.admission.recorder.is_looked_at
             or self.bindings.profile is not None
         )
-        stream.begin(is_timed=is_timed, is_last=is_last)
+        stream.is_last = is_last
+        if stream.copied_bytes:
+            stream.copied_bytes = {}
         return stream
 
 

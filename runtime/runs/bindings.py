@@ -122,12 +122,11 @@ class Bindings:
         """
         if self.arrived_ns < 0:
             return
-        noted = [
-            (CopiedBytes(stage, kind, size_bytes), started_ns)
-            for stage, counts, started_ns in copies
-            for kind, size_bytes in counts.items()
-            if size_bytes
-        ]
+        noted: list[tuple[CopiedBytes, int]] = []
+        for stage, counts, started_ns in copies:
+            for kind, size_bytes in counts.items():
+                if size_bytes:
+                    noted.append((CopiedBytes(stage, kind, size_bytes), started_ns))
         recorder.note_copies(self.ticket[1], noted)
         if self.profile is not None:
             self.profile.copies += [copied for copied, _ in noted]

@@ -69,7 +69,8 @@ class CopiesRing:
 
     def keep(self, age: int, copies: Iterable[tuple[CopiedBytes, int]]) -> int:
         """Note those of one run, with when the spans began; return how many are to be counted."""
-        self._uncounted.extend([(age, started_ns, copied) for copied, started_ns in copies])
+        for copied, started_ns in copies:
+            self._uncounted.append((age, started_ns, copied))
         return len(self._uncounted)
 
     def count(self) -> None:

@@ -97,12 +97,13 @@ class QueueStream(DeviceStream):
         self, name: str, queue: Queue, group: QueueGroup, watch: Callable[[DeviceEvent], None]
     ) -> None:
         self.name, self.device, self.group, self._watch = name, group.device, group, watch
-        self._queue, self._health = queue, group.health
+        self.queue, self._health = queue, group.health
         self._markers: list[Event] = []
         """What the open submission waits for."""
         self._open = Submission(self)
         self._work: StageWork | None = None
-        self._is_last = False
+        self.is_last = False
+        """The host will sleep for the end of the stage that has begun."""
         self.copied_bytes: dict[str, int] = {}
         """What the stage that began last has enqueued copies of, by kind."""
         self.unfinished: deque[Submission[QueueStream]] = deque()
@@ -110,25 +111,19 @@ class QueueStream(DeviceStream):
         self._passed_ns = 0
         group.streams.append(self)
 
-    def begin(self, *, is_timed: bool, is_last: bool = False) -> None:
-        """Begin a stage: whether its times are to be told, and the host will sleep for its end."""
-        self._queue.is_timed, self._is_last = is_timed, is_last
-        if self.copied_bytes:
-            self.copied_bytes = {}
-
     def _note_device_copy(self, size_bytes: int) -> None:
         self.copied_bytes["device"] = self.copied_bytes.get("device", 0) + size_bytes
 
     def write(self, target: Memory, source: Bytes) -> Event:
         """Enqueue a copy to the device; keeps ``source`` until it is over."""
-        event = self._enqueue("uploading", self._queue.write, target, source)
+        event = self._enqueue("uploading", self.queue.write, target, source)
         copied = self.copied_bytes
         copied["upload"] = copied.get("upload", 0) + source.nbytes
         return event
 
     def read(self, target: Bytes, source: Memory) -> Event:
         """Enqueue a copy to the host; keeps ``target`` until it is over."""
-        event = self._enqueue("downloading", self._queue.read, target, source)
+        event = self._enqueue("downloading", self.queue.read, target, source)
         copied = self.copied_bytes
         copied["download"] = copied.get("download", 0) + target.nbytes
         return event
@@ -137,12 +132,12 @@ class QueueStream(DeviceStream):
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
     ) -> Event:
         """Enqueue a kernel."""
-        launch = self._queue.launch
+        launch = self.queue.launch
         return self._enqueue("enqueueing a kernel", launch, kernel, global_size, local_size)
 
     def replay(self, launch_graph: LaunchGraph) -> Event:
         """Enqueue all that a launch graph does; keeps it until that is over."""
-        event = self._enqueue("replaying launches", self._queue.replay, launch_graph)
+        event = self._enqueue("replaying launches", self.queue.replay, launch_graph)
         self._open.kept.append(launch_graph)
         return event
 
@@ -174,7 +169,7 @@ class QueueStream(DeviceStream):
         submission = event.submission
         assert submission.marker is not None
         try:
-            self._queue.wait_for([submission.marker])
+            self.queue.wait_for([submission.marker])
         except DriverError as error:
             raise self._refused(error, "enqueueing") from error
         self._open.awaited.append(submission)
@@ -183,9 +178,9 @@ class QueueStream(DeviceStream):
     def record_event(self) -> QueueEvent:
         submission, self._open = self._open, Submission(self)
         markers, self._markers = self._markers, []
-        is_last, self._is_last = self._is_last, False
+        is_last, self.is_last = self.is_last, False
         try:
-            submission.marker = self._queue.marker([*markers, *submission.events], is_last=is_last)
+            submission.marker = self.queue.marker([*markers, *submission.events], is_last=is_last)
         except DriverError as error:
             refusal = self._refused(error, "enqueueing")
             if not submission.events:
@@ -224,33 +219,38 @@ class QueueStream(DeviceStream):
     def forget_until(self, last: Submission[QueueStream]) -> None:
         """Release the commands up to those of a submission that is over, and what they awaited."""
         over: list[Submission[QueueStream]] = []
+        path = [last]
+        """What is to be settled, each before what stands in front of it."""
         with self.group.lock:
-            self._settle(last, over)
+            while path:
+                wanted = path[-1]
+                if wanted.is_settled:
+                    path.pop()
+                    continue
+                stream = wanted.stream
+                first = stream.unfinished[0]
+                for awaited in reversed(first.awaited):
+                    if not awaited.is_settled:
+                        path.append(awaited)
+                if path[-1] is wanted:
+                    stream._passed_ns = first.settle(self.group.clock, stream._passed_ns)
+                    over.append(first)
+                    stream.unfinished.popleft()
         for submission in over:  # outside the lock: it frees host arrays
             submission.events, submission.works, submission.kept = [], [], []
-
-    def _settle(self, last: Submission[QueueStream], over: list[Submission[QueueStream]]) -> None:
-        """Settle the submissions up to one that is over, and first what they waited for."""
-        while not last.is_settled:
-            submission = self.unfinished[0]
-            for awaited in submission.awaited:
-                awaited.stream._settle(awaited, over)
-            self._passed_ns = submission.settle(self.group.clock, self._passed_ns)
-            over.append(submission)
-            self.unfinished.popleft()
 
     def _copy(self, array: AdoptedArray, *copied: Any) -> Event:
         self._open.kept.append(array)
 
         def copy() -> Event:
             if array.written is not None:
-                self._queue.wait_for([array.written])
-            return self._queue.copy(*copied)
+                self.queue.wait_for([array.written])
+            return self.queue.copy(*copied)
 
         return self._enqueue("copying an array of the device", copy)
 
     def _enqueue(self, doing: str, enqueue: Callable[..., Event], *given: Any) -> Event:
-        is_timed = self._queue.is_timed
+        is_timed = self.queue.is_timed
         before_ns = perf_counter_ns() if is_timed else 0
         try:
             event = enqueue(*given)
@@ -258,17 +258,13 @@ class QueueStream(DeviceStream):
             raise self._refused(error, doing) from error
         self._open.events.append(event)
         if is_timed:
-            self._time(event, before_ns)
+            works, work = self._open.works, self._work
+            if work is None or not works:
+                self._work = StageWork(event, before_ns, perf_counter_ns())
+                works.append(self._work)
+            else:
+                work.last = event
         return event
-
-    def _time(self, event: Event, before_ns: int) -> None:
-        """Note the event as its stage's last, and the first, if that is what it is."""
-        works, work = self._open.works, self._work
-        if work is None or not works:
-            self._work = StageWork(event, before_ns, perf_counter_ns())
-            works.append(self._work)
-        else:
-            work.last = event
 
     def _refused(self, error: DriverError, doing: str) -> DeviceError:
         return self._health.translate(error, f"{doing} on {self.name}")

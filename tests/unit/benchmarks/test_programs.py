@@ -290,6 +290,19 @@ def test_an_awaited_request_on_cpu_calls_no_more_functions_than_its_goal(
         assert 0 < count.call_count <= count.situation.most, count.situation.name
 
 
+def test_an_awaited_request_on_an_accelerator_calls_no_more_functions_than_its_goal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "trio", raising=False)
+    program = importlib.import_module("call_count")
+    bounded = [item for item in program.SITUATIONS if item.device == "FAKE"]
+    with program.profiled() as calls, program.core_with_fake() as core:
+        counts = [program.count_of(item, core, calls, 9) for item in bounded]
+    assert len(counts) == 2
+    for count in counts:
+        assert 0 < count.call_count <= count.situation.most, count.situation.name
+
+
 def test_counting_of_a_package_that_lies_elsewhere_is_refused_and_not_zero(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
