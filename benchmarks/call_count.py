@@ -86,6 +86,9 @@ SITUATIONS = (
     Situation(
         "64 tasks, network.infer, BATCH", "BATCH:CPU(16)", {}, is_open=True, most=24, task_count=64
     ),
+    Situation(
+        "network.infer, inline, open batch, BATCH", "BATCH:CPU(16)", INLINE_CPU, True, most=29
+    ),
     Situation("network.infer, inline, MULTI of one", "MULTI:CPU", INLINE_CPU, most=18),
     Situation("network.infer, worker, MULTI of one", "MULTI:CPU", WORKER_CPU, most=32),
     Situation("network.infer, worker, MULTI of two", "MULTI:CPU,REFERENCE.0", WORKER_CPU),

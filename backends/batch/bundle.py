@@ -224,9 +224,8 @@ class Bundle:
             if padding is not None:
                 length = padding.length_of(bindings.inputs)
         joined = bindings.inputs
-        run.has_arrived = False  # inside, where it comes as one
         if not route.carry(run, turn):
-            bindings.inputs, self.is_closed, run.has_arrived = own_inputs, False, True
+            bindings.inputs, self.is_closed = own_inputs, False
             return False
         network.note_carried(bindings.ticket[1], [part.run_id for part in parts])
         if len(parts) > 1:
@@ -263,7 +262,7 @@ class Bundle:
         admission, run, parts = self._network.admission, self.run, self.parts
         assert run is not None
         ended_ns, began_ns = run.ended_ns, run.bindings.arrived_ns
-        admission.recorder.arrive_together([part.inputs for part in parts])
+        admission.arrivals.arrive_together([part.inputs for part in parts])
         arrived_ns = [part.arrived_ns for part in parts]
         admission.note_waits([began_ns - came_ns for came_ns in arrived_ns])
         admission.count_together([ended_ns - came_ns for came_ns in arrived_ns], error)
@@ -301,7 +300,7 @@ class Bundle:
         for part in self.parts:
             if not part.is_counted and part.run is None:
                 part.is_counted, part.error = True, own_error(error)
-                self._network.admission.recorder.arrive(part.inputs)
+                self._network.admission.arrivals.arrive(part.inputs)
                 self._network.admission.count_together([now_ns - part.arrived_ns], error)
         _wake_all([part for part in self.parts if part.run is None or part.run.is_answered])
 
@@ -347,7 +346,7 @@ class Bundle:
         self.is_closed = True
         if self._when_closed is not None:
             self._when_closed(self)
-        self._network.admission.recorder.arrive_together([part.inputs for part in self.parts])
+        self._network.admission.arrivals.arrive_together([part.inputs for part in self.parts])
 
     def give_up(self, part: Part) -> None:
         """Forget a call whose task was cancelled; if it was the last one, stop the run."""
@@ -367,7 +366,7 @@ class Bundle:
                     network.collector.grow(member, -part.row_count)
                 self.parts.remove(part)
                 self.row_count -= part.row_count
-                network.admission.recorder.arrive(part.inputs)
+                network.admission.arrivals.arrive(part.inputs)
         now_ns = perf_counter_ns()
         network.admission.count_together([now_ns - part.arrived_ns], RequestCancelledError())
         if is_last and run is not None:

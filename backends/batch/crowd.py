@@ -23,9 +23,10 @@ from ...errors import AioInferError
 from ...executors.fork import ProcessMark
 from ...executors.interrupt import can_interrupt, default_int_handler, get_sigint_handler
 from ...runtime.loops.completion import new_future, on_trio
+from ...runtime.loops.inline_turn import InlineTurn
 from ...runtime.runs.inline_route import InlineRoute
 from .bundle import Bundle, Part, Place
-from .gathering import Gatherings, HelpedNetwork
+from .gathering import CROWD, Gatherings, HelpedNetwork
 
 __all__ = ["Crowd", "CrowdNetwork"]
 
@@ -50,20 +51,25 @@ class Crowd:
         self._network = network
         self._open: dict[Place, Bundle] = {}
         """By the loop whose calls they take, and what these are like."""
+        pace = network.pace
+        self._busy_count = 0 if pace.is_timed else pace.busy_count
         route = network.inline_route
         self._gatherings = None
         if route is not None and outputs == network.batched_outputs:
             self._gatherings = Gatherings(network, route)
 
-    def join(self, inputs: Any) -> Part | None:
+    def join(self, inputs: Any, turn: InlineTurn) -> Part | None:
         """Have a call of a task of asyncio wait; None: nothing was kept, it needs its own run.
+
+        ``turn`` is the account of the calling thread.
 
         Never raises for what is wrong with the call.
         """
         network, gatherings = self._network, self._gatherings
-        pace = network.pace
-        is_idle = network.run_count < pace.busy_count and not pace.is_timed
-        if is_idle and (gatherings is None or not gatherings.is_crowded):
+        is_idle = network.run_count < self._busy_count
+        if is_idle and (
+            gatherings is None or not (turn.waiting_count >= CROWD or gatherings.here.is_crowded)
+        ):
             return None
         if "trio" in modules and on_trio():
             return None

@@ -99,8 +99,6 @@ class BatchNetwork(OuterNetwork):
         self.collector: Collector[BatchMember] = Collector(most_rows, self.pace)
         self.run_count = 0
         self.collecting = threading.Lock()
-        self._carried_count = 0
-        """How many runs loops have carried for several calls."""
         self._helping = _Helping()
         self._alarm: TimerHandle | None = None
         self._alarm_at_s = 0.0
@@ -112,7 +110,7 @@ class BatchNetwork(OuterNetwork):
             waiting_count = self.collector.waiting.__len__
             self.admission.grow_slots(partial(BatchMember, self), waiting_count)
             if compiled.inline_route is not None and not self.pace.is_timed:
-                self.inline_route = compiled.inline_route.around(self.admission)
+                self.inline_route = compiled.inline_route.around(self.admission, self.inputs)
             self._crowd = self._crowd_if_any()
             self.shared_route = self._crowd
         except BaseException:
@@ -208,7 +206,6 @@ class BatchNetwork(OuterNetwork):
         """Count a run that a loop has carried, and keep who has shared it."""
         with self.collecting:
             self._group_sizes[len(run_ids)] += 1
-            self._carried_count += 1
         if len(run_ids) > 1:
             self._members.append((age, tuple(run_ids)))
 
@@ -266,7 +263,7 @@ class BatchNetwork(OuterNetwork):
         with self.collecting:
             sizes = self._group_sizes.copy()
             if self.inline_route is not None:
-                sizes[1] += self.inline_route.carried_count - self._carried_count
+                sizes[1] += self.inline_route.lent.count
         group_sizes = {size: count for size, count in sorted(sizes.items()) if count}
         return replace(super().statistics(), group_sizes=group_sizes)
 

@@ -26,7 +26,7 @@ from ...runtime.loops.inline_turn import ROUND_NS, InlineTurn, threads
 from ...runtime.runs.inline_route import InlineRoute
 from .bundle import Bundle, BundleNetwork, Part
 
-__all__ = ["Gathering", "Gatherings", "HelpedNetwork"]
+__all__ = ["CROWD", "Gathering", "Gatherings", "HelpedNetwork"]
 
 CROWD = 8
 """So many calls in a turn cost less in one run than in a run each."""
@@ -126,7 +126,7 @@ class _Here(threading.local):
     """What a thread knows of its loop's calls."""
 
     is_crowded = False
-    """Enough calls came together in the last turn of its loop."""
+    """Enough calls came together in the last turn of its loop, or come in this one."""
     gathering: ref[Gathering] | None = None
 
 
@@ -135,22 +135,18 @@ class Gatherings:
 
     def __init__(self, network: HelpedNetwork, route: InlineRoute) -> None:
         self._network, self._route = network, route
-        self._here = _Here()
+        self.here = _Here()
+        """What the calling thread knows of its loop's calls."""
         self._all: WeakSet[Gathering] = WeakSet()
         self._lock = threading.Lock()
         self._is_closed = False
-
-    @property
-    def is_crowded(self) -> bool:
-        """True on the thread of a loop whose calls are worth waiting for."""
-        return self._here.is_crowded or threads.turn.waiting_count >= CROWD
 
     def add(self, part: Part, key: Hashable, find_waker: FindWaker) -> bool:
         """Have a call wait for the end of its loop's turn; False: its run may be long.
 
         On the thread of the loop, which ``find_waker`` tells from others.
         """
-        known = self._here.gathering
+        known = self.here.gathering
         gathering = None if known is None else known()
         if gathering is not None and gathering.find_waker is not find_waker:
             gathering = None
@@ -166,13 +162,14 @@ class Gatherings:
         ):
             return False
         if gathering is None:
-            gathering = Gathering(self._network, self._route, find_waker, self._here)
+            gathering = Gathering(self._network, self._route, find_waker, self.here)
             with self._lock:
                 if self._is_closed:
                     return False
                 self._all.add(gathering)
-            self._here.gathering = ref(gathering)
+            self.here.gathering = ref(gathering)
         gathering.begin(part, key)
+        self.here.is_crowded = True  # all that ask in this turn go with the first
         return True
 
     def close(self) -> None:

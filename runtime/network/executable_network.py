@@ -206,7 +206,7 @@ class ExecutableNetwork(Closing):
         )
         """The slots and the runs; for requests."""
         self.admission.kept_outputs = self.kept_outputs
-        self.admission.recorder.count_batches_of(self.inputs)
+        self.admission.arrivals.count_batches_of(self.inputs)
         self._closer = threading.RLock()
         self._warm_up_stop = Stop()
         self._warm_up_stop.word = new_stop_word()
@@ -346,7 +346,7 @@ class ExecutableNetwork(Closing):
         if deadline_s is not None:
             deadline = deadline_from_now(self.clock, deadline_s, self.admission.where)
         elif self.shared_route is not None and not priority:
-            share = self.shared_route.join(inputs)
+            share = self.shared_route.join(inputs, threads.turn)
             if share is not None:
                 try:
                     await share.future

@@ -54,7 +54,7 @@ def network_statistics(
         stages=tuple([statistics_of(tally) for tally in tallies]),
         busy_shares=busy_shares(tallies, elapsed_ns, lane_counts),
         plans=plans,
-        batch_sizes=admission.recorder.batch_sizes(),
+        batch_sizes=admission.arrivals.batch_sizes(),
         copied_bytes=copied_bytes,
         parts=parts,
     )

@@ -78,7 +78,7 @@ class StagedNetwork(OuterNetwork):
         self.functions = functions
         if functions.preprocess is not None:
             self.check_inputs = functions.take
-        self.admission.recorder.has_open_batch = False  # what callers give need not be arrays
+        self.admission.arrivals.has_open_batch = False  # what callers give need not be arrays
         self._leases: list[StreamsExecutor] = []
         before: StreamsExecutor | None = None
         behind: StreamsExecutor | None = None

@@ -7,14 +7,16 @@ what a stage sees, and what it may call, is what it sees and may call on a worke
 be carried to its end (others wait, the lane is taken, a plan is missing) leaves nothing behind but
 the spans of its first stages, and starts again in the usual way.
 
-A network around another one may lend its runs that one's way: they take a slot inside, and pass the
-admission of their own network without one.
+A network around another one may lend its runs that one's way: they are lent a slot inside, and have
+none of their own network. Each is counted once, and the counts of both networks include it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import copy_context
 from time import perf_counter_ns
+from typing import TYPE_CHECKING
 
 from ...executors import NOW, Lane, Ready, TaskExecutor, hop
 from ...executors.base import checked
@@ -25,10 +27,14 @@ from ...executors.interrupt import (
     held_interrupt,
 )
 from ..loops.inline_turn import InlineTurn
+from ..tracing.arrivals import Arrivals
 from .inline_gate import InlineGate, ServiceTime
 from .run import Run
 from .run_admission import RunAdmission
 from .stage import Again
+
+if TYPE_CHECKING:
+    from ..tensors.tensor import Port
 
 __all__ = ["InlineRoute"]
 
@@ -50,13 +56,17 @@ class InlineRoute:
         self._admission, self._executor, self._outer = admission, executor, outer
         self.gate = gate
         """Knows which runs are short."""
-        self.carried_count = 0
-        """How many runs of an outer network it has carried."""
+        self.lent = Arrivals()
+        """The runs of an outer network that it has carried, and that one caller asked for each."""
         self._record = admission.recorder.record
 
-    def around(self, outer: RunAdmission[Run]) -> InlineRoute:
-        """Make the way of the runs of a network around this one."""
-        return InlineRoute(self._admission, self.gate, self._executor, outer)
+    def around(self, outer: RunAdmission[Run], ports: Sequence[Port]) -> InlineRoute:
+        """Make the way of the runs of a network around this one, with the same inputs."""
+        route = InlineRoute(self._admission, self.gate, self._executor, outer)
+        route.lent.count_batches_of(ports)
+        outer.arrivals.include(route.lent)
+        self._admission.arrivals.include(route.lent)
+        return route
 
     def carry(self, run: Run, turn: InlineTurn) -> bool:
         """Carry a short run of a caller to its end on this thread; False: nothing was kept.
@@ -82,7 +92,7 @@ class InlineRoute:
 
     def _carry(self, run: Run, time: ServiceTime, turn: InlineTurn) -> bool:
         thread, request, outer = turn.thread, run.request, self._outer
-        if outer is not None and outer.waiting_count:
+        if outer is not None and outer.runs and outer.waiting_count:
             return False
         lane = None if thread.is_hopping or thread.is_own else self._executor.borrow_lane()
         if lane is None:
@@ -94,9 +104,13 @@ class InlineRoute:
             try:
                 before = None if request is None else request.become_busy(run)
                 try:
-                    has_slot = self._admission.enter(run, may_wait=False)
-                    if outer is not None and has_slot:
-                        has_slot = self._pass_by(outer, run)
+                    if outer is None:
+                        has_slot = self._admission.enter(run, may_wait=False)
+                    else:
+                        has_slot = self._admission.lend(run, outer)
+                        if outer.is_closed and has_slot:
+                            has_slot = False  # looked at late: its close may not have seen the run
+                            self._refuse_late(run, outer)
                 finally:
                     if not has_slot and request is not None:  # none is idle, or no memory
                         request.restore(run, before)
@@ -109,11 +123,18 @@ class InlineRoute:
                 except BaseException as raised:
                     error = raised
             finally:
-                if outer is not None and has_slot and service_ns >= 0:
-                    self.carried_count += 1  # while the lane is this thread's
                 lane.give_back()
             if outer is not None:
-                self._leave_inner(run)
+                arrivals = self.lent
+                if run.bindings.shared is not None:  # its callers are counted by who knows them
+                    arrivals = self._admission.arrivals
+                elif service_ns < 0:  # it is going to come inside once more
+                    arrivals = outer.arrivals
+                try:
+                    if service_ns >= 0 or arrivals is outer.arrivals:
+                        arrivals.arrive(run.bindings.inputs)
+                except BaseException as raised:  # no memory
+                    error = error or raised
             if service_ns < 0:
                 run.take_back(before)
                 return False
@@ -132,22 +153,12 @@ class InlineRoute:
             del run, error  # the error's traceback keeps this frame, which must not keep them
         return True
 
-    def _pass_by(self, outer: RunAdmission[Run], run: Run) -> bool:
-        """Have the outer network know a run that has a slot inside; False: it has none any more."""
-        is_known = False
-        try:
-            is_known = outer.pass_by(run)
-        finally:
-            if not is_known:
-                run.has_arrived = False
-                self._leave_inner(run)
-        return is_known
-
-    def _leave_inner(self, run: Run) -> None:
-        """Give the slot inside back, before the outer network has the run's end."""
-        following = self._admission.give_slot_back(run)
+    def _refuse_late(self, run: Run, outer: RunAdmission[Run]) -> None:
+        """Have both networks know nothing of a run that was lent a slot."""
+        following = outer.finish(run, None, counts=False)
         if following is not None:
             hop(following.begin_late)
+        outer.leave(run)
 
     def _go_through_stages(self, run: Run, lane: Lane) -> int:
         """Run the stages of its slot, and return how long they took; below 0: not to their end."""

@@ -25,6 +25,7 @@ from ...errors import (
     RequestCancelledError,
 )
 from ..properties.properties import UNBOUNDED
+from ..tracing.arrivals import Arrivals
 from ..tracing.durations import COUNT_AT, DurationCounts, Durations
 from ..tracing.recorder import SpanRecorder
 from .admission import AdmissionQueue
@@ -75,6 +76,7 @@ class RunAdmission(Generic[R]):
         most_waiting: int = UNBOUNDED,
     ) -> None:
         self.recorder = SpanRecorder()
+        self.arrivals = Arrivals()
         self.network = f"{name!r} on {device}"
         self.where: Place = {"network": name, "device": device}
         self.slot_count = 0
@@ -172,10 +174,10 @@ class RunAdmission(Generic[R]):
                     run.has_arrived = True  # in line: each call of a short run shows
                     if not self.first_run_ns:
                         self.first_run_ns = perf_counter_ns()
-                    if self.recorder.has_open_batch:
-                        self.recorder.arrive(run.bindings.inputs)
+                    if self.arrivals.has_open_batch:
+                        self.arrivals.arrive(run.bindings.inputs)
                     else:
-                        self.recorder.fixed_count += 1
+                        self.arrivals.fixed_count += 1
                 if has_slot:
                     run.slot = self._idle.pop()
                 else:
@@ -186,28 +188,27 @@ class RunAdmission(Generic[R]):
                 raise
         return has_slot  # and not what it has by now: who gives it a slot later begins it
 
-    def pass_by(self, run: R) -> bool:
-        """Count a run that comes and wants no slot here; False: closed, nothing is kept.
+    def lend(self, run: R, outer: RunAdmission[R]) -> bool:
+        """Give a run of a network around this one an idle slot, where it is carried through.
 
-        It leaves, and is counted, as any other; one that several callers share is counted by who
-        knows them.
+        Both know the run until ``outer`` finishes it, which gives the slot back; who carries it
+        counts its arrival. False: no slot is idle, or this network is closed; nothing is kept.
         """
-        self.runs.add(run)
-        if self.is_closed:  # looked at late: a close that did not see the run is seen here
-            self.leave(run)
-            return False
-        if run.bindings.shared is None:
+        with self.lock:
+            if not self._idle or self.is_closed:
+                return False
+            try:
+                self.runs.add(run)
+                outer.runs.add(run)
+            except BaseException:  # no memory
+                self.runs.discard(run)
+                raise
+            slot = run.slot = self._idle.pop()
+            slot.lender, run.has_arrived = self, True
             if not self.first_run_ns:
                 self.first_run_ns = perf_counter_ns()
-            try:
-                if self.recorder.has_open_batch:
-                    self.recorder.arrive(run.bindings.inputs)
-                else:
-                    with self.lock:
-                        self.recorder.fixed_count += 1
-            except BaseException:  # no memory
-                self.leave(run)
-                raise
+        if not outer.first_run_ns:
+            outer.first_run_ns = self.first_run_ns
         return True
 
     def expect(self, run: R) -> None:
@@ -220,11 +221,14 @@ class RunAdmission(Generic[R]):
     def finish(self, run: R, error: BaseException | None, *, counts: bool = True) -> R | None:
         """Take back the slot of a run, if it has one, and return the run that has it now.
 
+        A slot that was lent goes back to the network that has lent it.
+
         ``counts`` says that the caller gets the outcome, at ``run.ended_ns``, which is counted
         unless it was before; ``error`` is None where it has a result. The run that is returned is
         to be begun; this one stays among those that a close waits for.
         """
         slot, following = run.slot, None
+        lender = None if slot is None else slot.lender
         if slot is not None and type(slot).release is not _plain_release:
             try:
                 slot.release()
@@ -240,30 +244,24 @@ class RunAdmission(Generic[R]):
                     taken.uncounted.append(run.ended_ns - run.bindings.arrived_ns)
                     if len(taken.uncounted) >= COUNT_AT:
                         taken.count_kept()
-            if slot is not None:
+            if slot is not None and lender is None:
                 run.slot = None
                 slot.bindings, slot.stop = NO_BINDINGS, NO_STOP
                 if not self._queue.waiting:
                     self._idle.append(slot)
                 else:
                     following = self._followed_by(slot)
-        return following
-
-    def give_slot_back(self, run: R) -> R | None:
-        """Have a run leave that goes on in an outer network; else as ``finish``, uncounted."""
-        slot, following = run.slot, None
-        assert slot is not None
-        if type(slot).release is not _plain_release:
-            following = self.finish(run, None, counts=False)
-        else:
-            with self.lock:
-                run.slot = None
+        if lender is not None and slot is not None:
+            with lender.lock:
+                run.slot = slot.lender = None
                 slot.bindings, slot.stop = NO_BINDINGS, NO_STOP
-                if not self._queue.waiting:
-                    self._idle.append(slot)
+                if not lender._queue.waiting:
+                    lender._idle.append(slot)
                 else:
-                    following = self._followed_by(slot)
-        self.leave(run)
+                    following = lender._followed_by(slot)
+            lender.runs.discard(run)
+            if lender.is_waited_for:
+                lender.tell_closer()
         return following
 
     def _followed_by(self, slot: Slot) -> R:
@@ -359,7 +357,7 @@ class RunAdmission(Generic[R]):
         with self.lock:
             self._waits.count_kept()
             waiting = [run for run in self._queue.waiting if run.bindings.arrived_ns != WARMING]
-            over_count = self.recorder.arrived_count - len(waiting)
+            over_count = self.arrivals.count - len(waiting)
             if self._count_waiting is not None:
                 over_count -= self._count_waiting()
             return self._waits.picture(max(0, over_count - self._waits.count))

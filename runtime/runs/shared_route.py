@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import asyncio
 
+    from ..loops.inline_turn import InlineTurn
+
 __all__ = ["Share", "SharedRoute"]
 
 
@@ -26,8 +28,10 @@ class Share(Protocol):
 class SharedRoute(Protocol):
     """The way of a network's awaited calls into runs that they share. Thread-safe."""
 
-    def join(self, inputs: Any) -> Share | None:
+    def join(self, inputs: Any, turn: InlineTurn) -> Share | None:
         """Have a call of a task of asyncio wait; None: nothing was kept, it needs its own run.
+
+        ``turn`` is the account of the calling thread.
 
         Never raises for what is wrong with the call: one of its own says that.
         """

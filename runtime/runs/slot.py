@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...executors import Ready, Then
 from ..tracing.recorder import SpanRecorder
@@ -33,6 +33,8 @@ class Slot:
 
     bindings: Bindings = NO_BINDINGS
     stop: Stop = NO_STOP
+    lender: Any = None
+    """The admission that it belongs to while a network around that one has it; written by that."""
     stages: Sequence[Stage] = ()
     may_run_inline = False
     """True says that the stages compute with one thread, block on nothing and call no user code, so

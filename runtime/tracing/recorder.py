@@ -10,11 +10,11 @@ tells later. Those have a ring of their own, so that what is forgotten of the fi
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from .durations import COUNT_AT, NO_DURATIONS, DurationCounts, Durations
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..tensors.tensor import Port
 
 __all__ = ["NodeSpan", "RunMark", "Span", "SpanRecorder", "StageTally", "busy_shares"]
 
@@ -43,7 +42,6 @@ class TracedStage(Protocol):
     """Which part of the network it runs; a function says so once the stage has run."""
 
 
-EXACT_BATCH_SIZES = 1024  # that many are counted each by itself
 NO_BYTES: Mapping[str, int] = {}  # never written; a proxy could not be pickled
 RING_SPANS = 65_536  # about 10 MB when full: a minute of a thousand requests/s
 
@@ -131,60 +129,12 @@ class SpanRecorder:
         self._service: dict[tuple[str, str], DurationCounts] = {}
         self._queue: dict[tuple[str, str], DurationCounts] = {}
         self._lanes: dict[str, set[str]] = {}
-        self._arrived_shapes: deque[Any] = deque()
-        self._arrived_count = 0
-        self._batch_sizes: Counter[int] = Counter()
-        self._batch_input = ""
-        self._fixed_size: int | None = None
-        self.has_open_batch = False
-        """Runs come in batches of any size, and :meth:`arrive` is to be called for each."""
-        self.fixed_count = 0
-        """How many runs came otherwise; counted by the admission, under its lock."""
         self.is_looked_at = False
         """True once spans were asked for: a device whose times are dear tells them from then on."""
         self._profiles: deque[tuple[RunMark, Sequence[TracedNode]]] = deque()
         self._node_count = 0
         self._copies = CopiesRing(capacity)
         self._lock = threading.Lock()
-
-    def count_batches_of(self, ports: Sequence[Port]) -> None:
-        """Take the batch size of a run from the first of these inputs that has dimensions.
-
-        Called before the first run; otherwise none is counted.
-        """
-        for port in ports:
-            if port.shape:
-                length = port.shape[0]
-                if isinstance(length, int):
-                    self._fixed_size = length
-                else:
-                    self._batch_input, self.has_open_batch = port.name, True
-                return
-
-    def arrive(self, inputs: Mapping[str, Any]) -> None:
-        """Count a run of an open batch by its size; called once for each."""
-        arrived = self._arrived_shapes
-        arrived.append(getattr(inputs.get(self._batch_input), "shape", ()))
-        if len(arrived) >= COUNT_AT:
-            with self._lock:
-                self._count_arrived()
-
-    def arrive_together(self, inputs: Sequence[Mapping[str, Any]]) -> None:
-        """Count runs of an open batch that others have brought here together, of plain arrays."""
-        name, arrived = self._batch_input, self._arrived_shapes
-        if self.has_open_batch:
-            arrived.extend([given[name].shape for given in inputs])
-        else:
-            arrived.extend([()] * len(inputs))
-        if len(arrived) >= COUNT_AT:
-            with self._lock:
-                self._count_arrived()
-
-    @property
-    def arrived_count(self) -> int:
-        """How many runs have come; the admission asks under its lock."""
-        with self._lock:
-            return self.fixed_count + self._arrived_count + len(self._arrived_shapes)
 
     def record(
         self,
@@ -288,14 +238,6 @@ class SpanRecorder:
             self._queue[place].add(started - queued)
             self._lanes[place[1]].update([fields[2] for fields in spans])
 
-    def _count_arrived(self) -> None:
-        shapes = [self._arrived_shapes.popleft() for _ in range(len(self._arrived_shapes))]
-        self._arrived_count += len(shapes)
-        sizes = self._batch_sizes
-        for size, count in Counter([shape[0] for shape in shapes if shape]).items():
-            is_exact = size in sizes or len(sizes) < EXACT_BATCH_SIZES
-            sizes[size if is_exact else _rounded_down(size)] += count
-
     def spans(self, device: str = "") -> list[Span]:
         """Copy the rings, each oldest first, devices' work last; ``device`` is the network's."""
         self.is_looked_at = True
@@ -337,22 +279,6 @@ class SpanRecorder:
                 )
                 for (stage, executor), service in self._service.items()
             ]
-
-    def batch_sizes(self) -> dict[int, int]:
-        """Say how many runs came with which batch size, smallest first.
-
-        With EXACT_BATCH_SIZES of them, further ones count as the power of two below.
-        """
-        with self._lock:
-            self._count_arrived()
-            sizes = dict(sorted(self._batch_sizes.items()))
-        if self._fixed_size is not None and self.fixed_count:
-            sizes = {self._fixed_size: self.fixed_count}
-        return sizes
-
-
-def _rounded_down(size: int) -> int:
-    return 1 << (size.bit_length() - 1) if size else 0
 
 
 def busy_shares(

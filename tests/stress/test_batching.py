@@ -81,7 +81,7 @@ def test_requests_that_loops_run_themselves_settle_once_with_their_own_answers(
         _, statistics = settled(network, users)
         assert network.inline_route is not None
         request = network.create_infer_request()
-        while not network.inline_route.carried_count:  # users may have left no time for it
+        while not network.inline_route.lent.count:  # users may have left no time for it
             request.infer_sync(np.zeros((1, 1), np.int64))
         wait_until_over(network)
         assert not network.admission.runs

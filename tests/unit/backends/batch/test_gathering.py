@@ -19,10 +19,11 @@ from aioinfer.backends.batch.executable_network import BatchNetwork
 from aioinfer.backends.batch.gathering import CROWD
 from aioinfer.backends.batch.member import BatchMember
 from aioinfer.errors import ClosedError, DeadlineExceededError
-from aioinfer.executors import Lane
+from aioinfer.executors import NOW, Lane, Ready
 from aioinfer.runtime.loops.inline_turn import InlineTurn, threads
 from aioinfer.runtime.network.executable_network import Slot
 from aioinfer.runtime.runs.run import Run
+from aioinfer.runtime.runs.stage import Again, Stage
 from aioinfer.testing import VirtualTimer
 from pending_tasks import expect_pending
 from unit.backends.batch.test_crowd import answers, call, outcomes
@@ -98,6 +99,49 @@ async def test_a_call_where_few_ask_goes_at_once_on_its_callers_thread(core: aio
     assert statistics.slot_wait.count == 1
     assert (statistics.running_run_count, statistics.waiting_run_count) == (0, 0)
     assert made.network.admission.runs == made.inner.admission.runs == set()
+
+
+async def test_a_call_that_starts_again_on_a_worker_is_counted_once_in_each_network(
+    core: aioinfer.Core,
+) -> None:
+    made = Gathered(core, 1)
+    threads.turn = InlineTurn()
+    asked: list[int] = []
+    for slot in made.inner.admission._idle:
+        (stage,) = slot.stages
+
+        def compute(lane: Lane, own: Callable[[Lane], Ready] = stage.function) -> Ready:
+            asked.append(threading.get_ident())
+            return Again(NOW) if len(asked) == 1 else own(lane)
+
+        slot.stages = (Stage("compute", stage.executor, compute),)
+    doubled([await made.network.infer(row(3))], [3])
+    assert asked[0] == threading.get_ident() != asked[1]
+    assert outcomes(made.network) == {"finished": 1}
+    statistics = made.network.statistics()
+    assert statistics.group_sizes == {1: 1}
+    assert statistics.batch_sizes == statistics.parts[0].batch_sizes == {1: 1}
+    assert are_over(made.network, made.inner)
+    assert len(made.inner.admission._idle) == made.inner.admission.slot_count
+
+
+async def test_tasks_that_have_given_way_are_gathered_with_the_first_of_them(
+    core: aioinfer.Core,
+) -> None:
+    made = Gathered(core, 1, 3, 4)
+    route = made.network.shared_route
+    assert route is not None
+    first = route.join(row(1), threads.turn)
+    threads.turn.share(CROWD - 1)  # it is back; as few as that would not be a crowd
+    others = [route.join(row(number), threads.turn) for number in (2, 3)]
+    for share, number in zip([first, *others], (1, 2, 3), strict=True):
+        assert share is not None
+        await share.future
+        doubled([share.results()], [number])
+    assert made.sizes == [3]
+    threads.turn.share(0)
+    assert route.join(row(4), threads.turn) is None, "three are no crowd"
+    assert are_over(made.network, made.inner)
 
 
 async def test_calls_of_one_turn_are_run_together_on_the_loop(core: aioinfer.Core) -> None:
@@ -317,13 +361,13 @@ async def test_while_a_close_launches_what_was_gathered_calls_come_and_leave(
         if not late:
             assert leaving is not None
             leaving.leave()
-            late.append(crowd_of.join(row(9)))
+            late.append(crowd_of.join(row(9), threads.turn))
         offer(member)
 
     monkeypatch.setattr(made.network, "offer", offer_late)
     tasks = call(made.network, row(1))
     await asyncio.sleep(0)  # it has asked
-    leaving = crowd_of.join(row(5))
+    leaving = crowd_of.join(row(5), threads.turn)
     made.network.close()
     doubled(await answers(tasks), [1])
     await late[0].future

@@ -68,7 +68,7 @@ def test_a_run_that_finds_no_memory_takes_no_slot(
     running = started(network, 2) if place == "in the queue" else []
     request = network.create_infer_request()
     owner, name = {
-        "at the door": (network.admission.recorder, "arrive"),
+        "at the door": (network.admission.arrivals, "arrive"),
         "in the queue": (heapq, "heappush"),
         "at its begin": (Run, "_begin"),
     }[place]

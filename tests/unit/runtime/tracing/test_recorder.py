@@ -15,6 +15,7 @@ from aioinfer.runtime.graph import DType, TensorType
 from aioinfer.runtime.runs.bindings import Bindings
 from aioinfer.runtime.runs.stage import Stage
 from aioinfer.runtime.tensors.tensor import Port
+from aioinfer.runtime.tracing.arrivals import Arrivals
 from aioinfer.runtime.tracing.recorder import Span, SpanRecorder
 from aioinfer.testing import MockDevices
 from unit.runtime.held_runs import X, started
@@ -47,13 +48,14 @@ def test_what_counts_runs_and_spans_never_brings_the_garbage_collector(
     shape: tuple[int | str, ...],
 ) -> None:
     recorder, brought = SpanRecorder(capacity=100), []
-    recorder.count_batches_of([Port("x", TensorType(DType.FLOAT32, shape))])
+    arrivals = Arrivals()
+    arrivals.count_batches_of([Port("x", TensorType(DType.FLOAT32, shape))])
     bindings, lane = Bindings({"x": X}, (0, 1)), Lane("CPU.0")
 
     def record(count: int) -> None:
         for _ in range(count):
-            if recorder.has_open_batch:
-                recorder.arrive(bindings.inputs)
+            if arrivals.has_open_batch:
+                arrivals.arrive(bindings.inputs)
             recorder.record((0, 0, 0), STAGE, lane, 1, 3, 8)
 
     def note(phase: str, _info: dict[str, int]) -> None:

@@ -24,10 +24,9 @@ from aioinfer.executors import NOW, Lane, Ready
 from aioinfer.runtime.graph import DType, TensorType
 from aioinfer.runtime.runs.bindings import Bindings
 from aioinfer.runtime.tensors.tensor import Port
+from aioinfer.runtime.tracing.arrivals import EXACT_BATCH_SIZES, Arrivals
 from aioinfer.runtime.tracing.durations import COUNT_AT
 from aioinfer.runtime.tracing.recorder import (
-    EXACT_BATCH_SIZES,
-    SpanRecorder,
     StageTally,
     busy_shares,
 )
@@ -352,22 +351,22 @@ def test_batch_sizes_are_counted_by_leading_length(core: aioinfer.Core, held: Mo
 
 
 def test_more_runs_than_are_counted_at_once_are_all_counted() -> None:
-    recorder = SpanRecorder()
-    recorder.count_batches_of([Port("x", TensorType(DType.FLOAT32, ("n", 3)))])
+    arrivals = Arrivals()
+    arrivals.count_batches_of([Port("x", TensorType(DType.FLOAT32, ("n", 3)))])
     bindings = Bindings({"x": X}, (0, 1))
     for _ in range(3000):
-        recorder.arrive(bindings.inputs)
-    assert len(recorder._arrived_shapes) < 1024
-    assert recorder.batch_sizes() == {1: 3000}
+        arrivals.arrive(bindings.inputs)
+    assert len(arrivals._shapes) < 1024
+    assert arrivals.batch_sizes() == {1: 3000}
 
 
 def test_any_number_of_batch_sizes_takes_bounded_room() -> None:
-    recorder = SpanRecorder()
-    recorder.count_batches_of([Port("x", TensorType(DType.FLOAT32, ("n",)))])
+    arrivals = Arrivals()
+    arrivals.count_batches_of([Port("x", TensorType(DType.FLOAT32, ("n",)))])
     exact = range(2, 2 + EXACT_BATCH_SIZES)
     for size in (*exact, 0, 1, 5000, 5001, 4096, 3):
-        recorder.arrive({"x": np.zeros(size, np.int8)})
-    sizes = recorder.batch_sizes()
+        arrivals.arrive({"x": np.zeros(size, np.int8)})
+    sizes = arrivals.batch_sizes()
     assert [size for size in sizes if size not in exact] == [0, 1, 4096]
     assert (sizes[0], sizes[1], sizes[2], sizes[3], sizes[4096]) == (1, 1, 1, 2, 3)
 
@@ -389,11 +388,11 @@ def test_the_batch_size_is_that_of_the_first_input_with_dimensions(
     ports = [
         Port(f"x{place}", TensorType(DType.FLOAT32, shape)) for place, shape in enumerate(shapes)
     ]
-    recorder = SpanRecorder()
-    recorder.count_batches_of(ports)
+    arrivals = Arrivals()
+    arrivals.count_batches_of(ports)
     arrays = {port.name: np.zeros((7, 3) if port.shape else (), np.float32) for port in ports}
-    if recorder.has_open_batch:
-        recorder.arrive(arrays)
+    if arrivals.has_open_batch:
+        arrivals.arrive(arrays)
     else:
-        recorder.fixed_count += 1
-    assert recorder.batch_sizes() == sizes
+        arrivals.fixed_count += 1
+    assert arrivals.batch_sizes() == sizes
