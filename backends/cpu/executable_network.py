@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...errors import AioInferError, BlobError, ClosedError, DeviceError
-from ...executors import NOW, Lane, Ready, StreamsConfig, is_shortage
+from ...errors import AioInferError, BlobError
+from ...executors import NOW, Lane, Ready, StreamsConfig
 from ...runtime.blobs.tensors_record import TensorWriter
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.plugin import CoreHandle
@@ -35,7 +34,7 @@ from .blobs.open_plans import OPEN_PLANS, KeptPlan, write_open_plans
 from .blobs.plan_record import ONLY_PLAN, plan_facts, write_plan
 from .compiler import Compiler
 from .native.step_runner import step_runner
-from .onednn.bindings import version_text
+from .network_metrics import network_metrics
 from .onednn.library import is_waiting_ours
 from .plans.node_facts import described_graph
 from .plans.plan import Plan
@@ -44,14 +43,12 @@ from .plans.written_states import Places
 from .programs.growing_memory import in_room, next_room, view_of
 from .programs.lane_programs import LanePrograms
 from .programs.node_times import node_times
-from .programs.resized_plan import resized_plan
+from .programs.plan_resizing import PlanResizing
 from .programs.run_arrays import PLAIN_FLAGS, as_buffer, has_buffer, input_array, output_arrays
 from .programs.turning_memory import next_turn, turned
 from .properties import CPU_ADAPTIVE_TEAMS
 
 __all__ = ["CpuNetwork"]
-
-_log = logging.getLogger("aioinfer")
 
 Array = np.ndarray[Any, Any]
 
@@ -90,6 +87,7 @@ class CpuNetwork(ExecutableNetwork):
         self._streams = core.executors.acquire(streams)
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
         self._resize_executor = core.executors.acquire(StreamsConfig("resize"))
+        self._resizing = PlanResizing(self._resize_executor, lambda _: compiler.weights)
         is_adaptive = bool(config[CPU_ADAPTIVE_TEAMS.key]) and is_waiting_ours()
         limits = PlanLimits.of(config, MOST_PLANS)
         self._plans: ShapePlans[Plan] = ShapePlans(
@@ -105,7 +103,7 @@ class CpuNetwork(ExecutableNetwork):
         )
         self._programs = LanePrograms(
             step_runner(compiler.engine),
-            self._want_resized if is_adaptive else None,
+            self._resizing.want if is_adaptive else None,
             kept_plans=self._plans.plans,
             most_count=limits.most_count,
         )
@@ -221,30 +219,6 @@ class CpuNetwork(ExecutableNetwork):
             finally:
                 lane.give_back()
 
-    def _want_resized(self, plan: Plan, thread_count: int) -> None:
-        """Have the plan made for a smaller team, on a thread that no run waits for."""
-        plan.resized[thread_count] = None
-
-        weights = self._compiler.weights
-
-        def make(_lane: Lane) -> Ready:
-            if not weights.is_closed:
-                plan.resized[thread_count] = resized_plan(plan, thread_count, weights)
-            return NOW
-
-        def made(_ready: Ready, error: BaseException | None) -> None:
-            if error is not None and not isinstance(error, ClosedError):
-                if is_shortage(error):
-                    plan.resized.pop(thread_count, None)  # a later run may have more luck
-                _log.warning("%r has no plan for %d threads", plan, thread_count, exc_info=error)
-
-        try:
-            self._resize_executor.run(make, NOW, made)
-        except ClosedError:
-            return  # it will not be asked for
-        except DeviceError as error:  # there is no thread for it
-            made(NOW, error)
-
     def forget_model(self) -> None:
         if not self._needs_weights:
             self._compiler.release_weights()
@@ -346,27 +320,12 @@ class CpuNetwork(ExecutableNetwork):
 
     def _metrics(self) -> list[Metric]:
         compiler = self._compiler
-        return [
-            Metric(
-                "ONEDNN_VERSION",
-                lambda _: version_text(compiler.engine.version),
-                "The version of the oneDNN library that computes.",
-            ),
-            Metric(
-                "PLAN_COUNT", lambda _: len(self._plans), "Shape signatures whose plans are kept."
-            ),
-            Metric(
-                "PACKED_WEIGHTS_BYTES",
-                lambda _: compiler.packed_bytes,
-                "Memory of the weights in the layouts that oneDNN wants, shared by all plans.",
-            ),
-            Metric(
-                "TEAM_SIZES",
-                lambda _: self._programs.team_sizes,
-                "Threads that each stream computes with now: fewer while others need the CPUs.",
-            ),
-            Metric("ARENA_BYTES", lambda _: self._programs.arena_bytes, "Memory of all streams."),
-        ]
+        return network_metrics(
+            compiler.engine,
+            lambda: len(self._plans),
+            lambda: compiler.packed_bytes,
+            self._programs,
+        )
 
 
 def _runs_user_code(plan: Plan) -> bool:

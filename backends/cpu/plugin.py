@@ -42,6 +42,8 @@ from .onednn.bindings import OneDnnError, open_engine
 from .passes import plan_passes, shared_passes
 from .passes.int8_fusion import Int8Fusion
 from .passes.quantization_facts import is_int8_weights
+from .pieces.pieced_network import PiecedNetwork
+from .pieces.stepped_nodes import SteppedNodes
 from .plans.packed_weights import WeightStore
 from .plans.plan import Plan
 from .precision import (
@@ -177,11 +179,17 @@ class CpuPlugin(Plugin):
         return model
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
-        return KERNELS.unsupported_nodes(model.graph)
+        return self._stepped(model).unsupported_nodes(model.graph)
 
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
-        KERNELS.refuse_unsupported(model.graph, config.device)
+        stepped = self._stepped(model)
+        stepped.refuse_unsupported(model.graph, config.device)
+        if any(stepped.is_stepped(node, in_body=False) for node in model.graph.nodes):
+            return self._pieced_network(model, stepped, config)
         return self._network(model, config)
+
+    def _stepped(self, model: Model) -> SteppedNodes:
+        return SteppedNodes(model.opsets, self._extensions)
 
     def import_network(
         self, blob: Blob, record: NetworkRecord, config: Configuration
@@ -255,7 +263,37 @@ class CpuPlugin(Plugin):
         check_model: Callable[[], None] | None = None,
     ) -> ExecutableNetwork:
         streams, config = self._resolved(config)
-        compiler = Compiler(
+        compiler = self._compiler(
+            model,
+            config,
+            streams,
+            states=find_pairs(model, config),
+            only_plan=only_plan,
+            stored=stored,
+            check_model=check_model,
+        )
+        return CpuNetwork(model, compiler, streams, config, self.core, check)
+
+    def _pieced_network(
+        self, model: Model, stepped: SteppedNodes, config: Configuration
+    ) -> ExecutableNetwork:
+        """Make the network of a model that has nodes which no plan can have."""
+        streams, config = self._resolved(config)
+        return PiecedNetwork(
+            model,
+            stepped,
+            lambda piece: self._compiler(piece, config, streams),
+            self._engine,
+            streams,
+            config,
+            self.core,
+        )
+
+    def _compiler(
+        self, model: Model, config: Configuration, streams: StreamsConfig, **of_whole: Any
+    ) -> Compiler:
+        """Make what builds the plans of a model; ``of_whole`` is what no piece of one has."""
+        return Compiler(
             model,
             self._engine,
             device=self.name,
@@ -267,13 +305,9 @@ class CpuPlugin(Plugin):
                 has_int8=has_int8(self._engine.instruction_set),
             ),
             keep_nan=config[CPU_KEEP_NAN.key],
-            states=find_pairs(model, config),
             keeps_model=config[EXPORTABLE],
-            only_plan=only_plan,
-            stored=stored,
-            check_model=check_model,
+            **of_whole,
         )
-        return CpuNetwork(model, compiler, streams, config, self.core, check)
 
     def _resolved(self, config: Configuration) -> tuple[StreamsConfig, Configuration]:
         """Return the streams of a network, and its properties with what the device has chosen."""

@@ -15,6 +15,7 @@ from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph
 from ...runtime.graph.node_failure import run_failure
 from ...runtime.graph.stand_ins import release_constants
+from ...runtime.interpretation.steps import Steps, compile_steps
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
 from ...runtime.passes import Pass, default_passes, specialize
 from ...runtime.plans.capacity import refuse_what_cannot_fit
@@ -32,7 +33,6 @@ from ...runtime.runs.bindings import NodeProfile
 from ...runtime.runs.stage import Again, Stage
 from ...runtime.tensors.tensor import ports_of
 from ...runtime.type_inference import has_static_types
-from .execution import Steps, compile_steps
 from .finder import KernelFinder
 
 __all__ = ["ReferenceNetwork", "passes_with"]

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import UnsupportedOpError
 from ...runtime.graph import Graph, Node
+from ...runtime.interpretation.control_flow import BODIES, CONTROL_FLOW, MakeFlow
 from ...runtime.operators import (
     Operator,
     OperatorError,
@@ -15,7 +16,6 @@ from ...runtime.operators import (
 )
 from ...runtime.operators.user_kernel import user_operator
 from ...runtime.passes.decomposing import find_decline
-from .control_flow import BODIES, CONTROL_FLOW
 from .kernels import find_kernel
 
 __all__ = ["ExtensionKernel", "KernelFinder"]
@@ -57,16 +57,16 @@ class KernelFinder:
         except OperatorError as error:
             raise UnsupportedOpError(node.name, node.op, self._device, error.reason) from error
 
-    def runs_bodies_of(self, node: Node) -> bool:
-        """True for control flow, unless an extension takes the operator."""
+    def flow_of(self, node: Node) -> MakeFlow | None:
+        """Return what runs control flow, unless an extension takes the operator."""
         key = node.domain, node.op_type
-        return key in CONTROL_FLOW and key not in self._extensions
+        return None if key in self._extensions else CONTROL_FLOW.get(key)
 
     def find_unsupported(self, node: Node) -> str | None:
         """Return why a node cannot run, or None if it can; looks into bodies, needs no inputs."""
         if (node.domain, node.op_type) in self._extensions:
             return None
-        if self.runs_bodies_of(node):
+        if self.flow_of(node) is not None:
             for name in BODIES[node.domain, node.op_type]:
                 if not isinstance(node.attributes.get(name), Graph):
                     return f"it has no graph {name!r}"

@@ -23,7 +23,7 @@ from ..type_inference.rules import STANDARD_DOMAINS
 from .node_operands import Lowering
 from .user_kernels import USER_KERNEL
 
-__all__ = ["Kernel", "KernelRegistry"]
+__all__ = ["Kernel", "KernelRegistry", "name_in_file"]
 
 Builder = TypeVar("Builder", bound=Lowering)
 Refuse = Callable[[Node], str | None]
@@ -141,6 +141,10 @@ class KernelRegistry(Generic[Builder]):
         """Return which input that has to be known is computed from data; see ShapeTensors."""
         return self._known.find_unknown(node, of_a_piece=of_a_piece)
 
+    def content_sources(self, node: Node) -> list[Value]:
+        """Return whose content decides what a plan has to know of a node; see ShapeTensors."""
+        return self._known.sources(node)
+
     def shape_tensors(self, graph: Graph) -> list[str]:
         """Return the names of the graph inputs whose content a plan depends on, in order."""
         return self._known.names(graph)
@@ -158,7 +162,7 @@ class KernelRegistry(Generic[Builder]):
         for node in graph.nodes:
             reason = self.find_refusal(node) or self.find_unknown(node, of_a_piece=True)
             if reason is not None:
-                raise UnsupportedOpError(_name_in_file(node), node.op, device, reason)
+                raise UnsupportedOpError(name_in_file(node), node.op, device, reason)
 
     def lower(self, node: Node, builder: Builder) -> None:
         """Lower a node by its kernel; raises UnsupportedOpError where that refuses it.
@@ -219,7 +223,7 @@ def _has_known_shape(value: Value) -> bool:
     return isinstance(value.type, TensorType) and is_static(value.type.shape)
 
 
-def _name_in_file(node: Node) -> str:
+def name_in_file(node: Node) -> str:
     """Return the name of a node, or of one of the file's that it stands for in part."""
     is_own = not node.fused_from or node.name in node.fused_from
     return node.name if is_own else node.fused_from[0]

@@ -52,6 +52,11 @@ class ShapeTensors:
                     )
         return None
 
+    def sources(self, node: Node) -> list[Value]:
+        """List the graph inputs and foreign results that decide what a plan has to know of it."""
+        found = (source for _, value in self._wanted(node) for source in self._sources(value))
+        return list(dict.fromkeys(found))
+
     def names(self, graph: Graph) -> list[str]:
         """Return the names of the graph inputs whose content a plan depends on, in order."""
         found: set[Value] = set()

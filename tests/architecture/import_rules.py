@@ -31,7 +31,11 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("aioinfer.runtime.onnx_writer",),
     ("aioinfer.runtime.onnx_native",),
     ("aioinfer.runtime.operators",),
-    ("aioinfer.runtime.passes", "aioinfer.runtime.onnx_reader"),
+    (
+        "aioinfer.runtime.passes",
+        "aioinfer.runtime.onnx_reader",
+        "aioinfer.runtime.interpretation",
+    ),
     ("aioinfer.runtime.tracing", "aioinfer.runtime.preprocessing"),
     ("aioinfer.runtime.runs",),
     ("aioinfer.runtime.plans",),

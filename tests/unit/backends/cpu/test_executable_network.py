@@ -19,13 +19,13 @@ import pytest
 from onnx import helper
 
 from aioinfer import Core
-from aioinfer.backends.cpu import executable_network
 from aioinfer.backends.cpu.compiler import Compiler
 from aioinfer.backends.cpu.executable_network import CpuNetwork
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
 from aioinfer.backends.cpu.precision import precisions_of
+from aioinfer.backends.cpu.programs import plan_resizing
 from aioinfer.backends.cpu.programs.program import Program
 from aioinfer.errors import (
     ClosedError,
@@ -162,7 +162,7 @@ def test_smaller_plans_wait_apart_from_new_shapes(
         assert request.wait(30)
         assert isinstance(network, CpuNetwork)
         (plan,) = network._plans.plans()
-        network._want_resized(plan, 1)
+        network._resizing.want(plan, 1)
         request.start_async({"x": rows(3)})
         release_next(manual["compile"])
         is_done = request.wait(30)
@@ -170,7 +170,7 @@ def test_smaller_plans_wait_apart_from_new_shapes(
         assert is_done
         assert (manual["resize"].waiting_count, plan.resized) == (1, {1: None})
     made: list[Any] = []
-    monkeypatch.setattr(executable_network, "resized_plan", lambda *given: made.append(given))
+    monkeypatch.setattr(plan_resizing, "resized_plan", lambda *given: made.append(given))
     manual["resize"].release()
     assert not made  # the network is closed
 

@@ -1,8 +1,8 @@
 """Small graphs for the tests of the REFERENCE device."""
 
-from aioinfer.backends.reference.execution import Steps, compile_steps
 from aioinfer.backends.reference.finder import KernelFinder
 from aioinfer.runtime.graph import Graph
+from aioinfer.runtime.interpretation.steps import Steps, compile_steps
 from onnx_text import parse
 
 OPSETS = {"": 26}

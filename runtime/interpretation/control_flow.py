@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...errors import GraphError, TensorError
-from ...runtime.graph import Node, SequenceType, Shape, TensorType, Value, ValueType
-from ...runtime.type_inference.dims import merge
+from ..graph import Node, SequenceType, Shape, TensorType, Value, ValueType
+from ..type_inference.dims import merge
 
-__all__ = ["BODIES", "CONTROL_FLOW", "Body", "ControlFlow", "Run"]
+__all__ = ["BODIES", "CONTROL_FLOW", "Body", "ControlFlow", "MakeFlow", "Run"]
 
 Array = np.ndarray[Any, Any]
 
@@ -189,7 +189,10 @@ class SequenceMap:
         return mapped
 
 
-CONTROL_FLOW: dict[tuple[str, str], Callable[[Node, Mapping[str, Body]], ControlFlow]] = {
+MakeFlow = Callable[[Node, Mapping[str, Body]], ControlFlow]
+"""Makes what runs a node from the node and its compiled bodies."""
+
+CONTROL_FLOW: dict[tuple[str, str], MakeFlow] = {
     ("", "If"): If,
     ("", "Loop"): Loop,
     ("", "Scan"): Scan,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aioinfer.backends.reference.outputs import detach_outputs
+from aioinfer.runtime.interpretation.outputs import detach_outputs
 
 
 def test_a_fresh_array_is_given_as_it_is() -> None:

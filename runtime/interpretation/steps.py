@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...errors import AioInferError, GraphError, TensorError
-from ...runtime.graph import Graph, Node, Value
-from ...runtime.operators import Operator
-from ...runtime.operators.kernel_failure import explain
-from .control_flow import CONTROL_FLOW, Body, ControlFlow, Run
+from ..graph import Graph, Node, Value
+from ..operators import Operator
+from ..operators.kernel_failure import explain
+from .control_flow import Body, ControlFlow, MakeFlow, Run
 from .outputs import detach_outputs
 
 __all__ = ["FindKernel", "Steps", "compile_steps"]
@@ -31,11 +31,12 @@ _NONE = 0  # the slot that stays None: for optional inputs that are not given
 
 
 class FindKernel(Protocol):
-    """Chooses what runs a node; see finder.KernelFinder."""
+    """Chooses what runs a node: an operator, or what is told of the run, as control flow is."""
 
     def __call__(self, node: Node) -> Operator: ...
 
-    def runs_bodies_of(self, node: Node) -> bool: ...
+    def flow_of(self, node: Node) -> MakeFlow | None:
+        """Return what makes the node's control flow; None for one that an operator runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +130,21 @@ class Steps:
         the graph: (original names, operator, start_ns, end_ns). Raises TensorError, or DeviceError
         when memory runs out, naming the node.
         """
+        return self.run_within(inputs, Run(stop), profile)
+
+    def run_within(
+        self,
+        inputs: Mapping[str, Any],
+        run: Run,
+        profile: list[tuple[tuple[str, ...], str, int, int]] | None = None,
+    ) -> list[Any]:
+        """Do what ``run`` does, and hand the Run to all control flow."""
         missing = self._inputs.keys() - inputs.keys()
         if missing:
             raise TensorError(f"inputs {sorted(missing)} are not given; needed: {[*self._inputs]}")
         given = [inputs[name] for name in self._inputs]
         with np.errstate(all="ignore"):
-            results = self.execute(given, (), Run(stop), profile)
+            results = self.execute(given, (), run, profile)
         return detach_outputs(results, given)
 
     def execute(
@@ -242,14 +252,15 @@ class _Planner:
         )
 
     def _bind(self, node: Node, inputs: list[int]) -> tuple[Operator | None, ControlFlow | None]:
-        if not self._find_kernel.runs_bodies_of(node):
+        make_flow = self._find_kernel.flow_of(node)
+        if make_flow is None:
             return self._find_kernel(node), None
         bodies = {
             key: self._plan_body(attribute, inputs)
             for key, attribute in node.attributes.items()
             if isinstance(attribute, Graph)
         }
-        return None, CONTROL_FLOW[node.domain, node.op_type](node, bodies)
+        return None, make_flow(node, bodies)
 
     def _plan_body(self, body: Graph, inputs: list[int]) -> Body:
         """Plan a body; what it captures is put behind the node's inputs."""

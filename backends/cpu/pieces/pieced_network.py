@@ -1,0 +1,276 @@
+"""A model on CPU whose sizes or flow depend on data: planned pieces between steps in numpy.
+
+Theory of operation. Steps in numpy walk the contracted graph on one thread of a stream; bodies of
+control flow are walked by the same means, and the stop is asked for before each step. Where a step
+is a piece, the plan for the sizes at hand runs there, on the stream's arena. One that is missing is
+made on the compile thread, and the stream waits for it: a body cannot be left in its middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....errors import AioInferError, PropertyError, TensorError, UnsupportedOpError
+from ....executors import NOW, Lane, Ready, StreamsConfig
+from ....runtime.devices.plugin import CoreHandle
+from ....runtime.graph import Graph, Model, Node, copy_graph
+from ....runtime.graph.mapped_file import read_constants
+from ....runtime.graph.node_failure import run_failure
+from ....runtime.interpretation.control_flow import CONTROL_FLOW, MakeFlow
+from ....runtime.interpretation.steps import compile_steps
+from ....runtime.network.executable_network import ExecutableNetwork, Slot
+from ....runtime.operators import Operator, OperatorError, make_operator
+from ....runtime.passes import bound_input_shapes
+from ....runtime.plans.plan_cache import PlanLimits
+from ....runtime.properties.properties import INPUT_SHAPES, Configuration, Metric, slot_count
+from ....runtime.runs.admission import ticket_of
+from ....runtime.runs.bindings import Bindings, NodeProfile
+from ....runtime.runs.stage import Stage, Stop
+from ....runtime.tensors.tensor import Port, ports_of
+from ....runtime.tracing.statistics import PlanStatistics
+from ..compiler import Compiler
+from ..native.step_runner import step_runner
+from ..network_metrics import network_metrics
+from ..onednn.bindings import Engine
+from ..onednn.library import is_waiting_ours
+from ..onednn.post_ops import CPU_DOMAIN
+from ..plans.packed_weights import WeightStore
+from ..plans.plan import Plan
+from ..programs.lane_programs import LanePrograms
+from ..programs.plan_resizing import PlanResizing
+from ..properties import CPU_ADAPTIVE_TEAMS
+from .contraction import contract
+from .division import Piece, divide
+from .planned_piece import PlannedPiece, StreamRun
+from .stepped_nodes import SteppedNodes
+
+__all__ = ["PiecedNetwork"]
+
+MOST_PLANS = 64
+"""Kept of each piece, for as many shapes, unless a property says else."""
+
+_MOST_PROGRAMS = 1024
+"""Kept of each stream: the plans of all pieces, bound to its arena."""
+
+
+class PiecedNetwork(ExecutableNetwork):
+    """A model of planned pieces and steps; ``compiler_of`` makes the compiler of a piece."""
+
+    def __init__(
+        self,
+        model: Model,
+        chosen: SteppedNodes,
+        compiler_of: Callable[[Model], Compiler],
+        engine: Engine,
+        streams: StreamsConfig,
+        config: Configuration,
+        core: CoreHandle,
+    ) -> None:
+        super().__init__(
+            name=model.name,
+            device=streams.name,
+            inputs=ports_of(model.inputs),
+            outputs=ports_of(model.outputs),
+            config=config,
+            core=core,
+        )
+        self._model, self._engine = model, engine
+        self.output_names = [port.name for port in self.outputs]
+        self._streams = core.executors.acquire(streams)
+        self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
+        self._resize_executor = core.executors.acquire(StreamsConfig("resize"))
+        self._pieces: list[PlannedPiece] = []
+        self._step_count = 0
+        try:
+            self.steps = self._compile(chosen, compiler_of)
+            resizing = PlanResizing(self._resize_executor, self._weights_of)
+            is_adaptive = bool(config[CPU_ADAPTIVE_TEAMS.key]) and is_waiting_ours()
+            self._programs = LanePrograms(
+                step_runner(engine),
+                resizing.want if is_adaptive else None,
+                kept_plans=self._plans_of_pieces,
+                most_count=_MOST_PROGRAMS,
+            )
+            for piece in self._pieces:
+                piece.run_by(self._programs)
+            self._compile_ahead()
+        except BaseException:
+            self._abandon()
+            raise
+        slots = slot_count(config, 2 * streams.stream_count)
+        self._provide_slots([_PiecedSlot(self) for _ in range(slots)])
+
+    def _compile(self, chosen: SteppedNodes, compiler_of: Callable[[Model], Compiler]) -> Any:
+        def division(graph: Graph, in_body: bool) -> list[Piece | Node]:
+            return divide(
+                graph,
+                lambda node: chosen.is_stepped(node, in_body=in_body),
+                chosen.is_worth_a_plan,
+                in_body=in_body,
+            )
+
+        contracted = contract(self._model, division)
+        read_constants(contracted.graph)
+        limits = PlanLimits.of(self.config, MOST_PLANS)
+        pieces: dict[Node, PlannedPiece] = {}
+        for node, piece in contracted.pieces.items():
+            compiler = compiler_of(piece.model)
+            pieces[node] = PlannedPiece(
+                piece, compiler, self.device, self._compile_executor, limits
+            )
+            self._pieces.append(pieces[node])
+        self._step_count = len(contracted.graph) - sum(
+            not piece.in_body for piece in contracted.pieces.values()
+        )
+        finder = _Finder(pieces, self._model.opsets, self.device)
+        return compile_steps(contracted.graph, finder)
+
+    def _plans_of_pieces(self) -> list[Plan]:
+        return [plan for piece in self._pieces for plan in piece.plans.plans()]
+
+    def _weights_of(self, plan: Plan) -> WeightStore | None:
+        """Return the weights that the plan of a piece uses; None once it is dropped."""
+        owners = (piece for piece in self._pieces if plan in piece.plans.plans())
+        return next((piece.compiler.weights for piece in owners), None)
+
+    def _compile_ahead(self) -> None:
+        """Build the plans that INPUT_SHAPES and static shapes determine."""
+        wanted = self.config[INPUT_SHAPES]
+        known = {port.name for port in self.inputs}
+        for shapes in wanted:
+            try:
+                bound_input_shapes(self._model.inputs, shapes)
+            except TensorError as error:
+                raise PropertyError(
+                    f"{self.device}: bad value {dict(shapes)} for {INPUT_SHAPES.key}: {error}",
+                    INPUT_SHAPES.key,
+                    self.device,
+                    value=dict(shapes),
+                ) from error
+        for piece in self._pieces:
+            names = {port.name for port in piece.ports}
+            own = wanted if names <= known else ()
+            piece.plans.compile_ahead(
+                [{key: item[key] for key in item if key in names} for item in own]
+            )
+
+    def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
+        def compute(lane: Lane) -> Ready:
+            slot = _PiecedSlot(self)
+            slot.bindings, slot.stop = Bindings(dict(inputs), ticket_of(0)), stop
+            return slot.compute(lane)
+
+        self._streams.run_on_each(compute)
+
+    def _plan_statistics(self) -> PlanStatistics:
+        return PlanStatistics.total(piece.plans.statistics() for piece in self._pieces)
+
+    def _model_to_export(self) -> Model | None:
+        return self._model
+
+    def runtime_graph(self) -> Graph:
+        return copy_graph(self._model.graph)
+
+    def explain(self) -> str:
+        planned, steps = len(self._pieces), self._step_count
+        return (
+            f"{super().explain()}; {planned} pieces are planned when their sizes are known, and "
+            f"{steps} nodes, whose sizes or flow depend on data, are steps in numpy between them"
+        )
+
+    def _release_device(self) -> None:
+        self._core.executors.release(self._streams)
+        self._core.executors.release(self._compile_executor)
+        if hasattr(self, "_programs"):
+            self._programs.clear()
+        for piece in self._pieces:
+            piece.close()
+        self._core.executors.release(self._resize_executor)  # what waits there finds weights closed
+
+    def _metrics(self) -> list[Metric]:
+        return network_metrics(
+            self._engine,
+            lambda: sum(len(piece.plans) for piece in self._pieces),
+            lambda: sum(piece.compiler.packed_bytes for piece in self._pieces),
+            self._programs,
+        )
+
+
+class _Finder:
+    """What runs each node of the contracted graph and of its bodies."""
+
+    def __init__(
+        self, pieces: Mapping[Node, PlannedPiece], opsets: Mapping[str, int], device: str
+    ) -> None:
+        self._pieces, self._opsets, self._device = pieces, dict(opsets), device
+
+    def __call__(self, node: Node) -> Operator:
+        try:
+            return make_operator(node, self._opsets)
+        except OperatorError as error:
+            raise UnsupportedOpError(node.name, node.op, self._device, error.reason) from error
+
+    def flow_of(self, node: Node) -> MakeFlow | None:
+        piece = self._pieces.get(node)
+        return CONTROL_FLOW.get((node.domain, node.op_type)) if piece is None else piece.make_flow
+
+
+class _PiecedSlot(Slot):
+    """One run, computed on a stream from its first step to its last."""
+
+    def __init__(self, network: PiecedNetwork) -> None:
+        self._network = network
+        self.stages = (Stage("compute", network._streams, self.compute),)
+        self.may_run_inline = False
+
+    def compute(self, lane: Lane) -> Ready:
+        """Compute the run that has the slot, on this stream."""
+        network, bindings = self._network, self.bindings
+        profile: list[tuple[tuple[str, ...], str, int, int]] | None
+        times: list[NodeProfile] | None
+        profile, times = (None, None) if bindings.profile is None else ([], [])
+        run = StreamRun(self.stop.raise_if_set, self.stop, lane, times)
+        try:
+            results = network.steps.run_within(bindings.inputs, run, profile)
+        except AioInferError:
+            raise
+        except Exception as error:
+            raise run_failure(error, f"{network.name!r} on {network.device}") from error
+        for port, result in zip(network.outputs, results, strict=True):
+            _expect_type(port, result)
+            size_bytes = bindings.deliver(port.name, result)
+            if size_bytes:
+                bindings.note_copied(network.admission.recorder, "compute", "host", size_bytes)
+        if bindings.profile is not None:
+            bindings.profile.extend(_node_times(profile or (), times or ()))
+        return NOW
+
+
+def _expect_type(port: Port, result: Any) -> None:
+    """Raise TensorError for an output of another element type than its port's."""
+    if isinstance(result, np.ndarray) and port.dtype is not None and result.dtype != port.dtype:
+        raise TensorError(
+            f"output {port.name!r} came out as {result.dtype}, and {port} was declared; correct "
+            f"the model's type of it",
+            tensor=port.name,
+            dtype=str(result.dtype),
+            wanted_dtype=str(port.dtype),
+        )
+
+
+def _node_times(
+    steps: Sequence[tuple[tuple[str, ...], str, int, int]], planned: Sequence[NodeProfile]
+) -> list[NodeProfile]:
+    """Put the times of steps and of the nodes inside pieces in one row, in order of time.
+
+    A piece itself is left out, and nodes in bodies are in the time of the node around them.
+    """
+    found = list(planned)
+    for names, op, start_ns, end_ns in steps:
+        if not op.startswith(f"{CPU_DOMAIN}::Piece"):
+            name = names[0] if names else op
+            found.append(NodeProfile(name, op, names, start_ns, end_ns, "numpy"))
+    return sorted(found, key=lambda item: item.start_ns)

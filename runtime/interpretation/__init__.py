@@ -1,0 +1,1 @@
+"""Graphs run node by node on numpy arrays, control flow and its bodies included."""

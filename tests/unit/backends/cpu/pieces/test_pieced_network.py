@@ -1,0 +1,426 @@
+"""Models whose sizes or flow depend on data, on CPU alone, beside onnxruntime."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import aioinfer
+from aioinfer.backends.cpu.pieces.pieced_network import PiecedNetwork
+from aioinfer.errors import (
+    ClosedError,
+    PropertyError,
+    RequestCancelledError,
+    TensorError,
+    UnsupportedOpError,
+)
+from onnx_text import parse_proto
+
+ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+RNG = np.random.default_rng(7)
+W = RNG.normal(size=(4, 4)).astype(np.float32)
+
+ROWS = """g (float[N,4] x, float[4,4] w) => (float[M,4] y) {
+    axes = Constant<value_ints = [1]>()
+    zero = Constant<value_ints = [0]>()
+    before = MatMul(x, w)
+    sums = ReduceSum<keepdims = 0>(x, axes)
+    places = NonZero(sums)
+    flat = Squeeze(places, zero)
+    chosen = Gather(before, flat)
+    product = MatMul(chosen, w)
+    y = Relu(product)
+}"""
+
+BRANCHES = """g (bool c, float[2,4] x, float[4,4] w) => (float[A,B] y) {
+    twice = Add(x, x)
+    y = If(c) <
+        then_branch = a () => (float[2,4] t) { m = MatMul(twice, w) t = Relu(m) },
+        else_branch = b () => (float[1,4] e) {
+            axes = Constant<value_ints = [0]>()
+            e = ReduceMax<keepdims = 1>(x, axes)
+        }
+    >
+}"""
+
+GROWING = """g (int64 n, float[1,4] x, float[4,4] w) => (float[A,4] y, float[K,1,4] all) {
+    go = Constant<value = bool {1}>()
+    y, all = Loop(n, go, x) <
+        body = b (int64 i, bool c, float[1,4] s) => (bool c2, float[1,4] s2, float[1,4] o) {
+            c2 = Identity(c)
+            m = MatMul(s, w)
+            axes = Constant<value_ints = [0]>()
+            o = ReduceMax<keepdims = 1>(m, axes)
+            s2 = Concat<axis = 0>(s, x)
+        }
+    >
+}"""
+
+SCANNED = """g (float[2,4] h, float[T,2,4] x, float[4,4] w) => (float[2,4] last, float[T,2,4] all) {
+    last, all = Scan<num_scan_inputs = 1, body = b (float[2,4] s, float[2,4] v)
+        => (float[2,4] s2, float[2,4] o) {
+            m = MatMul(s, w)
+            k = Add(m, v)
+            s2 = Tanh(k)
+            o = Identity(s2)
+        }
+    >(h, x)
+}"""
+
+NESTED = """g (int64 n, float[2,4] x, float[4,4] w) => (float[2,4] y) {
+    go = Constant<value = bool {1}>()
+    y = Loop(n, go, x) <
+        body = b (int64 i, bool c, float[2,4] s) => (bool c2, float[2,4] s2) {
+            c2 = Identity(c)
+            two = Constant<value = int64 {2}>()
+            rest = Mod(i, two)
+            odd = Cast<to = 9>(rest)
+            s2 = If(odd) <
+                then_branch = t () => (float[2,4] r) { m = MatMul(s, w) r = Tanh(m) },
+                else_branch = e () => (float[2,4] q) { q = Add(s, x) }
+            >
+        }
+    >
+}"""
+
+SLICED = """g (int64 n, float[8,4] x) => (float[K,1,4] all) {
+    go = Constant<value = bool {1}>()
+    all = Loop(n, go) <
+        body = b (int64 i, bool c) => (bool c2, float[1,4] o) {
+            c2 = Identity(c)
+            axes = Constant<value_ints = [0]>()
+            one = Constant<value = int64 {1}>()
+            first = Unsqueeze(i, axes)
+            next = Add(i, one)
+            last = Unsqueeze(next, axes)
+            o = Slice(x, first, last, axes)
+        }
+    >
+}"""
+
+SEQUENCES = """g (float[N,4] x) => (float[M,4] y) {
+    one = Constant<value = int64 {1}>()
+    parts = SplitToSequence<axis = 0>(x, one)
+    first = SequenceAt(parts, zero)
+    more = SequenceInsert(parts, first)
+    y = ConcatFromSequence<axis = 0>(more)
+}""".replace("{\n    one", "{\n    zero = Constant<value = int64 {0}>()\n    one")
+
+
+def rows(count: int, kept: float = 0.6) -> np.ndarray:
+    mask = RNG.random((count, 1)) < kept
+    return (RNG.normal(size=(count, 4)) * mask).astype(np.float32)
+
+
+def feeds_of(name: str) -> list[dict[str, np.ndarray]]:
+    x = RNG.normal(size=(2, 4)).astype(np.float32)
+    counts = [np.array(count, np.int64) for count in (3, 0, 1, 5)]
+    made: dict[str, list[dict[str, np.ndarray]]] = {
+        "rows": [{"x": rows(count), "w": W} for count in (5, 1, 9, 0, 5)]
+        + [{"x": np.zeros((3, 4), np.float32), "w": W}],
+        "branches": [{"c": np.array(c), "x": x, "w": W} for c in (True, False, True)],
+        "growing": [{"n": count, "x": x[:1], "w": W} for count in counts],
+        "scanned": [
+            {"h": x, "x": RNG.normal(size=(t, 2, 4)).astype(np.float32), "w": W} for t in (3, 1, 6)
+        ],
+        "nested": [{"n": count, "x": x, "w": W} for count in counts],
+        "sliced": [{"n": count, "x": rows(8)} for count in counts],
+        "sequences": [{"x": rows(count, 1.0)} for count in (1, 4)],
+    }
+    return made[name]
+
+
+TEXTS = {
+    "rows": ROWS,
+    "branches": BRANCHES,
+    "growing": GROWING,
+    "scanned": SCANNED,
+    "nested": NESTED,
+    "sliced": SLICED,
+    "sequences": SEQUENCES,
+}
+
+
+def proto(name: str) -> onnx.ModelProto:
+    return parse_proto(TEXTS[name], 18, ir_version=9)
+
+
+def by_onnxruntime(
+    model: onnx.ModelProto, feeds: Sequence[Mapping[str, np.ndarray]]
+) -> list[list[np.ndarray]]:
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return [session.run(None, dict(given)) for given in feeds]
+
+
+def assert_same(found: Mapping[str, Any], wanted: Sequence[np.ndarray]) -> None:
+    for (name, have), want in zip(found.items(), wanted, strict=True):
+        assert (have.shape, have.dtype) == (want.shape, want.dtype), name
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_cpu_alone_answers_as_onnxruntime(name: str) -> None:
+    model, feeds = proto(name), feeds_of(name)
+    wanted = by_onnxruntime(model, feeds)
+    with aioinfer.Core() as core:
+        assert all(core.query_network(model, "CPU").values())
+        with core.load_network(model, "CPU") as network:
+            assert isinstance(network, PiecedNetwork)
+            for given, want in zip(feeds, wanted, strict=True):
+                assert_same(network.create_infer_request().infer_sync(given), want)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_is_exported_is_compiled_again(name: str) -> None:
+    feeds = feeds_of(name)
+    with aioinfer.Core() as core, core.load_network(proto(name), "CPU") as network:
+        wanted = [network.create_infer_request().infer_sync(given) for given in feeds]
+        with core.import_network(network.export()) as imported:
+            for given, want in zip(feeds, wanted, strict=True):
+                found = imported.create_infer_request().infer_sync(given)
+                assert_same(found, [*want.values()])
+
+
+def test_what_is_slow_is_planned_and_the_rest_are_steps() -> None:
+    with aioinfer.Core() as core, core.load_network(proto("rows"), "CPU") as network:
+        assert "2 pieces are planned" in network.explain()
+        assert "3 nodes" in network.explain()
+        for _ in range(3):
+            network.create_infer_request().infer_sync({"x": np.ones((3, 4), np.float32), "w": W})
+        assert network.statistics().plans.build_count == 2
+        assert network.get_metric("PLAN_COUNT") == 2
+
+
+def test_a_body_makes_one_plan_for_all_iterations() -> None:
+    feeds = {"n": np.array(50), "x": np.ones((2, 4), np.float32), "w": W / 10}
+    with aioinfer.Core() as core, core.load_network(proto("nested"), "CPU") as network:
+        network.create_infer_request().infer_sync(feeds)
+        plans = network.statistics().plans
+        assert (plans.build_count, plans.hit_count) == (1, 24)
+
+
+def test_the_times_of_nodes_are_those_of_pieces_and_steps() -> None:
+    config = {"PERF_COUNT": True}
+    with aioinfer.Core() as core, core.load_network(proto("rows"), "CPU", config) as network:
+        request = network.create_infer_request()
+        request.infer_sync({"x": np.ones((3, 4), np.float32), "w": W})
+        found = request.profiling()
+        ops = [item.op for item in found]
+        assert "NonZero" in ops
+        assert not any("Piece" in op for op in ops)
+        assert all(before.end_ns <= after.start_ns for before, after in itertools.pairwise(found))
+
+
+def endless() -> onnx.ModelProto:
+    """A loop that goes on for as long as its state is under a bound that it never reaches."""
+    return parse_proto(
+        """g (float[2,4] x, float[4,4] w) => (float[2,4] y) {
+            go = Constant<value = bool {1}>()
+            y = Loop(, go, x) <
+                body = b (int64 i, bool c, float[2,4] s) => (bool c2, float[2,4] s2) {
+                    c2 = Identity(c)
+                    s2 = MatMul(s, w)
+                }
+            >
+        }""",
+        18,
+        ir_version=9,
+    )
+
+
+def test_an_endless_loop_ends_when_it_is_cancelled() -> None:
+    feeds = {"x": np.zeros((2, 4), np.float32), "w": W}
+    answered = threading.Event()
+    errors: list[BaseException | None] = []
+    with aioinfer.Core() as core, core.load_network(endless(), "CPU") as network:
+        request = network.create_infer_request()
+
+        def note(_request: Any, error: BaseException | None) -> None:
+            errors.append(error)
+            answered.set()
+
+        request.set_callback(note)
+        request.start_async(feeds)
+        request.cancel()
+        assert answered.wait(60)
+        assert isinstance(errors[0], RequestCancelledError)
+        again = network.create_infer_request()
+        again.start_async(feeds)
+        while not network.statistics().plans.hit_count:
+            assert not again.wait(0.0)
+        again.cancel()
+        with pytest.raises(RequestCancelledError):
+            again.wait()
+
+
+def test_an_error_inside_a_body_names_its_node() -> None:
+    model = parse_proto(
+        """g (int64 n, int64[1] at, float[8,4] x) => (float[1,4] y) {
+            go = Constant<value = bool {1}>()
+            start = Constant<value = float[1,4] {0, 0, 0, 0}>()
+            y = Loop(n, go, start) <
+                body = b (int64 i, bool c, float[1,4] s) => (bool c2, float[1,4] s2) {
+                    c2 = Identity(c)
+                    [inner_gather] r = Gather(x, at)
+                    s2 = Add(s, r)
+                }
+            >
+        }""",
+        18,
+        ir_version=9,
+    )
+    given = {"n": np.array(2), "at": np.array([99]), "x": rows(8)}
+    with aioinfer.Core() as core, core.load_network(model, "CPU") as network:
+        with pytest.raises(TensorError, match="inner_gather"):
+            network.create_infer_request().infer_sync(given)
+        given["at"] = np.array([1])
+        network.create_infer_request().infer_sync(given)
+
+
+def test_a_branch_of_another_type_than_declared_is_an_error() -> None:
+    """A piece reads the bytes of what was declared, and of nothing else."""
+    wrong = helper.make_node("Cast", ["x"], ["e"], "cast", to=onnx.TensorProto.DOUBLE)
+    right = helper.make_node("Identity", ["x"], ["t"], "same")
+    out = [helper.make_tensor_value_info(name, 1, [2, 4]) for name in "te"]
+    nodes = [
+        helper.make_node(
+            "If",
+            ["c"],
+            ["v"],
+            "if",
+            then_branch=helper.make_graph([right], "then", [], [out[0]]),
+            else_branch=helper.make_graph([wrong], "else", [], [out[1]]),
+        ),
+        helper.make_node("MatMul", ["v", "w"], ["y"], "product"),
+    ]
+    ports = {
+        "c": helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []),
+        "x": helper.make_tensor_value_info("x", 1, [2, 4]),
+        "w": helper.make_tensor_value_info("w", 1, [4, 4]),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "wrong",
+        [*ports.values()],
+        [helper.make_tensor_value_info("y", 1, [2, 4])],
+        value_info=[helper.make_tensor_value_info("v", 1, [2, 4])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    feeds = {"x": np.ones((2, 4), np.float32), "w": W}
+    with aioinfer.Core() as core, core.load_network(model, "CPU") as network:
+        network.create_infer_request().infer_sync({"c": np.array(True), **feeds})
+        with pytest.raises(TensorError, match="float64"):
+            network.create_infer_request().infer_sync({"c": np.array(False), **feeds})
+
+
+def test_bound_outputs_are_written_and_must_fit() -> None:
+    with aioinfer.Core() as core, core.load_network(proto("rows"), "CPU") as network:
+        request = network.create_infer_request()
+        memory = np.empty((3, 4), np.float32)
+        request.set_tensor("y", memory)
+        assert request.infer_sync({"x": np.ones((3, 4), np.float32), "w": W})["y"] is memory
+        with pytest.raises(TensorError, match="bound"):
+            request.infer_sync({"x": np.ones((2, 4), np.float32), "w": W})
+
+
+def test_shapes_of_a_warm_up_are_checked_and_planned() -> None:
+    shapes = {"INPUT_SHAPES": [{"x": [3, 4]}]}
+    with aioinfer.Core() as core:
+        with core.load_network(proto("rows"), "CPU", shapes) as network:
+            assert network.get_metric("PLAN_COUNT") >= 1
+        with pytest.raises(PropertyError, match="INPUT_SHAPES"):
+            core.load_network(proto("rows"), "CPU", {"INPUT_SHAPES": [{"x": [3, 5]}]})
+
+
+def test_a_loop_without_iterations_needs_the_type_of_what_it_collects() -> None:
+    feeds = {"n": np.array(0), "x": np.ones((1, 4), np.float32), "w": W}
+    with aioinfer.Core() as core, core.load_network(proto("growing"), "CPU") as network:
+        found = network.create_infer_request().infer_sync(feeds)
+        assert found["all"].shape == (0, 1, 4)
+        assert found["all"].dtype == np.float32
+
+
+def test_a_detector_of_many_choices_is_one_part() -> None:
+    """Three dozen NonZero with a Gather and a product behind each, on the devices of AUTO."""
+    nodes, parts = [], []
+    for index in range(36):
+        made = [f"{kind}{index}" for kind in ("above", "places", "flat", "rows", "part")]
+        above, places, flat, chosen, part = made
+        nodes += [
+            helper.make_node("Greater", ["scores", f"bound{index}"], [above], f"greater{index}"),
+            helper.make_node("NonZero", [above], [places], f"nonzero{index}"),
+            helper.make_node("Squeeze", [places, "zero"], [flat], f"squeeze{index}"),
+            helper.make_node("Gather", ["boxes", flat], [chosen], f"gather{index}"),
+            helper.make_node("Mul", [chosen, f"bound{index}"], [part], f"mul{index}"),
+        ]
+        parts.append(part)
+    nodes.append(helper.make_node("Concat", parts, ["all"], "concat", axis=0))
+    nodes.append(helper.make_node("MatMul", ["all", "w"], ["y"], "product"))
+    bounds = [
+        onnx.numpy_helper.from_array(np.array(index / 36, np.float32), f"bound{index}")
+        for index in range(36)
+    ]
+    zero = onnx.numpy_helper.from_array(np.array([0]), "zero")
+    weight = onnx.numpy_helper.from_array(W, "w")
+    graph = helper.make_graph(
+        nodes,
+        "detector",
+        [
+            helper.make_tensor_value_info("scores", 1, ["n"]),
+            helper.make_tensor_value_info("boxes", 1, ["n", 4]),
+        ],
+        [helper.make_tensor_value_info("y", 1, ["m", 4])],
+        [*bounds, zero, weight],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    feeds = [
+        {"scores": RNG.random(n).astype(np.float32), "boxes": rows(n, 1.0)} for n in (20, 7, 1)
+    ]
+    wanted = by_onnxruntime(model, feeds)
+    with aioinfer.Core() as core:
+        for device in ("HETERO:CPU,REFERENCE", "AUTO:CPU,REFERENCE"):
+            with core.load_network(model, device) as network:
+                devices = [name.split(".")[0] for name in network.execution_devices]
+                assert devices == ["CPU"]
+                assert "182 nodes" in network.explain()
+                for given, want in zip(feeds, wanted, strict=True):
+                    assert_same(network.create_infer_request().infer_sync(given), want)
+
+
+def test_a_users_operator_in_a_body_is_refused_by_name() -> None:
+    model = parse_proto(
+        """g (bool c, float[2,4] x) => (float[2,4] y) {
+            y = If(c) <
+                then_branch = a () => (float[2,4] t) { [inner] t = com.acme.Swirl(x) },
+                else_branch = b () => (float[2,4] e) { e = Neg(x) }
+            >
+        }""",
+        18,
+        ir_version=9,
+    )
+    with aioinfer.Core() as core:
+        swirl = aioinfer.Extension("Swirl", lambda x: x, "com.acme", lambda kinds, _: kinds)
+        core.add_extension(swirl, "CPU")
+        (answer,) = core.query_network(model, "CPU").values()
+        assert not answer.supported
+        assert "'inner'" in answer.reason
+        with pytest.raises(UnsupportedOpError, match="main graph only"):
+            core.load_network(model, "CPU")
+
+
+def test_closing_ends_an_endless_loop() -> None:
+    with aioinfer.Core() as core:
+        network = core.load_network(endless(), "CPU")
+        request = network.create_infer_request()
+        request.start_async({"x": np.zeros((2, 4), np.float32), "w": W})
+        assert network.close(drain=False, timeout_s=60)
+        with pytest.raises(ClosedError):
+            request.wait()
