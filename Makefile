@@ -27,7 +27,7 @@ GPU_WHEELS = $(PYTHON) -m pip download --quiet --disable-pip-version-check --no-
 	$(foreach glibc,28 27 24 17,--platform manylinux_2_$(glibc)_x86_64) --platform manylinux2014_x86_64
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-pythons opencl-driver stress fuzz fuzz-serving asan check conformance gpu gpu-wheels bench docs site
+.PHONY: help demo test test-all test-pythons opencl-driver stress test-ray fuzz fuzz-serving asan check conformance gpu gpu-wheels bench docs site
 .PHONY: format pins clean
 
 # Tests' rewritten assertions are kept as bytecode: 12 s for each process that starts without it.
@@ -68,6 +68,10 @@ fuzz: $(TEST) ## Run wrong models and inputs: CASES=5000 or HOURS=2, SEED=7, FUZ
 
 fuzz-serving: $(TEST) ## Throw wrong requests at the server, attack it, and load it for a minute (ARGS: --cases 50000).
 	PYTHONPATH=tests $(BIN)/python -P -m serving_fuzz $(ARGS)
+
+test-ray: $(TEST) ## Run the tests of replicas on a Ray cluster of two nodes; installs Ray, which is large.
+	$(INSTALL) -e '.[test,cpu,ray]'
+	$(BIN)/pytest -W default tests/on_ray $(ARGS)
 
 asan: $(TEST) ## Run CPU's tests with its C extension under sanitizers (ARGS: others, or 'fuzz --cases 5000').
 	$(BIN)/python .ci/asan.py $(ARGS)

@@ -33,6 +33,7 @@ NAVIGATION = {
     "Use": (
         "service.md",
         "serving.md",
+        "ray.md",
         "examples.md",
         "preprocessing.md",
         "state.md",

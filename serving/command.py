@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ..errors import PropertyError
 from ..runtime.devices.core import Core
 from .access_log import AccessLog
 from .functions import AllowedFunctions
+from .inference import Inference
 from .protocol.limits import Limits
 from .repository.directory import FolderRepository
 from .repository.loader import Loader
@@ -53,19 +55,74 @@ def run_serve(parsed: argparse.Namespace, config: dict[str, Any], tell: Say, war
             f"{options.host} can be reached from other machines, and no token is wanted; "
             f"set {TOKEN_VARIABLE} or --token-file"
         )
+    if parsed.ray:
+        return _run_on_ray(parsed, config, options, tell, warn)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner, Core() as core:
         loader = Loader(core, parsed.d, config, AllowedFunctions(parsed.functions or ()))
         repository = _repository(source, loader, parsed)
-
-        def on_ready(addresses: list[str]) -> None:
-            for state in repository.states():
-                if state.reason:
-                    warn(f"{state.model} {state.version}: {state.reason}")
-            tell(_ready_line(repository, addresses))
-
+        on_ready = _on_ready(repository, tell, warn)
         with _access_log(parsed.access_log) as log:
             runner.run(_serve(repository, options, on_ready, log))
     return 0
+
+
+def _run_on_ray(
+    parsed: argparse.Namespace, config: dict[str, Any], options: ServeOptions, tell: Say, warn: Say
+) -> int:
+    """Serve models of a Ray cluster's replicas from this process; they end with it."""
+    from .ray import RayOptions, RemoteInference, RemoteRepository, ReplicaSpec, deploy, undeploy
+    from .ray.options import replica_bounds
+
+    for option, is_given in (
+        ("--allow-management", parsed.allow_management),
+        ("--memory-limit", parsed.memory_limit is not None),
+    ):
+        if is_given:
+            raise PropertyError(f"{option} is for the models of this process, not for --ray")
+    source = Path(parsed.model).resolve()
+    if not source.is_dir() and parsed.ray_models:
+        raise PropertyError("--ray-models wants a model directory, not a file")
+    placed = RayOptions(
+        address=parsed.ray_address,
+        replicas=replica_bounds(parsed.ray_replicas),
+        cpus=parsed.ray_cpus,
+        gpus=parsed.ray_gpus,
+        ongoing_count=parsed.ray_ongoing,
+        queued_count=parsed.ray_queued,
+        model_count=parsed.ray_models or 0,
+        retry_count=parsed.ray_retries,
+    )
+    spec = ReplicaSpec(
+        source, parsed.d, config, tuple(parsed.functions or ()), options.limits, options.poll_s
+    )
+    handle = deploy(spec, placed)
+    try:
+        repository = RemoteRepository(handle)
+        inference = partial(
+            RemoteInference,
+            handle=handle,
+            retry_count=placed.retry_count,
+            is_multiplexed=bool(placed.model_count),
+        )
+        on_ready = _on_ready(repository, tell, warn)
+        with (
+            _access_log(parsed.access_log) as log,
+            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+        ):
+            runner.run(_serve(repository, options, on_ready, log, inference))
+    finally:
+        undeploy(placed)
+    return 0
+
+
+def _on_ready(repository: LoadingRepository, tell: Say, warn: Say) -> Callable[[list[str]], None]:
+    def on_ready(addresses: list[str]) -> None:
+        for state in repository.states():
+            if state.reason:
+                warn(f"{state.model} {state.version}: {state.reason}")
+        tell(_ready_line(repository, addresses))
+
+    return on_ready
 
 
 @contextmanager
@@ -102,8 +159,9 @@ async def _serve(
     options: ServeOptions,
     on_ready: Callable[[list[str]], None],
     log: AccessLog | None,
+    make_inference: Callable[..., Inference] = Inference,
 ) -> None:
-    server = Server(repository, options, on_ready, log)
+    server = Server(repository, options, on_ready, log, make_inference)
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
         loop.add_signal_handler(number, server.stop)

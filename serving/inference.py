@@ -25,6 +25,8 @@ __all__ = ["Inference"]
 class Inference:
     """What all wires of a server share: its models, its bounds, and what is under way.
 
+    ``has_sequences``: whether requests may belong together, with their state.
+
     ``access_log``: is told of each request; None: there is none. ``spans``: None are those of
     OpenTelemetry, where it is installed. Used on one event loop.
     """
@@ -40,6 +42,7 @@ class Inference:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.repository, self.limits = repository, limits
+        self.has_sequences = True
         self.access_log = access_log
         self.spans = installed_spans() if spans is None else spans
         self.bodies = BodiesInFlight(limits.bodies_bytes)

@@ -99,7 +99,8 @@ class Server:
     """Serves a repository over HTTP until it is told to stop. Used on one event loop.
 
     Requests are answered while models load: that it is live, and not ready. ``on_ready`` is called
-    with the addresses when the models have been looked at.
+    with the addresses when the models have been looked at. ``make_inference``: of the repository,
+    the limits and the access log.
     """
 
     def __init__(
@@ -108,7 +109,9 @@ class Server:
         options: ServeOptions,
         on_ready: Callable[[list[str]], None],
         access_log: AccessLog | None = None,
+        make_inference: Callable[..., Inference] = Inference,
     ) -> None:
+        self._make_inference = make_inference
         self._repository, self._options, self._on_ready = repository, options, on_ready
         self._access_log = access_log
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
@@ -141,7 +144,9 @@ class Server:
         options = self._options
         listener = _listen(options.host, options.port)
         try:
-            inference = Inference(self._repository, options.limits, access_log=self._access_log)
+            inference = self._make_inference(
+                self._repository, options.limits, access_log=self._access_log
+            )
             app = application(inference, options.token, is_ending=self._stopping.is_set)
             web = self._web = _QuietServer(
                 self._web_config(app), options.limits, _secure_context(options)

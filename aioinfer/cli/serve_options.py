@@ -66,6 +66,7 @@ def add_serve(parser: CommandParser) -> None:
         type=positive_integer,
         help="of all loaded versions' files together, in MiB (default: none)",
     )
+    add_ray(parser)
     parser.add_argument(
         "--access-log",
         metavar="FILE",
@@ -108,3 +109,57 @@ def add_serve(parser: CommandParser) -> None:
         help="how long requests under way may take at the end (default: 30)",
     )
     add_common(parser)
+
+
+def add_ray(parser: CommandParser) -> None:
+    """Add the options of replicas on a Ray cluster."""
+    ray = parser.add_argument_group("many machines")
+    ray.add_argument(
+        "--ray", action="store_true", help="run the models in replicas on a Ray cluster"
+    )
+    ray.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        default="",
+        help="of a running cluster; auto finds one (default: start one on this machine)",
+    )
+    ray.add_argument(
+        "--ray-replicas",
+        metavar="N",
+        default="1",
+        help="replicas, or 1-8: as many as the requests under way want (default: 1)",
+    )
+    ray.add_argument(
+        "--ray-cpus", metavar="N", type=float, default=1.0, help="CPUs of each replica (1)"
+    )
+    ray.add_argument(
+        "--ray-gpus", metavar="N", type=float, default=0.0, help="GPUs of each replica (0)"
+    )
+    ray.add_argument(
+        "--ray-ongoing",
+        metavar="N",
+        type=positive_integer,
+        default=64,
+        help="requests that a replica has at once: several batches (default: 64)",
+    )
+    ray.add_argument(
+        "--ray-queued",
+        metavar="N",
+        type=positive_integer,
+        default=256,
+        help="requests that may wait for a replica; more are refused (default: 256)",
+    )
+    ray.add_argument(
+        "--ray-models",
+        metavar="N",
+        type=positive_integer,
+        help="keep so many models in a replica, and load them when asked for (default: all)",
+    )
+    ray.add_argument(
+        "--ray-retries",
+        metavar="N",
+        type=int,
+        choices=range(11),
+        default=2,
+        help="other replicas for a request whose own has ended, 0 to 10 (default: 2)",
+    )

@@ -48,15 +48,14 @@ def unserved_port(ports: Sequence[Port]) -> str:
     return ""
 
 
-def extensions(*, can_manage: bool) -> list[str]:
+def extensions(*, can_manage: bool, has_sequences: bool = True) -> list[str]:
     """List the protocol's extensions that are there, by their names."""
     names = [
         "binary_tensor_data",
         "classification",
         "generate",
         "schedule_policy",
-        "sequence",
-        "sequence(string_id)",
+        *(("sequence", "sequence(string_id)") if has_sequences else ()),
         "statistics",
     ]
     return [*names, "model_repository"] if can_manage else names

@@ -63,7 +63,8 @@ class FolderRepository(LoadingRepository):
 
     Nothing is loaded before the first ``refresh``. ``can_manage``: clients may load and unload.
     ``limit_bytes``: of the files of all versions that are loaded, also while one takes the place of
-    another; None: any. Used on one event loop; close it there with ``aclose``.
+    another; None: any. ``only``: the one model that is served; None: all. Used on one event loop;
+    close it there with ``aclose``.
     """
 
     def __init__(
@@ -73,7 +74,9 @@ class FolderRepository(LoadingRepository):
         *,
         can_manage: bool = False,
         limit_bytes: int | None = None,
+        only: str | None = None,
     ) -> None:
+        self._only = only
         self._root, self._loader, self.can_manage = root, loader, can_manage
         self._limit_bytes = limit_bytes
         self._loaded_bytes: dict[ExecutableNetwork, int] = {}
@@ -126,6 +129,8 @@ class FolderRepository(LoadingRepository):
         """
         async with self._change:
             found = await to_thread.run_sync(scan, self._root)
+            if self._only is not None:
+                found = {name: folder for name, folder in found.items() if name == self._only}
             for name in self._models.keys() - found.keys():
                 self._retire(self._models.pop(name).versions.values())
             for name in found:

@@ -69,6 +69,9 @@ class Repository(ABC):
     can_manage = False
     """True if ``load`` and ``unload`` are there for clients."""
 
+    retried_count: int | None = None
+    """How many requests went to another replica as theirs had ended; None: there are none."""
+
     @abstractmethod
     def versions(self, model: str) -> Mapping[str, ServedVersion] | None:
         """Return what serves a model, by version; {} if nothing does, None if it is unknown."""

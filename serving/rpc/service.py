@@ -238,7 +238,8 @@ class _Service:
 
     async def server_metadata(self, request: Any, answer: Any, context: Context) -> None:
         answer.name, answer.version = "aioinfer", __version__
-        answer.extensions.extend(extensions(can_manage=self._repository.can_manage))
+        can_manage, has_sequences = self._repository.can_manage, self._inference.has_sequences
+        answer.extensions.extend(extensions(can_manage=can_manage, has_sequences=has_sequences))
 
     async def model_metadata(self, request: Any, answer: Any, context: Context) -> None:
         served = self._repository.find(request.name, request.version)

@@ -152,7 +152,10 @@ class _Endpoints:
             {
                 "name": "aioinfer",
                 "version": __version__,
-                "extensions": extensions(can_manage=self._repository.can_manage),
+                "extensions": extensions(
+                    can_manage=self._repository.can_manage,
+                    has_sequences=self._inference.has_sequences,
+                ),
             }
         )
 

@@ -68,6 +68,12 @@ class _ServedCollector(Collector):
         for place, row in rows:
             pending.add_metric(place, row.pending_count)
         yield pending
+        if self._repository.retried_count is not None:
+            yield CounterMetricFamily(
+                "aioinfer_retried",
+                "Requests that went to another replica as theirs had ended.",
+                self._repository.retried_count,
+            )
         ready = GaugeMetricFamily(
             "aioinfer_model_ready", "1 for a version that serves, else 0.", labels=_LABELS
         )

@@ -81,6 +81,20 @@ def test_a_backend_keeps_its_third_parties_in_one_file() -> None:
     assert_none(scattered_heavy(tree_sources()))
 
 
+def test_ray_is_imported_only_when_something_is_deployed() -> None:
+    """So that the tests, and servers of one machine, do without it."""
+    sources = tree_sources()
+    known = frozenset(source.module for source in sources.values())
+    found = [
+        (file, item.is_eager)
+        for file, source in sources.items()
+        for item in imports_of(source, known)
+        if item.module.split(".")[0] == "ray"
+    ]
+    assert {file for file, _ in found} == {"serving/ray/deployment.py"}
+    assert not any(is_eager for _, is_eager in found)
+
+
 def test_there_is_no_package_at_the_root_of_the_repository() -> None:
     assert not (ROOT / "__init__.py").exists(), "pytest would load a second copy of the package"
 
