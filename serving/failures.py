@@ -22,7 +22,7 @@ from .protocol.refusal import RefusedError
 __all__ = ["CLIENT_GONE", "load_failure", "refusal_of"]
 
 CLIENT_GONE = 499
-"""The status of a request whose client left; nobody reads it but the log."""
+"""The status of a request whose client left; only the log has it."""
 
 _RETRY_AFTER_S = 1
 

@@ -3,8 +3,8 @@
 Theory of operation. The first request of a sequence makes a request object of the network that
 serves its model then, and the sequence keeps to it, whatever is loaded later: the state is that
 network's. Requests of one sequence run one behind the other, in the order in which they came. A
-sequence ends when its client says so, when nobody has used it for a while, and when its network is
-closed. How many are open is bounded, as each holds its state's memory.
+sequence ends when its client says so, when no client has used it for a while, and when its network
+is closed. How many are open is bounded, as each holds its state's memory.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Sequences:
             self._lent_count -= 1
 
     def sweep(self) -> None:
-        """End the sequences that nobody has used for ``sequence_idle_s``."""
+        """End the sequences that no client has used for ``sequence_idle_s``."""
         now_s = self._clock()
         for key, sequence in list(self._open.items()):
             is_idle = now_s - sequence.used_s >= self._limits.sequence_idle_s

@@ -13,7 +13,7 @@ __all__ = ["NO_SPANS", "RecordedSpans", "Span", "Spans", "installed_spans"]
 
 
 class Span(Protocol):
-    """What is told of one request while it is answered."""
+    """What is recorded of one request while it is answered."""
 
     trace_id: str
     """32 hexadecimal digits; "" where nothing is recorded."""

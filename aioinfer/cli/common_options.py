@@ -40,7 +40,7 @@ def add_shapes(group: argparse._ActionsContainer) -> None:
 
 
 def add_affinity(group: argparse._ActionsContainer) -> None:
-    """Add what HETERO is told of single nodes."""
+    """Add the options that place single nodes, for HETERO."""
     group.add_argument(
         "--affinity",
         metavar="NODE=DEVICE",

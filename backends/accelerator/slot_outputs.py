@@ -47,7 +47,7 @@ class OutputNetwork(Protocol):
 
     @property
     def admission(self) -> RunAdmission[Any]:
-        """Whose recorder is told what is copied."""
+        """Whose recorder notes what is copied."""
 
 
 class SlotOutputs:

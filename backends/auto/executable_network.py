@@ -52,7 +52,7 @@ LOAD_WAIT_S = 10.0
 class Surroundings:
     """What an AutoNetwork asks of the plugin that made it.
 
-    ``note`` is told what was measured, and ``over`` that no more is loaded.
+    ``note`` is called with what was measured, and ``over`` when no more is loaded.
     """
 
     load: Callable[[str], ExecutableNetwork]
@@ -324,7 +324,7 @@ class AutoNetwork(ReplicatedNetwork):
             for item in self.candidates:
                 network = item.network
                 if network is not None and may_go(item):
-                    item.network = None  # whoever wants the device again loads it again
+                    item.network = None  # a caller that wants the device again loads it again
                     unused.append((item, network))
                     self._closing.append(network)
         for candidate, network in unused:

@@ -16,7 +16,7 @@ class OrtKept(KeptArray):
     """An output as onnxruntime holds it; ``value`` is its OrtValue, which nothing writes again.
 
     ``place`` tells memories apart: values of one can be read by every session there.
-    ``downloaded`` is told of bytes copied for the host. Thread-safe.
+    ``downloaded`` is called with the bytes copied for the host. Thread-safe.
     """
 
     is_writable = False

@@ -147,7 +147,7 @@ def _bounded(chunks: Iterable[bytes | memoryview], limit_bytes: int) -> Iterator
 
 def _note_use(path: Path) -> None:
     """Set when a file was read last, and leave when it was written, which tells readers of more."""
-    with suppress(OSError), path.open("rb") as file:  # the same file, whoever renames now
+    with suppress(OSError), path.open("rb") as file:  # the same file, even if a process renames now
         written_ns = os.fstat(file.fileno()).st_mtime_ns
         os.utime(
             file.fileno() if os.utime in os.supports_fd else path, ns=(time.time_ns(), written_ns)

@@ -42,7 +42,7 @@ _MOST_AXES = 64  # numpy's own limit
 class TensorWriter:
     """Collects arrays; equal objects are one tensor. ``finish`` adds what was collected.
 
-    What nobody computes with, ``is_shown``, may have stand-ins for weights of any size. What a
+    What no run computes with, ``is_shown``, may have stand-ins for weights of any size. What a
     frame of ``outer``, the tensors of the blob around this one, has, is not written again.
     """
 
@@ -55,7 +55,7 @@ class TensorWriter:
         self._known: dict[int, int] = {}
         self._held: list[Array] = []
         self._frames: dict[int, list[tuple[str, Array]]] = {}
-        """Bytes -> frames of so many, and what is in them."""
+        """Bytes -> frames of that length, and what is in them."""
         self._small = bytearray()
 
     def add(self, array: Array) -> int:

@@ -58,7 +58,7 @@ _OF_THIS_PROCESS = frozenset(declared.key for declared in _UNCOMPILED)
 """Properties that change nothing of what is compiled."""
 
 _GROWTH = 8
-"""An entry is written again for one new plan to so many that it has."""
+"""An entry is written again for one new plan to this number that it has."""
 
 _INDEX_BYTES = 16 << 20
 _SETTLED_NS = 30_000_000_000

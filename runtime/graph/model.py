@@ -63,7 +63,7 @@ class Model:
         self.is_one_file = False
         """True if it was read from the file at ``path`` alone, as that was then."""
         self.read_again: Callable[[], Model] | None = None
-        """Reads the same model once more, for one that nobody has changed since it was read."""
+        """Reads the same model once more, for one that has not been changed since it was read."""
         self.is_mapped = False
         """True if large constants may be views into the file at ``path``: not aligned, so slow to
         compute with, and good for devices that pack them (``mapped_file.py``)."""

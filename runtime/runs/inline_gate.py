@@ -127,7 +127,7 @@ class InlineGate:
         return self._time_at(signature)
 
     def time_of_rows(self, inputs: Mapping[str, Any], row_count: int) -> ServiceTime:
-        """Return those for so many rows that are like these; all inputs are tensors with rows."""
+        """Return those for this number of rows like these; all inputs are tensors with rows."""
         if self.only is not None:
             return self.only
         shapes = [(row_count, *inputs[port.name].shape[1:]) for port in self._ports]

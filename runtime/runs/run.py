@@ -121,7 +121,7 @@ class Run:
     is_inline = False
     """True on its caller's thread; for messages."""
     is_inside = False
-    """It is that of an outer network's run, which is told of its end."""
+    """It is that of an outer network's run, whose ``then`` is called at its end."""
     is_ending = False
     """Its end has come to the admission, which writes this and the next."""
     is_disowned = False
@@ -353,7 +353,7 @@ class Run:
             self.stop.set(error)  # an interrupt may come when the network has taken it already
             self.finish(error, was_launched=False)
             if self.slot is not None and not self._has_begun:
-                self.finish(error)  # nobody else will give its slot back
+                self.finish(error)  # no other thread will give its slot back
             if request is not None and isinstance(error, OverloadedError):
                 request.restore(self, before)
             raise

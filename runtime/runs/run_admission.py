@@ -183,10 +183,10 @@ class RunAdmission(Generic[R]):
                 else:
                     run.waits_since_ns = perf_counter_ns()
                     self._queue.offer(run.bindings.ticket, run)
-            except BaseException:  # no memory: it has not come, and nobody would give its slot back
+            except BaseException:  # no memory: it has not come, and its slot would be lost
                 self.runs.discard(run)
                 raise
-        return has_slot  # and not what it has by now: who gives it a slot later begins it
+        return has_slot  # and not what it has by now: what gives it a slot later begins it
 
     def lend(self, run: R, outer: RunAdmission[R]) -> bool:
         """Give a run of a network around this one an idle slot, where it is carried through.

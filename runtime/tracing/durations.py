@@ -19,7 +19,7 @@ import numpy as np
 __all__ = ["COUNT_AT", "NO_DURATIONS", "DurationCounts", "Durations"]
 
 COUNT_AT = 1024
-"""So many are kept until numpy counts them: a fifth of a millisecond's work, 150 KB of spans."""
+"""How many are kept until numpy counts them: a fifth of a millisecond's work, 150 KB of spans."""
 
 FRACTION_BITS = 3
 SUB_BUCKETS = 1 << FRACTION_BITS

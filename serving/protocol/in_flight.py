@@ -26,7 +26,7 @@ class BodiesInFlight:
         return BodyShare(self)
 
     def refuse_beyond(self, size: int) -> None:
-        """Raise RefusedError with 503 if so many bytes do not fit beside the others now."""
+        """Raise RefusedError with 503 if these bytes do not fit beside the others now."""
         if self.taken_bytes + size > self._limit_bytes:
             raise RefusedError(
                 f"the bodies of other requests fill the {self._limit_bytes} bytes for them",

@@ -65,7 +65,7 @@ _PAGE_HEADERS = {
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
 }
-_METRICS_FRESH_S = 0.1  # who asks more often, as a flood does, is told the same again
+_METRICS_FRESH_S = 0.1  # a client that asks more often, as a flood does, gets the same again
 
 
 def app(

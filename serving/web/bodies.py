@@ -43,7 +43,7 @@ class Readers:
         self._limiter = CapacityLimiter(_READER_COUNT)
 
     async def read(self, size: int, read: Callable[[], T]) -> T:
-        """Call ``read``, which looks at a body of so many bytes."""
+        """Call ``read``, which looks at a body of that many bytes."""
         # Raw texts take their time, too: how long the JSON part is says too little.
         if size <= _AT_ONCE_BYTES:
             return read()
@@ -51,7 +51,7 @@ class Readers:
 
 
 async def written(size: int, write: Callable[[], T]) -> T:
-    """Call ``write``, which makes an answer of tensors of so many bytes."""
+    """Call ``write``, which makes an answer of tensors of that many bytes."""
     return write() if size <= _AT_ONCE_BYTES else await to_thread.run_sync(write)
 
 

@@ -20,7 +20,7 @@ __all__ = ["connection_class"]
 
 _AHEAD_COUNT = 64
 _AHEAD_BYTES = 1 << 20
-"""What may come of later requests while one is under way; nobody waits for their answers yet."""
+"""What may come of later requests while one is under way; no task waits for their answers yet."""
 
 
 def connection_class(limits: Limits) -> type[asyncio.Protocol]:

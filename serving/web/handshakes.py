@@ -1,7 +1,7 @@
 """Connections with TLS: handshakes count among the connections, and have an end.
 
 An event loop's own servers make a connection of a socket when its handshake is done; those that
-never end would be counted by nobody.
+never end would not be counted.
 """
 
 from __future__ import annotations

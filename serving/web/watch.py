@@ -1,4 +1,4 @@
-"""What is told of every request over HTTP when it has been answered: its line and its span."""
+"""What is recorded of every request over HTTP when it has been answered: its line and its span."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class KeepingDevice(Protocol):
 
 
 class KeptOutput(KeptArray):
-    """An output at the start of a block; ``downloaded`` is told of bytes copied to the host.
+    """An output at the start of a block; ``downloaded`` is called with the bytes that were copied.
 
     Thread-safe.
     """

@@ -1,5 +1,5 @@
 /* oneDNN's primitives: compiling one takes some tenths of a millisecond, and none needs another, so
- * the caller and some helpers each take the next that nobody has begun. A helper's CPU may be taken
+ * the caller and some helpers each take the next that no thread has begun. A helper's CPU may be taken
  * by others: the caller waits for what one has begun, and for none that has not come yet, which finds
  * nothing to do and ends. So there is no helper to end at fork or exit. What a primitive is compiled
  * for depends on how many threads OpenMP would use on the thread that compiles it, so they are told. */
@@ -121,7 +121,7 @@ static void start_helpers(struct work *work, int count)
     pthread_attr_destroy(&attributes);
 }
 
-/* Have nobody begin another one, and wait for those that were begun. */
+/* Have no thread begin another one, and wait for those that were begun. */
 static void end_work(struct work *work)
 {
     int64_t begun = (int64_t)atomic_exchange(&work->next, work->count);
