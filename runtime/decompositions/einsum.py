@@ -34,8 +34,9 @@ def einsum(made: Composition) -> list[Value]:
     values = [made.given(index) for index in range(len(made.inputs))]
     ranks = [made.rank(value) for value in values]
     terms, wanted = _read(made.node.text("equation").replace(" ", ""), ranks)
-    left = [_Term(value, axes) for value, axes in zip(values, terms, strict=True)]
-    done, *rest = left
+    done, *rest = _without_ones(
+        made, [_Term(value, axes) for value, axes in zip(values, terms, strict=True)]
+    )
     while rest:
         other, *rest = rest
         kept = {*wanted, *(axis for term in rest for axis in term.axes)}
@@ -79,6 +80,26 @@ def _axes(text: str, width: int) -> tuple[Axis, ...]:
     if (not letters.isalpha() and letters) or len(set(letters)) < len(letters):
         raise CompositionError(f"{text!r} names an axis twice, or by something else than a letter")
     return axes
+
+
+def _without_ones(made: Composition, terms: Sequence[_Term]) -> list[_Term]:
+    """Drop an axis of length 1 where another term may be longer: it is repeated along that one."""
+    longer = {
+        axis
+        for term in terms
+        for axis, dim in zip(term.axes, made.shape(term.value), strict=True)
+        if axis.isalpha() and dim != 1
+    }
+    return [_without(made, term, longer) for term in terms]
+
+
+def _without(made: Composition, term: _Term, longer: Collection[Axis]) -> _Term:
+    shape = made.shape(term.value)
+    places = [place for place, axis in enumerate(term.axes) if axis in longer and shape[place] == 1]
+    if not places:
+        return term
+    kept = tuple(axis for place, axis in enumerate(term.axes) if place not in places)
+    return _Term(made.add("Squeeze", term.value, made.integers(*places)), kept)
 
 
 def _summed(made: Composition, term: _Term, kept: Collection[Axis]) -> _Term:

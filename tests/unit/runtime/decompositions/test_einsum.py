@@ -125,3 +125,19 @@ def test_empty_axes(dynamic: bool) -> None:
     model = decomposed(model_of("abc,cbd->ad", [(2, 0, 3), (3, 0, 4)], dynamic, DType.FLOAT64))
     found = evaluate(model, {"x0": np.ones((2, 0, 3)), "x1": np.ones((3, 0, 4))})["y"]
     np.testing.assert_array_equal(found, np.zeros((2, 4)))
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("i,i", [(5,), (1,)]),
+        ("i,i->i", [(1,), (5,)]),
+        ("bij,bjk->bik", [(1, 2, 3), (4, 3, 5)]),
+        ("ij,jk->ik", [(2, 1), (3, 4)]),
+        ("ij,jk,kl->il", [(2, 3), (1, 4), (1, 5)]),
+        ("...ij,...jk->...ik", [(4, 2, 3), (1, 1, 5)]),
+        ("bhqd,bhkd->bhqk", [(1, 2, 3, 1), (6, 1, 5, 4)]),
+    ],
+)
+def test_an_axis_of_one_is_repeated(equation: str, shapes: list[tuple[int, ...]]) -> None:
+    test_sums_of_products(equation, shapes, dynamic=False)
