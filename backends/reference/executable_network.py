@@ -5,6 +5,7 @@ The template for a device with one compute stage: ``docs/add-a-device.md`` walks
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -158,5 +159,10 @@ class _ReferenceSlot(Slot):
 
 def passes_with(extensions: Iterable[Extension]) -> tuple[Pass, ...]:
     """List the passes; they leave alone what an extension computes in its own way."""
-    ops = [f"{item.domain}::{item.op_type}" if item.domain else item.op_type for item in extensions]
-    return default_passes(ops)
+    return _passes_but(
+        tuple([f"{item.domain}::{item.op_type}".removeprefix("::") for item in extensions])
+    )
+
+
+_passes_but = functools.lru_cache(maxsize=16)(default_passes)
+"""Passes keep nothing of what they have seen, so all networks may share them."""
