@@ -18,7 +18,8 @@ class Limits:
     in memory. ``tensor_count``: inputs, and requested outputs, of one request. ``rank``: dimensions
     of one tensor. ``head_bytes`` and ``header_count``: of an HTTP request's head. ``head_s`` and
     ``body_s``: how long a client may take to send it. ``connection_count``: open connections
-    of HTTP, and as many of gRPC. ``call_count``: gRPC calls under way. ``sequence_count``:
+    of HTTP, and as many of gRPC. ``call_count``: gRPC calls under way. ``stream_idle_s``: how long
+    a stream of gRPC, which is one of them, may be without a request. ``sequence_count``:
     open sequences and generations under way; ``sequence_idle_s``: when one that is not used ends.
     """
 
@@ -36,5 +37,6 @@ class Limits:
     body_s: float = 60.0
     connection_count: int = 1024
     call_count: int = 1024
+    stream_idle_s: float = 300.0
     sequence_count: int = 256
     sequence_idle_s: float = 60.0

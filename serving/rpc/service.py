@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -79,8 +79,8 @@ def make_server(inference: Inference, token: str | None) -> Any:
     return server
 
 
-class _NotReadError(Exception):
-    """A client that does not read its stream: no more is sent, and nothing held for it."""
+class _StillError(Exception):
+    """A stream whose client neither asks nor reads: it ends, and nothing is held for it."""
 
 
 class _Service:
@@ -127,15 +127,28 @@ class _Service:
         async def streaming(messages: Any, context: Context) -> None:
             with self.watch.around(name, context) as facts:
                 try:
-                    async for data in messages:
+                    async for data in self._asked(messages):
                         facts.received_bytes += len(data)
                         await self._answer_one(data, request, response, context, facts)
                     facts.code = "OK"
-                except _NotReadError as error:
+                except _StillError as error:
                     facts.code = grpc.StatusCode.DEADLINE_EXCEEDED.name
                     await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, str(error))
 
         return streaming
+
+    async def _asked(self, messages: Any) -> AsyncIterator[bytes]:
+        """Yield the messages of a stream, which is one of the calls under way while it is idle."""
+        while True:
+            try:
+                async with asyncio.timeout(self._limits.stream_idle_s):
+                    data = await anext(aiter(messages), None)
+            except TimeoutError:
+                text = f"no request came within {self._limits.stream_idle_s:g} s"
+                raise _StillError(text) from None
+            if data is None:
+                return
+            yield data
 
     async def _answer_one(
         self, data: bytes, request: Any, response: Any, context: Context, facts: CallFacts
@@ -155,7 +168,7 @@ class _Service:
                         answer = response()
                         await self._write(told, answer.infer_response)
                         await self._send(answer, context, facts)
-        except _NotReadError:
+        except _StillError:
             raise
         except Exception as error:
             answer = response(error_message=str(refusal_of(error)))
@@ -163,15 +176,13 @@ class _Service:
             await self._send(answer, context, facts)
 
     async def _send(self, answer: Any, context: Context, facts: CallFacts) -> None:
-        """Send one answer of a stream; raises _NotReadError where its client reads too slowly."""
+        """Send one answer of a stream; raises _StillError where its client reads too slowly."""
         facts.sent_bytes += answer.ByteSize()
         try:
             async with asyncio.timeout(self._limits.body_s):
                 await context.write(answer)
         except TimeoutError:
-            raise _NotReadError(
-                f"an answer was not read within {self._limits.body_s:g} s"
-            ) from None
+            raise _StillError(f"an answer was not read within {self._limits.body_s:g} s") from None
 
     def _answering(self, name: str, request: Any, response: Any) -> Any:
         """Make a handler that receives its message itself: under bounds of time and memory."""

@@ -247,6 +247,30 @@ async def test_a_stream_whose_answers_are_not_read_ends(
             assert network.statistics().finished_request_count < 100
 
 
+async def test_a_stream_that_asks_nothing_gives_its_place_back(
+    core: aioinfer.Core, tmp_path: Path
+) -> None:
+    with core.load_network(scaled(tmp_path / "double.onnx", 2.0), "REFERENCE") as network:
+        limits = Limits(stream_idle_s=0.01, call_count=1)
+        made = Started(FixedRepository(network), limits=limits)
+        async with made, grpc.aio.insecure_channel(f"127.0.0.1:{made.port}") as channel:
+            call = channel.stream_stream(INFER.replace("ModelInfer", "ModelStreamInfer"))()
+            with pytest.raises(grpc.aio.AioRpcError, match="no request came within") as ended:
+                await call.read()
+            assert ended.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_a_stream_that_ends_while_it_is_idle_has_succeeded(
+    core: aioinfer.Core, tmp_path: Path
+) -> None:
+    with core.load_network(scaled(tmp_path / "double.onnx", 2.0), "REFERENCE") as network:
+        made = Started(FixedRepository(network))
+        async with made, grpc.aio.insecure_channel(f"127.0.0.1:{made.port}") as channel:
+            call = channel.stream_stream(INFER.replace("ModelInfer", "ModelStreamInfer"))()
+            await call.done_writing()
+            assert await call.code() is grpc.StatusCode.OK
+
+
 async def test_more_calls_than_are_taken_are_refused_at_once(tmp_path: Path) -> None:
     devices = MockDevices(1)
     with aioinfer.Core() as core:
