@@ -196,9 +196,11 @@ class Bundle:
                 self.is_closed = True
                 return True
             run = self.run = self.run or self._made_run()
+            parts = list(self.parts)
         try:
             run.launch(self._answer)
-        except AioInferError:
+        except AioInferError:  # it has answered them, and nobody takes it: they have come, too
+            self._network.admission.arrivals.arrive_together([part.inputs for part in parts])
             return False
         return True
 

@@ -49,7 +49,8 @@ def refuse_other_device(device: str | None, record: NetworkRecord) -> None:
     """Raise BlobError if a caller wants a device of another kind than the one that exported."""
     if device is not None and parse_device(device).name != recorded_device(record).name:
         raise BlobError(
-            f"the blob was exported by {record.device!r} and cannot be imported on {device!r}",
+            f"the blob was exported by {record.device!r} and cannot be imported on {device!r}; "
+            f"import it without a device, which is then that one, or load the model on {device!r}",
             device=device,
         )
 

@@ -349,6 +349,24 @@ async def test_abort_answers_what_was_gathered(core: aioinfer.Core) -> None:
     assert outcomes(made.network) == {"aborted": 6}
 
 
+async def test_what_a_closing_network_refuses_has_come_and_is_settled_once(
+    core: aioinfer.Core,
+) -> None:
+    made = Gathered(core, 1, 4)
+    tasks = call(made.network, *map(row, range(6)))
+    await asyncio.sleep(0)
+    made.network.admission.is_closed = True  # another thread's close has come so far
+    found = await answers(tasks)
+    assert all(isinstance(error, ClosedError) for error in found)
+    statistics = made.network.statistics()
+    assert outcomes(made.network) == {"aborted": 6}
+    assert statistics.batch_sizes == {1: 6}
+    assert statistics.slot_wait.count == 6
+    assert (statistics.running_run_count, statistics.waiting_run_count) == (0, 0)
+    assert are_over(made.network, made.inner)
+    assert len(made.inner.admission._idle) == made.inner.admission.slot_count
+
+
 async def test_while_a_close_launches_what_was_gathered_calls_come_and_leave(
     core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:

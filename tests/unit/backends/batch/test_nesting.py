@@ -10,7 +10,7 @@ from onnx import parser
 
 import aioinfer
 from aioinfer.backends.batch.executable_network import BatchNetwork
-from aioinfer.errors import DeviceError, PropertyError
+from aioinfer.errors import BlobError, DeviceError, PropertyError
 
 HEADER = '<ir_version: 9, opset_import: ["": 20]> g'
 TEXT = "(float[b, 2] x) => (float[b, 2] y) { z = Relu (x) y = Neg (z) }"
@@ -119,6 +119,7 @@ def test_properties_of_a_device_that_is_nowhere_inside_are_refused(core: aioinfe
         ("AUTO:HETERO:REFERENCE.0,REFERENCE.1", "cannot hold another list"),
         ("AUTO:MULTI:REFERENCE.0,REFERENCE.1", "cannot hold another list"),
         ("MULTI:AUTO:REFERENCE,REFERENCE", "cannot hold another list"),
+        ("MULTI:AUTO:REFERENCE", "Write AUTO alone, and give what it holds by DEVICE_PROPERTIES"),
         ("HETERO:MULTI:REFERENCE.0,REFERENCE.1", "cannot hold another list"),
         ("BATCH:MULTI:BATCH:REFERENCE(4),REFERENCE(8)", "a list in a list in a list"),
         ("BATCH:-REFERENCE", "leaves REFERENCE out, and uses only what is listed"),
@@ -131,3 +132,56 @@ def test_what_does_not_nest_is_refused_with_the_way_out(
 ) -> None:
     with pytest.raises(DeviceError, match=message):
         load(core, device)
+
+
+@pytest.mark.parametrize(
+    ("exported", "wanted", "named"),
+    [
+        ("BATCH:REFERENCE(4)", "MULTI", "BATCH:REFERENCE.0(4)"),
+        ("BATCH:REFERENCE(4)", "MULTI:REFERENCE", "BATCH:REFERENCE.0(4)"),
+        ("BATCH:REFERENCE(4)", "HETERO:REFERENCE", "BATCH:REFERENCE.0(4)"),
+        ("BATCH:REFERENCE(4)", "REFERENCE", "BATCH:REFERENCE.0(4)"),
+        ("BATCH:REFERENCE(4)", "AUTO", "BATCH:REFERENCE.0(4)"),
+        ("BATCH:REFERENCE(4)", "BATCH:HETERO:REFERENCE(4)", "REFERENCE.0"),
+        ("HETERO:REFERENCE", "MULTI", "HETERO:REFERENCE"),
+        ("HETERO:REFERENCE", "BATCH:REFERENCE(4)", "HETERO:REFERENCE"),
+    ],
+)
+def test_a_blob_of_another_device_is_refused_with_the_way_out(
+    core: aioinfer.Core, exported: str, wanted: str, named: str
+) -> None:
+    model = parser.parse_model(f"{HEADER} {TEXT}")
+    blob = core.load_network(model, exported, {"EXPORTABLE": True}).export()
+    with pytest.raises(BlobError) as refused:
+        core.import_network(blob, wanted)
+    text = str(refused.value)
+    assert f"exported by {named!r} and cannot be imported on" in text
+    assert "import it without a device" in text
+    check(core.import_network(blob))
+
+
+def test_a_blob_of_batch_takes_another_number_of_rows(core: aioinfer.Core) -> None:
+    blob = load(core, "BATCH:REFERENCE(4)").export()
+    network = core.import_network(blob, "BATCH:REFERENCE(8)")
+    assert network.get_metric("MAX_BATCH_SIZE") == 8
+    check(network)
+
+
+@pytest.mark.parametrize(
+    ("device", "held", "named"),
+    [
+        ("MULTI:AUTO", "AUTO", "REFERENCE.0"),
+        ("MULTI:AUTO,REFERENCE.1", "AUTO", "MULTI:AUTO,REFERENCE.1"),
+        ("AUTO:MULTI", "MULTI", "MULTI:REFERENCE.0,REFERENCE.1"),
+        ("HETERO:AUTO", "AUTO", "HETERO:AUTO"),
+        ("HETERO:MULTI", "MULTI", "HETERO:MULTI"),
+        ("BATCH:MULTI(4)", "MULTI", "BATCH:MULTI:REFERENCE.0,REFERENCE.1(4)"),
+    ],
+)
+def test_a_list_whose_devices_stand_among_the_properties_may_be_held(
+    core: aioinfer.Core, device: str, held: str, named: str
+) -> None:
+    devices = "REFERENCE.0" if held == "AUTO" else "REFERENCE.0,REFERENCE.1"
+    network = load(core, device, {held: {"MULTI_DEVICE_PRIORITIES": devices}})
+    assert network.device == named
+    check(network)
