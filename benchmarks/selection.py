@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 from row_file import write_rows
 
-from aioinfer.backends.hetero.schedule import execution_order
-from aioinfer.backends.hetero.selection import select_subgraphs
+from aioinfer.backends.hetero.subgraphs.schedule import execution_order
+from aioinfer.backends.hetero.subgraphs.selection import select_subgraphs
 
 DEVICES = ["MOCK.0", "MOCK.1"]
 RUN_LENGTH = 50

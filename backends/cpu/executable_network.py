@@ -15,6 +15,7 @@ from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, TensorType, copy_graph, is_static
 from ...runtime.graph.node_failure import failure_at, run_failure
+from ...runtime.lowering.written_states import Places
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
 from ...runtime.plans.plan_cache import PendingPlan, PlanLimits, refuse_to_build
 from ...runtime.plans.shape_plans import ShapePlans
@@ -30,6 +31,7 @@ from ...runtime.runs.bindings import Bindings
 from ...runtime.runs.stage import Again, Stage, Stop
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import ports_of
+from ...runtime.tensors.turning_memory import next_turn, turned
 from .blobs.open_plans import OPEN_PLANS, KeptPlan, write_open_plans
 from .blobs.plan_record import ONLY_PLAN, plan_facts, write_plan
 from .compiler import Compiler
@@ -39,13 +41,11 @@ from .onednn.library import is_waiting_ours
 from .plans.node_facts import described_graph
 from .plans.plan import Plan
 from .plans.steps import NumpyStep
-from .plans.written_states import Places
 from .programs.growing_memory import in_room, next_room, view_of
 from .programs.lane_programs import LanePrograms
 from .programs.node_times import node_times
 from .programs.plan_resizing import PlanResizing
 from .programs.run_arrays import PLAIN_FLAGS, as_buffer, has_buffer, input_array, output_arrays
-from .programs.turning_memory import next_turn, turned
 from .properties import CPU_ADAPTIVE_TEAMS
 
 __all__ = ["CpuNetwork"]
@@ -454,6 +454,8 @@ class _CpuSlot(Slot):
         for room in plan.rooms:
             name = names[room.state.input]
             memory, start = in_room(arrays[name], room)
+            if getattr(arrays[name], "memory", None) is not memory:
+                self._note_moved(arrays[name].nbytes)
             memories.append((memory, start))
             arrays[name] = memory[start : start + room.read_bytes]
         return arrays, memories
@@ -470,9 +472,15 @@ class _CpuSlot(Slot):
         first = len(plan.inputs)
         for room, (known, begin) in zip(plan.rooms, memories, strict=True):
             memory, start = next_room(known, begin, room, is_own=is_own)
+            if memory is not known:
+                self._note_moved(room.moved_bytes)
             place = room.state.output
             results[names[place]] = view_of(memory, start, room)
             buffers[first + place] = memory[start : start + room.written_bytes]
+
+    def _note_moved(self, size_bytes: int) -> None:
+        """Note what of a state is copied to other memory."""
+        self.bindings.note_copied(self._network.admission.recorder, "compute", "host", size_bytes)
 
     def _as_memory(self, plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
         """Give states that are written in part as plain arrays."""
@@ -491,7 +499,8 @@ class _CpuSlot(Slot):
             name = self._network.output_names[state.output]
             kept = self.bindings.inputs[self._network.input_names[state.input]]
             past = buffers[state.input]
-            made = next_turn(kept, past, is_own=is_own)
+            made, copied_bytes = next_turn(kept, past, is_own=is_own)
+            self._note_moved(copied_bytes)
             results[name] = buffers[len(plan.inputs) + state.output] = made
             turns.append((name, state.places, past, made))
         return turns

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...runtime.graph import Model
-from .cutting import CutModel, node_edges
-from .diagram import affinity_svg
-from .dot import subgraphs_dot
+from .diagrams.diagram import affinity_svg
+from .diagrams.dot import subgraphs_dot
 from .explain import explain_partition
 from .partition import Partition
-from .selection_trace import trace_selection
+from .subgraphs.cutting import CutModel, node_edges
+from .subgraphs.selection_trace import trace_selection
 
 __all__ = ["Division"]
 

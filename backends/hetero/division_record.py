@@ -12,12 +12,12 @@ from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.device_name import parse_device
 from ...runtime.graph import Model, ValueType, copy_graph
 from ...runtime.graph.stand_ins import release_constants
-from .affinity import Placement
-from .cutting import CutModel, cut_model
 from .division import Division
-from .expected_record import expected_record, read_expected
 from .partition import Partition, make_partition
-from .selection import Subgraph
+from .policies.expected_record import expected_record, read_expected
+from .subgraphs.affinity import Placement
+from .subgraphs.cutting import CutModel, cut_model
+from .subgraphs.selection import Subgraph
 
 __all__ = ["part_name", "read_division", "stand_ins", "write_division"]
 

@@ -36,14 +36,14 @@ from ...runtime.tracing.recorder import SpanRecorder, StageTally
 from ...runtime.tracing.statistics import NetworkStatistics, PlanStatistics
 from ...runtime.tracing.timeline import Trace
 from .crossing import Crossing
-from .cutting import CutModel, cut_model
-from .diagram import affinity_svg
+from .diagrams.diagram import affinity_svg
+from .diagrams.dot import subgraphs_dot
 from .division_record import part_name, write_division
-from .dot import subgraphs_dot
 from .explain import explain_partition
 from .partition import Partition
-from .selection import Subgraph
 from .sub_request import LinkedRun, SubNetwork
+from .subgraphs.cutting import CutModel, cut_model
+from .subgraphs.selection import Subgraph
 
 __all__ = ["HeteroNetwork"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from ...runtime.graph import TensorType, ValueType
-from .balance import Balance
-from .branches import Branches
 from .partition import Cut, Partition, PartitionSubgraph, PlacedNode
-from .policy import Expected
+from .policies.balance import Balance
+from .policies.branches import Branches
+from .policies.policy import Expected
 
 __all__ = ["bytes_text", "explain_partition", "size_text", "type_text"]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...runtime.graph import Model, ValueType
-from .affinity import Placement
-from .cutting import CutModel
-from .policy import Expected
+from .policies.policy import Expected
+from .subgraphs.affinity import Placement
+from .subgraphs.cutting import CutModel
 
 __all__ = ["Cut", "NodeEdge", "Partition", "PartitionSubgraph", "PlacedNode", "make_partition"]
 

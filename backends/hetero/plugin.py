@@ -47,19 +47,19 @@ from ...runtime.properties.properties import (
     parse_text,
 )
 from ...runtime.type_inference import correct_graph_types
-from .affinity import NodeOrigin, Placement, Wish, place_nodes, refuse, wishes_of
-from .cutting import cut_model, node_edges
+from .diagrams.dump import dump_diagrams
 from .division import Division
 from .division_record import part_name, read_division
-from .dump import dump_diagrams
 from .executable_network import HeteroNetwork
-from .locations import output_locations, state_locations, states_inside
 from .partition import make_partition
-from .policy import POLICY_PROPERTIES, Expected, follow_policy, policy_of
-from .schedule import execution_order
-from .selection import select_subgraphs
-from .signatures import static_shapes, subgraph_signatures
-from .unfolded import follow_users, is_wanted_by_user
+from .policies.policy import POLICY_PROPERTIES, Expected, follow_policy, policy_of
+from .subgraphs.affinity import NodeOrigin, Placement, Wish, place_nodes, refuse, wishes_of
+from .subgraphs.cutting import cut_model, node_edges
+from .subgraphs.locations import output_locations, state_locations, states_inside
+from .subgraphs.schedule import execution_order
+from .subgraphs.selection import select_subgraphs
+from .subgraphs.signatures import static_shapes, subgraph_signatures
+from .subgraphs.unfolded import follow_users, is_wanted_by_user
 
 __all__ = ["AFFINITY", "DUMP_GRAPH", "HeteroPlugin"]
 

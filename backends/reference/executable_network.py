@@ -9,6 +9,8 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...errors import AioInferError
 from ...executors import NOW, Lane, Ready, StreamsConfig, allowed_cpus
 from ...runtime.devices.extension import Extension
@@ -16,8 +18,10 @@ from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph
 from ...runtime.graph.node_failure import run_failure
 from ...runtime.graph.stand_ins import release_constants
+from ...runtime.interpretation.states_in_place import StatePlan, plan_states
 from ...runtime.interpretation.steps import Steps, compile_steps
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
+from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import Pass, default_passes, specialize
 from ...runtime.plans.capacity import refuse_what_cannot_fit
 from ...runtime.plans.plan_cache import PendingPlan, PlanLimits
@@ -64,7 +68,8 @@ class ReferenceNetwork(ExecutableNetwork):
         self._model, self._finder, self._extensions = model, finder, extensions
         self._keeps_model = config[EXPORTABLE] or not has_static_types(model.inputs)
         self._output_names = [port.name for port in self.outputs]
-        foreign = {(item.domain, item.op_type) for item in extensions}
+        self._pairs = find_pairs(model, config)
+        foreign = self._extended = {(item.domain, item.op_type) for item in extensions}
         self.may_compute_inline = not any(
             node.bodies() or (node.domain, node.op_type) in foreign for node in model.graph.nodes
         )
@@ -92,9 +97,15 @@ class ReferenceNetwork(ExecutableNetwork):
         passes = passes_with(self._extensions)
         model = specialize(self._model, shapes, passes, is_last=not self._keeps_model)
         refuse_what_cannot_fit(model.graph)
-        steps = compile_steps(model.graph, self._finder)
+        steps = compile_steps(model.graph, self._finder, self._states_in_place(model.graph))
         release_constants(model.graph)  # the steps have them
         return steps
+
+    def _states_in_place(self, graph: Graph) -> list[StatePlan]:
+        """List the states that no kernel of a user computes."""
+        own = self._extended
+        found = plan_states(graph, self._pairs)
+        return [state for state in found if (state.node.domain, state.node.op_type) not in own]
 
     def request_plan(self, inputs: Mapping[str, Any]) -> PendingPlan[Steps]:
         """Return the token of the plan for these inputs."""
@@ -139,17 +150,25 @@ class _ReferenceSlot(Slot):
             return Again(pending)
         profile: list[tuple[tuple[str, ...], str, int, int]] | None
         profile = None if bindings.profile is None else []
-        network = self._network
+        network, plan, inputs = self._network, pending.plan, bindings.inputs
+        memories = []
+        if bindings.has_own_states and plan.states:
+            owners = [network.model_inputs[state.input].name for state in plan.states]
+            kept = [inputs[name] for name in owners]
+            memories = [state.begin(array) for state, array in zip(plan.states, kept, strict=True)]
+            plain = {name: np.asarray(array) for name, array in zip(owners, kept, strict=True)}
+            inputs = {**inputs, **plain}
         try:
-            results = pending.plan.run(bindings.inputs, self.stop.raise_if_set, profile)
+            results = plan.run(inputs, self.stop.raise_if_set, profile, memories)
         except AioInferError:
             raise
         except Exception as error:
             raise run_failure(error, f"{network.name!r} on {network.device}") from error
+        copied_bytes = sum([memory.copied_bytes for memory in memories])
         for name, result in zip(network.output_names, results, strict=True):
-            size_bytes = bindings.deliver(name, result)
-            if size_bytes:
-                bindings.note_copied(network.admission.recorder, "compute", "host", size_bytes)
+            copied_bytes += bindings.deliver(name, result)
+        if copied_bytes:
+            bindings.note_copied(network.admission.recorder, "compute", "host", copied_bytes)
         if bindings.profile is not None:
             for names, op, start_ns, end_ns in profile or ():
                 node = names[0] if names else op

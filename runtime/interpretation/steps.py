@@ -24,6 +24,7 @@ from ..operators import Operator
 from ..operators.kernel_failure import explain
 from .control_flow import Body, ControlFlow, MakeFlow, Run
 from .outputs import detach_outputs
+from .states_in_place import StateMemory, StatePlan, with_memory
 
 __all__ = ["FindKernel", "Steps", "compile_steps"]
 
@@ -105,8 +106,12 @@ class Steps:
         inputs: Mapping[str, int],
         captured: Sequence[int],
         outputs: Sequence[int],
+        states: Sequence[tuple[StatePlan, int]] = (),
     ) -> None:
         self._steps = tuple(steps)
+        self._memories = tuple(slot for _, slot in states)
+        self.states = tuple(state for state, _ in states)
+        """Those that a run with memory of its request writes in place."""
         self._template = list(template)
         self._inputs = dict(inputs)
         self._input_slots = tuple(inputs.values())
@@ -121,22 +126,25 @@ class Steps:
         inputs: Mapping[str, Any],
         stop: Callable[[], None] | None = None,
         profile: list[tuple[tuple[str, ...], str, int, int]] | None = None,
+        memories: Sequence[StateMemory] = (),
     ) -> list[Any]:
         """Run all steps on this thread, and give the graph's outputs in order.
 
         Inputs by name: arrays, lists or None; they are read only. Outputs are C-contiguous arrays
-        (lists of them, None) that share memory with nothing. ``stop`` is called before each node,
+        (lists of them, None) that share memory with nothing. With ``memories``, one for each of
+        ``states``, those lie where these say. ``stop`` is called before each node,
         also inside bodies, and ends the run by raising. ``profile`` receives an entry a node of
         the graph: (original names, operator, start_ns, end_ns). Raises TensorError, or DeviceError
         when memory runs out, naming the node.
         """
-        return self.run_within(inputs, Run(stop), profile)
+        return self.run_within(inputs, Run(stop), profile, memories)
 
     def run_within(
         self,
         inputs: Mapping[str, Any],
         run: Run,
         profile: list[tuple[tuple[str, ...], str, int, int]] | None = None,
+        memories: Sequence[StateMemory] = (),
     ) -> list[Any]:
         """Do what ``run`` does, and hand the Run to all control flow."""
         missing = self._inputs.keys() - inputs.keys()
@@ -144,8 +152,15 @@ class Steps:
             raise TensorError(f"inputs {sorted(missing)} are not given; needed: {[*self._inputs]}")
         given = [inputs[name] for name in self._inputs]
         with np.errstate(all="ignore"):
-            results = self.execute(given, (), run, profile)
-        return detach_outputs(results, given)
+            results = self.execute(given, (), run, profile, memories)
+        places = [state.output for state in self.states] if memories else []
+        made = [results[place] for place in places]
+        for place in places:
+            results[place] = None
+        results = detach_outputs(results, [*given, *made])
+        for place, array, memory in zip(places, made, memories, strict=True):
+            results[place] = memory.kept(array)
+        return results
 
     def execute(
         self,
@@ -153,9 +168,12 @@ class Steps:
         captured: Sequence[Any],
         run: Run,
         profile: list[tuple[tuple[str, ...], str, int, int]] | None = None,
+        memories: Sequence[StateMemory] = (),
     ) -> list[Any]:
         """Run the steps on values in the order of inputs and captures; outputs may be shared."""
         values = self._template.copy()
+        for slot, memory in zip(self._memories if memories else (), memories, strict=True):
+            values[slot] = memory
         for slot, value in zip(self._input_slots, inputs, strict=True):
             values[slot] = value
         for slot, value in zip(self._captured, captured, strict=True):
@@ -173,9 +191,10 @@ class Steps:
         return [values[slot] for slot in self._outputs]
 
 
-def compile_steps(graph: Graph, find_kernel: FindKernel) -> Steps:
+def compile_steps(graph: Graph, find_kernel: FindKernel, states: Sequence[StatePlan] = ()) -> Steps:
     """Plan the execution of a whole graph; changes nothing in it.
 
+    ``states`` are written in place by runs that have memory for them.
     Raises UnsupportedOpError for a node without a kernel, and GraphError for a graph that uses
     values of another one.
     """
@@ -185,16 +204,20 @@ def compile_steps(graph: Graph, find_kernel: FindKernel) -> Steps:
         raise GraphError(
             f"graph {graph.name!r} uses {names} of an outer graph; make them inputs first"
         )
-    return _Planner(graph, find_kernel).plan(())
+    return _Planner(graph, find_kernel, states).plan(())
 
 
 class _Planner:
     """Collects slots and steps of one graph."""
 
-    def __init__(self, graph: Graph, find_kernel: FindKernel) -> None:
+    def __init__(
+        self, graph: Graph, find_kernel: FindKernel, states: Sequence[StatePlan] = ()
+    ) -> None:
         self._graph, self._find_kernel = graph, find_kernel
         self._template: list[Any] = [None]
         self._slots: dict[Value, int] = {}
+        self._states = [(state, self._add_slot(None)) for state in states]
+        self._memories = {state.node: slot for state, slot in self._states}
 
     def plan(self, captured: Sequence[Value]) -> Steps:
         """Make the steps; ``captured`` are the outer values, in the order in which they come."""
@@ -206,12 +229,22 @@ class _Planner:
             if not all(value.is_constant for value in node.outputs)
         ]
         outputs = [self._slot(value) for value in self._graph.outputs]
-        return Steps(_with_drops(steps, outputs), self._template, inputs, captured_slots, outputs)
+        return Steps(
+            _with_drops(steps, outputs),
+            self._template,
+            inputs,
+            captured_slots,
+            outputs,
+            self._states,
+        )
 
     def _new_slot(self, value: Value) -> int:
-        self._template.append(_read_only(value.constant))
-        slot = self._slots[value] = len(self._template) - 1
+        slot = self._slots[value] = self._add_slot(_read_only(value.constant))
         return slot
+
+    def _add_slot(self, content: Any) -> int:
+        self._template.append(content)
+        return len(self._template) - 1
 
     def _slot(self, value: Value | None) -> int:
         if value is None:
@@ -238,6 +271,9 @@ class _Planner:
                 node=node.name,
                 op=node.op,
             ) from error
+        memory = self._memories.get(node)
+        if memory is not None and kernel is not None:
+            kernel, inputs = with_memory(kernel), [memory, *inputs]
         used = [value for value in node.outputs if value.uses or value.is_graph_output]
         return _Step(
             kernel,

@@ -10,8 +10,13 @@ import numpy as np
 
 from ...errors import GraphError
 from ..graph import Node
-from ..operators.resampling import Resampling, WeightedIndices, nearest_indices, weighted_indices
-from ..operators.resize import find_unknown_setting
+from ..operators.images.resampling import (
+    Resampling,
+    WeightedIndices,
+    nearest_indices,
+    weighted_indices,
+)
+from ..operators.images.resize import find_unknown_setting
 
 __all__ = [
     "find_unknown_setting",

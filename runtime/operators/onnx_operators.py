@@ -21,7 +21,7 @@ from onnx.reference.ops.aionnxml import load_op as load_ml
 
 from ..graph import Node
 from ..onnx_writer import node_to_proto
-from .own_operators import find_own
+from .own.own_operators import find_own
 from .plain_operators import Prepared
 
 __all__ = ["find_missing", "make_onnx_operator"]

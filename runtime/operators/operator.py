@@ -22,7 +22,7 @@ import numpy as np
 
 from ...errors import NotSupportedError
 from ..graph import Node
-from .own_operators import find_own
+from .own.own_operators import find_own
 from .plain_operators import Prepared, find_plain
 
 __all__ = ["Operator", "OperatorError", "as_operator", "find_unsupported", "make_operator"]

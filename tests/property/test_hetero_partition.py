@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
-from aioinfer.backends.hetero.cutting import cut_model, node_edges
-from aioinfer.backends.hetero.schedule import execution_order
-from aioinfer.backends.hetero.selection import select_subgraphs
+from aioinfer.backends.hetero.subgraphs.cutting import cut_model, node_edges
+from aioinfer.backends.hetero.subgraphs.schedule import execution_order
+from aioinfer.backends.hetero.subgraphs.selection import select_subgraphs
 from aioinfer.runtime.graph import check_graph
 from aioinfer.runtime.onnx_reader import read_model
 from unit.backends.hetero.small_graphs import new_core

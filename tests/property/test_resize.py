@@ -10,8 +10,8 @@ from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import Node, Value
 from aioinfer.runtime.onnx_writer import node_to_proto
 from aioinfer.runtime.operators import as_operator
+from aioinfer.runtime.operators.images.resampling import COORDINATES, NEAREST
 from aioinfer.runtime.operators.plain_operators import find_plain
-from aioinfer.runtime.operators.resampling import COORDINATES, NEAREST
 
 NAMES = ("x", "roi", "scales", "sizes")
 BOUNDS = {"float16": 2e-3, "float32": 1e-6, "float64": 1e-12}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinfer.backends.hetero.schedule import execution_order
-from aioinfer.backends.hetero.selection import Subgraph, Trace, select_subgraphs
+from aioinfer.backends.hetero.subgraphs.schedule import execution_order
+from aioinfer.backends.hetero.subgraphs.selection import Subgraph, Trace, select_subgraphs
 from exhaustive import all_but
 
 DEVICES = ["A", "B", "C"]

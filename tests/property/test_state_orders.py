@@ -10,7 +10,6 @@ import pytest
 
 import aioinfer
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind
-from aioinfer.backends.cpu.programs.growing_memory import RoomedArray
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from aioinfer.errors import (
     DeadlineExceededError,
@@ -18,6 +17,7 @@ from aioinfer.errors import (
     RequestCancelledError,
     TensorError,
 )
+from aioinfer.runtime.tensors.roomed_array import RoomedArray
 from aioinfer.testing import MockDevices
 from onnx_text import parse_proto
 from presence import skip_if_missing

@@ -16,7 +16,7 @@ from ....runtime.lowering.resize import (
     resamplings,
     weighted_indices_of,
 )
-from ....runtime.operators.resampling import WeightedIndices
+from ....runtime.operators.images.resampling import WeightedIndices
 from ....runtime.passes.rewriting.matching import dtype_of
 from ..elementwise.c_types import C_TYPES, FLOATS
 from ..elementwise.fused_launch import line_groups

@@ -20,13 +20,13 @@ from ....runtime.blobs.tensors_record import damaged
 from ....runtime.blobs.writer import BlobWriter
 from ....runtime.graph import Graph, Model, Node, TensorType, Value
 from ....runtime.lowering.user_kernels import used_outputs
+from ....runtime.lowering.written_states import Places, rows_function
 from ....runtime.operators import OperatorError
 from ....runtime.type_inference import infer_graph_types
-from ..kernels.numpy_operators import node_function, rows_function
+from ..kernels.numpy_operators import node_function
 from ..kernels.user_kernels import user_function
 from ..plans.operand_layout import Operand
 from ..plans.steps import NumpyStep
-from ..plans.written_states import Places
 
 __all__ = ["BindKernels", "NodesReader", "NodesWriter", "find_other_shape"]
 

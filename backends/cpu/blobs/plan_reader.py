@@ -14,12 +14,13 @@ from ....runtime.blobs.tensors_record import (
     lengths_of,
 )
 from ....runtime.graph import DType
+from ....runtime.lowering.growing_states import GrowingState
 from ....runtime.lowering.node_operands import NodeOrigin
+from ....runtime.lowering.written_states import WrittenState
 from ....runtime.plans.capacity import memory_bytes
 from ....runtime.plans.memory_plan import ALIGN_BYTES
 from ..native.step_runner import step_runner
 from ..onednn.bindings import ARG, Desc, Engine, Primitive
-from ..plans.growing_states import GrowingState
 from ..plans.operand_layout import Buffer, Layout, Operand
 from ..plans.packed_weights import PackedWeight, WeightStore
 from ..plans.plan import Description, Plan
@@ -34,7 +35,6 @@ from ..plans.step_bounds import (
     primitive_writes,
 )
 from ..plans.steps import NativeStep, NumpyStep, PrimitiveStep, Step
-from ..plans.written_states import WrittenState
 from .node_record import NodesReader, find_other_shape
 from .onednn_record import OneDnnReader
 

@@ -13,15 +13,14 @@ import numpy as np
 
 from ....runtime.graph import Node
 from ....runtime.graph.sym_int import has_sym_ints
+from ....runtime.lowering.written_states import rows_function
 from ....runtime.operators import find_unsupported as find_missing
 from ....runtime.operators import make_operator
-from ....runtime.operators.scattering import places_by_axis, sequence_places
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
-from ..plans.written_states import Places
 from .registry import kernel
 
-__all__ = ["lower_by_numpy", "node_function", "rows_function"]
+__all__ = ["lower_by_numpy", "node_function"]
 
 Array = np.ndarray[Any, Any]
 
@@ -54,32 +53,6 @@ def lower_scatter_nd(node: Node, builder: PlanBuilder) -> None:
     builder.numpy(
         rows_function(node, places), [*reads, made], knows_lengths=False, node=node, places=places
     )
-
-
-def rows_function(node: Node, places: Places) -> Callable[..., None]:
-    """Return what writes rows into a state, and notes where: of its other inputs and the state."""
-    if node.op_type == "TensorScatter":
-        axis = int(node.attributes.get("axis", -2))
-        mode = str(node.attributes.get("mode", "linear"))
-
-        def write_sequences(update: Array, *starts_and_target: Array) -> None:
-            *starts, target = starts_and_target
-            index = sequence_places(target, update, starts[0] if starts else None, axis, mode)
-            _write(places, target, index, update)
-
-        return write_sequences
-
-    def write(indices: Array, updates: Array, target: Array) -> None:
-        if updates.shape != (*indices.shape[:-1], *target.shape[indices.shape[-1] :]):
-            raise ValueError(f"updates are {list(updates.shape)} at places {list(indices.shape)}")
-        _write(places, target, places_by_axis(indices), updates)
-
-    return write
-
-
-def _write(places: Places, target: Array, index: tuple[Array, ...], updates: Array) -> None:
-    places.note(target, index)
-    target[index] = updates
 
 
 @kernel("OneHot", dtypes=None, refuses=refuses_operator, constant_inputs=(1,))

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node
-from ....runtime.operators.forests import Forest, make_forest
-from ....runtime.operators.tree_attributes import TREE_READERS, TreeRule, Verdict
+from ....runtime.operators.ml.forests import Forest, make_forest
+from ....runtime.operators.ml.tree_attributes import TREE_READERS, TreeRule, Verdict
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
 from .numpy_operators import lower_by_numpy, refuses_operator

@@ -14,14 +14,15 @@ import numpy as np
 from ....runtime.graph import DType, Graph
 from ....runtime.graph.mapped_file import Reading
 from ....runtime.graph.stand_ins import release_constants
+from ....runtime.lowering.growing_states import GrowingState
+from ....runtime.lowering.written_states import WrittenState
 from ....runtime.tensors.output_pool import POOLED_BYTES
 from ..onednn.bindings import Engine
-from .growing_states import GrowingState, Room
 from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
+from .rooms import Room
 from .step_table import ReplayedSteps, StepTable
 from .steps import Step
-from .written_states import WrittenState
 
 __all__ = [
     "Description",

@@ -24,20 +24,21 @@ from ....errors import GraphError, UnsupportedOpError
 from ....runtime.graph import DType, Graph, Model, Node, Value
 from ....runtime.graph.mapped_file import in_memory, is_mapped
 from ....runtime.graph.sym_array import SymArray, is_symbolic
+from ....runtime.lowering.growing_states import GrowingState, JoinedState, growing_states
 from ....runtime.lowering.node_operands import Lowering
+from ....runtime.lowering.written_states import Places, WrittenState, written_states
 from ..onednn.bindings import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
 from ..onednn.bindings import Attributes as Attributes
 from ..onednn.traced import TracedDesc, TracedEngine
 from .copy_parameters import copy_parameters
 from .elementwise_parameters import elementwise_axes, elementwise_parameters
-from .growing_states import GrowingState, JoinedState, growing_states
 from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
 from .plan import Description, Plan
+from .rooms import growing_layout
 from .step_bounds import find_array_overrun, find_native_overrun, find_primitive_overrun
 from .steps import NativeStep, NumpyStep, PrimitiveStep, Step, place_steps
 from .view_strides import reshaped_strides
-from .written_states import Places, WrittenState, written_states
 
 __all__ = ["PlanBuilder"]
 
@@ -437,7 +438,7 @@ class PlanBuilder(Lowering):
         layout = Layout.plain(self.shape(value), self.dtype(value))
         for item in self._growing:
             if item.state.input == index:
-                layout = item.state.layout(layout)
+                layout = growing_layout(layout, item.state.axis, is_window=item.state.is_window)
         operand = Operand(Buffer("input", layout.size_bytes, index=index), layout)
         self._remember(value, operand)
         return operand
@@ -449,7 +450,7 @@ class PlanBuilder(Lowering):
         offset_bytes = 0
         for item in self._growing:
             if item.state.output == index:
-                layout = item.state.layout(layout)
+                layout = growing_layout(layout, item.state.axis, is_window=item.state.is_window)
                 offset_bytes = self._rows_bytes(item, layout, item.shift)
         buffer = Buffer("output", offset_bytes + layout.size_bytes, index=index)
         self._outputs[value] = Operand(buffer, layout, offset_bytes)

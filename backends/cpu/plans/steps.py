@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ....runtime.graph import Node
 from ....runtime.lowering.node_operands import NodeOrigin, place_spans, spans_of
+from ....runtime.lowering.written_states import Places
 from ..onednn.bindings import Primitive, PrimitiveDesc
 from .operand_layout import Buffer, Operand
-from .written_states import Places
 
 __all__ = ["NativeStep", "NumpyStep", "PrimitiveStep", "Step", "place_steps", "step_buffers"]
 

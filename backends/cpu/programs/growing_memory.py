@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import mmap
 from typing import Any
 
 import numpy as np
 
-from ..plans.growing_states import Room
+from ....runtime.tensors.roomed_array import RoomedArray, new_room
+from ..plans.rooms import Room
 
-__all__ = ["RoomedArray", "in_room", "next_room", "view_of"]
+__all__ = ["in_room", "next_room", "view_of"]
 
 Array = np.ndarray[Any, Any]
-
-_LARGE_PAGE_BYTES = 2 << 20
-"""Reading states of megabytes by small pages takes up to half as long again."""
-_HUGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
-"""None: the system has none to ask for."""
-
-
-class RoomedArray(np.ndarray[Any, Any]):
-    """A state that knows the memory with room that it lies in, and where it begins there.
-
-    Views and copies of it know nothing: they begin elsewhere, or lie in other memory.
-    """
-
-    memory: Array | None = None
-    start = 0
 
 
 def in_room(array: Array, room: Room) -> tuple[Array, int]:
@@ -42,7 +27,7 @@ def in_room(array: Array, room: Room) -> tuple[Array, int]:
             and start <= room.given_bytes - room.read_bytes
         ):
             return known, start
-    memory = _new_room(room.given_bytes)
+    memory = new_room(room.given_bytes)
     np.ndarray(room.given_shape, room.dtype, memory, 0, room.given_strides)[...] = array
     return memory, 0
 
@@ -55,7 +40,7 @@ def next_room(memory: Array, start: int, room: Room, *, is_own: bool) -> tuple[A
     """
     if is_own and room.may_stay and start + room.shift <= room.last_start:
         return memory, start
-    return _new_room(room.size_bytes), 0
+    return new_room(room.size_bytes), 0
 
 
 def view_of(memory: Array, start: int, room: Room) -> Array:
@@ -64,13 +49,3 @@ def view_of(memory: Array, start: int, room: Room) -> Array:
     made = RoomedArray(room.shape, room.dtype, memory, start, room.strides)
     made.memory, made.start = memory, start
     return made
-
-
-def _new_room(size_bytes: int) -> Array:
-    """Make memory, in large pages if there is much of it."""
-    if size_bytes < 2 * _LARGE_PAGE_BYTES or _HUGE is None:
-        return np.empty(size_bytes, np.uint8)
-    memory = mmap.mmap(-1, size_bytes + _LARGE_PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(_HUGE)
-    start = -np.frombuffer(memory, np.uint8).ctypes.data % _LARGE_PAGE_BYTES
-    return np.frombuffer(memory, np.uint8, size_bytes, start)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.graph import DType, Node
-from ....runtime.operators import own_elementwise
+from ....runtime.operators.own import own_elementwise
 from .registry import Array, kernel
 
 __all__: list[str] = []

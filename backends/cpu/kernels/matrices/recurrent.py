@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .....runtime.graph import DType, Node, Value
-from .....runtime.operators.recurrent_activations import activation_sets
+from .....runtime.operators.recurrent.recurrent_activations import activation_sets
 from ...onednn.bindings import (
     ARG,
     ELTWISE,

@@ -16,7 +16,7 @@ from .....runtime.lowering.resize import (
     resamplings,
     weighted_indices_of,
 )
-from .....runtime.operators.resampling import WeightedIndices
+from .....runtime.operators.images.resampling import WeightedIndices
 from .....runtime.passes.rewriting.matching import dtype_of
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import aioinfer
-from aioinfer.backends.cpu.plans.growing_states import (
+from aioinfer.backends.cpu.plans.operand_layout import Layout
+from aioinfer.backends.cpu.plans.rooms import growing_layout
+from aioinfer.errors import RequestCancelledError
+from aioinfer.runtime.graph import DType
+from aioinfer.runtime.lowering.growing_states import (
     GrowingState,
-    growing_layout,
     growing_states,
     shape_with_room,
 )
-from aioinfer.backends.cpu.plans.operand_layout import Layout
-from aioinfer.backends.cpu.programs.growing_memory import RoomedArray
-from aioinfer.errors import RequestCancelledError
-from aioinfer.runtime.graph import DType
+from aioinfer.runtime.tensors.roomed_array import RoomedArray
 from onnx_text import parse, parse_proto
 
 DECODER = """

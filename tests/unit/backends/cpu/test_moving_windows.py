@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import aioinfer
-from aioinfer.backends.cpu.plans.growing_states import GrowingState, growing_states
 from aioinfer.errors import RequestCancelledError
+from aioinfer.runtime.lowering.growing_states import GrowingState, growing_states
 from onnx_text import parse, parse_proto
 
 CUT_BEFORE = """

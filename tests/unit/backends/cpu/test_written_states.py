@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import aioinfer
-from aioinfer.backends.cpu.plans.written_states import written_states
-from aioinfer.backends.cpu.programs.turning_memory import TurnedArray
 from aioinfer.errors import AioInferError, RequestCancelledError
+from aioinfer.runtime.lowering.written_states import written_states
+from aioinfer.runtime.tensors.turning_memory import TurnedArray
 from onnx_text import parse, parse_proto
 
 CACHE = parse_proto("""

@@ -11,12 +11,12 @@ import pytest
 
 import aioinfer
 from aioinfer import Core
-from aioinfer.backends.cpu.programs.turning_memory import TurnedArray
-from aioinfer.backends.hetero.cutting import CutModel, cut_model, node_edges
-from aioinfer.backends.hetero.locations import states_inside
-from aioinfer.backends.hetero.schedule import execution_order
-from aioinfer.backends.hetero.selection import select_subgraphs
+from aioinfer.backends.hetero.subgraphs.cutting import CutModel, cut_model, node_edges
+from aioinfer.backends.hetero.subgraphs.locations import states_inside
+from aioinfer.backends.hetero.subgraphs.schedule import execution_order
+from aioinfer.backends.hetero.subgraphs.selection import select_subgraphs
 from aioinfer.errors import BlobError, TensorError
+from aioinfer.runtime.tensors.turning_memory import TurnedArray
 from onnx_text import parse_proto
 from unit.backends.hetero.small_graphs import affinity, model
 

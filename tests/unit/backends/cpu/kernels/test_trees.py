@@ -14,7 +14,7 @@ from aioinfer.backends.cpu.plans.steps import NativeStep, Step
 from aioinfer.runtime.graph import DType, Node, TensorType, Value
 from aioinfer.runtime.operators import make_operator
 from unit.backends.cpu.single_nodes import model_of_nodes, plan_of, run_plan
-from unit.runtime.operators.test_tree_ensembles import (
+from unit.runtime.operators.ml.test_tree_ensembles import (
     FEATURES,
     MODES,
     STUMP,

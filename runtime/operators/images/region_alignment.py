@@ -1,0 +1,154 @@
+"""RoiAlign: the mean, or the greatest, of points between the elements of a region of an image."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..plain_operators import Array, plain
+
+__all__ = ["align_regions"]
+
+MOST_SAMPLES = 1 << 22
+"""Points along an axis of one region; more are no picture's, but a mistake or an attack."""
+MOST_VALUES = 1 << 28
+"""At the points of one region, where they are looked at one by one."""
+
+
+class _Samples(NamedTuple):
+    """Points along an axis, (bins, points of a bin): two neighbours of each, and their weights."""
+
+    low: Array
+    high: Array
+    low_weight: Array
+    high_weight: Array
+
+
+# onnx.reference takes a step of Python for each point, and float16 numbers as coordinates.
+@plain("RoiAlign", since=16)
+def align_regions(
+    x: Array,
+    regions: Array,
+    batches: Array,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Array:
+    """Pool each region into (height, width) bins, from points between the elements.
+
+    x: (N, C, H, W). regions: (R, 4) of x, y, x, y. batches: (R,), the image of each. Gives (R, C,
+    height, width). Points more than 1 outside are zero; "max" takes the greatest of the weighted
+    neighbours, as ONNX has it. A region that is not finite is zero. Raises ValueError for what does
+    not fit, and for a region of more points than ``MOST_SAMPLES`` along an axis; IndexError for one
+    of an image that is not there.
+    """
+    if x.ndim != 4 or regions.shape != (len(batches), 4) or batches.ndim != 1:
+        raise ValueError(
+            f"x is {x.shape}, regions {regions.shape}, batches {batches.shape}; (N, C, H, W), "
+            f"(R, 4) and (R,) are wanted"
+        )
+    if batches.size and not 0 <= int(batches.min()) <= int(batches.max()) < len(x):
+        raise IndexError(f"regions are of images {batches.min()} to {batches.max()} of {len(x)}")
+    wide = np.result_type(x.dtype, np.float32)
+    images = x.astype(wide, copy=False)
+    bins, lengths = (output_height, output_width), x.shape[2:]
+    is_half = coordinate_transformation_mode == "half_pixel"
+    corners = regions.astype(wide) * wide.type(spatial_scale) - wide.type(0.5 if is_half else 0)
+    made = np.zeros((len(batches), x.shape[1], *bins), wide)
+    if 0 in made.shape or 0 in lengths:
+        return made.astype(x.dtype)
+    is_mean = mode == "avg" and bool(np.isfinite(images).all())
+    for place, (left, top, right, bottom) in enumerate(corners):
+        ends = ((top, bottom), (left, right))
+        samples = [
+            _samples(*pair, bins[axis], lengths[axis], sampling_ratio, is_half)
+            for axis, pair in enumerate(ends)
+        ]
+        if any(item is None for item in samples):
+            continue
+        rows, columns = (item for item in samples if item is not None)
+        pool = _mean_by_matrices if is_mean else _greatest if mode == "max" else _mean_of_points
+        made[place] = pool(images[batches[place]], rows, columns)
+    return made.astype(x.dtype, copy=False)
+
+
+def _samples(
+    start: np.floating, end: np.floating, bins: int, length: int, ratio: int, is_half: bool
+) -> _Samples | None:
+    """Place the points of a region along an axis; None if there are none."""
+    size = end - start if is_half else max(end - start, type(end)(1))
+    if not math.isfinite(size):
+        return None
+    count = ratio if ratio > 0 else math.ceil(size / bins)
+    if count <= 0:
+        return None
+    if count * bins > MOST_SAMPLES:
+        raise ValueError(f"a region from {start} to {end} has {count * bins} points along an axis")
+    step = size / type(size)(bins)
+    inside = (np.arange(count, dtype=step.dtype) + step.dtype.type(0.5)) * step
+    points = (
+        start + np.arange(bins, dtype=step.dtype)[:, None] * step + inside / step.dtype.type(count)
+    )
+    is_outside = (points < -1) | (points > length)
+    points = np.clip(points, 0, length - 1)
+    low = points.astype(np.intp)
+    high = np.minimum(low + 1, length - 1)
+    high_weight = points - low.astype(points.dtype)
+    low_weight = 1 - high_weight
+    for weight in (low_weight, high_weight):
+        weight[is_outside] = 0
+    return _Samples(low, high, low_weight, high_weight)
+
+
+def _mean_by_matrices(image: Array, rows: _Samples, columns: _Samples) -> Array:
+    """Take the mean over the points of each bin as two products: weights are rows by columns."""
+    (first_row, by_rows), (first_column, by_columns) = map(_matrix, (rows, columns))
+    part = image[
+        :,
+        first_row : first_row + by_rows.shape[1],
+        first_column : first_column + by_columns.shape[1],
+    ]
+    return np.asarray(by_rows @ (part @ by_columns.T))
+
+
+def _matrix(samples: _Samples) -> tuple[int, Array]:
+    """Return the first element that counts, and the share of each from there on in each bin."""
+    first, last = int(samples.low.min()), int(samples.high.max())
+    bins = np.arange(len(samples.low))[:, None]
+    matrix = np.zeros((len(bins), last - first + 1), samples.low_weight.dtype)
+    np.add.at(matrix, (bins, samples.low - first), samples.low_weight)
+    np.add.at(matrix, (bins, samples.high - first), samples.high_weight)
+    return first, matrix / matrix.dtype.type(samples.low.shape[1])
+
+
+def _mean_of_points(image: Array, rows: _Samples, columns: _Samples) -> Array:
+    """Take the mean point by point: what is not finite counts only where it is a neighbour."""
+    one, two, three, four = _weighted(image, rows, columns)
+    return np.asarray((one + two + three + four).mean(axis=(2, 4)))
+
+
+def _greatest(image: Array, rows: _Samples, columns: _Samples) -> Array:
+    weighted = _weighted(image, rows, columns)
+    return np.asarray(np.maximum.reduce(weighted).max(axis=(2, 4)))
+
+
+def _weighted(image: Array, rows: _Samples, columns: _Samples) -> list[Array]:
+    """Return the four neighbours of each point, times their weights: (C, bins, n, bins, n)."""
+    count = len(image) * rows.low.size * columns.low.size
+    if count > MOST_VALUES:
+        raise ValueError(f"a region has {count} values at its points, and {MOST_VALUES} are taken")
+    found = []
+    for row, row_weight in ((rows.low, rows.low_weight), (rows.high, rows.high_weight)):
+        part = image[:, row]
+        for column, weight in (
+            (columns.low, columns.low_weight),
+            (columns.high, columns.high_weight),
+        ):
+            found.append(part[:, :, :, column] * (row_weight[:, :, None, None] * weight))
+    return found

@@ -1,0 +1,122 @@
+"""GatherND, ScatterND and ScatterElements: elements read and written at places that arrays say.
+
+onnx.reference does it in loops over elements, and takes any index for a good one. numpy looks at
+all indices before it goes by them, without its lock: it is given copies, since a caller's own array
+may change in between.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..plain_operators import Array, plain
+
+__all__ = [
+    "gather_nd",
+    "own_places",
+    "places_by_axis",
+    "scatter_elements",
+    "scatter_nd",
+    "sequence_places",
+    "tensor_scatter",
+]
+
+_REDUCTIONS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+}
+
+
+@plain("GatherND", since=11, later={"batch_dims": 12})
+def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
+    """Take what lies at each place; the first ``batch_dims`` axes of both go together.
+
+    indices: (..., K), places on the K axes behind. Raises IndexError for one outside.
+    """
+    if indices.shape[:batch_dims] != x.shape[:batch_dims]:
+        raise ValueError(f"shapes {x.shape} and {indices.shape} differ in their batch")
+    rank = indices.ndim - 1
+    own = [
+        np.arange(length).reshape([-1 if at == axis else 1 for at in range(rank)])
+        for axis, length in enumerate(x.shape[:batch_dims])
+    ]
+    return np.asarray(x[(*own, *places_by_axis(indices))])
+
+
+@plain("ScatterElements", since=11, later={"reduction": 16})
+def scatter_elements(
+    x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none"
+) -> Array:
+    """Copy, and write or accumulate an update for each index along an axis.
+
+    Raises IndexError for an index outside.
+    """
+    places: list[Array] = list(np.indices(indices.shape, sparse=True))
+    places[axis] = own_places(indices)
+    return _scatter(x, tuple(places), updates, reduction)
+
+
+@plain("ScatterND", since=11, later={"reduction": 16})
+def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
+    """Copy, and write or accumulate an update at each place; IndexError for one outside."""
+    return _scatter(x, places_by_axis(indices), updates, reduction)
+
+
+@plain("TensorScatter", since=24)
+def tensor_scatter(
+    cache: Array,
+    update: Array,
+    write_indices: Array | None = None,
+    *,
+    axis: int = -2,
+    mode: str = "linear",
+) -> Array:
+    """Copy a cache, and write an update along an axis: of each sequence from its place on.
+
+    A circular one goes on at its beginning. Raises IndexError for a place outside.
+    """
+    return _scatter(
+        cache, sequence_places(cache, update, write_indices, axis, mode), update, "none"
+    )
+
+
+def sequence_places(
+    cache: Array, update: Array, write_indices: Array | None, axis: int, mode: str
+) -> tuple[Array, ...]:
+    """Return where TensorScatter writes an update into a cache, as an index for numpy."""
+    axis %= cache.ndim
+    lengths = *cache.shape[:axis], update.shape[axis], *cache.shape[axis + 1 :]
+    if update.shape != lengths or update.shape[axis] > cache.shape[axis]:
+        raise ValueError(f"an update {list(update.shape)} for a cache {list(cache.shape)}")
+    places: list[Array] = list(np.indices(update.shape, sparse=True))
+    if write_indices is not None:
+        starts = own_places(write_indices)
+        if starts.shape != cache.shape[:1]:
+            raise ValueError(f"{list(starts.shape)} places for {cache.shape[0]} sequences")
+        if (starts < 0).any():
+            raise IndexError(f"place {starts.min()} is before the beginning of a cache")
+        places[axis] = places[axis] + starts.reshape(-1, *[1] * (cache.ndim - 1))
+    if mode == "circular":
+        places[axis] = places[axis] % cache.shape[axis]
+    return tuple(places)
+
+
+def own_places(indices: Array) -> Array:
+    """Copy indices, so that what was found to be inside is what is gone by."""
+    return np.array(indices, np.intp)
+
+
+def places_by_axis(indices: Array) -> tuple[Array, ...]:
+    """Return places (..., K) as an index for numpy: a copy for each of the K axes."""
+    return tuple(np.moveaxis(own_places(indices), -1, 0))
+
+
+def _scatter(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
+    made = x.copy()
+    if reduction == "none":
+        made[places] = updates
+    else:
+        _REDUCTIONS[reduction].at(made, places, updates)
+    return made

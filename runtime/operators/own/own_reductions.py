@@ -1,0 +1,55 @@
+"""Reductions and norms that onnx.reference gets wrong for some numbers or types."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..plain_operators import Array
+from .own_operators import own
+
+__all__ = ["lp_normalization", "reduce_log_sum", "reduce_log_sum_exp"]
+
+
+# onnx.reference subtracts -inf from -inf, and axes of a vector are an attribute to it.
+@own("ReduceLogSumExp", since=18)
+def reduce_log_sum_exp(
+    x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+) -> Array:
+    """Compute log(sum(exp(x))) without overflow; -inf for nothing, and for -inf alone."""
+    chosen = tuple(axes.ravel().tolist()) if axes is not None and axes.size else None
+    if chosen is None and noop_with_empty_axes:
+        return x
+    wide = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        greatest = np.max(wide, axis=chosen, keepdims=True, initial=-np.inf)
+        shift = np.where(np.isinf(greatest), 0.0, greatest)
+        total = np.sum(np.exp(wide - shift), axis=chosen, keepdims=True)
+        made = np.log(total) + shift
+    if not keepdims:
+        made = np.squeeze(made, axis=chosen if chosen is not None else tuple(range(x.ndim)))
+    return np.asarray(made).astype(x.dtype)
+
+
+# onnx.reference has no logarithm of integers.
+@own("ReduceLogSum", since=18)
+def reduce_log_sum(
+    x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+) -> Array:
+    """Compute log(sum(x)), in double precision; -inf for nothing."""
+    chosen = tuple(axes.ravel().tolist()) if axes is not None and axes.size else None
+    if chosen is None and noop_with_empty_axes:
+        chosen = ()
+    with np.errstate(all="ignore"):
+        made = np.log(np.sum(x, axis=chosen, keepdims=keepdims != 0, dtype=np.float64))
+        return np.asarray(made).astype(x.dtype)
+
+
+# onnx.reference adds up what is below zero as it is, and roots that are not whole give NaN.
+@own("LpNormalization", since=1)
+def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
+    """Divide by the sum of absolute values, or the root of squares, along an axis; 0 stays 0."""
+    size = np.abs(x) if p == 1 else np.square(x)
+    norm = np.sum(size, axis=axis, keepdims=True)
+    norm = norm if p == 1 else np.sqrt(norm)
+    with np.errstate(all="ignore"):
+        return np.where(norm == 0, 0, x / norm).astype(x.dtype)

@@ -1,0 +1,1 @@
+"""Plain operators, which onnx.reference has as well: what constant folding needs, without onnx."""

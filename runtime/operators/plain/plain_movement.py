@@ -1,0 +1,205 @@
+"""Plain operators that move, select or make elements without computing with them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..plain_operators import Array, plain
+
+__all__ = [
+    "concat",
+    "constant_of_shape",
+    "count_range",
+    "flatten",
+    "pad",
+    "reshape",
+    "shape",
+    "size",
+    "slice_axes",
+    "split",
+    "squeeze",
+    "tile",
+    "transpose",
+    "unsqueeze",
+]
+
+
+def _integers(array: Array) -> list[int]:
+    integers: list[int] = array.ravel().tolist()
+    return integers
+
+
+@plain("Shape", since=1, later={"start": 15, "end": 15})
+def shape(x: Array, *, start: int = 0, end: int | None = None) -> Array:
+    """Return the lengths of the axes, or of a range of them, as int64."""
+    return np.array(x.shape[start:end], np.int64)
+
+
+@plain("Size", since=1)
+def size(x: Array) -> Array:
+    """Count the elements, as int64."""
+    return np.array(x.size, np.int64)
+
+
+@plain("Reshape", since=5, later={"allowzero": 14})
+def reshape(x: Array, shape: Array, *, allowzero: int = 0) -> Array:
+    """View in another shape: -1 is what is left over, 0 the input's length unless allowzero."""
+    lengths = _integers(shape)
+    if allowzero != 1:
+        lengths = [length or x.shape[axis] for axis, length in enumerate(lengths)]
+    return x.reshape(lengths)
+
+
+@plain("Flatten", since=1)
+def flatten(x: Array, *, axis: int = 1) -> Array:
+    """View as a matrix: the axes before ``axis``, and the others."""
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+
+
+@plain("Squeeze", since=13)
+def squeeze(x: Array, axes: Array | None = None) -> Array:
+    """View without axes of length 1: those named, or all."""
+    return np.squeeze(x, None if axes is None else tuple(_integers(axes)))
+
+
+@plain("Unsqueeze", since=13)
+def unsqueeze(x: Array, axes: Array) -> Array:
+    """View with axes of length 1 put in, counted in the result."""
+    return np.expand_dims(x, tuple(_integers(axes)))
+
+
+@plain("Transpose", since=1)
+def transpose(x: Array, *, perm: Sequence[int] | None = None) -> Array:
+    """View with the axes in another order; reversed by default."""
+    return np.transpose(x, perm or None)
+
+
+@plain("Concat", since=4)
+def concat(first: Array, *others: Array, axis: int) -> Array:
+    """Put arrays behind each other along an axis that they have."""
+    return np.concatenate((first, *others), axis).astype(first.dtype, copy=False)
+
+
+@plain("Slice", since=10)
+def slice_axes(
+    x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None
+) -> Array:
+    """View a range of each axis named, or of the first ones; bounds beyond an axis are its ends.
+
+    As numpy, but with a negative step a start before the first element counts as the first.
+    """
+    begins = _integers(starts)
+    places = range(len(begins)) if axes is None else _integers(axes)
+    strides = [1] * len(begins) if steps is None else _integers(steps)
+    ranges = [slice(None)] * x.ndim
+    for begin, end, place, stride in zip(begins, _integers(ends), places, strides, strict=True):
+        is_before = stride < 0 and begin < -x.shape[place]
+        ranges[place] = slice(0 if is_before else begin, end, stride)
+    return np.asarray(x[tuple(ranges)])
+
+
+@plain("Split", since=13, later={"num_outputs": 18}, takes_output_count=True)
+def split(
+    x: Array,
+    split: Array | None = None,
+    *,
+    axis: int = 0,
+    num_outputs: int | None = None,
+    output_count: int,
+) -> tuple[Array, ...]:
+    """View as parts of the lengths given, or of one length; the last takes what is left over."""
+    if split is None:
+        count = num_outputs or output_count
+        edges = [part * -(-x.shape[axis] // count) for part in range(count)] + [x.shape[axis]]
+    else:
+        edges = [0, *np.cumsum(split).tolist()]
+        if edges[-1] != x.shape[axis] or edges != sorted(edges):
+            raise ValueError(
+                f"parts of {split.tolist()} do not make up an axis of length {x.shape[axis]}"
+            )
+    ranges = [slice(None)] * x.ndim
+    parts = []
+    for start, stop in itertools.pairwise(edges):
+        ranges[axis] = slice(start, stop)
+        parts.append(x[tuple(ranges)])
+    return tuple(parts)
+
+
+@plain("Tile", since=6)
+def tile(x: Array, repeats: Array) -> Array:
+    """Repeat the whole along each axis."""
+    return np.tile(x, _integers(repeats))
+
+
+@plain("ConstantOfShape", since=9)
+def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
+    """Fill a shape with one element; a float32 of 0 by default."""
+    if value is None:
+        return np.zeros(_integers(shape), np.float32)
+    return np.full(_integers(shape), value.reshape(()))
+
+
+@plain("Range", since=11)
+def count_range(start: Array, limit: Array, delta: Array) -> Array:
+    """Count from start in steps of delta; limit itself is left out."""
+    return np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype)
+
+
+_PAD_MODES = ("constant", "edge", "reflect", "wrap")
+
+
+@plain("Pad", since=11, accepts=lambda node: node.attributes.get("mode", "constant") in _PAD_MODES)
+def pad(
+    x: Array,
+    pads: Array,
+    constant_value: Array | None = None,
+    axes: Array | None = None,
+    *,
+    mode: str = "constant",
+) -> Array:
+    """Take elements off where a pad is negative; then put some before and behind what is left.
+
+    These are constants, or what is left is repeated. ValueError where it is nothing, and for an
+    axis that is named twice.
+    """
+    places = list(range(x.ndim)) if axes is None else _integers(axes)
+    counts = _integers(pads)
+    if len(counts) != 2 * len(places):
+        raise ValueError(f"{len(counts)} pads are given for {len(places)} axes; give two for each")
+    if len({place % x.ndim for place in places}) < len(places):
+        raise ValueError(f"axes {places} of {x.ndim} name one twice")
+    if mode != "constant":
+        return _repeated_around(x, places, counts, mode)
+    lengths = list(x.shape)
+    sources, targets = [slice(None)] * x.ndim, [slice(None)] * x.ndim
+    for place, before, behind in zip(places, counts, counts[len(places) :], strict=False):
+        length = x.shape[place]
+        lengths[place] = length + before + behind
+        start, stop = max(-before, 0), min(length, length + behind)
+        kept = max(stop - start, 0)
+        sources[place] = slice(start, start + kept)
+        targets[place] = slice(start + before, start + before + kept)
+    fill = _zero_of(x) if constant_value is None else constant_value.reshape(())
+    padded = np.full(lengths, fill, x.dtype)
+    padded[tuple(targets)] = x[tuple(sources)]
+    return padded
+
+
+def _repeated_around(x: Array, places: Sequence[int], counts: Sequence[int], mode: Any) -> Array:
+    kept, widths = [slice(None)] * x.ndim, [(0, 0)] * x.ndim
+    for place, before, behind in zip(places, counts, counts[len(places) :], strict=False):
+        start, stop = max(-before, 0), min(x.shape[place], x.shape[place] + behind)
+        if start > stop:
+            raise ValueError(f"pads of {[before, behind]} take more than axis {place} has")
+        kept[place] = slice(start, stop)
+        widths[place] = max(before, 0), max(behind, 0)
+    return np.pad(x[tuple(kept)], widths, mode=mode)
+
+
+def _zero_of(x: Array) -> object:
+    return "" if x.dtype == object else 0

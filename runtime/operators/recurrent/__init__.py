@@ -1,0 +1,1 @@
+"""LSTM, GRU and RNN, one time step after the other."""
