@@ -70,7 +70,8 @@ async def test_the_latest_version_serves_and_the_one_before_goes(
     assert await factor_of(repository) == 10
     with pytest.raises(RefusedError, match="no version '1'"):
         repository.find("m", "1")
-    await asyncio.sleep(0)
+    while repository.closing_count:
+        await checkpoint()
     assert old.is_closed
 
 
