@@ -63,6 +63,7 @@ class _Contraction:
         for name, value in list(made.initializers.items()):
             if not value.uses and not value.is_graph_output:
                 del made.initializers[name]
+                value.constant = None  # pieces have their own
         return made
 
     def _step(self, node: Node, mapping: dict[Value, Value]) -> Node:

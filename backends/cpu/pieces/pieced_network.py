@@ -19,6 +19,7 @@ from ....runtime.devices.plugin import CoreHandle
 from ....runtime.graph import Graph, Model, Node, copy_graph
 from ....runtime.graph.mapped_file import read_constants
 from ....runtime.graph.node_failure import run_failure
+from ....runtime.graph.stand_ins import release_constants
 from ....runtime.interpretation.control_flow import CONTROL_FLOW, MakeFlow
 from ....runtime.interpretation.steps import compile_steps
 from ....runtime.network.executable_network import ExecutableNetwork, Slot
@@ -126,7 +127,9 @@ class PiecedNetwork(ExecutableNetwork):
             not piece.in_body for piece in contracted.pieces.values()
         )
         finder = _Finder(pieces, self._model.opsets, self.device)
-        return compile_steps(contracted.graph, finder)
+        steps = compile_steps(contracted.graph, finder)
+        release_constants(contracted.graph)  # the steps have them
+        return steps
 
     def _plans_of_pieces(self) -> list[Plan]:
         return [plan for piece in self._pieces for plan in piece.plans.plans()]
@@ -188,6 +191,8 @@ class PiecedNetwork(ExecutableNetwork):
             self._programs.clear()
         for piece in self._pieces:
             piece.close()
+        self.steps = None  # they have constants
+        release_constants(self._model.graph)
         self._core.executors.release(self._resize_executor)  # what waits there finds weights closed
 
     def _metrics(self) -> list[Metric]:

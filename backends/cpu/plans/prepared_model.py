@@ -26,6 +26,7 @@ def prepared_model(model: Model, passes: Sequence[Pass]) -> Model | None:
         return None
     prepared = model.copy()
     if not infer_graph_types(prepared.graph):
+        prepared.dispose()
         return None
     folding = ConstantFolding(is_kept=is_int8_weights)
     run_passes(prepared, (*passes, folding, DeadCode()))
