@@ -34,6 +34,7 @@ FAMILIES = (
     "movement_types",
     "normalization_types",
     "matmul_types",
+    "ml_types",
     "quantization_types",
     "random_types",
     "recurrent_types",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.graph import Node
+from ....runtime.graph import DType, Node
 from ....runtime.graph.sym_int import has_sym_ints
 from ....runtime.lowering.written_states import rows_function
 from ....runtime.operators import find_unsupported as find_missing
@@ -35,6 +35,18 @@ _OPERATORS = (
     "Trilu",
 )
 
+_ML_OPERATORS = (
+    "ArrayFeatureExtractor",
+    "Binarizer",
+    "FeatureVectorizer",
+    "Imputer",
+    "LabelEncoder",
+    "OneHotEncoder",
+    "SVMClassifier",
+    "SVMRegressor",
+)
+_ML_TYPES = frozenset({DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64})
+
 
 def refuses_operator(node: Node) -> str | None:
     """Say why no evaluation on numpy arrays computes a node, or None."""
@@ -55,6 +67,7 @@ def lower_scatter_nd(node: Node, builder: PlanBuilder) -> None:
     )
 
 
+@kernel(*_ML_OPERATORS, domain="ai.onnx.ml", dtypes=_ML_TYPES, refuses=refuses_operator)
 @kernel("OneHot", dtypes=None, refuses=refuses_operator, constant_inputs=(1,))
 @kernel("RoiAlign", refuses=refuses_operator)
 @kernel(*_OPERATORS, dtypes=None, refuses=refuses_operator)

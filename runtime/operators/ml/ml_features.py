@@ -11,7 +11,9 @@ from ..own.own_operators import own
 from ..plain_operators import Array
 
 __all__ = [
+    "array_feature_extractor",
     "category_mapper",
+    "feature_vectorizer",
     "fill_missing",
     "label_encoder",
     "normalize_rows",
@@ -170,6 +172,36 @@ def fill_missing(
         raise ValueError(f"{len(values)} values are given for x of {x.shape}")
     is_old = np.isnan(x) if is_float and np.isnan(old) else x == x.dtype.type(old)
     return np.where(is_old, values, x)
+
+
+@own("ArrayFeatureExtractor", since=1, domain=_ML)
+def array_feature_extractor(x: Array, indices: Array) -> Array:
+    """Take elements along the last axis; of a vector as a row.
+
+    Raises IndexError for indices that are not there, also below 0.
+    """
+    places = indices.reshape(-1)
+    if places.size and not 0 <= int(places.min()) <= int(places.max()) < x.shape[-1]:
+        raise IndexError(f"{int(places.min())} to {int(places.max())} of {x.shape[-1]} elements")
+    picked = x[..., places.astype(np.intp)]
+    return np.asarray(picked if x.ndim > 1 else picked[None])
+
+
+@own("FeatureVectorizer", since=1, domain=_ML)
+def feature_vectorizer(*inputs: Array, inputdimensions: Sequence[int] = ()) -> Array:
+    """Join rows of features, in float32, each cut to its dimension or filled up with zeros.
+
+    Raises ValueError unless there is a dimension for each input.
+    """
+    if len(inputs) != len(inputdimensions) or any(x.ndim not in (1, 2) for x in inputs):
+        raise ValueError(f"{len(inputdimensions)} dimensions are given for {len(inputs)} inputs")
+    tables = [np.atleast_2d(x).astype(np.float32) for x in inputs]
+    made = np.zeros((len(tables[0]), sum(inputdimensions)), np.float32)
+    start = 0
+    for table, width in zip(tables, inputdimensions, strict=True):
+        made[:, start : start + min(width, table.shape[1])] = table[:, :width]
+        start += width
+    return made
 
 
 @own("Normalizer", since=1, domain=_ML)

@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
-from aioinfer.runtime.graph import DType, Node, Value
+from aioinfer import Core
+from aioinfer.errors import TensorError
+from aioinfer.runtime.graph import DType, Node, TensorType, Value
 from aioinfer.runtime.operators import OperatorError, make_operator
+from aioinfer.runtime.type_inference import ShapeContent
+from aioinfer.runtime.type_inference.rules import find_rule
 
 TYPES = {
     np.dtype(np.float32): TensorProto.FLOAT,
@@ -73,6 +77,7 @@ def assert_same(
 ) -> None:
     found = computed(op_type, x, attributes, len(kinds), opset)
     wanted = by_onnxruntime(op_type, x, attributes, kinds, opset)
+    _assert_typed(op_type, x, attributes, found, kinds)
     for array, right, kind in zip(found, wanted, kinds, strict=True):
         assert array.shape == right.shape
         assert array.dtype == DType(kind).numpy
@@ -80,6 +85,33 @@ def assert_same(
             np.testing.assert_allclose(array, right, rtol=1e-5, atol=atol)
         else:
             np.testing.assert_array_equal(array, right)
+
+
+def _assert_typed(
+    op_type: str, x: np.ndarray, attributes: dict[str, Any], found: Any, kinds: list[int]
+) -> None:
+    """Hold what the type rule says, where there is one, against results."""
+    node = Node(
+        op_type,
+        [Value("x", TensorType(DType.of(x.dtype), x.shape))],
+        [Value(f"y{index}") for index in range(len(kinds))],
+        {name: item for name, item in attributes.items() if item},
+        name="n",
+        domain="ai.onnx.ml",
+    )
+    rule = find_rule(node)
+    types = None if rule is None else rule(node, ShapeContent())
+    if types is not None:
+        wanted = [TensorType(DType(kind), y.shape) for kind, y in zip(kinds, found, strict=True)]
+        assert list(types) == wanted
+    else:
+        assert op_type in (
+            "CategoryMapper",
+            "LinearClassifier",
+            "LinearRegressor",
+            "Normalizer",
+            "Scaler",
+        )
 
 
 @pytest.mark.parametrize("norm", ["MAX", "L1", "L2"])
@@ -339,3 +371,90 @@ def test_linear_models_regress(targets: int) -> None:
     coefficients = np.random.default_rng(2).normal(size=4 * targets).astype(np.float32).tolist()
     attributes = {"coefficients": coefficients, "targets": targets, "intercepts": [0.5] * targets}
     assert_same("LinearRegressor", X, [TensorProto.FLOAT], attributes)
+
+
+def pipeline() -> Any:
+    """Write what a pipeline of scikit-learn becomes: numbers and categories, joined, classified."""
+    made = helper.make_node
+    machine_of = machine(3, "RBF", has_odds=True, is_positive=False)
+    machine_of.update(classlabels_ints=[1, 2, 3], support_vectors=[0.1 * n for n in range(72)])
+    nodes = [
+        made(
+            "Imputer",
+            ["x"],
+            ["a"],
+            domain="ai.onnx.ml",
+            imputed_value_floats=[0.5],
+            replaced_value_float=float("nan"),
+        ),
+        made("ArrayFeatureExtractor", ["a", "places"], ["b"], domain="ai.onnx.ml"),
+        made("OneHotEncoder", ["c"], ["d"], domain="ai.onnx.ml", cats_int64s=[0, 1, 2], zeros=1),
+        made("Reshape", ["d", "flat"], ["e"]),
+        made("Binarizer", ["b"], ["f"], domain="ai.onnx.ml", threshold=0.2),
+        made(
+            "FeatureVectorizer",
+            ["b", "e", "f"],
+            ["g"],
+            domain="ai.onnx.ml",
+            inputdimensions=[2, 3, 3],
+        ),
+        made("SVMClassifier", ["g"], ["h", "scores"], domain="ai.onnx.ml", **machine_of),
+        made(
+            "LabelEncoder",
+            ["h"],
+            ["label"],
+            domain="ai.onnx.ml",
+            keys_int64s=[1, 2, 3],
+            values_int64s=[30, 20, 10],
+        ),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "pipeline",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4]),
+            helper.make_tensor_value_info("c", TensorProto.INT64, ["n", 1]),
+        ],
+        [
+            helper.make_tensor_value_info("label", TensorProto.INT64, ["n"]),
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["n", 3]),
+        ],
+        [
+            numpy_helper.from_array(np.array([3, 1]), "places"),
+            numpy_helper.from_array(np.array([-1, 3]), "flat"),
+        ],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
+def test_a_pipeline_runs_on_one_device(core: Core, device: str) -> None:
+    given = {"x": X.copy(), "c": WHOLE[:, :1]}
+    given["x"][3] = np.nan
+    session = onnxruntime.InferenceSession(pipeline())
+    with core.load_network(pipeline(), device) as network:
+        request = network.create_infer_request()
+        for count in (40, 1, 7):
+            part = {name: array[:count] for name, array in given.items()}
+            found = request.infer_sync(part)
+            label, scores = session.run(None, part)
+            np.testing.assert_array_equal(found["label"], label)
+            np.testing.assert_allclose(found["scores"], scores, atol=1e-4)
+
+
+def test_features_that_are_not_there_are_a_wrong_input(core: Core) -> None:
+    node = helper.make_node("ArrayFeatureExtractor", ["x", "i"], ["y"], "pick", domain="ai.onnx.ml")
+    ports = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+        helper.make_tensor_value_info("i", TensorProto.INT64, [2]),
+    ]
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 2])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    graph = helper.make_graph([node], "g", ports, [out])
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    with core.load_network(model, "CPU") as network:
+        request = network.create_infer_request()
+        for wrong in ([0, 3], [-1, 0]):
+            with pytest.raises(TensorError, match="of 3 elements"):
+                request.infer_sync({"x": np.ones((2, 3), np.float32), "i": np.array(wrong)})
