@@ -68,6 +68,8 @@ class Compiler:
         self._refused: set[tuple[str, str]] = set()
         """Libraries, and the nodes that they have refused."""
         self.latest: Plan | None = None
+        self.states: Mapping[str, str] = {}
+        """Pairs input -> output that requests keep and plans let grow; before the first plan."""
         self.shape_tensors = rules.kernels.shape_tensors(model.graph)
 
     def compile(
@@ -106,6 +108,7 @@ class Compiler:
                 facts=self._device.facts,
                 precision=self._precision,
                 refused=frozenset(self._refused),
+                states=self.states,
             )
             plan = builder.build(self._rules.kernels.lower)
             weights = [buffer.size_bytes for buffer in self.weights.missing(plan.constants)]

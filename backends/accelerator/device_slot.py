@@ -17,7 +17,7 @@ anything is enqueued never touches the device, which may be lost.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from time import perf_counter_ns
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -60,6 +60,7 @@ from .queues.opened_device import ComputeStream, OpenedDevice
 from .queues.queue_stream import QueueStream
 from .slot_inputs import InputNetwork, SlotInputs
 from .slot_outputs import OutputNetwork, SlotOutputs
+from .slot_states import PlacedStates, SlotStates, StateNetwork
 
 __all__ = ["AcceleratorSlot"]
 
@@ -73,7 +74,7 @@ _PART_BYTES = 4 << 20
 """What one thread copies at a time, in about half a millisecond."""
 
 
-class SlotNetwork(InputNetwork, OutputNetwork, Protocol):
+class SlotNetwork(InputNetwork, OutputNetwork, StateNetwork, Protocol):
     """What a slot asks of its network."""
 
     name: str
@@ -117,6 +118,7 @@ class AcceleratorSlot(Slot):
     def __init__(self, network: SlotNetwork, memory: SlotMemory, streams: ComputeStream) -> None:
         self._network, self._memory = network, memory
         self._inputs, self._outputs = SlotInputs(network), SlotOutputs(network)
+        self._states = SlotStates(network)
         self._plan: Plan | None = None
         self._bound: BoundPlan | None = None
         self._is_filled = False
@@ -303,8 +305,9 @@ class AcceleratorSlot(Slot):
             return False
         blocks = self._blocks
         self._missing_blocks = {}
+        staying = self._states.staying(bound, self.bindings) if bound.plan.growing else {}
         for name, size_bytes in self._outputs.block_sizes(bound, self.bindings).items():
-            if name not in blocks:
+            if name not in blocks and name not in staying:
                 block = network.kept_blocks.take(size_bytes)
                 if block is None:
                     self._missing_blocks[name] = size_bytes
@@ -355,37 +358,48 @@ class AcceleratorSlot(Slot):
         graph = bound.launch_graph if bindings.profile is None else None
         there: dict[Buffer, Memory] = {}
         has_device_arrays = _has_device_arrays(bindings)
+        placed = PlacedStates()
+        if bound.plan.growing:
+            placed = self._states.place(bound, bindings, blocks)
+            blocks = {**blocks, **placed.blocks}
         if graph is None:
             if has_device_arrays:
                 there = self._inputs.read_there(bound, bindings.inputs)
             if blocks:
                 there.update(self._outputs.written_there(bound, blocks))
+            there.update(placed.there)
             if there or bound.exchanged:
                 bound.exchange(there)
         # Here, on the run's own stream: the arrays' owners may write them for a while yet.
         if has_device_arrays:
             self._inputs.copy_on_device(stream, bound, bindings.inputs, there)
         if graph is None:
-            self._launch(stream, bound)
+            self._launch(stream, bound, placed.skipped)
         else:
             stream.replay(graph)
         if blocks:
             self._outputs.keep(stream, bound, bindings, self._padding, blocks, there)
         if stream.copied_bytes:
             self._copies.append(("compute", stream.copied_bytes, 0))
+        if placed.moved_bytes:
+            self._copies.append(("compute", {"device": placed.moved_bytes}, 0))
         return NOW
 
-    def _launch(self, stream: QueueStream, bound: BoundPlan) -> None:
-        """Enqueue the launches one by one."""
+    def _launch(self, stream: QueueStream, bound: BoundPlan, skipped: Collection[int]) -> None:
+        """Enqueue the launches one by one, but for those that a run has no use for."""
         events: list[Event] = []
         stop = self.stop
-        for item in bound.launches:
+        launches = bound.launches
+        if skipped:
+            launches = [item for item in launches if id(item.launch) not in skipped]
+        for item in launches:
             if stop.error is not None:  # what is enqueued runs to its end, and no more is
                 raise stop.error
             launch = item.launch
             events.append(stream.launch(item.kernel, launch.global_size, launch.local_size))
         if self.bindings.profile is not None:
-            self._times = LaunchTimes(bound.plan, events, stream.stage_work)
+            done = [item.launch for item in launches]
+            self._times = LaunchTimes(done, events, stream.stage_work)
 
     def _download_staged(self, lane: Lane) -> Ready:
         assert self._bound is not None

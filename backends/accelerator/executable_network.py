@@ -100,9 +100,12 @@ class AcceleratorNetwork(ExecutableNetwork):
         """Inputs whose content plans depend on."""
         self.host_inputs = frozenset(contents)
         pairs = find_pairs(model, config).items()
-        self.kept_outputs |= {made for name, made in pairs if name not in self.host_inputs}
+        states = {name: made for name, made in pairs if name not in self.host_inputs}
+        self.kept_outputs |= {*states.values()}
         sizes: tuple[int, ...] = config.value_or_default(BATCH_BUCKETS)
         self.buckets, self._bucket_refusal = choose_buckets(model, self.inputs, sizes, contents)
+        if self.buckets is None:  # padding's rows would be a state's
+            self._compiler.states = states
         self._plans = ShapePlans(
             model,
             self.inputs,

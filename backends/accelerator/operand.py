@@ -49,3 +49,20 @@ class Operand:
     def viewed(self, shape: Sequence[int]) -> Operand:
         """See the same elements, in the same order, in another shape."""
         return replace(self, shape=tuple(shape))
+
+
+@dataclass(frozen=True)
+class StridedOperand:
+    """A value that does not lie dense: its shape, and its strides in elements of the operand."""
+
+    operand: Operand
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def permuted(self, axes: Sequence[int]) -> StridedOperand:
+        """See it with its axes in another order."""
+        return StridedOperand(
+            self.operand,
+            tuple([self.shape[axis] for axis in axes]),
+            tuple([self.strides[axis] for axis in axes]),
+        )

@@ -13,7 +13,7 @@ from .operand import Buffer, Operand
 from .queues.library_operation import LibraryOperation
 from .queues.user_operation import UserOperation
 
-__all__ = ["Launch", "LaunchArgument", "Plan"]
+__all__ = ["Growth", "Launch", "LaunchArgument", "Plan"]
 
 LaunchArgument = Operand | int | float
 """An operand is passed as a pointer, int as a C ``int``, float as ``float``."""
@@ -36,6 +36,25 @@ class Launch:
 
 
 @dataclass(frozen=True, eq=False)
+class Growth:
+    """One state in a plan: its places among inputs and outputs, and its shapes.
+
+    ``given_room`` and ``room`` are the shapes of the memory before and after. ``from_dense`` and
+    ``from_room`` move what was there; None where that is nothing.
+    """
+
+    input: int
+    output: int
+    given_shape: tuple[int, ...]
+    given_room: tuple[int, ...]
+    shape: tuple[int, ...]
+    room: tuple[int, ...]
+    from_dense: Launch | None
+    from_room: Launch | None
+    moved_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
 class Plan:
     """Everything that does not change from run to run; any number of slots may be bound to it.
 
@@ -50,11 +69,18 @@ class Plan:
     offsets: Mapping[Buffer, int]
     arena_bytes: int
     constants: Sequence[Buffer]
+    growing: Sequence[Growth] = ()
+    """States whose outputs lie in memory with room, and are no dense arrays."""
 
     @property
     def calls_users(self) -> bool:
         """True if functions of users are among its launches, which cannot be replayed."""
         return any(isinstance(launch.source, UserOperation) for launch in self.launches)
+
+    @property
+    def can_be_replayed(self) -> bool:
+        """True if each run enqueues the same launches, on memory of the slot."""
+        return not (self.calls_users or self.growing)
 
     def release_graph(self) -> None:
         """Free the large constants of the graph, which is there to be looked at."""

@@ -12,22 +12,25 @@ downloaded.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ...errors import GraphError, UnsupportedOpError
 from ...runtime.graph import DType, Graph, Model, Node, Value
+from ...runtime.lowering.growing_states import JoinedState, growing_states, shape_with_room
 from ...runtime.lowering.node_operands import Lowering, place_buffers
 from .elementwise.fused_launch import fused_launch
 from .elementwise.fused_step import FusedStep
 from .launching.kernel_source import KernelSource
 from .launching.reach import INT_LIMIT, Reach, find_overrun, whole
+from .launching.strided_copy import strided_copy
 from .memory.weight_store import WeightStore
-from .operand import Buffer, Operand
-from .plan import Launch, LaunchArgument, Plan
+from .operand import Buffer, Operand, StridedOperand
+from .plan import Growth, Launch, LaunchArgument, Plan
 from .precision import F32, Precision
 from .queues.driver import DeviceFacts
 from .queues.library_operation import LibraryOperation
@@ -35,13 +38,17 @@ from .queues.library_operation import LibraryOperation
 __all__ = ["PlanBuilder"]
 
 Array = np.ndarray[Any, Any]
+NO_STATES: Mapping[str, str] = MappingProxyType({})
 
 
 class PlanBuilder(Lowering):
     """Builds one plan of a specialised graph; not thread-safe.
 
+    ``states`` are pairs input -> output that a request keeps.
+
     ``precision`` says what float32 values are held in between launches; ``refused`` are libraries
-    and names of nodes that they do not plan.
+    and names of nodes that they do not plan; ``states`` are pairs input -> output that a request
+    keeps.
     """
 
     def __init__(
@@ -53,8 +60,16 @@ class PlanBuilder(Lowering):
         facts: DeviceFacts,
         precision: Precision = F32,
         refused: Collection[tuple[str, str]] = (),
+        states: Mapping[str, str] = NO_STATES,
     ) -> None:
         super().__init__(model, device, precision.held)
+        self._joins = {
+            item.joined: item
+            for item in growing_states(model.graph, states)
+            if self._can_grow(item)
+        }
+        self._growing: list[Growth] = []
+        self._strided: dict[Value, StridedOperand] = {}
         self.precision = precision
         self.work_group_size = facts.work_group_size
         """The most work-items of one group on this device."""
@@ -72,7 +87,7 @@ class PlanBuilder(Lowering):
         inputs = [self._add_input(value) for value in graph.inputs]
         for node in self._nodes():
             lower(node, self)
-        outputs = [self._in_own_dtype(value) for value in graph.outputs]
+        outputs = [self._as_output(index, value) for index, value in enumerate(graph.outputs)]
         return self._finish(graph, inputs, outputs)
 
     def has_library(self, name: str) -> bool:
@@ -146,6 +161,38 @@ class PlanBuilder(Lowering):
             )
         self._operands[value] = operand
         return operand
+
+    def _can_grow(self, item: JoinedState) -> bool:
+        """True if the join alone reads the state, which lies dense in some runs and not in others.
+
+        It has to be held in the type that the request keeps.
+        """
+        past = self.model.graph.inputs[item.state.input]
+        is_alone = len(past.uses) == 1 and not past.is_graph_output
+        is_held = self.held_dtype(item.joined) is self.dtype(item.joined)
+        return is_alone and is_held and not item.state.is_window
+
+    def growing(self, value: Value) -> JoinedState | None:
+        """Return the state that this join makes, if it goes on behind an input of the network."""
+        return self._joins.get(value)
+
+    @property
+    def last_launch(self) -> Launch | None:
+        """The one that was noted last."""
+        return self._launches[-1] if self._launches else None
+
+    def note_growth(self, growth: Growth) -> None:
+        """Say that an output of the graph is a state in memory with room."""
+        self._growing.append(growth)
+
+    def strided(self, value: Value) -> StridedOperand | None:
+        """Return how a value lies that is not dense; None for all others."""
+        return self._strided.get(value)
+
+    def define_strided(self, value: Value, lies: StridedOperand) -> None:
+        """Say that a value lies in an operand, but not dense; ``operand`` gives a dense copy."""
+        self.expect_shape(value, lies.shape)
+        self._strided[value] = lies
 
     def view(self, operand: Operand, shape: Sequence[int]) -> Operand:
         """See the same elements in another shape; GraphError for one that has more or fewer."""
@@ -227,6 +274,11 @@ class PlanBuilder(Lowering):
     def _as_it_lies(self, value: Value) -> Operand:
         if value.constant is not None and value not in self._operands:
             self._operands[value] = self._uploaded(value.constant, self.held_dtype(value))
+        lies = self._strided.get(value)
+        if lies is not None and value not in self._operands:
+            dense = self.temporary(lies.shape, lies.operand.dtype)
+            strided_copy(self, lies.operand, dense, lies.shape, lies.strides)
+            self._operands[value] = dense
         if value not in self._operands:
             raise GraphError(f"value {value.name!r} is used before it is made")
         return self._operands[value]
@@ -237,8 +289,19 @@ class PlanBuilder(Lowering):
         return Operand(buffer, array.shape, dtype)
 
     def _add_input(self, value: Value) -> Operand:
-        place = self._operands[value] = self.temporary(self.shape(value), self.dtype(value))
+        place = self.temporary(self.shape(value), self.dtype(value))
+        for item in self._joins.values():
+            if self.model.graph.inputs[item.state.input] is value:
+                room = self.temporary(shape_with_room(place.shape, item.state.axis), place.dtype)
+                place = Operand(room.buffer, place.shape, place.dtype)
+        self._operands[value] = place
         return place
+
+    def _as_output(self, index: int, value: Value) -> Operand:
+        """Return an output of the graph as the caller gets it: dense, but for states with room."""
+        if any(growth.output == index for growth in self._growing):
+            return self._strided[value].operand
+        return self._in_own_dtype(value)
 
     def _in_own_dtype(self, value: Value) -> Operand:
         """Return an output of the graph in the type that the caller gets."""
@@ -264,4 +327,5 @@ class PlanBuilder(Lowering):
             offsets,
             arena_bytes,
             tuple(self._constants),
+            tuple(self._growing),
         )

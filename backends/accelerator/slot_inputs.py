@@ -6,6 +6,7 @@ has kept is read where it is, unless the run replays a launch graph or is padded
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -80,6 +81,7 @@ class SlotInputs:
             if (
                 isinstance(array, AdoptedArray)
                 and array.is_argument
+                and array.room is None
                 and array.size_bytes == operand.size_bytes
                 and operand.buffer in bound.exchangeable
             ):
@@ -104,10 +106,14 @@ class SlotInputs:
             if place.operand.buffer in there:
                 stream.keep(array)
                 continue
+            rows = _rows_of(array)
             size_bytes, whole_bytes = array.size_bytes, place.operand.size_bytes
             for offset_bytes in range(0, whole_bytes if size_bytes else 0, size_bytes or 1):
-                part_bytes = min(size_bytes, whole_bytes - offset_bytes)
-                stream.copy_from(array, place.memory, part_bytes, offset_bytes)
+                for start, own_bytes, begin in rows:
+                    target = offset_bytes + start
+                    part_bytes = min(own_bytes, whole_bytes - target)
+                    if part_bytes > 0:
+                        stream.copy_from(array, place.memory, part_bytes, target, begin)
 
     def _is_read_in_place(self, given: Any, place: BoundInput) -> bool:
         """True for a whole input in memory that was lent for it to be written to."""
@@ -122,3 +128,14 @@ class SlotInputs:
         """Return how many rows of an input are given; None: all that its plan has."""
         buckets = self._network.buckets
         return None if buckets is None or name not in buckets.inputs else padding.rows
+
+
+def _rows_of(array: AdoptedArray) -> list[tuple[int, int, int]]:
+    """List what lies together of an array: where it is in the array, its bytes, where in memory."""
+    room, shape = array.room, array.shape
+    if room is None or room == shape:
+        return [(0, array.size_bytes, 0)]
+    axis = next(index for index, length in enumerate(shape) if length != room[index])
+    inner_bytes = math.prod(shape[axis + 1 :]) * array.dtype.itemsize
+    own, step = shape[axis] * inner_bytes, room[axis] * inner_bytes
+    return [(row * own, own, row * step) for row in range(math.prod(shape[:axis]))]

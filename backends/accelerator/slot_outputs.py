@@ -89,14 +89,18 @@ class SlotOutputs:
     ) -> None:
         """Hand over the outputs that stay, and enqueue copies of those not written ``there``."""
         recorder = self._network.admission.recorder
-        for port, place in zip(self._network.model_outputs, bound.outputs, strict=True):
+        growing = {growth.output: growth for growth in bound.plan.growing}
+        ports = zip(self._network.model_outputs, bound.outputs, strict=True)
+        for index, (port, place) in enumerate(ports):
             block = blocks.get(port.name)
             if block is None:
                 continue
             operand = place.operand
-            shape = self._own_shape(port.name, operand.shape, padding)
+            shape, room = self._own_shape(port.name, operand.shape, padding), None
+            if index in growing:
+                shape, room = growing[index].shape, growing[index].room
             noted = bindings.later_download(recorder, "compute")
-            made = KeptOutput(self._network.opened, block, shape, operand.dtype.numpy, noted)
+            made = KeptOutput(self._network.opened, block, shape, operand.dtype.numpy, noted, room)
             stream.keep(block)
             if operand.buffer not in there and made.size_bytes:
                 stream.copy_to(made.adopted(), place.memory)

@@ -80,10 +80,15 @@ class CupyQueue:
         return self._copy(_host_address(target), address_of(source), target.nbytes, kind, target)
 
     def copy(
-        self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
+        self,
+        target: Memory,
+        source: Memory,
+        size_bytes: int,
+        target_offset_bytes: int = 0,
+        source_offset_bytes: int = 0,
     ) -> Event:
         kind, to = self._runtime.memcpyDeviceToDevice, address_of(target) + target_offset_bytes
-        return self._copy(to, address_of(source), size_bytes, kind)
+        return self._copy(to, address_of(source) + source_offset_bytes, size_bytes, kind)
 
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]
@@ -181,7 +186,12 @@ class CapturingQueue:
         return self._copy(_host_address(target), address_of(source), target.nbytes, kind)
 
     def copy(
-        self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
+        self,
+        target: Memory,
+        source: Memory,
+        size_bytes: int,
+        target_offset_bytes: int = 0,
+        source_offset_bytes: int = 0,
     ) -> Event:
         raise _refusal()
 

@@ -238,9 +238,14 @@ class _Queue:
         return PyOpenClEvent(self._cl, _checked(copy, self._raw, target, source, is_blocking=False))
 
     def copy(
-        self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
+        self,
+        target: Memory,
+        source: Memory,
+        size_bytes: int,
+        target_offset_bytes: int = 0,
+        source_offset_bytes: int = 0,
     ) -> Event:
-        offsets = {"src_offset": 0, "dst_offset": target_offset_bytes}
+        offsets = {"src_offset": source_offset_bytes, "dst_offset": target_offset_bytes}
         raw = _raw_memory(target), _raw_memory(source)
         copied = _checked(self._cl.enqueue_copy, self._raw, *raw, byte_count=size_bytes, **offsets)
         return PyOpenClEvent(self._cl, copied)

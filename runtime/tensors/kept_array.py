@@ -54,6 +54,10 @@ class KeptArray(ABC):
                 self._host = array
             return self._host
 
+    def parted(self) -> KeptArray:
+        """(optional) Return the same content, behind which no run writes in the same memory."""
+        return self
+
     @abstractmethod
     def _download(self) -> Array:
         """Copy the content to a new array. Blocks."""

@@ -9,7 +9,7 @@ from ....runtime.graph import DType, Node, Value
 from ..elementwise.fused_step import ACCELERATOR_DOMAIN, FusedStep
 from ..elementwise.operand_walk import broadcast_strides
 from ..launching.matmul import Matrices, launch_matmul
-from ..operand import Operand
+from ..operand import Operand, StridedOperand
 from ..plan_builder import PlanBuilder
 from .epilogue import epilogue_code
 from .registry import kernel
@@ -26,10 +26,16 @@ class Factor:
     value: Value
     strides: tuple[int, int]
     batch: tuple[int, ...]
+    lies: StridedOperand | None = None
+    """Where its elements are, if the value is not dense."""
+
+    def operand(self, builder: PlanBuilder) -> Operand:
+        """Find where it lies."""
+        return builder.operand(self.value) if self.lies is None else self.lies.operand
 
     def matrices(self, builder: PlanBuilder) -> Matrices:
-        """Find where it lies."""
-        return Matrices(builder.operand(self.value), self.strides, self.batch)
+        """Find where its matrices lie."""
+        return Matrices(self.operand(builder), self.strides, self.batch)
 
 
 @dataclass(frozen=True)
@@ -95,12 +101,23 @@ def _read_tensors(node: Node, left: Value, right: Value, builder: PlanBuilder) -
     ]
     has_bias = _bias_value(node) is not None
     return Matmul(
-        Factor(left, (k, 1), steps[0]),
-        Factor(right, (n, 1), steps[1]),
+        _strided_factor(left, batch, builder) or Factor(left, (k, 1), steps[0]),
+        _strided_factor(right, batch, builder) or Factor(right, (n, 1), steps[1]),
         batch,
         (m, n, k),
         (FusedStep("Add", ("acc", "i2"), DType.FLOAT32),) if has_bias else (),
     )
+
+
+def _strided_factor(value: Value, batch: tuple[int, ...], builder: PlanBuilder) -> Factor | None:
+    """Read matrices of a value that does not lie dense; None for any other, and for a vector."""
+    lies = builder.strided(value)
+    if lies is None or len(lies.shape) < 2:
+        return None
+    *others, row, column = lies.strides
+    lengths = zip(lies.shape[:-2], others, batch[len(batch) - len(others) :], strict=True)
+    steps = tuple([0 if own != wanted else stride for own, stride, wanted in lengths])
+    return Factor(value, (row, column), (0,) * (len(batch) - len(steps)) + steps, lies)
 
 
 def _read_gemm(node: Node, left: Value, right: Value, builder: PlanBuilder) -> Matmul:

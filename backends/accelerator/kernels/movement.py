@@ -15,6 +15,7 @@ from ..elementwise.operand_walk import broadcast_strides
 from ..launching.strided_copy import strided_copy
 from ..operand import Operand
 from ..plan_builder import PlanBuilder
+from .growing_join import join_behind
 from .registry import kernel
 
 __all__ = ["check_parts", "joined_parts"]
@@ -26,12 +27,17 @@ def lower_transpose(node: Node, builder: PlanBuilder) -> None:
     (source,) = node.inputs
     assert source is not None
     (result,) = node.outputs
-    operand = builder.operand(source)
-    rank = len(operand.shape)
+    shape = builder.shape(source)
+    rank = len(shape)
     permutation = [int(axis) for axis in node.attributes.get("perm") or range(rank)[::-1]]
     if sorted(permutation) != list(range(rank)):
         raise builder.contradiction(f"{permutation} is no order of {rank} axes")
-    builder.expect_shape(result, [operand.shape[axis] for axis in permutation])
+    builder.expect_shape(result, [shape[axis] for axis in permutation])
+    lies = builder.strided(source)
+    if lies is not None:
+        builder.define_strided(result, lies.permuted(permutation))
+        return
+    operand = builder.operand(source)
     long_axes = [axis for axis in permutation if operand.shape[axis] != 1]
     if long_axes == sorted(long_axes):
         builder.define(result, builder.view(operand, builder.shape(result)))
@@ -45,6 +51,8 @@ def lower_transpose(node: Node, builder: PlanBuilder) -> None:
 def lower_concat(node: Node, builder: PlanBuilder) -> None:
     """Lower a concatenation: a copy for each part that has elements; a view if only one has."""
     (result,) = node.outputs
+    if join_behind(node, builder):
+        return
     axis, parts = joined_parts(node, builder)
     if len(parts) == 1:
         builder.define(result, builder.operand(parts[0]))

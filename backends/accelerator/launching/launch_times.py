@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....runtime.runs.bindings import NodeProfile
-from ..plan import Plan
+from ..plan import Launch
 from ..queues.driver import DriverError, Event
 from ..queues.submission import StageWork
 
@@ -15,8 +15,10 @@ __all__ = ["LaunchTimes"]
 class LaunchTimes:
     """The events of a run's launches, read once the run has ended; ``work`` are all of them."""
 
-    def __init__(self, plan: Plan, events: Sequence[Event], work: StageWork | None) -> None:
-        self._plan, self._events, self._work = plan, events, work
+    def __init__(
+        self, launches: Sequence[Launch], events: Sequence[Event], work: StageWork | None
+    ) -> None:
+        self._launches, self._events, self._work = launches, events, work
 
     def profiles(self) -> list[NodeProfile]:
         """List the launches in order; nothing if one of them failed, or the device has no times.
@@ -30,7 +32,7 @@ class LaunchTimes:
             times = [event.times_ns for event in self._events]
         except DriverError:
             return []
-        pairs = zip(self._plan.launches, times, strict=True)
+        pairs = zip(self._launches, times, strict=True)
         return [
             NodeProfile(
                 launch.origin.name,

@@ -6,25 +6,21 @@ Transpose, Slice, Expand and their like differ in strides and offsets alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ....runtime.lowering.strides import row_major
 from ..elementwise.c_types import ELEMENT_WORDS
-from ..elementwise.fused_launch import line_groups
+from ..elementwise.fused_launch import Launcher, line_groups
 from ..elementwise.operand_walk import index_code, plan_walk
 from ..operand import Operand
 from ..plan import LaunchArgument
 from .kernel_source import KernelSource
 from .reach import box
 
-if TYPE_CHECKING:
-    from ..plan_builder import PlanBuilder
-
 __all__ = ["strided_copy"]
 
 
 def strided_copy(
-    builder: PlanBuilder,
+    builder: Launcher,
     source: Operand,
     target: Operand,
     shape: Sequence[int],

@@ -37,7 +37,8 @@ class KeepingDevice(Protocol):
 class KeptOutput(KeptArray):
     """An output at the start of a block; ``downloaded`` is called with the bytes that were copied.
 
-    Thread-safe.
+    A state may be the beginning of memory of the shape ``room``, and the next run of its request
+    writes behind it unless not ``may_grow``. Thread-safe.
     """
 
     def __init__(
@@ -47,8 +48,12 @@ class KeptOutput(KeptArray):
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
         downloaded: Callable[[int], None],
+        room: tuple[int, ...] | None = None,
+        *,
+        may_grow: bool = True,
     ) -> None:
         super().__init__(opened.name, shape, dtype)
+        self.room, self.may_grow = room, may_grow
         self.opened, self.block, self._downloaded = opened, block, downloaded
 
     @property
@@ -66,15 +71,27 @@ class KeptOutput(KeptArray):
             is_writable=False,
             written=None,
             owner=self.block,
+            room=self.room,
             is_argument=True,
         )
 
     def _download(self) -> Array:
-        array = np.empty(self.shape, self.dtype)
-        if array.nbytes:
+        array = np.empty(self.room or self.shape, self.dtype)
+        if math.prod(self.shape):
             self.opened.read_kept(array.reshape(-1).view(np.uint8), self.block)
             self._downloaded(array.nbytes)
-        return array
+        return array[tuple([slice(length) for length in self.shape])].copy() if self.room else array
+
+    def parted(self) -> KeptOutput:
+        return KeptOutput(
+            self.opened,
+            self.block,
+            self.shape,
+            self.dtype,
+            self._downloaded,
+            self.room,
+            may_grow=False,
+        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         facts = self.opened.facts
@@ -86,7 +103,7 @@ class KeptOutput(KeptArray):
         Raises BufferError where no library takes the device's memory or the type.
         """
         wanted = options.get("dl_device")
-        if wanted is not None and tuple(map(int, wanted)) == _HOST:
+        if self.room is not None or (wanted is not None and tuple(map(int, wanted)) == _HOST):
             return self.host().__dlpack__(**options)
         self.block.is_exported = True
         capsule = self.opened.export(self.adopted(), options)

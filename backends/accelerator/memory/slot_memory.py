@@ -159,7 +159,7 @@ class SlotMemory:
         output_bytes = sum(operand.size_bytes for operand in plan.outputs)
         input_bytes = sum(operand.size_bytes for operand in plan.inputs)
         bound = BoundPlan(plan, inputs, outputs, launches, output_bytes, input_bytes)
-        if self._capture is not None and launches and not plan.calls_users:
+        if self._capture is not None and launches and plan.can_be_replayed:
             copied_bytes = output_bytes + input_bytes
             is_small = copied_bytes <= _ROUND_TRIP_BYTES
             if is_small and self._stages_outputs and self._captures_copies:

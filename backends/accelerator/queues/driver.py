@@ -167,6 +167,8 @@ class AdoptedArray:
     """Passed when what its owner had enqueued before is done; None: the run's first token says."""
     owner: object = None
     """What else has to live as long as the memory is used."""
+    room: tuple[int, ...] | None = None
+    """The shape of the memory that it begins, where there is room behind it along one axis."""
     is_argument: bool = False
     """True if kernels may have the memory as an argument: a buffer of its own, or all of one."""
 
@@ -230,9 +232,14 @@ class Queue(Protocol):
         """Copy device memory to host bytes, which are undefined until the event."""
 
     def copy(
-        self, target: Memory, source: Memory, size_bytes: int, target_offset_bytes: int = 0
+        self,
+        target: Memory,
+        source: Memory,
+        size_bytes: int,
+        target_offset_bytes: int = 0,
+        source_offset_bytes: int = 0,
     ) -> Event:
-        """Copy within the device's memory, from the source's start."""
+        """Copy within the device's memory."""
 
     def launch(
         self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int]

@@ -142,10 +142,16 @@ class QueueStream(DeviceStream):
         return event
 
     def copy_from(
-        self, source: AdoptedArray, target: Memory, size_bytes: int, target_offset_bytes: int
+        self,
+        source: AdoptedArray,
+        target: Memory,
+        size_bytes: int,
+        target_offset_bytes: int,
+        source_offset_bytes: int = 0,
     ) -> Event:
         """Enqueue a copy of a caller's array, behind what its owner has enqueued; keeps it."""
-        event = self._copy(source, target, source.memory, size_bytes, target_offset_bytes)
+        offsets_bytes = target_offset_bytes, source_offset_bytes
+        event = self._copy(source, target, source.memory, size_bytes, *offsets_bytes)
         self._note_device_copy(size_bytes)
         return event
 

@@ -13,6 +13,7 @@ from ....runtime.graph import Node
 from ...accelerator.elementwise.c_types import ELEMENT_WORDS
 from ...accelerator.elementwise.fused_launch import line_groups
 from ...accelerator.kernels import movement as shared
+from ...accelerator.kernels.growing_join import join_behind
 from ...accelerator.launching.kernel_source import KernelSource
 from ...accelerator.launching.reach import Reach
 from ...accelerator.operand import Operand
@@ -36,6 +37,8 @@ __kernel void $name({parameters}, __global {word} *y, const int count, const int
 @kernel("Concat", dtypes=None)
 def lower_concat(node: Node, builder: PlanBuilder) -> None:
     """Lower a concatenation of tensors of any type along any axis."""
+    if join_behind(node, builder):
+        return
     axis, values = shared.joined_parts(node, builder)
     if not 1 < len(values) <= _MOST_PARTS:
         shared.lower_concat(node, builder)

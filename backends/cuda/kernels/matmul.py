@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
-from ....runtime.graph import Node, Value
+from ....runtime.graph import Node
 from ...accelerator.elementwise.fused_step import ACCELERATOR_DOMAIN, joined_steps, parse_steps
 from ...accelerator.kernels import matmul as shared
 from ...accelerator.kernels.epilogue import extra_operands
+from ...accelerator.kernels.matmul import Factor
 from ...accelerator.operand import Operand
 from ...accelerator.plan_builder import PlanBuilder
 from .library_call import WORKSPACE_BYTES, FittedSteps, call_library, has_tf32, launch_rest
@@ -32,8 +33,8 @@ def lower_matmul(node: Node, builder: PlanBuilder) -> None:
     if library is None or shape is None or len(dtypes) > 1:
         shared.lower_matmul(node, builder)
         return
-    left = builder.operand(matmul.left.value)
-    right, shape = _right(matmul.right.value, shape, builder)
+    left = matmul.left.operand(builder)
+    right, shape = _right(matmul.right, shape, builder)
     made = builder.result(node.outputs[0])
     operands = {**shared.bias_operand(node, builder), **extra_operands(node, builder)}
     steps = joined_steps(matmul.steps, parse_steps(node))
@@ -70,11 +71,12 @@ def _call(
     )
 
 
-def _right(value: Value, shape: MatmulShape, builder: PlanBuilder) -> tuple[Operand, MatmulShape]:
+def _right(factor: Factor, shape: MatmulShape, builder: PlanBuilder) -> tuple[Operand, MatmulShape]:
     """Find the second matrix; a constant one may be stored column by column, once for all plans."""
+    value = factor.value
     array, dtype = value.constant, builder.held_dtype(value)
     if array is None or array.ndim != 2 or not should_turn(shape, dtype.item_bytes):
-        return builder.operand(value), shape
+        return factor.operand(builder), shape
     known, turned = array, (shape.n, shape.k)
     operand = builder.derived("transpose", [known], dtype, lambda: known.T, turned)
     return operand, replace(shape, b_strides=(1, shape.k))

@@ -208,6 +208,7 @@ class RunStates:
         """Have later runs share no memory with this one, which goes on unnoticed on its device."""
         kept = self._kept.values
         kept.update({name: it.copy() for name, it in kept.items() if isinstance(it, np.ndarray)})
+        kept.update({name: it.parted() for name, it in kept.items() if isinstance(it, KeptArray)})
 
     def settle(self, *, has_succeeded: bool) -> None:
         """Have the request keep what was made, or forget it; when nothing works for the run."""

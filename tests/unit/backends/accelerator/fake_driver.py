@@ -140,14 +140,19 @@ class FakeQueue:
         return self._add(ManualEvent("read", action=copy, array=target, memories=[source]))
 
     def copy(
-        self, target: FakeMemory, source: FakeMemory, size_bytes: int, target_offset_bytes: int = 0
+        self,
+        target: FakeMemory,
+        source: FakeMemory,
+        size_bytes: int,
+        target_offset_bytes: int = 0,
+        source_offset_bytes: int = 0,
     ) -> ManualEvent:
         assert target_offset_bytes + size_bytes <= target.size_bytes
-        assert size_bytes <= source.size_bytes
+        assert source_offset_bytes + size_bytes <= source.size_bytes
 
         def copy() -> None:
             there = target.use()[target_offset_bytes : target_offset_bytes + size_bytes]
-            there[:] = source.use()[:size_bytes]
+            there[:] = source.use()[source_offset_bytes : source_offset_bytes + size_bytes]
 
         return self._add(ManualEvent("copy", action=copy, memories=[target, source]))
 
