@@ -61,7 +61,10 @@ def setting(**fields: Any) -> Change:
         (setting(device="REFERENZ"), "no device 'REFERENZ' here; did you mean 'REFERENCE'"),
         (setting(device="REFERENCE.77"), "REFERENCE has no device '77'.*'REFERENCE'"),
         (setting(device=7), "7 is no text"),
-        (given(STATE={"x": "nothing"}), "states {} are not those of STATE"),
+        (
+            given(STATE={"x": "nothing"}),
+            "STATE does not fit model .tiny.: there is no output .nothing.",
+        ),
         (given(STATE=3), "bad value 3 for STATE"),
         (given(INPUT_SHAPES={"x": [2, 40, 1]}), "INPUT_SHAPES"),
         (given(INPUT_SHAPES="x"), "bad value 'x' for INPUT_SHAPES"),
