@@ -12,8 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import partial
 from threading import Lock
 from time import perf_counter_ns
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,14 +28,10 @@ from ...runtime.runs.run import Run
 from ...runtime.runs.run_admission import RunAdmission
 from .collector import Collector, Pace
 from .length_padding import LengthPadding
+from .part import Part, wake_all
 from .rows import RowsOf, check_lines, join_rows
 
-if TYPE_CHECKING:
-    import asyncio
-
-__all__ = ["Bundle", "BundleNetwork", "Part", "failed_together"]
-
-_NO_COPIES: Mapping[str, Any] = MappingProxyType({})
+__all__ = ["Bundle", "BundleNetwork", "Place", "failed_together"]
 
 
 class BundleMember(Protocol):
@@ -75,67 +70,6 @@ class BundleNetwork(Protocol):
 
     def note_carried(self, age: int, run_ids: Sequence[int]) -> None:
         """Count a run that a loop has carried, and keep who has shared it."""
-
-
-class Part:
-    """One awaited call, in a bundle."""
-
-    # What most calls leave as it is.
-    bundle: Bundle | None = None
-    run_id = 0
-    begin = 0
-    """Its first row among those of the bundle."""
-    is_counted = False
-    """Its outcome is settled."""
-    copies = _NO_COPIES
-    """Its own, of outputs that have no rows; the first call of a run gets those themselves."""
-    outputs: dict[str, Any] | None = None
-    """Those of a run of its own, as is the next."""
-    error: BaseException | None = None
-    run: Run | None = None
-    """One of its own, of the network's, after a run that was carried has failed."""
-
-    def __init__(
-        self, inputs: dict[str, Any], row_count: int, future: asyncio.Future[None]
-    ) -> None:
-        self.inputs, self.row_count, self.future = inputs, row_count, future
-        self.arrived_ns = perf_counter_ns()
-
-    def leave(self) -> None:
-        """Give it up: nobody will ask for the results."""
-        bundle, self.bundle = self.bundle, None
-        if bundle is not None:
-            bundle.give_up(self)
-
-    def results(self) -> dict[str, Any]:
-        """Return the outputs, or raise the error; when ``future`` is done."""
-        bundle, self.bundle = self.bundle, None
-        assert bundle is not None
-        if self.run is not None:
-            own: dict[str, Any] = self.run.outcome()
-            return own
-        if self.error is not None:
-            raise self.error
-        if self.outputs is not None:
-            return self.outputs
-        run, row_count = bundle.run, bundle.row_count
-        assert run is not None
-        if run.error is not None:
-            raise own_error(run.error)
-        batched, begin, end = bundle.batched_outputs, self.begin, self.begin + self.row_count
-        own = {}
-        for name, value in run.bindings.results.items():
-            if name not in batched:
-                own[name] = self.copies[name] if begin else value
-            elif len(value) == row_count:
-                own[name] = value[begin:end]
-            else:
-                lines = len(value) // row_count
-                own[name] = value[begin * lines : end * lines]
-        padding = bundle.padding
-        if padding is not None:
-            padding.cut(own, padding.length_of(self.inputs))
-        return own
 
 
 class Bundle:
@@ -272,7 +206,7 @@ class Bundle:
             for part in parts:
                 part.error = own_error(error)
         self.is_over, self.parts = True, []  # which know this
-        _wake_all(parts)
+        wake_all(parts)
 
     def _retry_each(self, note: str) -> None:
         """Find out whose fault it was: each call has a run of its own."""
@@ -291,7 +225,7 @@ class Bundle:
             run.error.add_note(note)
         waker = self._find_waker()
         if waker is not None:
-            waker.post(partial(_wake_all, [part]))
+            waker.post(partial(wake_all, [part]))
 
     def fail(self, error: BaseException) -> None:
         """Answer calls that an error has kept from being run, on the thread of their loop.
@@ -304,7 +238,7 @@ class Bundle:
                 part.is_counted, part.error = True, own_error(error)
                 self._network.admission.arrivals.arrive(part.inputs)
                 self._network.admission.count_together([now_ns - part.arrived_ns], error)
-        _wake_all([part for part in self.parts if part.run is None or part.run.is_answered])
+        wake_all([part for part in self.parts if part.run is None or part.run.is_answered])
 
     def take(self) -> None:
         """Close it, as its run begins. Locked."""
@@ -408,7 +342,7 @@ class Bundle:
             self._network.admission.count_together(finished, None)
         waker = self._find_waker()
         if waker is not None:  # it goes with its loop
-            waker.post(partial(_wake_all, uncounted))
+            waker.post(partial(wake_all, uncounted))
 
 
 def failed_together(other_count: int, error: BaseException) -> str:
@@ -417,12 +351,6 @@ def failed_together(other_count: int, error: BaseException) -> str:
         f"it had been run together with {other_count} other requests, and that run failed with "
         f"{error!r}"
     )
-
-
-def _wake_all(parts: Sequence[Part]) -> None:
-    for part in parts:
-        if not part.future.done():
-            part.future.set_result(None)
 
 
 Place = tuple[int, Hashable]

@@ -25,8 +25,9 @@ from ...executors.interrupt import can_interrupt, default_int_handler, get_sigin
 from ...runtime.loops.completion import new_future, on_trio
 from ...runtime.loops.inline_turn import InlineTurn
 from ...runtime.runs.inline_route import InlineRoute
-from .bundle import Bundle, Part, Place
+from .bundle import Bundle, Place
 from .gathering import CROWD, Gatherings, HelpedNetwork
+from .part import Part
 
 __all__ = ["Crowd", "CrowdNetwork"]
 

@@ -24,7 +24,8 @@ from weakref import WeakSet, ref
 from ...runtime.loops.completion import FindWaker
 from ...runtime.loops.inline_turn import ROUND_NS, InlineTurn, threads
 from ...runtime.runs.inline_route import InlineRoute
-from .bundle import Bundle, BundleNetwork, Part
+from .bundle import Bundle, BundleNetwork
+from .part import Part
 
 __all__ = ["CROWD", "Gathering", "Gatherings", "HelpedNetwork"]
 

@@ -16,9 +16,10 @@ from ...runtime.runs.error_frames import own_error
 from ...runtime.runs.run_admission import RunAdmission
 from ...runtime.runs.stage import Stop, new_stop_word
 from ...runtime.tracing.recorder import SpanRecorder
-from .bundle import Bundle, Part, failed_together
+from .bundle import Bundle, failed_together
 from .length_padding import LengthPadding
 from .member import SharedRun
+from .part import Part
 from .rows import join_rows, split_rows
 
 __all__ = ["JoinedMember", "JoinedRun", "Surroundings"]
