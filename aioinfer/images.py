@@ -64,6 +64,8 @@ def decode(
     before memory is taken.
     """
     _check_choice("colors", colors, Colors)
+    _check_length("max_pixels", max_pixels)
+    _check_enough(at_least)
     view = _bytes_of(data)
     height, width = size_of(view)
     if height * width > max_pixels:
@@ -179,13 +181,16 @@ def _decoded_by_pillow(view: memoryview, colors: Colors, size: tuple[int, int]) 
             if image.mode.startswith("I;16"):  # of which Pillow would keep 255 at most
                 high = np.asarray(image) >> 8
                 converted = Image.fromarray(high.astype(np.uint8)).convert(mode)
+            elif image.mode == mode:  # which convert would copy
+                image.load()
+                converted = image
             else:
                 converted = image.convert(mode)
+            made = np.array(converted).reshape(converted.height, converted.width, -1)
     except Image.DecompressionBombError as error:
         raise TensorError(f"{error}; PIL.Image.MAX_IMAGE_PIXELS is Pillow's own limit") from error
-    except (OSError, ValueError, SyntaxError, struct.error, EOFError) as error:
+    except (OSError, ValueError, SyntaxError, struct.error, EOFError, Warning) as error:
         raise _damaged(view, error) from error
-    made = np.array(converted).reshape(converted.height, converted.width, -1)
     return np.ascontiguousarray(made[:, :, ::-1]) if colors == "BGR" else made
 
 
@@ -244,6 +249,15 @@ def _check_choice(name: str, given: object, choices: object) -> None:
     known = get_args(choices)
     if given not in known:
         raise PropertyError(f"{name} is one of {list(known)}, not {given!r}", name, value=given)
+
+
+def _check_enough(given: object) -> None:
+    if given is None:
+        return
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise PropertyError(f"at_least is (height, width), not {given!r}", "at_least", value=given)
+    for length in given:
+        _check_length("at_least", length)
 
 
 def _check_length(name: str, given: object) -> None:

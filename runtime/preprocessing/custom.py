@@ -21,7 +21,14 @@ def apply_custom(state: State, function: CustomStep) -> State:
     Raises TensorError for what is no value, or belongs to a graph already.
     """
     before = state.value
+    known = before.name, before.type
     made = function(before)
+    if (before.name, before.type) != known:
+        before.name, before.type = known
+        raise TensorError(
+            f"the function of custom() has changed the tensor that it was given, {before.name!r}; "
+            f"it makes new nodes, and returns the Value of the last one"
+        )
     if not isinstance(made, Value):
         raise TensorError(
             f"the function of custom() returned {type(made).__name__}; it returns the Value that "

@@ -16,6 +16,7 @@ def new_nodes(made: Iterable[Value], given: Collection[Value]) -> list[Node]:
     Raises TensorError for a node of some graph, and a value that comes from nowhere.
     """
     found: dict[Node, None] = {}
+    begun: set[Node] = set()
     waiting: list[tuple[Value | Node, bool]] = [(value, False) for value in made]
     while waiting:
         item, is_ready = waiting.pop()
@@ -23,6 +24,11 @@ def new_nodes(made: Iterable[Value], given: Collection[Value]) -> list[Node]:
             if is_ready:
                 found[item] = None
             elif item not in found:
+                if item in begun:
+                    raise TensorError(
+                        f"{item!r} computes what it reads; a step makes nodes without a circle"
+                    )
+                begun.add(item)
                 waiting.append((item, True))
                 waiting += [(value, False) for value in reversed(item.dependencies())]
         elif item not in given and item.producer is not None:

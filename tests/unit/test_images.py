@@ -300,3 +300,22 @@ def test_another_thread_runs_meanwhile(work: Callable[[], Any]) -> None:
     finally:
         sys.setswitchinterval(interval)
     pytest.fail("the GIL was held from the beginning to the end, 200 times")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"max_pixels": 0}, {"max_pixels": None}, {"at_least": 5}, {"at_least": (8, -1)}],
+)
+@pytest.mark.parametrize("format", ["JPEG", "PNG"])
+def test_bad_arguments_of_decoding_are_refused(format: str, arguments: dict[str, Any]) -> None:
+    with pytest.raises(PropertyError, match=next(iter(arguments))):
+        decode(encoded(smooth(), format), **arguments)
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_pillow_warns_of_is_a_damaged_picture() -> None:
+    content = encoded(smooth(), "PNG")
+    header = 8 + 12 + 13
+    animated = chunk(b"acTL", struct.pack(">II", 0, 0))
+    with pytest.raises(TensorError, match="damaged"):
+        decode(content[:header] + animated + content[header:])

@@ -248,6 +248,35 @@ def test_a_custom_function_may_not_use_nodes_of_a_model() -> None:
         ppp.build()
 
 
+def test_a_custom_function_may_not_change_what_it_is_given() -> None:
+    def renamed(value: aioinfer.Value) -> aioinfer.Value:
+        value.name = "another"
+        return value
+
+    def retyped(value: aioinfer.Value) -> aioinfer.Value:
+        value.type = aioinfer.TensorType(aioinfer.DType.INT64, (1,))
+        return value
+
+    for function in (renamed, retyped):
+        ppp = processor()
+        ppp.input().preprocess().custom(function)
+        with pytest.raises(TensorError, match=r"'image', custom: .*has changed the tensor"):
+            ppp.build()
+
+
+def test_nodes_of_a_custom_function_may_not_go_round() -> None:
+    def circle(value: aioinfer.Value) -> aioinfer.Value:
+        first, last = aioinfer.Value("first"), aioinfer.Value("last")
+        aioinfer.Node("Add", [value, last], [first], {}, name="first")
+        aioinfer.Node("Neg", [first], [last], {}, name="last")
+        return last
+
+    ppp = processor()
+    ppp.input().preprocess().custom(circle)
+    with pytest.raises(TensorError, match="without a circle"):
+        ppp.build()
+
+
 def test_numbers_may_be_numpys() -> None:
     ppp = processor()
     ppp.input().tensor().set_layout("NCHW").set_element_type(np.uint8)
