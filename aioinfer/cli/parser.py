@@ -61,10 +61,10 @@ examples:
 
 TUNE = """\
 Search for the configuration of a device that suits a model: streams, threads,
-requests in flight, batch and precision, one step after another. What is compared
-takes turns, so that a busy machine is so for all. Prints the best beside what the
-default and the hints give, lines to paste, and what a precision changes in the
-outputs. Ctrl-C prints what was found so far."""
+requests in flight, batch, BATCH around the device, and precision, one step after
+another. What is compared takes turns, so that a busy machine is so for all. Prints
+the best beside what the default and the hints give, lines to paste, and what a
+precision changes in the outputs. Ctrl-C prints what was found so far."""
 
 TUNE_EXAMPLES = """\
 examples:

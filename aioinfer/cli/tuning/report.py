@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pprint import pformat
 from statistics import median
@@ -14,11 +14,12 @@ from rich.console import Console
 
 from ..console import print_indented, print_table
 from ..output_errors import OutputError
+from .placement import Placement
 from .search import Choice, Settled, Slice
 
 __all__ = ["Found", "TuneReport"]
 
-Shapes = Mapping[str, Sequence[int]]
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass
@@ -29,6 +30,8 @@ class Found:
     choice: Choice
     settled: Settled
     shapes: Shapes
+    placement: Placement
+    """What it is loaded on, and with."""
     slices: list[Slice] = field(default_factory=list)
 
     @property
@@ -42,15 +45,13 @@ class Found:
 
     def text(self) -> str:
         """Say what it is in a few words."""
-        words = [f"{key.removeprefix('INFERENCE_')}={value}" for key, value in self.config.items()]
+        chosen = self.choice.config()
+        words = [f"{key.removeprefix('INFERENCE_')}={value}" for key, value in chosen.items()]
         if self.choice.batch > 1:
             words.append(f"batch {self.choice.batch}")
+        if self.choice.joined_rows > 1:
+            words.append(f"BATCH of {self.choice.joined_rows} rows")
         return ", ".join([*words, f"{self.settled.requests} in flight"])
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The properties that it sets."""
-        return self.choice.config()
 
 
 @dataclass
@@ -60,8 +61,6 @@ class TuneReport:
     model: str
     device: str
     goal: str
-    own_config: Mapping[str, Any]
-    """What the caller has set, for all configurations."""
     rows: list[Found] = field(default_factory=list)
     precisions: dict[str, list[OutputError]] = field(default_factory=dict)
     """What each precision changes in the outputs, against f32."""
@@ -88,9 +87,11 @@ class TuneReport:
                 {
                     "label": row.label,
                     "is_best": row is self.best,
-                    "config": {**self.own_config, **row.config},
+                    "device": row.placement.device,
+                    "config": dict(row.placement.config),
                     "requests": row.settled.requests,
                     "batch": row.choice.batch,
+                    "joined_rows": row.choice.joined_rows,
                     **asdict(row.typical),
                 }
                 for row in self.rows
@@ -110,10 +111,11 @@ class TuneReport:
             return {"model": self.model, "device": self.device, "config": None}
         return {
             "model": self.model,
-            "device": self.device,
-            "config": {**self.own_config, **best.config},
+            "device": best.placement.device,
+            "config": dict(best.placement.config),
             "requests": best.settled.requests,
             "batch": best.choice.batch,
+            "joined_rows": best.choice.joined_rows,
             "shapes": {name: list(shape) for name, shape in best.shapes.items()},
         }
 
@@ -136,7 +138,7 @@ class TuneReport:
         """Write the best configuration as Python."""
         best, lines = self.best, [f"# aioinfer tune -m {shlex.quote(self.model)} -d {self.device}"]
         assert best is not None
-        config = {**self.own_config, **best.config}
+        device, config = best.placement.device, dict(best.placement.config)
         lines += f"config = {pformat(config, width=80, sort_dicts=False)}".splitlines()
         source = repr(self.model)
         if self.pins_shapes:
@@ -144,9 +146,12 @@ class TuneReport:
             lines += [f"model = core.read_model({source})"]
             lines += f"model.reshape({pformat(shapes, width=80)})".splitlines()
             source = "model"
-        lines.append(f"network = core.load_network({source}, {self.device!r}, config)")
+        lines.append(f"network = core.load_network({source}, {device!r}, config)")
         count = best.settled.requests
-        lines.append(f"# keep {count} {'request' if count == 1 else 'requests'} in flight")
+        if best.choice.joined_rows > 1:
+            lines.append(f"# have {count} tasks await network.infer at a time, of one row each")
+        else:
+            lines.append(f"# keep {count} {'request' if count == 1 else 'requests'} in flight")
         return lines
 
     def _print_table(self, console: Console) -> None:

@@ -5,7 +5,11 @@ changes one property at a time by one step, and lets challenger and best so far 
 by slice, so that what else the machine does falls on both: what counts is the ratio of two slices
 that follow each other. A step that wins is followed by the next one along the same axis. Where no
 step wins any more, or the time is up, the best and the configurations of the hints are measured in
-turn once more. All pure.
+turn once more.
+
+Many rows in a run are had in two ways: requests of that many rows, or BATCH, which joins requests
+of one. Each is an axis, and a choice goes one way at a time; the step from one way to the other
+keeps the rows. All pure.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ __all__ = [
     "winner_of",
 ]
 
-AXES = ("streams", "precision", "batch", "requests", "threads")
+AXES = ("streams", "precision", "joined_rows", "batch", "requests", "threads")
 """In the order in which they are tried: first what changes most."""
 
 SEARCH_SHARE = 0.75
@@ -40,6 +44,8 @@ FEW_ROUNDS, MOST_ROUNDS = 2, 5
 CLEARLY_BETTER, CLEARLY_WORSE = 1.15, 0.9
 BETTER = 1.02
 """What a challenger has to be better by; below, the simpler configuration stays."""
+FIRST_JOINED = 16
+"""Where the search on BATCH begins: joining a few rows may cost more than it brings."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,10 @@ class Choice:
     requests: int | None = None
     """Requests in flight; None: as many as the network finds optimal."""
     batch: int = 1
+    """Rows of a request."""
     precision: str | None = None
+    joined_rows: int = 1
+    """Rows of a run that BATCH joins, at most; 1: without BATCH."""
 
     def config(self) -> dict[str, Any]:
         """Return the properties to load a network with."""
@@ -86,6 +95,7 @@ class Space:
     requests: Sequence[int] = ()
     batch: Sequence[int] = ()
     precision: Sequence[str] = ()
+    joined_rows: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -187,11 +197,26 @@ def _steps(best: Choice, settled: Settled, space: Space, axis: str) -> Iterator[
                 yield replace(best, precision=precision)
         return
     values: Sequence[int] = getattr(space, axis)
-    own_value: int = best.batch if axis == "batch" else getattr(settled, axis)
+    rows = {"batch": best.batch, "joined_rows": best.joined_rows}
+    if axis in rows and max(rows.values()) > rows[axis]:
+        yield from _other_way(best, axis, values, max(rows.values()))
+        return
+    own_value: int = rows[axis] if axis in rows else getattr(settled, axis)
+    if axis == "joined_rows" and own_value == 1:
+        yield from _other_way(best, axis, values, FIRST_JOINED)
+        return
     above = [value for value in values if value > own_value]
     below = [value for value in values if value < own_value]
     for value in (*above[:1], *below[-1:]):
         changes: dict[str, Any] = {axis: value}
-        if axis == "streams":
-            changes["requests"] = None  # what suits that number of streams
+        if axis in ("streams", "joined_rows"):
+            changes["requests"] = None  # what suits that number
         yield replace(best, **changes)
+
+
+def _other_way(best: Choice, axis: str, values: Sequence[int], rows: int) -> Iterator[Choice]:
+    """Yield the choice that has so many rows in a run along this axis, or the most below."""
+    fitting = [value for value in values if 1 < value <= rows]
+    if fitting:
+        sizes: dict[str, Any] = {"batch": 1, "joined_rows": 1, axis: fitting[-1]}
+        yield replace(best, requests=None, **sizes)

@@ -19,21 +19,23 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ...errors import AioInferError
 from ...runtime.devices.core import Core
+from ...runtime.devices.device_aliases import understood
 from ...runtime.devices.device_name import parse_device
+from ...runtime.devices.implicit_batching import BATCH
 from ...runtime.graph import Model, TensorType
-from ...runtime.properties.properties import (
-    PERFORMANCE_HINT,
-)
+from ...runtime.properties.properties import ALLOW_AUTO_BATCHING, PERFORMANCE_HINT
 from ..console import make_console, print_indented
 from ..device_config import device_config
 from ..error_line import error_line
 from ..output_errors import output_errors
 from ..shapes import parse_shapes
-from .network import Loaded, is_pinned, run_first, shapes_of, thread_count
-from .report import TuneReport
+from .network import Loaded, is_pinned, run_first, settled_of, shapes_of, thread_count
+from .placement import Placement, batch_around, placed_on_batch
+from .report import Found, TuneReport
 from .search import (
     Choice,
     Goal,
+    Settled,
     Slice,
     Space,
     doublings,
@@ -58,7 +60,7 @@ def run_tune(parsed: argparse.Namespace) -> int:
     """Search, and print what was found; 130 if it was interrupted. Errors are raised."""
     config = device_config(parsed.config)
     goal = Goal(parsed.goal == "latency", parsed.max_latency)
-    report = TuneReport(parsed.model, parsed.d, parsed.goal, config)
+    report = TuneReport(parsed.model, parsed.d, parsed.goal)
     report.are_precisions_asked = parsed.precision is not None
     console = make_console()
     is_interrupted = False
@@ -102,6 +104,8 @@ class Tuner:
         self._noted: set[str] = set()
         self._progress: Progress | None = None
         self._device = ""
+        self._joined: Found | None = None
+        """The best that was measured on BATCH."""
 
     def run(self) -> None:
         """Measure the configurations of the hints, search, and measure the best beside them."""
@@ -131,6 +135,7 @@ class Tuner:
         self._device = default.network.device
         if parse_device(self._report.device).name == "AUTO":
             self._report.device = self._device
+            default.found.placement = self._placement(default.found.choice)
         own_hint = default.network.config.value_or_default(PERFORMANCE_HINT)
         for hint in ("LATENCY", "THROUGHPUT"):
             if hint == own_hint:
@@ -158,10 +163,14 @@ class Tuner:
                 self._report.ended = "no step makes it better"
                 return best
             tried.add(step[1])
-            challenger = self._try_load(model, "found", step[1], step[0])
+            challenger = self._try_load(model, "found", step[1], step[0], best.found.settled)
             if challenger is None:
+                if step[0] == "joined_rows":
+                    space = replace(space, joined_rows=())  # it refuses the model, not the number
                 continue
-            if not self._duel(challenger, best):
+            has_won_duel = self._duel(challenger, best)
+            self._note_joined(challenger.found)
+            if not has_won_duel:
                 self._close(challenger)
                 continue
             if best not in baselines:
@@ -172,6 +181,8 @@ class Tuner:
 
     def _duel(self, challenger: Loaded, best: Loaded) -> bool:
         ratios: list[float] = []
+        if challenger.found.choice.joined_rows > 1:
+            self._measure(challenger)  # until there are plans for what comes together
         while (verdict := has_won(ratios)) is None:
             slices = [self._measure(item) for item in (challenger, best)]
             challenger.found.slices.append(slices[0])
@@ -180,14 +191,30 @@ class Tuner:
         self._say(f"{challenger.found.text()}: {result}{', the best so far' if verdict else ''}")
         return verdict
 
+    def _note_joined(self, found: Found) -> None:
+        if found.choice.joined_rows > 1 and (
+            self._joined is None
+            or score(found.typical, self._goal) > score(self._joined.typical, self._goal)
+        ):
+            self._joined = found
+
+    def _beside(self, model: Model, best: Found) -> Iterator[Loaded]:
+        """Load what the best is shown beside: BATCH, if that has lost, and the best in f32."""
+        choices: list[tuple[str, Choice, Settled]] = []
+        if self._joined is not None and best.choice.joined_rows == 1:
+            choices.append(("with BATCH", self._joined.choice, self._joined.settled))
+        if best.choice.precision not in (None, BASE):
+            in_f32 = replace(best.choice, precision=None)
+            choices.append((f"found, in {BASE}", in_f32, best.settled))
+        for label, choice, settled in choices:
+            loaded = self._try_load(model, label, choice, like=settled)
+            if loaded is not None:
+                yield loaded
+
     def _measure_last(self, model: Model, baselines: Sequence[Loaded], best: Loaded) -> None:
-        """Let the best take turns with the hints, and with itself in f32, for the time left."""
-        rows = [*baselines]
+        """Let the best take turns with the hints, BATCH, and itself in f32, for the time left."""
+        rows = [*baselines, *self._beside(model, best.found)]
         if best not in rows:
-            if best.found.choice.precision not in (None, BASE):
-                choice = replace(best.found.choice, precision=None)
-                in_f32 = self._try_load(model, f"found, in {BASE}", choice)
-                rows += [in_f32] if in_f32 is not None else []
             rows.append(best)
         first = [self._measure(row) for row in rows]  # an interrupt leaves the table as it was
         for row, measured in zip(rows, first, strict=True):
@@ -238,32 +265,51 @@ class Tuner:
         return loaded.measure(self._slice_s)
 
     def _try_load(
-        self, model: Model, label: str, choice: Choice, axis: str | None = None
+        self,
+        model: Model,
+        label: str,
+        choice: Choice,
+        axis: str | None = None,
+        like: Settled | None = None,
     ) -> Loaded | None:
         """Load, or note why that is impossible: of a value of the axis, if it moved along one."""
         try:
-            return self._load(model, label, choice)
+            return self._load(model, label, choice, like)
         except AioInferError as error:
             what = f"{axis} {getattr(choice, axis)}" if axis is not None else str(choice.config())
+            if axis == "joined_rows":
+                what = self._placement(choice).device
             self._report.refused[what] = error_line(error)
             return None
 
-    def _load(self, model: Model, label: str, choice: Choice) -> Loaded:
+    def _load(
+        self, model: Model, label: str, choice: Choice, like: Settled | None = None
+    ) -> Loaded:
         chosen = shapes_of(model, choice, self._asked, self._parsed.b)
         for note in chosen.notes:
             self._say_once(note)
-        config = {**self._config, **choice.config()}
+        placement = self._placement(choice)
         pinned = model.copy()
         pinned.reshape(chosen.shapes)
         self._report.pins_shapes = is_pinned(model, pinned)
-        network = self._core.load_network(pinned, self._parsed.d, config)
+        device = placement.device if choice.joined_rows > 1 else self._parsed.d
+        network = self._core.load_network(pinned, device, placement.config)
         try:
-            loaded = run_first(network, label, choice, chosen.shapes, self._parsed.seed)
+            settled = settled_of(network, choice, like)
+            found = Found(label, choice, settled, chosen.shapes, placement)
+            loaded = run_first(network, found, self._parsed.seed)
         except BaseException:
             network.close()
             raise
         self._loaded.append(loaded)
         return loaded
+
+    def _placement(self, choice: Choice) -> Placement:
+        config = {**self._config, **choice.config()}
+        if choice.joined_rows == 1:
+            return Placement(self._report.device, config)
+        is_of_batch = self._core.device_configuration(BATCH).knows
+        return placed_on_batch(self._held, config, choice.joined_rows, is_of_batch)
 
     def _close(self, loaded: Loaded) -> None:
         self._loaded.remove(loaded)
@@ -276,6 +322,9 @@ class Tuner:
         if not self._is_virtual:
             streams = doublings(self._core.get_metric(device, "RANGE_FOR_STREAMS")[1])
         most = max(16, 4 * (streams[-1] if streams else 4))
+        joined_rows = doublings(MOST_BATCH) if self._may_join else ()
+        if joined_rows:
+            most = max(most, 4 * MOST_BATCH)
         return Space(
             streams=() if "NUM_STREAMS" in self._config else streams,
             threads=()
@@ -284,6 +333,7 @@ class Tuner:
             requests=() if self._goal.is_latency else doublings(most),
             batch=() if not self._has_open_batch(model) else doublings(MOST_BATCH),
             precision=() if "INFERENCE_PRECISION_HINT" in self._config else self._precisions(),
+            joined_rows=joined_rows,
         )
 
     def _precisions(self) -> Sequence[str]:
@@ -297,6 +347,19 @@ class Tuner:
     def _is_virtual(self) -> bool:
         """True where each device of the network has properties of its own."""
         return bool(parse_device(self._device).entries)
+
+    @property
+    def _held(self) -> str:
+        """The device, by the name that BATCH around it has for it."""
+        return understood(self._report.device, self._core.plugin_names)
+
+    @property
+    def _may_join(self) -> bool:
+        """True where BATCH is tried: for many requests of one row, on a device it can hold."""
+        is_wanted = not self._goal.is_latency and self._parsed.b in (None, 1)
+        is_own = ALLOW_AUTO_BATCHING.key in self._config
+        can_hold = BATCH in self._core.plugin_names and batch_around(self._held, 2) is not None
+        return is_wanted and can_hold and not is_own
 
     def _has_open_batch(self, model: Model) -> bool:
         if self._goal.is_latency or self._parsed.b is not None or self._asked:

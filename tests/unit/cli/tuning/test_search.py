@@ -105,6 +105,63 @@ def test_an_axis_that_has_won_is_tried_first() -> None:
     assert found == ("batch", Choice(batch=8))
 
 
+JOINED = replace(SPACE, joined_rows=(1, 2, 4, 8, 16, 32, 64))
+
+
+def test_the_search_on_batch_begins_with_enough_rows_to_pay() -> None:
+    own = Choice(requests=4)
+    only = Space(joined_rows=JOINED.joined_rows)
+    assert next_challenger(own, settled(own), only, set()) == (
+        "joined_rows",
+        Choice(joined_rows=16),
+    )
+    few = Space(joined_rows=(1, 2))
+    assert next_challenger(own, settled(own), few, set()) == ("joined_rows", Choice(joined_rows=2))
+
+
+def test_rows_that_batch_joins_go_up_and_down_and_get_the_requests_that_suit_them() -> None:
+    best, tried = Choice(joined_rows=16, requests=64), set[Choice]()
+    found = []
+    while step := next_challenger(best, settled(best), Space(joined_rows=(1, 8, 16, 32)), tried):
+        tried.add(step[1])
+        found.append(step)
+    assert found == [
+        ("joined_rows", Choice(joined_rows=32)),
+        ("joined_rows", Choice(joined_rows=8)),
+    ]
+
+
+def test_a_step_from_one_way_of_having_rows_to_the_other_keeps_their_number() -> None:
+    def along(axis: str, best: Choice, space: Space) -> list[Choice]:
+        tried, found = set[Choice](), []
+        while step := next_challenger(best, settled(best), space, tried, axis):
+            tried.add(step[1])
+            found += [step[1]] if step[0] == axis else []
+        return found
+
+    assert along("joined_rows", Choice(batch=8, requests=4), JOINED) == [Choice(joined_rows=8)]
+    assert along("batch", Choice(joined_rows=8, requests=4), JOINED) == [Choice(batch=8)]
+    assert along("batch", Choice(joined_rows=64), JOINED) == [Choice(batch=16)], "its most"
+    assert along("joined_rows", Choice(batch=8), SPACE) == [], "no BATCH for this model"
+    assert along("batch", Choice(joined_rows=8), replace(JOINED, batch=())) == []
+
+
+@pytest.mark.parametrize(("best_batch", "best_joined"), [(16, 1), (1, 32)])
+def test_of_both_ways_the_better_one_is_found_in_few_trials(
+    best_batch: int, best_joined: int
+) -> None:
+    def speed(choice: Choice) -> float:
+        assert min(choice.batch, choice.joined_rows) == 1
+        if choice.batch == best_batch and choice.joined_rows == best_joined:
+            return 4.0
+        rows = max(choice.batch, choice.joined_rows)
+        return min(rows, 8) ** 0.5 + rows / 100
+
+    best, count = search(speed, JOINED)
+    assert (best.batch, best.joined_rows) == (best_batch, best_joined)
+    assert count < 40
+
+
 def test_the_devices_own_precision_is_not_tried_again() -> None:
     only = Space(precision=("f32", "bf16"))
     assert next_challenger(Choice(), settled(Choice()), only, set()) == (

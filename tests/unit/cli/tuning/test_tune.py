@@ -19,13 +19,19 @@ FOR_A_MOMENT = ["-d", "REFERENCE", "--seconds", "0.2"]
 
 
 def speeds(monkeypatch: pytest.MonkeyPatch, rate: Callable[[Loaded], float]) -> None:
-    """Let networks be as fast as the function says, and infer once for each slice."""
+    """Let networks be as fast as the function says, and infer once for each slice.
+
+    Time passes with the slices, a hundredth of a second each.
+    """
+    now_s = [0.0]
 
     def measure(loaded: Loaded, _seconds: float) -> Slice:
         loaded.network.create_infer_request().infer_sync(loaded.inputs.at(0))
+        now_s[0] += 0.01
         return Slice(rate(loaded), 1.0, 2.0)
 
     monkeypatch.setattr(Loaded, "measure", measure)
+    monkeypatch.setattr("aioinfer.cli.tuning.tune.monotonic", lambda: now_s[0])
 
 
 def test_a_short_search_prints_a_table_and_lines_to_paste(aioinfer: Run, digits: str) -> None:
@@ -51,7 +57,7 @@ def test_the_file_is_a_configuration_to_load_with(
 ) -> None:
     speeds(monkeypatch, lambda loaded: float(loaded.found.choice.batch))
     path = tmp_path / "tuned.json"
-    arguments = ["-d", "REFERENCE", "--seconds", "5", "--config", "NUM_STREAMS=2"]
+    arguments = ["-d", "REFERENCE", "--seconds", "2", "--config", "NUM_STREAMS=2"]
     assert aioinfer("tune", "-m", digits, *arguments, "-o", str(path)).code == 0
     chosen = json.loads(path.read_text("utf-8"))
     assert chosen["config"] == {"NUM_STREAMS": "2"}
