@@ -132,10 +132,10 @@ class Steps:
 
         Inputs by name: arrays, lists or None; they are read only. Outputs are C-contiguous arrays
         (lists of them, None) that share memory with nothing. With ``memories``, one for each of
-        ``states``, those lie where these say. ``stop`` is called before each node,
-        also inside bodies, and ends the run by raising. ``profile`` receives an entry a node of
-        the graph: (original names, operator, start_ns, end_ns). Raises TensorError, or DeviceError
-        when memory runs out, naming the node.
+        ``states``, those lie where these say. ``stop`` is called before each node, also inside
+        bodies, and in a body without nodes, and ends the run by raising. ``profile`` receives an
+        entry a node of the graph: (original names, operator, start_ns, end_ns). Raises TensorError,
+        or DeviceError when memory runs out, naming the node.
         """
         return self.run_within(inputs, Run(stop), profile, memories)
 
@@ -179,6 +179,8 @@ class Steps:
         for slot, value in zip(self._captured, captured, strict=True):
             values[slot] = value
         stop = run.stop
+        if stop is not None and not self._steps:
+            stop()  # else a loop around an empty body would never ask
         for step in self._steps:
             if stop is not None:
                 stop()

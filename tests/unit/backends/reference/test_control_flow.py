@@ -217,6 +217,16 @@ class TestLoop:
         with pytest.raises(RequestCancelledError, match="enough"):
             steps.run({"c": TRUE, "x": X}, stop)
 
+    def test_a_loop_whose_body_has_no_node_asks_for_the_stop_too(self) -> None:
+        steps = compile_text("""g (int64 n, bool c, float[2] x) => (float[2] y) {
+            y = Loop(n, c, x) <
+                body = b (int64 i, bool go, float[2] s) => (bool go, float[2] s) { }
+            >
+        }""")
+        asked = []
+        steps.run({"n": np.array(50), "c": TRUE, "x": X}, lambda: asked.append(True))
+        assert len(asked) > 50
+
     def test_an_error_inside_names_the_inner_node_once(self) -> None:
         steps = compile_text("""g (int64 n, float[N] x, float[M] z) => (float[K] y) {
             y = Loop(n, "", x) <
