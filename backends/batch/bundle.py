@@ -96,6 +96,10 @@ class Bundle:
         """How many were not given up."""
         self.is_over = False
         """All calls that were not given up are answered."""
+        self._have_come = False
+        """The calls were counted among those that came."""
+        self._is_answered = False
+        """No call is left to be answered by its run."""
 
     def add(self, part: Part) -> bool:
         """Take one more call; False: it is closed, or has no room."""
@@ -130,11 +134,9 @@ class Bundle:
                 self.is_closed = True
                 return True
             run = self.run = self.run or self._made_run()
-            parts = list(self.parts)
         try:
             run.launch(self._answer)
-        except AioInferError:  # it has answered them, and nobody takes it: they have come, too
-            self._network.admission.arrivals.arrive_together([part.inputs for part in parts])
+        except AioInferError:  # it has answered them
             return False
         return True
 
@@ -278,8 +280,11 @@ class Bundle:
         return run
 
     def close(self) -> None:
-        """Take no more calls, as it does not wait any more. Locked."""
+        """Take no more calls, and count those that have come; twice is fine. Locked."""
         self.is_closed = True
+        if self._have_come:
+            return
+        self._have_come = True
         if self._when_closed is not None:
             self._when_closed(self)
         self._network.admission.arrivals.arrive_together([part.inputs for part in self.parts])
@@ -317,15 +322,18 @@ class Bundle:
 
     def end(self) -> None:
         """Let go of its place; by the member that it was, whose run ends now."""
-        self.member = None
-        if self.run is not None and self.run.is_answered:
-            self.parts = []  # which know this
+        with self._network.collecting:
+            self.member = None
+            if self._is_answered:
+                self.parts = []  # which know this
 
     def _answer(self) -> None:
         """Tell the loop, once, that there is an outcome; on any thread."""
         run, now_ns = self.run, perf_counter_ns()
         assert run is not None
         with self._network.collecting:
+            self.close()  # a run that is stopped may still wait for its place
+            self._is_answered = True
             uncounted = [part for part in self.parts if not part.is_counted]
             if self.member is None:
                 self.parts = []

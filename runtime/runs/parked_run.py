@@ -61,5 +61,9 @@ class ParkedRun:
             hop(self._end)
 
     def _end(self) -> None:
-        self.run.is_counted = True
-        self.run.finish(self.run.stop.error)
+        run = self.run
+        error = run.stop.error
+        if error is not None and not isinstance(error, ClosedError):
+            run.admission.count_outcome(run, error)  # who stops it may have found it launched
+        run.is_counted = True
+        run.finish(error)

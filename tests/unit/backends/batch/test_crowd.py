@@ -9,10 +9,14 @@ import weakref
 from typing import Any
 
 import numpy as np
+import pytest
 
 import aioinfer
+from aioinfer.backends.batch.bundle import Bundle
 from aioinfer.backends.batch.executable_network import BatchNetwork
+from aioinfer.backends.batch.member import BatchMember
 from aioinfer.errors import ClosedError, DeviceError, TensorError
+from aioinfer.runtime.loops.inline_turn import threads
 from aioinfer.testing import MockDevices
 from pending_tasks import expect_pending
 from unit.backends.batch.test_executable_network import LOOKUP, batches, load, row
@@ -364,3 +368,90 @@ async def test_outputs_without_rows_are_copied_elsewhere_if_they_are_large(
         np.testing.assert_array_equal(outputs["y"], given)
         assert not outputs["table"].any()
         outputs["table"][:] = 1  # each one's own
+
+
+async def test_a_call_that_comes_amid_an_abort_joins_nothing_that_was_answered(
+    core: aioinfer.Core, mock: MockDevices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    was_answered, has_joined = threading.Event(), threading.Event()
+    on_stop = BatchMember.on_stop
+
+    def on_stop_late(member: BatchMember) -> None:
+        if member.bundle is not None:
+            was_answered.set()
+            assert has_joined.wait(20)
+        on_stop(member)
+
+    monkeypatch.setattr(BatchMember, "on_stop", on_stop_late)
+    network = load(core)
+    tasks = call(network, row(1), row(2), row(3))
+    await settle()
+    aborting = threading.Thread(target=network.abort)
+    check_inputs = network.check_inputs
+
+    def check_inputs_during_an_abort(given: Any) -> Any:
+        if not was_answered.is_set():
+            aborting.start()
+            assert was_answered.wait(20)
+        return check_inputs(given)
+
+    monkeypatch.setattr(network, "check_inputs", check_inputs_during_an_abort)
+    tasks += call(network, row(4))
+    await settle()
+    has_joined.set()
+    aborting.join(20)
+    mock[0].held.release()
+    told = await answers(tasks)
+    assert [type(error) for error in told] == [ClosedError] * 4
+    assert outcomes(network) == {"aborted": 4}
+    assert network.statistics().batch_sizes == {1: 4}
+
+
+async def test_no_call_joins_a_run_that_the_last_of_its_calls_has_stopped(
+    core: aioinfer.Core, mock: MockDevices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = load(core)
+    parts: list[Any] = []
+    on_stop = BatchMember.on_stop
+
+    def join_and_stop(member: BatchMember) -> None:
+        assert network.shared_route is not None
+        parts.append(network.shared_route.join(row(3), threads.turn))
+        on_stop(member)
+
+    monkeypatch.setattr(BatchMember, "on_stop", join_and_stop)
+    tasks = call(network, row(1), row(2))
+    await settle()
+    tasks[1].cancel()
+    await settle()
+    while mock[0].held.waiting_count:
+        mock[0].held.release()
+    (part,) = parts
+    await asyncio.wait_for(part.future, 20)
+    np.testing.assert_array_equal(part.results()["y"], row(3))
+    await answers(tasks)
+    assert outcomes(network) == {"finished": 2, "cancelled": 1}
+    assert network.statistics().batch_sizes == {1: 3}
+
+
+async def test_a_run_that_ends_amid_an_abort_leaves_its_calls_to_be_answered(
+    core: aioinfer.Core, mock: MockDevices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = Bundle._answer
+
+    def end_and_answer(bundle: Bundle) -> None:
+        while mock[0].held.waiting_count:
+            mock[0].held.release()
+        answer(bundle)
+
+    monkeypatch.setattr(Bundle, "_answer", end_and_answer)
+    network = load(core)
+    tasks = call(network, row(1), row(2), row(3))
+    await settle()
+    mock[0].held.release()
+    assert mock[0].held.waiting_count == 1
+    network.abort()
+    told = await answers(tasks[1:])
+    assert [type(error) for error in told] == [ClosedError] * 2
+    await answers(tasks)
+    assert outcomes(network) == {"finished": 1, "aborted": 2}

@@ -26,6 +26,7 @@ from aioinfer.errors import (
     RequestCancelledError,
     RequestStateError,
 )
+from aioinfer.runtime.runs import run as run_module
 from aioinfer.testing import MockDevices, VirtualTimer
 from unit.runtime.event_loops import EVERY_LOOP, Run, settle
 from unit.runtime.held_runs import X, finish
@@ -232,6 +233,32 @@ def test_a_run_that_waits_for_the_device_is_told_at_once_and_may_be_followed(
     assert len(network.admission._idle) == network.admission.slot_count or network.is_closed
     statistics = network.statistics()
     assert statistics.finished_request_count == (stop != "abort")
+
+
+def test_a_parked_run_is_counted_if_the_device_is_free_while_it_is_stopped(
+    held: MockDevices,
+    network: aioinfer.ExecutableNetwork,
+    request_: aioinfer.InferRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settle_stopped = run_module.Run._settle_stopped
+
+    def settle_and_free(run: run_module.Run) -> None:
+        settle_stopped(run)
+        if run.is_parked:
+            held[0].held.release()
+
+    monkeypatch.setattr(run_module.Run, "_settle_stopped", settle_and_free)
+    told = Told(lambda request: request.userdata == 1 and request.start_async(X, 2))
+    request_.set_callback(told)
+    request_.start_async(X, 1)
+    request_.cancel()
+    assert type(told.next()) is RequestCancelledError
+    request_.cancel()
+    assert type(told.next()) is RequestCancelledError
+    with pytest.raises(RequestCancelledError):
+        request_.wait(WAIT_S)
+    assert network.statistics().cancelled_request_count == 2
 
 
 def test_a_network_that_drains_ends_a_parked_run_with_its_error(
