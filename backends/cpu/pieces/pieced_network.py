@@ -79,7 +79,6 @@ class PiecedNetwork(ExecutableNetwork):
             core=core,
         )
         self._model, self._engine = model, engine
-        self.output_names = [port.name for port in self.outputs]
         self._streams = core.executors.acquire(streams)
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
         self._resize_executor = core.executors.acquire(StreamsConfig("resize"))
@@ -244,7 +243,7 @@ class _PiecedSlot(Slot):
             raise
         except Exception as error:
             raise run_failure(error, f"{network.name!r} on {network.device}") from error
-        for port, result in zip(network.outputs, results, strict=True):
+        for port, result in zip(network.model_outputs, results, strict=True):
             _expect_type(port, result)
             size_bytes = bindings.deliver(port.name, result)
             if size_bytes:

@@ -333,6 +333,33 @@ def test_bound_outputs_are_written_and_must_fit() -> None:
             request.infer_sync({"x": np.ones((2, 4), np.float32), "w": W})
 
 
+KEEPING = """g (float[N,4] x, float[K,4] past, float[4,4] w) => (float[M,4] present, float[M,4] y) {
+    axes = Constant<value_ints = [1]>()
+    zero = Constant<value_ints = [0]>()
+    sums = ReduceSum<keepdims = 0>(x, axes)
+    places = NonZero(sums)
+    flat = Squeeze(places, zero)
+    chosen = Gather(x, flat)
+    present = Concat<axis = 0>(past, chosen)
+    y = MatMul(present, w)
+}"""
+
+
+@pytest.mark.parametrize("device", ["CPU", "HETERO:CPU,REFERENCE"])
+def test_a_request_keeps_the_rows_that_each_run_has_chosen(device: str) -> None:
+    model = parse_proto(KEEPING, 18, ir_version=9)
+    given = [rows(count) for count in (4, 1, 6)]
+    kept = np.zeros((0, 4), np.float32)
+    config = {"STATE": {"past": "present"}}
+    with aioinfer.Core() as core, core.load_network(model, device, config) as network:
+        request = network.create_infer_request()
+        for x in given:
+            kept = np.concatenate([kept, x[x.sum(axis=1) != 0]])
+            assert_same(request.infer_sync({"x": x, "w": W}), [kept @ W])
+        request.reset_state()
+        assert_same(request.infer_sync({"x": kept, "w": W}), [kept @ W])
+
+
 def test_shapes_of_a_warm_up_are_checked_and_planned() -> None:
     shapes = {"INPUT_SHAPES": [{"x": [3, 4]}]}
     with aioinfer.Core() as core:
