@@ -80,8 +80,13 @@ def _run_on_ray(
         if is_given:
             raise PropertyError(f"{option} is for the models of this process, not for --ray")
     source = Path(parsed.model).resolve()
-    if not source.is_dir() and parsed.ray_models:
-        raise PropertyError("--ray-models wants a model directory, not a file")
+    for option, is_given in (
+        ("--functions", bool(parsed.functions)),
+        ("--poll", parsed.poll is not None),
+        ("--ray-models", bool(parsed.ray_models)),
+    ):
+        if is_given and not source.is_dir():
+            raise PropertyError(f"{option} wants a model directory, not a file")
     placed = RayOptions(
         address=parsed.ray_address,
         replicas=replica_bounds(parsed.ray_replicas),

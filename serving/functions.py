@@ -84,17 +84,26 @@ def _declared(
 
 def _ports(tensors: Tensors, what: str) -> tuple[Port, ...]:
     ports = []
-    for name, (datatype, shape) in tensors.items():
-        if datatype not in DATATYPES:
+    for name, declared in tensors.items() if isinstance(tensors, Mapping) else ():
+        if not isinstance(name, str) or not isinstance(declared, tuple) or len(declared) != 2:
+            raise PropertyError(f"{what}: {name!r} is {declared!r}, not (datatype, shape)", what)
+        datatype, shape = declared
+        if not isinstance(datatype, str) or datatype not in DATATYPES:
             known = ", ".join(DATATYPES)
             raise PropertyError(f"{what}: {name!r} is {datatype!r}, none of {known}", what)
-        if any(isinstance(length, bool) or length < -1 for length in shape):
-            raise PropertyError(f"{what}: {name!r} has shape {list(shape)}", what)
-        dims = tuple(None if length == -1 else int(length) for length in shape)
+        if not isinstance(shape, Sequence) or not all(map(_is_length, shape)):
+            raise PropertyError(
+                f"{what}: {name!r} has shape {shape!r}; give lengths, and -1 for any", what
+            )
+        dims = tuple(None if length == -1 else length for length in shape)
         ports.append(Port(name, TensorType(DATATYPES[datatype], dims)))
     if not ports:
         raise PropertyError(f"{what} names no tensor", what)
     return tuple(ports)
+
+
+def _is_length(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= -1
 
 
 @dataclass(frozen=True)
@@ -133,8 +142,9 @@ def _checked(model: str, port: Port, made: Mapping[str, Any]) -> np.ndarray[Any,
     assert shape is not None
     value = made[port.name]
     is_texts = wanted.kind == "O"
-    kept = isinstance(value, np.ndarray) and not is_texts
-    array = value if kept else np.asarray(value, wanted)
+    array = np.asarray(value, object) if is_texts else np.asarray(value)
+    if not isinstance(value, np.ndarray | np.generic) and _holds(wanted, array):
+        array = np.asarray(value, wanted)
     if array.dtype != wanted:
         raise _wrong_result(model, f"{port.name!r} of {array.dtype}, and declares {wanted}")
     if is_texts and not all(isinstance(item, str | bytes) for item in array.ravel()):
@@ -146,6 +156,12 @@ def _checked(model: str, port: Port, made: Mapping[str, Any]) -> np.ndarray[Any,
         declared = [-1 if want is None else want for want in shape]
         raise _wrong_result(model, f"{port.name!r} of {list(array.shape)}, and declares {declared}")
     return array
+
+
+def _holds(wanted: np.dtype[Any], array: np.ndarray[Any, Any]) -> bool:
+    """Tell whether a list of such numbers may be one of the wanted type: none is cut."""
+    kinds = {"b": "b", "i": "iu", "u": "iu"}.get(wanted.kind, "fiu")
+    return array.size == 0 or array.dtype.kind in kinds
 
 
 def _wrong_result(model: str, what: str) -> PropertyError:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import aioinfer
 from aioinfer.errors import PropertyError
-from aioinfer.serving import Limits, preprocess
-from aioinfer.serving.functions import AllowedFunctions
+from aioinfer.serving import Limits, postprocess, preprocess
+from aioinfer.serving.functions import AllowedFunctions, ModelFunctions
 from aioinfer.serving.inference import Inference
 from aioinfer.serving.protocol.call import GivenTensor, InferCall, fitted
 from aioinfer.serving.protocol.refusal import RefusedError
@@ -191,8 +192,11 @@ def test_a_module_that_is_not_there_or_declares_nothing_is_refused(module: str) 
 
 
 def test_declarations_are_checked() -> None:
-    for takes in ({}, {"x": ("FLOAT", [1])}, {"x": ("FP32", [-2])}, {"x": ("FP32", [True])}):
-        with pytest.raises(PropertyError):
+    wrong_shapes: list[Any] = [[-2], [True], [1.5], ["a"], [None], 3]
+    wrong: list[Any] = [{}, [("x", "FP32")], {"x": "FP32"}, {3: ("FP32", [1])}]
+    wrong += [{"x": (datatype, [1])} for datatype in ("FLOAT", [], None)]
+    for takes in wrong + [{"x": ("FP32", shape)} for shape in wrong_shapes]:
+        with pytest.raises(PropertyError, match="takes"):
             preprocess(takes)
     with pytest.raises(PropertyError, match="coroutine function"):
 
@@ -212,6 +216,35 @@ def test_a_call_fits_the_model_that_it_finds() -> None:
     wrong = GivenTensor("t", "BYTES", np.array([b"\xff"], object), "inputs[0]")
     with pytest.raises(RefusedError, match=r"inputs\[0\]\[0\]: is not UTF-8"):
         fitted(InferCall([wrong], keeps_bytes=True), keeps_bytes=False)
+
+
+@pytest.mark.parametrize(
+    ("datatype", "made", "wanted"),
+    [
+        ("INT32", [1.5], None),
+        ("INT32", [True], None),
+        ("INT32", np.int64(1), None),
+        ("BOOL", ["no"], None),
+        ("BOOL", [0], None),
+        ("FP32", ["1"], None),
+        ("FP32", [1, 2.5], [1, 2.5]),
+        ("UINT8", [255], [255]),
+        ("UINT8", [], []),
+        ("BOOL", [True], [True]),
+        ("BYTES", ["a", b"b"], ["a", b"b"]),
+    ],
+)
+def test_lists_of_a_postprocess_are_not_cut_to_what_it_declares(
+    datatype: str, made: object, wanted: list[object] | None
+) -> None:
+    declared = postprocess(gives={"y": (datatype, [-1])})(lambda outputs: {"y": made})
+    function = ModelFunctions(postprocess=declared).behind("m")
+    assert function is not None
+    if wanted is None:
+        with pytest.raises(PropertyError, match="model 'm' returns 'y'"):
+            function({})
+    else:
+        assert function({})["y"].tolist() == wanted
 
 
 def test_settings_name_functions() -> None:

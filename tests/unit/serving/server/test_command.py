@@ -180,8 +180,15 @@ def test_requests_are_logged_to_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [("--memory-limit", "1"), ("--poll", "1"), ("--max-bodies-mb", "1")]
+    "options",
+    [
+        ("--memory-limit", "1"),
+        ("--poll", "1"),
+        ("--max-bodies-mb", "1"),
+        ("--poll", "1", "--ray"),
+        ("--functions", "base64", "--ray"),
+    ],
 )
-def test_options_that_contradict_the_rest_end_it(options: tuple[str, str]) -> None:
+def test_options_that_contradict_the_rest_end_it(options: tuple[str, ...]) -> None:
     with pytest.raises(AssertionError, match=f"error: .*{options[0]}"), serve(DIGITS, *options):
         pass
