@@ -10,11 +10,19 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Unpack
+from typing import Any, Protocol, Unpack, runtime_checkable
 
 from ..errors import Place, RequestStateError
 
 _Hop = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+@runtime_checkable
+class HopOwner(Protocol):
+    """An object whose methods are hopped, and that has to know if one could not be called."""
+
+    def hop_failed(self, error: BaseException) -> None:
+        """Let nobody wait for what was to be done."""
 
 
 class ThreadState:
@@ -32,11 +40,14 @@ class ThreadState:
     def end_hop(self) -> None:
         """Do all hops that wait behind the one that ends here."""
         hops = self.hops
+        function: Callable[..., Any] | None = None
         try:
             while hops:
                 function, args = hops.popleft()
                 function(*args)
-        except BaseException:
+        except BaseException as error:
+            if function is not None:
+                _tell_owner(function, error)
             _call_all(hops)
             raise
         finally:
@@ -62,7 +73,9 @@ def hop(function: Callable[..., None], *args: Any) -> None:
     """Call it on this thread, after the hop that is running, so that hand-overs never nest.
 
     The function must not raise; if it does all the same (an interrupt), the hops that wait behind
-    it still run, and then it is raised from the outermost call.
+    it still run, and then it is raised from the outermost call. Of one that has waited the caller
+    knows nothing any more: if it is a method of an object that has ``hop_failed``, that is called
+    with the error.
     """
     thread = _threads.state
     hops = thread.hops
@@ -70,12 +83,15 @@ def hop(function: Callable[..., None], *args: Any) -> None:
         hops.append((function, args))
         return
     thread.is_hopping = True
+    following: Callable[..., None] | None = None
     try:
         function(*args)
         while hops:
             following, args = hops.popleft()
             following(*args)
-    except BaseException:
+    except BaseException as error:
+        if following is not None:
+            _tell_owner(following, error)
         _call_all(hops)
         raise
     finally:
@@ -86,8 +102,18 @@ def _call_all(hops: deque[_Hop]) -> None:
     """Call them, whatever they raise: an earlier error is on its way."""
     while hops:
         following, args = hops.popleft()
-        with suppress(BaseException):
+        try:
             following(*args)
+        except BaseException as error:
+            _tell_owner(following, error)
+
+
+def _tell_owner(function: Callable[..., Any], error: BaseException) -> None:
+    """Tell the object whose method has failed, on its own, so that nothing waits for it."""
+    with suppress(BaseException):
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, HopOwner):
+            owner.hop_failed(error)
 
 
 def mark_own_thread() -> None:

@@ -36,6 +36,7 @@ from ...runtime.properties.properties import (
     Metric,
 )
 from ...runtime.runs.bindings import WARMING, Bindings
+from ...runtime.runs.error_frames import own_error
 from ...runtime.runs.run import Run
 from ...runtime.runs.stage import Stop
 from ...runtime.tracing.statistics import NetworkStatistics
@@ -223,12 +224,22 @@ class BatchNetwork(OuterNetwork):
         hop(self.begin_runs)
 
     def _begin(self, group: Sequence[BatchMember], count: int) -> None:
-        self.admission.note_waits(_waits_ns(group, perf_counter_ns()))
-        began_s = self.clock.now_s() if self.timeout_s else 0.0
-        over = partial(self._run_over, began_s)
-        if count > 1 or len(group) > 1:
-            self._members.append((group[0].ticket[1], _run_ids(group)))
-            JoinedRun(group, self, over).start()
+        joined: JoinedRun | None = None
+        try:
+            self.admission.note_waits(_waits_ns(group, perf_counter_ns()))
+            began_s = self.clock.now_s() if self.timeout_s else 0.0
+            over = partial(self._run_over, began_s)
+            if count > 1 or len(group) > 1:
+                joined = JoinedRun(group, self, over)
+                self._members.append((group[0].ticket[1], _run_ids(group)))
+        except BaseException as error:  # no memory: nothing works for them yet
+            with self.collecting:
+                self.run_count -= 1
+            for member in group:
+                member.end(NOW, member.stop.error or own_error(error))
+            return
+        if joined is not None:
+            joined.start()
             return
         (member,) = group
         then = partial(_alone_over, member, over)

@@ -432,6 +432,12 @@ class Run:
             stop_if_interrupted(self.stop, error)
             self._end(self._after, error)
 
+    def hop_failed(self, error: BaseException) -> None:
+        """End if it has a slot that it was to begin in: there was no memory for the call."""
+        if self.slot is not None and not self._has_begun:
+            self._has_begun = True
+            self._end(self._after, error)
+
     def _download_inputs(self, executor: TaskExecutor) -> None:
         """Have the inputs downloaded that other devices have kept, and begin then."""
         self.downloads = None

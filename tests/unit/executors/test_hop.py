@@ -99,3 +99,31 @@ def test_what_a_thread_hopped_in_a_hop_of_its_own_is_done_when_that_ends() -> No
     thread.end_hop()
     assert order == ["own", "behind"]
     assert not must_not_block()
+
+
+class Owner:
+    """Has a method that no hop can call, and is told so."""
+
+    def __init__(self) -> None:
+        self.told: list[BaseException] = []
+
+    def lose(self) -> None:
+        raise MemoryError
+
+    def hop_failed(self, error: BaseException) -> None:
+        self.told.append(error)
+
+
+def test_the_owner_of_a_hop_that_has_waited_is_told_that_it_failed() -> None:
+    first, second, outermost = Owner(), Owner(), Owner()
+
+    def hand_over() -> None:
+        hop(first.lose)
+        hop(second.lose)
+
+    with pytest.raises(MemoryError):
+        hop(hand_over)
+    with pytest.raises(MemoryError):
+        hop(outermost.lose)
+    assert [type(error) for error in (*first.told, *second.told)] == [MemoryError] * 2
+    assert outermost.told == [], "its caller knows"
