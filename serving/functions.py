@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import PropertyError, nearest
+from ..errors import AioInferError, PropertyError, nearest
 from ..runtime.graph import TensorType
 from ..runtime.network.callbacks import is_asynchronous
 from ..runtime.tensors.tensor import Port
@@ -43,7 +43,18 @@ class ServedFunction:
     ports: tuple[Port, ...]
 
     def __call__(self, given: dict[str, Any]) -> Mapping[str, Any]:
-        return self.function(given)
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        try:
+            made = self.function(given)
+        except Exception:
+            raise
+        except BaseException as error:  # sys.exit() would end the server, and answer nobody
+            raise AioInferError(f"{self.kind} {name} raised {type(error).__name__}") from error
+        if not isinstance(made, Mapping):
+            raise PropertyError(
+                f"{self.kind} {name} returns {type(made).__name__}, and no mapping", self.kind
+            )
+        return made
 
 
 def preprocess(takes: Tensors) -> Callable[[Callable[[Any], Any]], ServedFunction]:
@@ -124,8 +135,6 @@ class ModelFunctions:
 
         def checked(outputs: dict[str, Any]) -> dict[str, Any]:
             made = declared(outputs)
-            if not isinstance(made, Mapping):
-                raise _wrong_result(model, f"{type(made).__name__}, and no mapping")
             return {port.name: _checked(model, port, made) for port in declared.ports}
 
         return checked

@@ -47,7 +47,7 @@ class _Watch:
     def __init__(self, watched: asyncio.Task[object], receive: Receive) -> None:
         self._watched, self._receive = watched, receive
         self._cancelled_before = watched.cancelling()
-        self._has_cancelled = False
+        self._has_cancelled = self._is_over = False
         self.task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -57,7 +57,8 @@ class _Watch:
         with suppress(Exception):  # who cannot be listened to has gone, too
             while (await self._receive())["type"] != "http.disconnect":
                 pass
-        self._has_cancelled = self._watched.cancel()
+        if not self._is_over:  # else it was the end of this watch that it could not bear
+            self._has_cancelled = self._watched.cancel()
 
     def take_back(self) -> bool:
         """Undo the cancellation by this; False if there was none, or another one beside it."""
@@ -68,5 +69,6 @@ class _Watch:
 
     async def end(self) -> None:
         assert self.task is not None
+        self._is_over = True
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)

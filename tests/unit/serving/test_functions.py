@@ -24,6 +24,8 @@ from unit.serving.asgi_client import AsgiClient
 from unit.serving.models import scaled
 
 MODULE = """
+import asyncio
+import sys
 import numpy as np
 from aioinfer.errors import TensorError
 from aioinfer.serving import postprocess, preprocess
@@ -34,6 +36,12 @@ def lengths(given):
         raise TensorError("the file is damaged", tensor="file")
     if b"bug" in given["file"]:
         raise KeyError("/home/somebody")
+    if b"exit" in given["file"]:
+        sys.exit("/home/somebody")
+    if b"cancelled" in given["file"]:
+        raise asyncio.CancelledError
+    if b"nothing" in given["file"]:
+        return None
     assert all(type(item) is bytes for item in given["file"])
     return {"x": np.array([[len(item)] * 3 for item in given["file"]], np.float32)}
 
@@ -116,6 +124,16 @@ async def test_what_a_function_refuses_is_the_clients_and_a_bug_is_the_servers(
     reply = await client.post("/v2/models/m/infer", of_files("bug"))
     assert (reply.status, "somebody" in reply.error) == (500, False)
     assert "KeyError" in caplog.text
+
+
+@pytest.mark.parametrize("file", ["exit", "cancelled", "nothing"])
+async def test_a_function_that_would_end_the_server_is_answered_as_a_bug(
+    client: AsgiClient, caplog: pytest.LogCaptureFixture, file: str
+) -> None:
+    reply = await client.post("/v2/models/m/infer", of_files(file))
+    assert (reply.status, "somebody" in reply.error) == (500, False)
+    assert "preprocess lengths r" in caplog.text
+    assert (await client.post("/v2/models/m/infer", of_files("abcd"))).status == 200
 
 
 async def test_a_result_that_was_not_declared_is_the_servers_fault(

@@ -87,6 +87,26 @@ async def test_a_client_that_cannot_be_listened_to_has_gone() -> None:
     assert ended == ["cancelled"]
 
 
+async def test_work_that_is_done_is_answered_whatever_listening_makes_of_its_end() -> None:
+    """What stands between may turn its own cancellation into an error."""
+    asked = asyncio.Event()
+
+    async def receive() -> MutableMapping[str, Any]:
+        asked.set()
+        try:
+            return await asyncio.Future()
+        except asyncio.CancelledError:
+            raise ConnectionResetError from None
+
+    async def work() -> int:
+        await asked.wait()
+        return 7
+
+    call = asyncio.ensure_future(while_connected(work(), receive))
+    assert await call == 7
+    assert (call.cancelling(), others()) == (0, set())
+
+
 async def test_another_cancellation_stays_one() -> None:
     client, ended = Client(), list[str]()
     call = asyncio.ensure_future(while_connected(forever(ended), client.receive))
