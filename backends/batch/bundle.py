@@ -100,6 +100,8 @@ class Bundle:
         """The calls were counted among those that came."""
         self._is_answered = False
         """No call is left to be answered by its run."""
+        self._has_ended = False
+        """Its run has left its place."""
 
     def add(self, part: Part) -> bool:
         """Take one more call; False: it is closed, or has no room."""
@@ -137,6 +139,7 @@ class Bundle:
         try:
             run.launch(self._answer)
         except AioInferError:  # it has answered them
+            self.parts = []  # which know this
             return False
         return True
 
@@ -323,7 +326,7 @@ class Bundle:
     def end(self) -> None:
         """Let go of its place; by the member that it was, whose run ends now."""
         with self._network.collecting:
-            self.member = None
+            self.member, self._has_ended = None, True
             if self._is_answered:
                 self.parts = []  # which know this
 
@@ -335,7 +338,7 @@ class Bundle:
             self.close()  # a run that is stopped may still wait for its place
             self._is_answered = True
             uncounted = [part for part in self.parts if not part.is_counted]
-            if self.member is None:
+            if self._has_ended:  # one that is stopped may still come to its place
                 self.parts = []
             for part in uncounted:
                 part.is_counted = True

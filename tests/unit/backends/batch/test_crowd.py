@@ -455,3 +455,34 @@ async def test_a_run_that_ends_amid_an_abort_leaves_its_calls_to_be_answered(
     assert [type(error) for error in told] == [ClosedError] * 2
     await answers(tasks)
     assert outcomes(network) == {"finished": 1, "aborted": 2}
+
+
+async def test_a_run_that_is_stopped_on_its_way_to_its_place_may_still_be_taken_there(
+    core: aioinfer.Core, mock: MockDevices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = load(core)
+    assert isinstance(network, BatchNetwork)
+    take_up, on_stop = BatchMember._take_up, BatchMember.on_stop
+
+    def stop_and_take_up(member: BatchMember) -> None:
+        if member.bindings.shared is not None:
+            member.stop.set(ClosedError("planted"))
+        take_up(member)
+
+    def take_and_drop(member: BatchMember) -> None:
+        if member in network.collector.waiting:
+            group, count = network._take_group()
+            network._begin(group, count)
+        on_stop(member)
+
+    monkeypatch.setattr(BatchMember, "_take_up", stop_and_take_up)
+    monkeypatch.setattr(BatchMember, "on_stop", take_and_drop)
+    tasks = call(network, row(1), row(2))
+    await settle()
+    while mock[0].held.waiting_count:
+        mock[0].held.release()
+    first, stopped = await answers(tasks)
+    np.testing.assert_array_equal(first["y"], row(1))
+    assert isinstance(stopped, ClosedError)
+    assert (network.run_count, network.admission.run_count) == (0, 0)
+    assert outcomes(network) == {"finished": 1, "aborted": 1}
