@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import aioinfer
+from aioinfer.runtime.loops.inline_turn import InlineTurn, threads
 
 # What reads the clock is left to the bound that each test has: a busy machine fails no example.
 settings.register_profile("aioinfer", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -26,10 +27,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """Have the package's loggers as they were: LOG_LEVEL sets those of devices, in all Cores."""
+    """Have what all Cores share as it was: loggers, of which LOG_LEVEL sets those of devices."""
     for name, logger in logging.root.manager.loggerDict.items():
         if name.startswith("aioinfer") and isinstance(logger, logging.Logger) and logger.level:
             logger.setLevel(logging.NOTSET)
+    threads.turn = InlineTurn()  # a test may have said that its loop is crowded
 
 
 @pytest.fixture(scope="module")
