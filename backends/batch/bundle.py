@@ -235,15 +235,25 @@ class Bundle:
     def fail(self, error: BaseException) -> None:
         """Answer calls that an error has kept from being run, on the thread of their loop.
 
-        One that has a run of its own is answered by that.
+        One that has a run of its own is answered by that. Nothing is left to do for a run that they
+        share and that waits by now.
         """
-        now_ns = perf_counter_ns()
-        for part in self.parts:
-            if not part.is_counted and part.run is None:
+        admission, now_ns = self._network.admission, perf_counter_ns()
+        with self._network.collecting:
+            known = list(self.parts)
+            parts = [part for part in known if part.run is None]
+            uncounted = [part for part in parts if not part.is_counted]
+            for part in uncounted:
                 part.is_counted, part.error = True, own_error(error)
-                self._network.admission.arrivals.arrive(part.inputs)
-                self._network.admission.count_together([now_ns - part.arrived_ns], error)
-        wake_all([part for part in self.parts if part.run is None or part.run.is_answered])
+            if not self._have_come:
+                self._have_come = self.is_closed = True
+                admission.arrivals.arrive_together([part.inputs for part in parts])
+            run = self.run
+        if uncounted:
+            admission.count_together([now_ns - part.arrived_ns for part in uncounted], error)
+        if run is not None:
+            run.cancel()
+        wake_all([part for part in known if part.run is None or part.run.is_answered])
 
     def take(self) -> None:
         """Close it, as its run begins. Locked."""

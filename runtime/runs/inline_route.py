@@ -154,11 +154,16 @@ class InlineRoute:
         return True
 
     def _refuse_late(self, run: Run, outer: RunAdmission[Run]) -> None:
-        """Have both networks know nothing of a run that was lent a slot."""
+        """Take the slot back of a run that has come to a closing network, which refuses it.
+
+        It has come: a close that saw it has counted how it ended, as does the refusal.
+        """
         following = outer.finish(run, None, counts=False)
         if following is not None:
             hop(following.begin_late)
         outer.leave(run)
+        if run.bindings.shared is None:
+            outer.arrivals.arrive(run.bindings.inputs)
 
     def _go_through_stages(self, run: Run, lane: Lane) -> int:
         """Run the stages of its slot, and return how long they took; below 0: not to their end."""

@@ -367,6 +367,70 @@ async def test_what_a_closing_network_refuses_has_come_and_is_settled_once(
     assert len(made.inner.admission._idle) == made.inner.admission.slot_count
 
 
+@pytest.mark.parametrize("has_stopped_runs", [False, True])
+async def test_a_call_alone_that_a_close_overtakes_has_come_and_is_settled_once(
+    core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch, has_stopped_runs: bool
+) -> None:
+    made = Gathered(core, 1)
+    threads.turn = InlineTurn()
+    lend, admission = made.inner.admission.lend, made.network.admission
+
+    def lend_late(run: Run, outer: Any) -> bool:
+        has_slot = lend(run, outer)  # another thread's close comes so far now
+        admission.is_closed = True
+        if has_stopped_runs:
+            admission.stop_all(lambda: ClosedError("closed"))
+        return has_slot
+
+    monkeypatch.setattr(made.inner.admission, "lend", lend_late)
+    with pytest.raises(ClosedError):
+        await made.network.infer(row(1))
+    assert outcomes(made.network) == {"aborted": 1}
+    assert made.network.statistics().batch_sizes == {1: 1}
+    assert are_over(made.network, made.inner)
+    assert len(made.inner.admission._idle) == made.inner.admission.slot_count
+
+
+async def test_calls_that_no_memory_was_left_to_help_are_settled_once(
+    core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Gathered(core, 1, 4)
+    may_go_on, has_begun = threading.Event(), threading.Event()
+    loop_thread = threading.get_ident()
+
+    def hold(_x: np.ndarray[Any, Any]) -> None:
+        if threading.get_ident() != loop_thread:
+            has_begun.set()
+            assert_set(may_go_on)
+
+    made.when_computing = hold
+    held = [made.network.create_infer_request() for _ in range(2)]
+    held[0].start_async(row(100))
+    assert await asyncio.to_thread(has_begun.wait, WAIT_S)
+    held[1].start_async(row(1))  # waits for the worker, so that the loop is to help
+    take, refused = made.network._take_group, list[bool]()
+
+    def take_late() -> Any:
+        if not refused:
+            refused.append(True)
+            raise MemoryError
+        return take()
+
+    monkeypatch.setattr(made.network, "_take_group", take_late)
+    try:
+        found = await answers(call(made.network, *map(row, (2, 3, 4))))
+    finally:
+        may_go_on.set()
+    assert [type(error) for error in found] == [MemoryError] * 3
+    for request in held:
+        assert await asyncio.to_thread(request.wait, WAIT_S)
+    assert are_over(made.network, made.inner)
+    assert outcomes(made.network) == {"finished": 2, "failed": 3}
+    assert made.network.statistics().batch_sizes == {1: 5}
+    assert sum(made.sizes) <= 5
+    assert made.network.collector.row_count == 0
+
+
 async def test_while_a_close_launches_what_was_gathered_calls_come_and_leave(
     core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
