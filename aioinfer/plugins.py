@@ -7,7 +7,7 @@ from .runtime.devices.extension import NodeRule, TypeRuleOf
 from .runtime.devices.plugin import CoreHandle
 from .runtime.devices.plugin_registry import MakePlugin
 from .runtime.graph import copy_graph
-from .runtime.network.executable_network import ExecutorOwner
+from .runtime.network.compiled_network import ExecutorOwner
 from .runtime.network.export import ExportTarget
 from .runtime.network.running_network import RunningNetwork
 from .runtime.passes import PassReport, PassResult

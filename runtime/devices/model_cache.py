@@ -27,6 +27,7 @@ from ..blobs.network_record import plain_value, read_network_record
 from ..blobs.reader import Blob
 from ..blobs.writer import BlobWriter
 from ..graph import Model
+from ..network.compiled_network import CompiledNetwork
 from ..network.executable_network import ExecutableNetwork
 from ..network.export import package_version
 from ..properties.properties import (
@@ -172,7 +173,7 @@ class ModelCache:
             self._blobs.write(self._entry(digest), blob.chunks())
 
     def _keep_grown(
-        self, digest: str, mark: tuple[int, ...] | None, network: ExecutableNetwork
+        self, digest: str, mark: tuple[int, ...] | None, network: CompiledNetwork
     ) -> None:
         """Put the plans of new shapes into the entry, if they are worth it.
 

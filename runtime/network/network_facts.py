@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ...errors import PropertyError, nearest, placed
-from ..properties.properties import Metric
-from .running_network import RunningNetwork
+from ..properties.properties import Configuration, Metric
 
 __all__ = ["config_value", "known_metrics", "metric_value"]
 
 
-def config_value(network: RunningNetwork, key: str, of_backend: Sequence[Metric]) -> Any:
+class AskedNetwork(Protocol):
+    """What the facts are read from."""
+
+    name: str
+    device: str
+    config: Configuration
+    batching_refusal: str
+    is_from_cache: bool
+
+    @property
+    def execution_devices(self) -> tuple[str, ...]:
+        """The devices that compute for it."""
+
+    @property
+    def optimal_request_count(self) -> int:
+        """How many requests in flight keep the device busy."""
+
+
+def config_value(network: AskedNetwork, key: str, of_backend: Sequence[Metric]) -> Any:
     """Return the value of a property; raises PropertyError for an unknown key, and for a fact."""
     if key in known_metrics(network, of_backend):
         raise PropertyError(
@@ -27,7 +44,7 @@ def config_value(network: RunningNetwork, key: str, of_backend: Sequence[Metric]
 
 
 def metric_value(
-    network: RunningNetwork,
+    network: AskedNetwork,
     key: str,
     options: Mapping[str, Any],
     of_backend: Sequence[Metric],
@@ -48,7 +65,7 @@ def metric_value(
         return metrics[key].value(options, f"network {network.name!r}")
 
 
-def known_metrics(network: RunningNetwork, of_backend: Sequence[Metric]) -> dict[str, Metric]:
+def known_metrics(network: AskedNetwork, of_backend: Sequence[Metric]) -> dict[str, Metric]:
     """Return the facts about a network by key: the common ones and the backend's."""
     keys = ["NETWORK_NAME", "OPTIMAL_NUMBER_OF_INFER_REQUESTS", "EXECUTION_DEVICES"]
     keys += ["BATCHING_REFUSAL", "LOADED_FROM_CACHE"]

@@ -14,7 +14,8 @@ from ..tracing.copied_bytes import CopyCounts, merged_counts
 from ..tracing.recorder import StageTally
 from ..tracing.statistics import NetworkStatistics, PlanStatistics
 from ..tracing.timeline import Trace
-from .executable_network import ExecutableNetwork, ExecutorOwner
+from .compiled_network import ExecutorOwner
+from .executable_network import ExecutableNetwork
 
 __all__ = ["OuterNetwork"]
 

@@ -1,4 +1,4 @@
-"""What requests, streams of results and facts ask of the network that they belong to."""
+"""What requests and streams of results ask of the network that they belong to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...executors import Clock, TaskExecutor
-from ..properties.properties import Configuration
 from ..runs.bindings import Bindings
 from ..runs.deadline import Deadline
 from ..runs.inline_route import InlineRoute
@@ -28,24 +27,13 @@ class RunningNetwork(Protocol):
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     states: NetworkStates | None
-    config: Configuration
     clock: Clock
     default_deadline_s: float | None
     has_perf_count: bool
-    batching_refusal: str
     inline_route: InlineRoute | None
     adopt_array: AdoptArray | None
     free_inputs: frozenset[str]
-    is_from_cache: bool
     inline_postprocess: Postprocess | None
-
-    @property
-    def execution_devices(self) -> tuple[str, ...]:
-        """The devices that compute for it."""
-
-    @property
-    def optimal_request_count(self) -> int:
-        """How many requests in flight keep the device busy."""
 
     @property
     def is_full(self) -> bool:

@@ -27,7 +27,8 @@ from ..runs.slot import Slot
 from ..runs.stage import Stage, Stop
 from ..tensors.kept_array import KeptArray
 from ..tracing.recorder import SpanRecorder
-from .executable_network import ExecutableNetwork, ExecutorOwner
+from .compiled_network import ExecutorOwner
+from .executable_network import ExecutableNetwork
 from .outer_network import OuterNetwork
 from .sub_request import SubRequestExecutor
 from .user_functions import UserFunctions
