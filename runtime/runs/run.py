@@ -1,4 +1,4 @@
-"""Run: one run of a network, from the caller's inputs to its outcome.
+"""Run: one run of a network, from the caller's inputs to its outcome (``run_outcome.py``).
 
 Theory of operation. A run enters the network's admission, goes through the stages of the slot that
 it gets, and gives the slot back when its last token has fired. The thread that finishes a stage
@@ -20,20 +20,11 @@ still be under way, and the token says until when.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
-from types import TracebackType
 from typing import Any, Protocol
 
-from ...errors import (
-    AioInferError,
-    ClosedError,
-    OverloadedError,
-    RequestBusyError,
-    RequestCancelledError,
-    RequestStateError,
-)
+from ...errors import ClosedError, OverloadedError, RequestBusyError, RequestCancelledError
 from ...executors import (
     NOW,
     Lane,
@@ -50,16 +41,15 @@ from ...executors.interrupt import (
     held_interrupt,
 )
 from ..tracing.recorder import RunMark
-from .bindings import NO_ANSWER, NO_TENSORS, Bindings, Deferred, Results
-from .callback import PendingCallback, RunCallback
+from .bindings import NO_TENSORS, Bindings
 from .deadline import Deadline
-from .error_frames import empty_frames, empty_own_frames, parting_copy
+from .error_frames import empty_frames, empty_own_frames
 from .input_download import download_stage
 from .run_admission import RunAdmission
+from .run_outcome import RunOutcome
 from .slot import OwnRun, Slot
 from .stage import Again, Stage, Stop, new_stop_word, stop_if_interrupted
-from .unretrieved import UnretrievedError
-from .waiting_calls import call_all, take_call
+from .waiting_calls import call_all
 
 __all__ = ["Run", "RunOwner"]
 
@@ -90,23 +80,19 @@ class RunOwner(Protocol):
         """Become idle, with the results in the handles; or busy with what the call launches."""
 
 
-class Run:
+class Run(RunOutcome):
     """One run of a network. Thread-safe.
 
     ``stop``, ``after`` and ``then`` are those of an outer network's run; one of a caller has none.
     """
 
+    admission: RunAdmission[Run]
     # What most runs leave as it is, so that making one is cheap.
     request: RunOwner | None = None
     """The request whose run it is; None for one of ``network.infer``, of a stream, or inside."""
     userdata: Any = None
     deadline: Deadline | None = None
     """When the run is stopped, from its start on."""
-    error: BaseException | None = None
-    is_answered = False
-    """The caller may have the outcome now."""
-    has_ended = False
-    """Nothing works for it any more, and its callback is over."""
     has_arrived = False
     """Written by the admission: it has been counted among those that came."""
     is_counted = False
@@ -133,30 +119,17 @@ class Run:
     _own_run: OwnRun | None = None
     downloads: TaskExecutor | None = None
     """Where it downloads inputs that other devices have kept, which blocks; None: it has none."""
-    callback_loop: Any = None
-    """The event loop or trio token that its callback is called on; None once it has ended."""
-    _callback: PendingCallback | None = None
-    _unended: list[bool] | None = None
-    """What is left of device and callback; the thread that takes out the last of both ends the run.
-    None without a callback."""
     _is_launched = False
     """Its launch has not failed, and will not: its callback may be called."""
     is_parked = False
     """It waits for the request's run before to end, and nothing works for it."""
     _timer: TimerHandle | None = None
-    _traceback: TracebackType | None = None
     _after: Ready = NOW
     _then: Then | None = None
-    _answered: Sequence[Callable[[], None]] = ()
-    _ended: Sequence[Callable[[], None]] = ()
     _has_begun = False
     _has_begun_late = False
     _has_freed_request = False
     _is_settled = False
-    is_asked_for = False
-    """Its error has been raised to a caller that asked for the results."""
-    _is_retrieved = False
-    _unretrieved: UnretrievedError | None = None
 
     def __init__(
         self,
@@ -174,101 +147,6 @@ class Run:
         else:
             self._after, self._then, self.is_inside = after, then, True
         self.stop = stop
-
-    def call_back(self, callback: RunCallback, loop: Any = None) -> None:
-        """Have this called once it is answered, in the context of the calling thread.
-
-        ``loop``: an event loop or trio token to call it on; None is the network's callback thread.
-        """
-        self._callback, self.callback_loop = PendingCallback(callback, loop), loop
-        self._unended = [True, False]
-        self._is_retrieved = True
-
-    def outcome(self) -> Results:
-        """Return the results or raise the error."""
-        if self.error is not None:
-            self.mark_retrieved()
-            self.is_asked_for = True
-            # Each raise adds to the traceback, so it starts from what it was at first.
-            raise self._part_with_error().with_traceback(self._traceback)
-        bindings = self.bindings
-        answer = bindings.answer
-        if answer is NO_ANSWER:
-            return bindings.results
-        if type(answer) is Deferred:
-            self._call_deferred(answer)
-            return self.outcome()
-        return answer
-
-    def _part_with_error(self) -> BaseException:
-        """Return the error, and keep a copy: its traceback is to hold callers, who hold this run.
-
-        A callback gets the one that it was called with, each time.
-        """
-        error = self.error
-        assert error is not None
-        if self._unended is None or self.has_ended:
-            self.error = parting_copy(error)
-            if self.stop.error is error:
-                self.stop.error = self.error
-        return error
-
-    def _call_deferred(self, deferred: Deferred) -> None:
-        """Make the answer, or the error, of the results, unless another thread has done it."""
-        bindings, thread_id = self.bindings, threading.get_ident()
-        if deferred.thread_id == thread_id:
-            raise RequestStateError(
-                f"the postprocess function of {self.what} asks for the results that it is to "
-                f"make; use the outputs that it is called with",
-                request_id=bindings.run_id,
-                state="busy",
-                stage="postprocess",
-                **self.admission.where,
-            )
-        with deferred.lock:
-            if self.error is None and bindings.answer is deferred:
-                deferred.thread_id = thread_id
-                try:
-                    bindings.answer = deferred.function(bindings.results)
-                except Exception as error:
-                    self._set_error(error)
-                finally:
-                    deferred.thread_id = 0
-
-    def mark_retrieved(self) -> None:
-        """Log nothing of its error, if it has or gets one: no caller will ask for it."""
-        self._is_retrieved = True
-        if self._unretrieved is not None:
-            self._unretrieved.error = None
-
-    def when_answered(self, call: Callable[[], None]) -> None:
-        """Call once it is answered; at once on this thread if it is."""
-        self.__dict__.setdefault("_answered", []).append(call)
-        if self.is_answered and take_call(self._answered, call):
-            call()
-
-    def when_ended(self, call: Callable[[], None]) -> None:
-        """Call once it has ended; at once on this thread if it has."""
-        self.__dict__.setdefault("_ended", []).append(call)
-        if self.has_ended and take_call(self._ended, call):
-            call()
-
-    def forget_ended(self, call: Callable[[], None]) -> None:
-        """Take back what was given to ``when_ended``, unless it is being called."""
-        take_call(self._ended, call)
-
-    def wait_until_ended(self, timeout_s: float | None) -> bool:
-        """Block this thread until it has ended; False on timeout."""
-        ended = threading.Lock()  # an Event breaks if an interrupt comes amid its wait
-        ended.acquire()
-        call = ended.release
-        self.when_ended(call)
-        try:
-            return ended.acquire(
-                timeout=-1 if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX)
-            )
-        finally:
-            take_call(self._ended, call)
 
     @property
     def place(self) -> str:
@@ -577,11 +455,6 @@ class Run:
         if callback is not None:
             callback.send(self)
 
-    def _take_callback(self) -> PendingCallback | None:
-        """Take the callback, which one thread gets."""
-        taken: PendingCallback | None = self.__dict__.pop("_callback", None)
-        return taken
-
     def _settle_stopped(self) -> None:
         """Make the error of the Stop the outcome; by the threads that stop and that end it."""
         self._is_settled = True
@@ -717,15 +590,6 @@ class Run:
         if self.request is not None:
             self.request.restore(self, before)
 
-    def make_answer(self) -> None:
-        """Call the postprocess function that is still to be called; its error becomes the run's."""
-        answer = self.bindings.answer
-        if type(answer) is Deferred and self.error is None:  # an error of its own goes first
-            try:
-                self._call_deferred(answer)
-            except BaseException as error:
-                self._set_error(error)
-
     def called_back(self, _ready: Ready, error: BaseException | None) -> None:
         """Note that its callback is over, called once; ``error`` is why it has failed."""
         if error is not None:
@@ -758,18 +622,3 @@ class Run:
             admission.runs.discard(self)
             if admission.is_waited_for:
                 admission.tell_closer()
-
-    @property
-    def what(self) -> str:
-        """Its name, for messages."""
-        return f"request {self.bindings.run_id} of {self.admission.network}"
-
-    def _set_error(self, error: BaseException | None) -> None:
-        self.error = error
-        if error is None:
-            return
-        if isinstance(error, AioInferError):
-            error.within(**self.admission.where)
-        self._traceback = error.__traceback__
-        if not (self._is_retrieved or isinstance(error, RequestCancelledError | ClosedError)):
-            self._unretrieved = UnretrievedError(self.what, error)
