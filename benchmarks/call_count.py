@@ -70,7 +70,7 @@ class Situation:
     by_request: bool = False
     most: int | None = None
     task_count: int = 0
-    """More than 0: so many tasks ask at the same time, and the mean of their requests counts."""
+    """More than 0: as many tasks ask at a time, and the mean of their requests counts."""
 
 
 SITUATIONS = (
@@ -152,7 +152,7 @@ class Count:
 
 
 def count_of(situation: Situation, core: aioinfer.Core, calls: Calls, count: int) -> Count:
-    """Count the calls of so many requests, one after the other; the median one's."""
+    """Count the calls of requests that follow each other; the median one's."""
     model: Any = perceptron("N" if situation.is_open else 1)
     inputs: Any = INPUTS
     if situation.device == "FAKE":

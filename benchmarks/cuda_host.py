@@ -85,7 +85,7 @@ def count_calls() -> Row:
 
 
 async def times_us(network: Any, in_flight: int) -> tuple[float, float]:
-    """Return the time between answers with so many in flight, and a request's processor time."""
+    """Return the time between answers with requests in flight, and a request's processor time."""
     requests = [network.create_infer_request() for _ in range(in_flight)]
 
     async def work(request: Any, number: int) -> None:

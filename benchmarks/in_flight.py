@@ -38,7 +38,7 @@ WARM_UP = 0.3  # of a turn
 
 @dataclass(frozen=True)
 class Row:
-    """Throughput, in requests/s, with so many tasks.
+    """Throughput, in requests/s, with a number of tasks.
 
     ``share`` is of what the best number of tasks reached.
     """
@@ -82,7 +82,7 @@ def task_counts(streams: int) -> list[int]:
 async def requests_per_s(
     network: aioinfer.ExecutableNetwork, width: int, task_count: int, seconds: float
 ) -> float:
-    """Await the network in so many tasks for so long; the rate after the warm-up."""
+    """Await the network in a number of tasks for some seconds; the rate after the warm-up."""
     inputs = {"x0": np.ones((BATCH, width), np.float32)}
     ends_s: list[float] = []
     began_s = time.perf_counter()

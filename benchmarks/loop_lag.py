@@ -179,7 +179,7 @@ async def sleep_beside_hashing(seconds: float) -> None:
 async def keep_busy(
     network: aioinfer.ExecutableNetwork, inputs: Inputs, task_count: int, seconds: float
 ) -> None:
-    """Have so many tasks await the network for so long."""
+    """Have a number of tasks await the network for some seconds."""
     until_s = time.perf_counter() + seconds
 
     async def work() -> None:
@@ -256,7 +256,7 @@ def measure(loop: str, arguments: argparse.Namespace) -> list[Row]:
 
 
 def verdict(row: Row) -> str:
-    """Say whether a row keeps what is wanted, or would on a machine that nobody else uses."""
+    """Say whether a row keeps what is wanted, or would on a machine of its own."""
     wanted = WANTED_MS.get(row.kind)
     if wanted is None:
         return ""

@@ -89,7 +89,7 @@ class Shapes:
         }
 
     def distinct(self, count: int) -> list[Inputs]:
-        """Give inputs of so many different shapes, or of all that there are."""
+        """Return inputs of a number of different shapes, or of all that there are."""
         seen: dict[tuple[Shape, ...], Inputs] = {}
         for _ in range(20 * count):
             shapes = self.draw()

@@ -38,7 +38,7 @@ import aioinfer
 
 Array = npt.NDArray[np.float32]
 Run = Callable[[int], Array]
-"""Computes a job so many times, and gives one of the results."""
+"""Computes a job a number of times, and returns one of the results."""
 
 NUMPY, REFERENCE, OPENCL, IN_FLIGHT = "numpy", "REFERENCE", "OPENCL", "OPENCL, 3 in flight"
 WAYS = (NUMPY, REFERENCE, OPENCL, IN_FLIGHT)
@@ -161,7 +161,7 @@ def ways_of(job: Job, core: aioinfer.Core) -> Iterator[dict[str, Run]]:
 
 
 def time_us(run: Run, count: int) -> float:
-    """Time so many runs; microseconds for each."""
+    """Time a number of runs; microseconds for each."""
     began_s = time.perf_counter()
     run(count)
     return (time.perf_counter() - began_s) / count * 1e6

@@ -98,7 +98,7 @@ class Row:
 
 
 async def time_us(calls: list[Call], request_count: int) -> float:
-    """Keep all calls busy until so many requests are through; microseconds for each."""
+    """Keep all calls busy until that number of requests is through; microseconds for each."""
     left = request_count
 
     async def work(call: Call) -> None:

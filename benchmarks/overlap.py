@@ -52,7 +52,7 @@ ALONE_COUNT = 40
 DEVICE_COUNT = 3
 DIAMOND: Needs = {"a": ["x"], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
 WANTED_OVERLAP = {2.0: 0.97, 0.2: 0.90}
-"""At so many milliseconds a stage."""
+"""By the milliseconds of a stage."""
 WANTED_ALONE_MS = 0.06
 WANTED_HOP_MS = 0.03  # more, for each hand-over after the first
 

@@ -5,7 +5,7 @@
     python benchmarks/run.py serving --save
 
 Each server is a process with one model; the client is another one on loopback, with an asyncio
-loop and so many connections, each of which asks again when it was answered. All servers of a model
+loop and some connections, each of which asks again when it was answered. All servers of a model
 run side by side and are asked in turns, one at a time, so that what else the machine does falls on
 all alike; what counts is the median of the rounds. Rows: ``aioinfer`` by JSON, binary tensors and
 gRPC; ``fastapi`` and ``litserve`` with onnxruntime, by JSON; ``in process`` is the network's own
@@ -54,7 +54,7 @@ READY_WITHIN_S = 120.0
 
 Told = dict[str, float]
 Ask = Callable[[int, float], Told]
-"""Asks with so many connections for so many seconds."""
+"""Asks with a number of connections for a number of seconds."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from pictures.drawing import video_frame
 from pictures.mobilenet import SIZE, mobilenet_v2
 
 LATE_S = 0.5
-"""After this long nobody wants to know any more what was in a frame."""
+"""After this long it is of no use any more what was in a frame."""
 DAMAGED_FRAME = 2
 EXIT_INTERRUPTED = 130
 

@@ -22,7 +22,7 @@ class HopOwner(Protocol):
     """An object whose methods are hopped, and that has to know if one could not be called."""
 
     def hop_failed(self, error: BaseException) -> None:
-        """Let nobody wait for what was to be done."""
+        """Have no thread wait for what was to be done."""
 
 
 class ThreadState:

@@ -53,7 +53,7 @@ class _Sequence:
 class Sequences:
     """The open sequences of all models. Used on one event loop.
 
-    clock: counts seconds. call_later: calls a function in so many seconds; None: the loop's own.
+    clock: counts seconds. call_later: calls a function after some seconds; None: the loop's own.
     """
 
     def __init__(

@@ -153,7 +153,7 @@ def add_ray(parser: CommandParser) -> None:
         "--ray-models",
         metavar="N",
         type=positive_integer,
-        help="keep so many models in a replica, and load them when asked for (default: all)",
+        help="models that stay in a replica, loaded when asked for (default: all)",
     )
     ray.add_argument(
         "--ray-retries",

@@ -53,7 +53,7 @@ class BundleNetwork(Protocol):
     run_count: int
     """How many runs are under way."""
     collecting: Lock
-    """Held by who reads or changes what waits."""
+    """Held while what waits is read or changed."""
 
     collector: Collector[Any]
     run_ids: Iterator[int]
@@ -69,11 +69,11 @@ class BundleNetwork(Protocol):
         """Take such arrays back, which no run reads any more."""
 
     def note_carried(self, age: int, run_ids: Sequence[int]) -> None:
-        """Count a run that a loop has carried, and keep who has shared it."""
+        """Count a run that a loop has carried, and keep which requests shared it."""
 
 
 class Bundle:
-    """Calls of one event loop that are one run of the network. ``when_closed`` is told once."""
+    """Calls of one event loop that are one run of the network. ``when_closed`` is called once."""
 
     def __init__(
         self,

@@ -103,12 +103,12 @@ class Collector(Generic[M]):
         return self._count(line, row_count)
 
     def grow(self, member: M, row_count: int) -> bool:
-        """Give a member that waits so many rows more, or fewer; True if there is a full run now."""
+        """Add rows to a member that waits, or take them away; True if there is a full run now."""
         member.row_count += row_count
         return self._count(self._lines[member.key], row_count)
 
     def _count(self, line: _Line[M], row_count: int) -> bool:
-        """Add so many rows to a line, or take them away; True if it has a full run now."""
+        """Add rows to a line, or take them away; True if it has a full run now."""
         was_full = line.row_count >= self.most_rows
         line.row_count += row_count
         self.row_count += row_count

@@ -54,7 +54,7 @@ from .rows import RowsOf, rows_of
 __all__ = ["BatchNetwork"]
 
 KEPT_GROUPS = 4096
-"""Of so many runs that were shared it is known who shared them, for traces."""
+"""For how many of the latest shared runs it is known which requests shared them, for traces."""
 _LIGHT_BYTES = 64 << 10
 """Copies up to this many are made on the calling thread, which may turn an event loop."""
 
@@ -204,7 +204,7 @@ class BatchNetwork(OuterNetwork):
         self.compiled.start_run(bindings, stop, NOW, then)
 
     def note_carried(self, age: int, run_ids: Sequence[int]) -> None:
-        """Count a run that a loop has carried, and keep who has shared it."""
+        """Count a run that a loop has carried, and keep which requests shared it."""
         with self.collecting:
             self._group_sizes[len(run_ids)] += 1
         if len(run_ids) > 1:

@@ -4,7 +4,7 @@ Theory of operation. Where a run takes a few microseconds, handing it to a worke
 loop costs more than its rows. So calls whose plan is short are collected until the loop has called
 all that was ready, and then run where they are, as ``runs/inline_route.py`` says. As long as few
 tasks ask, each call goes at once and alone, which costs what it would without BATCH. What cannot be
-carried (others wait, the lane is taken, the plan of so many rows is long or not known yet) is
+carried (others wait, the lane is taken, the plan of these rows is long or not known yet) is
 launched, and then the loop's thread helps with what waits in the collector, in the collector's
 order, so that a queue that has formed is worked off where that is cheap.
 

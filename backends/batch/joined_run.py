@@ -50,7 +50,7 @@ class Surroundings(Protocol):
 
     @property
     def admission(self) -> RunAdmission[Any]:
-        """Whose recorder is told what is copied."""
+        """Its recorder notes what is copied."""
 
     batched_inputs: Sequence[str]
     batched_outputs: frozenset[str]
@@ -75,7 +75,7 @@ class JoinedRun:
 
     It is stopped when all of its members are; one that is stopped alone is answered, and its rows
     are computed with the others'. If the run fails, each member is run by itself, so that one bad
-    item fails alone. Every member is told of its end exactly once.
+    item fails alone. Every member's end is told exactly once.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class JoinedRun:
         if error is not None and self._stop.error is not None:
             self._end_all(error)
             return
-        if error is not None:  # outputs that fit nobody may be one member's fault
+        if error is not None:  # outputs that fit no member may be one member's fault
             self._run_each(error)
             return
         for member, misfit in zip(self._members, self._errors, strict=True):

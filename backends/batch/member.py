@@ -116,7 +116,7 @@ class BatchMember(Slot):
             joined.stop_if_all_have()
 
     def take(self, group_count: int) -> None:
-        """Begin, in a run of so many requests; locked."""
+        """Begin, in a run of that number of requests; locked."""
         self.group_count = group_count
         if self.bundle is not None:
             self.bundle.take()

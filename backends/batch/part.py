@@ -61,7 +61,7 @@ class Part:
         self.arrived_ns = perf_counter_ns()
 
     def leave(self) -> None:
-        """Give it up: nobody will ask for the results."""
+        """Give it up: no caller will ask for the results."""
         bundle, self.bundle = self.bundle, None
         if bundle is not None:
             bundle.give_up(self)

@@ -41,7 +41,7 @@ PEERS = (EXECUTOR, POOL, RUN_ASYNC, QUEUE)
 
 @dataclass(frozen=True)
 class Job:
-    """What every peer does: this model, from these inputs, for so many tasks at once.
+    """What every peer does: this model, from these inputs, for a number of tasks at once.
 
     ``session`` is the onnxruntime session of one thread.
     """

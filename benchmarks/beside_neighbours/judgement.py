@@ -59,7 +59,7 @@ class Row:
 
 
 def percentile(times: Times, number: float) -> float:
-    """Give the smallest time that so many in a hundred do not exceed."""
+    """Return the smallest time that a percentage of them do not exceed."""
     ordered = np.sort(times)
     return float(ordered[max(0, math.ceil(len(ordered) * number / 100) - 1)])
 

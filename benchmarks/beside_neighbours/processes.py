@@ -11,7 +11,7 @@ from pathlib import Path
 
 END_TIMEOUT_S = 10.0
 STARTED = b"busy\n"
-# It ends by itself if whoever has started it is no more, however that ended.
+# It ends by itself if the process that started it is gone, however that ended.
 PROGRAM = """
 import os, sys
 parent = int(sys.argv[1])
@@ -24,7 +24,7 @@ while os.getppid() == parent:
 
 @contextlib.contextmanager
 def busy_processes(count: int) -> Iterator[list[int]]:
-    """Keep so many processes counting; yields their ids once all of them do."""
+    """Keep a number of processes counting; yields their ids once all of them do."""
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(_busy_process()) for _ in range(count)]
         for process in processes:

@@ -62,7 +62,7 @@ def settings_of(quota: float, is_v2: bool) -> dict[str, str]:
 
 @contextlib.contextmanager
 def limited(quota: float | None) -> Iterator[Path | None]:
-    """Make a group of so many CPUs, and remove it at the end; None makes none.
+    """Make a group with a number of CPUs, and remove it at the end; None makes none.
 
     A process joins by its id, see ``join``, and must have ended when the block does. Raises
     QuotaError where no group can be made.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Window:
-    """When runs are timed: not in the lead-in, then for so many seconds.
+    """When runs are timed: not in the lead-in, then for a number of seconds.
 
     After them each network goes on until it has the least number of runs.
     """

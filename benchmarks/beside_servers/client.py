@@ -1,4 +1,4 @@
-"""A client of ``serving.py`` in a process of its own: so many connections, for so many seconds.
+"""A client of ``serving.py`` in a process of its own: some connections, for some seconds.
 
 Each connection sends one request, waits for its answer, and sends the next. HTTP is written and
 read by hand, as little as it takes, so that the client costs less than what it measures; its own

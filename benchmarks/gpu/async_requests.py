@@ -32,7 +32,7 @@ from aioinfer.errors import AioInferError
 NAME, SIZE = "resnet50", 224
 TASKS = (1, 8, 32, 128)
 BUSY = 8
-"""From so many on, the rate is what is wanted."""
+"""From this number on, the rate is what is wanted."""
 IMAGES = 256
 WARM_UP = 0.2
 MEAN, DEVIATION = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)

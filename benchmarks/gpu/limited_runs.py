@@ -70,7 +70,7 @@ class Process(Protocol):
 
 
 class LimitedRun:
-    """A program with a limit of time, from now on; whoever started it calls ``look`` often.
+    """A program with a limit of time, from now on; its starter calls ``look`` often.
 
     ``limit_s`` may be infinite. ``process`` leads a process group.
     """

@@ -49,7 +49,7 @@ MOST_SETS = 64
 
 T = TypeVar("T")
 Run = Callable[[int], Any]
-"""Does something so many times, and comes back when it is done."""
+"""Does something a number of times, and returns when it is done."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Settings:
     until_s: float
 
     def has_time(self, needed_s: float = 0.0) -> bool:
-        """Say whether so many seconds are left."""
+        """Say whether that number of seconds is left."""
         return time.monotonic() + needed_s < self.until_s
 
 

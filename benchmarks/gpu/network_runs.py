@@ -160,7 +160,7 @@ def add_ways(
 def draw_sets(
     draw: Callable[[np.random.Generator, int], Inputs], batch: int, most_bytes: int = 1 << 30
 ) -> Iterator[Inputs]:
-    """Draw as many sets of inputs as no cache holds, of at most so many bytes together."""
+    """Draw as many sets of inputs as no cache holds, within a bound on their bytes together."""
     chance = np.random.default_rng(0)
     first = draw(chance, batch)
     yield first

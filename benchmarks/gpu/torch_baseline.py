@@ -96,7 +96,7 @@ def measure_job(report: Report, settings: Settings, way: str, name: str, batch: 
 
 
 def repeat(call: Callable[..., Any], inputs: Iterator[tuple[Any, ...]], count: int) -> None:
-    """Enqueue so many and wait for all."""
+    """Enqueue a number of them and wait for all."""
     import torch
 
     for _ in range(count):

@@ -43,7 +43,7 @@ def measure(report: Report, settings: Settings) -> None:
 
 
 def ways_of(stream: Any, size_bytes: int) -> dict[str, Any]:
-    """Make the four ways of copying so many bytes."""
+    """Make the four ways of copying a number of bytes."""
     import cupy
 
     copy = cupy.cuda.runtime.memcpyAsync

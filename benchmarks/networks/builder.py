@@ -47,7 +47,7 @@ class Builder:
         return self.constant(values, np.int64)
 
     def nodes(self, op: str, inputs: Sequence[str], count: int, **attributes: Any) -> list[str]:
-        """Add a node with so many outputs."""
+        """Add a node with a number of outputs."""
         name = f"{op}_{len(self._nodes)}"
         outputs = [f"{name}_output_{index}" for index in range(count)]
         self._nodes.append(helper.make_node(op, inputs, outputs, name, **attributes))

@@ -52,7 +52,7 @@ class CoreHandle(Protocol):
     def loading_on(
         self, device: str, config: Mapping[Any, Any] | None = None
     ) -> Callable[[Model], ExecutableNetwork]:
-        """Return what compiles models for a device; for those who load many alike."""
+        """Return what compiles models for a device; for callers that load many alike."""
 
     def import_part(
         self,

@@ -32,7 +32,7 @@ _NONE = 0  # the slot that stays None: for optional inputs that are not given
 
 
 class FindKernel(Protocol):
-    """Chooses what runs a node: an operator, or what is told of the run, as control flow is."""
+    """Chooses what runs a node: an operator, or what gets the run as well, as control flow does."""
 
     def __call__(self, node: Node) -> Operator: ...
 

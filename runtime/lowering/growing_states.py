@@ -25,7 +25,7 @@ from .slice import slice_box
 __all__ = ["GrowingState", "JoinedState", "growing_states", "shape_with_room"]
 
 FEWEST_ROWS = 32
-"""Room for so many at least, so that short states are not copied every few steps."""
+"""Room for at least this number of rows, so that short states are not copied every few steps."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def network_record(
     remarks: tuple[str, ...],
     local_keys: Collection[str],
 ) -> NetworkRecord:
-    """Collect the facts of a network; its properties are told apart by who has chosen them.
+    """Collect the facts of a network; the properties that users have chosen stand apart.
 
     Those that mean something on this machine alone, ``local_keys``, are left out.
     """

@@ -24,7 +24,7 @@ _LOOK_AGAIN_S = 0.5  # a helper that was lost, and not given back, has made room
 
 
 class _Waiting:
-    """Somebody who takes a helper, and may have to wait for one."""
+    """A caller that takes a helper, and may have to wait for one."""
 
 
 class HelperPool:

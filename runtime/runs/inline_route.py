@@ -126,7 +126,7 @@ class InlineRoute:
                 lane.give_back()
             if outer is not None:
                 arrivals = self.lent
-                if run.bindings.shared is not None:  # its callers are counted by who knows them
+                if run.bindings.shared is not None:  # its callers are counted where they are known
                     arrivals = self._admission.arrivals
                 elif service_ns < 0:  # it is going to come inside once more
                     arrivals = outer.arrivals

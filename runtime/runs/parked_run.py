@@ -64,6 +64,6 @@ class ParkedRun:
         run = self.run
         error = run.stop.error
         if error is not None and not isinstance(error, ClosedError):
-            run.admission.count_outcome(run, error)  # who stops it may have found it launched
+            run.admission.count_outcome(run, error)  # a stop may have found it launched
         run.is_counted = True
         run.finish(error)

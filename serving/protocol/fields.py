@@ -57,7 +57,7 @@ class Fields:
         return value
 
     def items(self, name: str, most: int) -> list[object]:
-        """Return a list of at most so many items; [] if it is not there."""
+        """Return a list of at most ``most`` items; [] if it is not there."""
         value = self._values.get(name, [])
         if not isinstance(value, list):
             raise RefusedError("a list is wanted", field=self.field(name))

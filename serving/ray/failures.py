@@ -24,7 +24,7 @@ _CANCELLED = frozenset({"RequestCancelledError", "TaskCancelledError"})
 def failure_of(error: BaseException) -> Failure:
     """Say what an error of a handle means.
 
-    "lost": the replica has ended, and nobody knows how far it came; "busy": too many wait.
+    "lost": the replica has ended, and it is not known how far it came; "busy": too many wait.
     """
     names = {kind.__name__ for kind in type(error).__mro__}
     if "BackPressureError" in names:

@@ -54,7 +54,7 @@ class _Watch:
         self.task = asyncio.ensure_future(self._wait())
 
     async def _wait(self) -> None:
-        with suppress(Exception):  # who cannot be listened to has gone, too
+        with suppress(Exception):  # a client that cannot be listened to has gone, too
             while (await self._receive())["type"] != "http.disconnect":
                 pass
         if not self._is_over:  # else it was the end of this watch that it could not bear

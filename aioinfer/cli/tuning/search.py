@@ -215,7 +215,7 @@ def _steps(best: Choice, settled: Settled, space: Space, axis: str) -> Iterator[
 
 
 def _other_way(best: Choice, axis: str, values: Sequence[int], rows: int) -> Iterator[Choice]:
-    """Yield the choice that has so many rows in a run along this axis, or the most below."""
+    """Yield the choice with that number of rows in a run along this axis, or the most below."""
     fitting = [value for value in values if 1 < value <= rows]
     if fitting:
         sizes: dict[str, Any] = {"batch": 1, "joined_rows": 1, axis: fitting[-1]}

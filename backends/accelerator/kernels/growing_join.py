@@ -5,7 +5,7 @@ move every row in dense memory. Here ``present`` lies in a block with room behin
 head, and a run whose ``past`` lies in such a block already writes ``new`` behind it, and nothing
 else. A plan has the launches that move ``past`` into a block all the same: from dense memory, where
 the host has given it, and from a smaller block, where that one is full. A run enqueues one of
-them, or none. What reads ``present`` is told how it lies, or gets a dense copy.
+them, or none. What reads ``present`` knows how it lies, or gets a dense copy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The plans of a network of open shapes in a blob, beside its model.
 
 Theory of operation. The model makes plans of any shapes on any machine; what was compiled for
-some is kept beside it, for those who have the same library, processor, threads and properties, and
+some is kept beside it, for those with the same library, processor, threads and properties, and
 is left aside by all others. A plan is read when a run first asks for its shapes, so an import costs
 as much for a hundred plans as for one. Packed weights are tensors of all plans together; constants
 that are used as they are stay the model's. Of each packed weight is noted which constant it was
@@ -143,7 +143,7 @@ class StoredPlans:
         self._tensors: TensorReader | None = None
         self._inputs = {value.name: value.type for value in model.inputs}
         self.graph_of: Callable[[Shapes, Contents], Graph] = _no_graph
-        """Makes the graph that a plan executes, for those who look at it."""
+        """Makes the graph that a plan executes, to be looked at."""
         self._is_offered = False
         index = as_mapping(self._blob.json(_INDEX))
         self.made_with = as_mapping(index.get("made_with"))

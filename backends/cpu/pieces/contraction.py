@@ -34,7 +34,7 @@ class Contracted:
 def contract(model: Model, divide: Divide) -> Contracted:
     """Copy the graph of a model, bodies too, with the pieces that ``divide`` finds as nodes.
 
-    ``divide`` is told whether a graph is a body.
+    ``divide`` takes whether a graph is a body.
     """
     return _Contraction(model, divide).contracted
 

@@ -41,7 +41,7 @@ _STEP_BYTES = 8 << 10
 
 
 class Description:
-    """What a plan was made of, for those who ask: ``make`` gives graph and layouts.
+    """What a plan was made of, for diagnoses: ``make`` returns graph and layouts.
 
     ``float_dtype`` is what float32 values are held in between steps. ``id`` is a name of the graph
     and of what the plan is for, the same from run to run.

@@ -456,7 +456,7 @@ class PlanBuilder(Lowering):
         self._outputs[value] = Operand(buffer, layout, offset_bytes)
 
     def _rows_bytes(self, item: JoinedState, layout: Layout, rows: int) -> int:
-        """Return how far apart in memory so many rows of a state lie."""
+        """Return how many bytes from one row of a state to that ``rows`` further on."""
         assert layout.strides is not None
         return rows * layout.strides[item.state.axis] * layout.dtype.item_bytes
 

@@ -27,7 +27,7 @@ _LEAST_BYTES = 32 << 20  # of a mapping; what is not written takes address space
 class GrowingArena:
     """Memory at a multiple of 64 bytes, whose content means nothing between runs.
 
-    Touched by the thread of its stream alone. Who holds ``memory``, or an array of it, keeps that.
+    Touched by the thread of its stream alone. Holders of ``memory`` or of its arrays keep it.
     """
 
     __slots__ = ("__weakref__", "_pages", "memory", "used_bytes")

@@ -28,7 +28,7 @@ class PlanResizing:
         self._executor, self._weights_of = executor, weights_of
 
     def want(self, plan: Plan, thread_count: int) -> None:
-        """Have ``plan.resized`` filled for so many threads; never blocks and raises nothing."""
+        """Have ``plan.resized`` filled for a number of threads; never blocks and raises nothing."""
         plan.resized[thread_count] = None
         weights = self._weights_of(plan)
 

@@ -1,7 +1,7 @@
 """Where outputs of a whole model stay, and states of its requests, told to each subgraph.
 
 A state that one subgraph alone reads and makes is that subgraph's own: its device grows it in place
-where it can. Any other is an output that stays on its device if all who read it are there.
+where it can. Any other is an output that stays on its device if all that read it are there.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class ThinMatmul(NamedTuple):
     """From one piece of a matrix, a column or a row, to the next."""
 
     def parameters(self, parts: int, factor: float) -> tuple[int, ...]:
-        """List the words of the native kernel; it does it in so many parts."""
+        """List the words of the native kernel, which computes in ``parts`` parts."""
         return (
             self.is_standing,
             parts,
