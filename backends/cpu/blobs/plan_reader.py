@@ -230,7 +230,8 @@ class PlanReader:
             weight = self._weights.take(desc, array)
             self.packed.append(weight)
             return weight.buffer
-        return Buffer("constant", size, array=array, is_of_plan=bool(is_of_plan))
+        made = Buffer("constant", size, array=array, is_of_plan=bool(is_of_plan))
+        return self._weights.keep(made)
 
     def _make_operand(self, row: Sequence[Any]) -> Operand:
         buffer, number, offset = row

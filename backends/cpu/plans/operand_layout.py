@@ -24,11 +24,12 @@ class Buffer:
     """Memory of a plan: a part of the arena, a constant, or an array of the run.
 
     ``index`` numbers the run's inputs and outputs. ``array`` holds a constant: bytes or the model's
-    own array; packed weights get theirs when they are packed, before the first run. ``is_of_plan``
-    says of a constant that it was computed for the lengths of this plan.
+    own array; packed weights get theirs when they are packed, before the first run; a network that
+    closes takes them away. ``is_of_plan`` says of a constant that it was computed for the lengths
+    of this plan.
     """
 
-    __slots__ = ("array", "index", "is_of_plan", "kind", "size_bytes")
+    __slots__ = ("__weakref__", "array", "index", "is_of_plan", "kind", "size_bytes")
 
     def __init__(
         self,

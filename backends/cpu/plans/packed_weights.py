@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import ClosedError
-from ....runtime.graph.mapped_file import Reading, forget_pages
+from ....runtime.graph.mapped_file import Reading, forget_pages, in_memory, is_mapped
 from ....runtime.graph.slabs import Slabs
 from ....runtime.passes.folding.constant_cache import ConstantCache
 from ..onednn.bindings import ARG, Attributes, Desc, Engine, Memory, aligned_bytes
@@ -121,7 +121,8 @@ class WeightStore:
 
     Constants are known by their array's identity, so plans that see the same array share one
     packing. It is held by the plans that use it, and goes with the last of them. ``derived`` gives
-    what kernels compute from constants, also once for all plans.
+    what kernels compute from constants, also once for all plans. What primitives read as it is
+    (``plain``) is freed here as well, for a processor may want no weight packed.
     """
 
     def __init__(self) -> None:
@@ -135,6 +136,7 @@ class WeightStore:
         self._taken: weakref.WeakValueDictionary[tuple[int, Desc], PackedWeight] = (
             weakref.WeakValueDictionary()
         )
+        self._plain: weakref.WeakSet[Buffer] = weakref.WeakSet()
         self._offers: dict[tuple[int | str, Desc, Desc], _Offer] = {}
         self._digests: dict[int, tuple[weakref.ref[Array], str]] = {}
 
@@ -155,6 +157,25 @@ class WeightStore:
             if weight is None or not weight.is_of(source):  # the number was another array's once
                 weight = self._known[key] = PackedWeight(source, source_desc, desc, self._slabs)
             return weight
+
+    def plain(self, source: Array) -> Buffer:
+        """Make a buffer of the constant in its own row-major memory, or in a copy if it is mapped.
+
+        Raises ClosedError after ``close``, and ModelError if its file was written to.
+        """
+        if is_mapped(source):
+            readable = self.derived.get("copy", [source], lambda: in_memory(source, self._slabs))
+        else:
+            readable = np.require(source, requirements=["C", "A"])
+        return self.keep(Buffer("constant", source.nbytes, array=readable))
+
+    def keep(self, buffer: Buffer) -> Buffer:
+        """Return a constant's buffer, which loses its memory at ``close``; ClosedError after it."""
+        with self._lock:
+            if self._is_closed:
+                raise _closed()
+            self._plain.add(buffer)
+        return buffer
 
     def take(self, desc: Desc, packed: Array) -> PackedWeight:
         """Hold bytes that were packed for an earlier network; one weight for the same array."""
@@ -209,14 +230,17 @@ class WeightStore:
         self.derived = ConstantCache()
 
     def close(self) -> None:
-        """Free what was packed, and pack nothing more, whatever still holds the network's plans."""
+        """Free all constants, and pack nothing more, whatever still holds the network's plans."""
         with self._lock:
             self._is_closed = True
             weights = [*self._known.values(), *self._taken.values()]
+            plain = list(self._plain)
             self._offers.clear()
             self._digests.clear()
         for weight in weights:
             weight.free()
+        for buffer in plain:
+            buffer.array = None
         self._slabs.let_go()
 
     @property

@@ -22,7 +22,6 @@ import numpy as np
 
 from ....errors import GraphError, UnsupportedOpError
 from ....runtime.graph import DType, Graph, Model, Node, Value
-from ....runtime.graph.mapped_file import in_memory, is_mapped
 from ....runtime.graph.sym_array import SymArray, is_symbolic
 from ....runtime.lowering.growing_states import GrowingState, JoinedState, growing_states
 from ....runtime.lowering.node_operands import Lowering
@@ -87,6 +86,7 @@ class PlanBuilder(Lowering):
         self._operands: dict[Value, list[Operand]] = {}
         self._holders: dict[Buffer, set[Value]] = {}
         self._constants: dict[tuple[int, DType], Operand] = {}
+        self._casts: dict[tuple[int, DType], Array] = {}
         self._keep: list[Array] = []
         self._packed: dict[PackedWeight, None] = {}
         self._uses_left: dict[Value, int] = {}
@@ -375,12 +375,10 @@ class PlanBuilder(Lowering):
 
     def _cast(self, array: Array, dtype: DType) -> Array:
         key = (id(array), dtype)
-        if key not in self._constants:
+        if key not in self._casts:
             self._keep.append(array)
-            self._constants[key] = self.constant_operand(array.astype(dtype.numpy))
-        found = self._constants[key].buffer.array
-        assert found is not None
-        return found
+            self._casts[key] = array.astype(dtype.numpy)
+        return self._casts[key]
 
     def _constant_desc(self, source: Array, desc: Desc) -> Desc:
         dims = desc.dims
@@ -398,11 +396,7 @@ class PlanBuilder(Lowering):
             buffer = Buffer("constant", array.nbytes, array=symbolic.hint)
             self.symbolic_constants[buffer] = symbolic
         else:
-            if is_mapped(array):
-                readable = self.derived("copy", [array], lambda: in_memory(array))
-            else:
-                readable = np.require(array, requirements=["C", "A"])
-            buffer = Buffer("constant", array.nbytes, array=readable)
+            buffer = self._weights.plain(array)
         self._keep.append(array)
         operand = Operand(buffer, Layout.plain(array.shape, dtype))
         return self._constants.setdefault(key, operand)
