@@ -2,25 +2,73 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
+import pytest
+
+from aioinfer import Core
 from aioinfer.errors import DeviceError
-from unit.backends.comparing import F32_BOUND, Arrays, assert_same_on, model_of, run
+from unit.backends import comparing
+from unit.backends.comparing import F32_BOUND, Arrays, model_of
 
 __all__ = [
     "BF16_BOUND",
     "F32_BOUND",
     "Arrays",
     "assert_same_as_reference",
+    "has_wide_vectors",
     "missing_reason",
     "model_of",
+    "precisions",
     "run",
+    "skip_without_bfloat16",
 ]
 
 BF16_BOUND = 3e-2
 """Largest error over largest value; bfloat16 has 8 bits of mantissa."""
 
-assert_same_as_reference = partial(assert_same_on, "CPU")
+_AVX512 = 0x27
+"""dnnl_cpu_isa_avx512_core."""
+
+
+def assert_same_as_reference(
+    core: Core, model: Any, inputs: Arrays, *, bound: float = F32_BOUND, **config: Any
+) -> dict[str, Any]:
+    """Run on CPU and on REFERENCE, and return CPU's results; skips what the processor cannot."""
+    _skip_unless_possible(config)
+    return comparing.assert_same_on("CPU", core, model, inputs, bound=bound, **config)
+
+
+def run(core: Core, model: Any, device: str, inputs: Arrays, **config: Any) -> dict[str, Any]:
+    """Load a model on a device and run it once; skips what the processor cannot."""
+    _skip_unless_possible(config)
+    return comparing.run(core, model, device, inputs, **config)
+
+
+def _skip_unless_possible(config: dict[str, Any]) -> None:
+    if config.get("INFERENCE_PRECISION_HINT") == "bf16":
+        skip_without_bfloat16()
+
+
+def skip_without_bfloat16() -> None:
+    """Skip the test that calls where the processor computes in float32 only."""
+    if "bf16" not in precisions():
+        pytest.skip("this CPU has no instructions for bf16")
+
+
+def has_wide_vectors() -> bool:
+    """True with AVX-512, for which oneDNN has kernels that it has for nothing else."""
+    from aioinfer.backends.cpu.onednn.bindings import open_engine
+
+    return open_engine().instruction_set & _AVX512 == _AVX512
+
+
+def precisions() -> list[str]:
+    """List what this processor has instructions for; nothing without oneDNN."""
+    from aioinfer.backends.cpu.onednn.bindings import open_engine
+    from aioinfer.backends.cpu.precision import precisions_of
+
+    return precisions_of(open_engine().instruction_set) if missing_reason() is None else []
 
 
 def missing_reason() -> str | None:

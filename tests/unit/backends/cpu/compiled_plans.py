@@ -18,6 +18,7 @@ from aioinfer.backends.cpu.programs.run_arrays import as_buffer
 from aioinfer.executors import Lane
 from aioinfer.runtime.graph import DType
 from aioinfer.runtime.passes import Pass, default_passes, run_passes
+from unit.backends.cpu.comparing import skip_without_bfloat16
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -30,7 +31,12 @@ def compiler_of(
     float_dtype: DType = DType.FLOAT32,
     passes: Sequence[Pass] | None = None,
 ) -> Compiler:
-    """Make the compiler of a model, by default with the passes that the device runs."""
+    """Make the compiler of a model, by default with the passes that the device runs.
+
+    Skips the test where the processor cannot compute so.
+    """
+    if float_dtype is DType.BFLOAT16:
+        skip_without_bfloat16()
     model = core.read_model(proto).copy()
     run_passes(model, default_passes())
     return Compiler(
@@ -47,6 +53,15 @@ def plan_of(core: Core, proto: Any, inputs: Arrays, **options: Any) -> Plan:
     """Compile a model for these inputs."""
     compiler = compiler_of(core, proto, **options)
     return compiler.compile({name: array.shape for name, array in inputs.items()}, {})
+
+
+def constants_of(plan: Plan, least_bytes: int) -> list[np.ndarray | None]:
+    """List the memory of its constants, packed or, as other processors want them, as they are."""
+    return [
+        buffer.array
+        for buffer in plan.table.buffers
+        if buffer.kind == "constant" and buffer.size_bytes >= least_bytes
+    ]
 
 
 class BoundPlan:

@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
-from aioinfer.backends.cpu.onednn.bindings import open_engine
-from aioinfer.backends.cpu.precision import precisions_of
 from aioinfer.runtime.graph import DType
 from exhaustive import all_but
-from unit.backends.cpu.comparing import missing_reason
+from unit.backends.cpu.comparing import precisions
 from unit.backends.cpu.compiled_plans import BoundPlan, plan_of
 from unit.benchmarks.small_networks import BATCH, MODELS, SMALL, TOKENS, inputs_of
 
-HAS_BF16 = missing_reason() is None and "bf16" in precisions_of(open_engine().instruction_set)
-PRECISIONS = [DType.FLOAT32, *([DType.BFLOAT16] if HAS_BF16 else [])]
+PRECISIONS = [DType.FLOAT32, *([DType.BFLOAT16] if "bf16" in precisions() else [])]
 
 
 @pytest.mark.parametrize("float_dtype", PRECISIONS, ids=lambda dtype: dtype.label)

@@ -21,10 +21,8 @@ from onnx import helper
 from aioinfer import Core
 from aioinfer.backends.cpu.compiler import Compiler
 from aioinfer.backends.cpu.executable_network import CpuNetwork
-from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
-from aioinfer.backends.cpu.precision import precisions_of
 from aioinfer.backends.cpu.programs import plan_resizing
 from aioinfer.backends.cpu.programs.program import Program
 from aioinfer.errors import (
@@ -37,7 +35,7 @@ from aioinfer.errors import (
 from aioinfer.executors import StreamsConfig
 from aioinfer.executors.manual import ManualExecutor
 from aioinfer.runtime.runs.inline_gate import FIRST_RUNS
-from unit.backends.cpu.comparing import missing_reason, model_of, run
+from unit.backends.cpu.comparing import model_of, precisions, run
 
 node = helper.make_node
 CHANCE = np.random.default_rng(3)
@@ -48,7 +46,6 @@ NODES = [
     node("Relu", ["a"], ["b"], "act"),
     node("Softmax", ["b"], ["y"], "prob"),
 ]
-HAS_BF16 = missing_reason() is None and "bf16" in precisions_of(open_engine().instruction_set)
 
 
 def rows(count: int) -> np.ndarray:
@@ -493,7 +490,7 @@ def test_before_the_first_shape_the_graph_is_the_model(core: Core) -> None:
         assert not any("implementation" in item.metadata for item in nodes)
 
 
-@pytest.mark.skipif(not HAS_BF16, reason="this CPU has no instructions for bf16")
+@pytest.mark.skipif("bf16" not in precisions(), reason="this CPU has no instructions for bf16")
 def test_smaller_types_inside_leave_the_ends_as_they_are(core: Core, wanted: np.ndarray) -> None:
     config = {"INFERENCE_PRECISION_HINT": "bf16"}
     with core.load_network(model(), "CPU", config) as network:

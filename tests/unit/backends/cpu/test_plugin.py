@@ -13,18 +13,18 @@ from onnx import helper
 from aioinfer import Core
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.passes import PASS_NAMES
-from aioinfer.backends.cpu.precision import has_int8, precisions_of
+from aioinfer.backends.cpu.precision import has_int8
 from aioinfer.errors import DeviceError, NotSupportedError, PropertyError, UnsupportedOpError
 from aioinfer.executors import allowed_cpus
 from aioinfer.runtime.properties.properties import (
     STANDARD_PROPERTIES,
     Property,
 )
-from unit.backends.cpu.comparing import missing_reason, model_of
+from unit.backends.cpu.comparing import model_of, precisions
 
 X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
 CPUS = allowed_cpus().count
-KNOWN = precisions_of(open_engine().instruction_set) if missing_reason() is None else []
+KNOWN = precisions()
 
 
 @pytest.fixture

@@ -56,7 +56,8 @@ def test_a_model_that_nobody_holds_leaves_its_weights_to_the_devices(
         path.read_bytes(), "HETERO:CPU,REFERENCE", {"AFFINITY": {"second": "CPU"}}
     ) as network:
         gc.collect()
-        assert [ref() for ref in kept[:1]] == [None], "the file's copy is packed, and gone"
+        held = sum(ref() is not None for ref in kept)
+        assert held == 1, "the file's copy is packed, and gone, or it is what is read"
         got = network.create_infer_request().infer_sync(X)["y"]
         np.testing.assert_allclose(got, X @ WEIGHTS @ WEIGHTS, rtol=1e-3)
 

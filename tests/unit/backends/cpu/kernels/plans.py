@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from aioinfer import Core
 from aioinfer.backends.cpu.compiler import Compiler
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.passes import plan_passes
-from aioinfer.backends.cpu.precision import precisions_of
 from aioinfer.runtime.graph import DType
 
 
@@ -27,9 +25,3 @@ def implementations(core: Core, model: Any, inputs: dict[str, np.ndarray]) -> li
     )
     plan = compiler.compile({name: array.shape for name, array in inputs.items()}, {})
     return [step.implementation for step in plan.steps]
-
-
-def skip_without_bfloat16() -> None:
-    """Skip the test that calls where the CPU computes in float32 only."""
-    if "bf16" not in precisions_of(open_engine().instruction_set):
-        pytest.skip("this CPU has no instructions for bf16")

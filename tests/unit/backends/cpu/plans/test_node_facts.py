@@ -7,14 +7,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 from onnx import helper
 
 from aioinfer import Core
-from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.plans.node_facts import described_graph, node_facts
 from aioinfer.backends.cpu.plans.subgraph_id import SubgraphId
-from aioinfer.backends.cpu.precision import precisions_of
 from aioinfer.backends.cpu.programs.node_times import node_times
 from aioinfer.runtime.graph import DType, Graph, check_graph
 from unit.backends.cpu.comparing import model_of
@@ -123,8 +120,6 @@ def test_the_graph_shows_them_as_metadata_of_fused_nodes(core: Core) -> None:
 
 
 def test_smaller_types_are_visible_node_by_node(core: Core) -> None:
-    if "bf16" not in precisions_of(open_engine().instruction_set):
-        pytest.skip("this CPU has no instructions for bf16")
     plan = plan_of(core, model(), {"x": X}, float_dtype=DType.BFLOAT16, passes=())
     facts = node_facts(plan)
     assert facts["conv"].precision == "bfloat16"

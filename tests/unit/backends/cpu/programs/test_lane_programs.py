@@ -18,7 +18,7 @@ from aioinfer.backends.cpu.programs.lane_programs import LanePrograms
 from aioinfer.executors import Lane
 from aioinfer.runtime.plans.plan_cache import PLAN_COUNT
 from unit.backends.cpu.comparing import model_of
-from unit.backends.cpu.compiled_plans import compiler_of
+from unit.backends.cpu.compiled_plans import compiler_of, plan_of
 
 WIDTH = 80  # wide enough for oneDNN, which packs
 WEIGHTS = np.random.default_rng(1).standard_normal((WIDTH, WIDTH)).astype(np.float32)
@@ -34,6 +34,13 @@ def compiler(core: Core) -> Compiler:
     x = np.zeros((1, WIDTH), np.float32)
     model = model_of(nodes, {"x": x}, constants={"w": WEIGHTS}, dynamic=True)
     return compiler_of(core, model)
+
+
+def convolution(core: Core) -> Plan:
+    """Make a plan whose weights every processor wants packed."""
+    x, w = np.zeros((1, 16, 9, 9), np.float32), np.ones((16, 16, 3, 3), np.float32)
+    model = model_of([helper.make_node("Conv", ["x", "w"], ["y"])], {"x": x}, constants={"w": w})
+    return plan_of(core, model, {"x": x})
 
 
 def plan(of: Compiler, rows: int) -> Plan:
@@ -54,7 +61,7 @@ def test_a_plan_is_bound_once_to_each_stream(core: Core) -> None:
 
 
 def test_weights_are_packed_before_the_first_run_and_by_one_stream(core: Core) -> None:
-    made, known = programs(), plan(compiler(core), 2)
+    made, known = programs(), convolution(core)
     assert known.weights
     assert all(weight.buffer.array is None for weight in known.weights)
     made.program(known, Lane("a"))

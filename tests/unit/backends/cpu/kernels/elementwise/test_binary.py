@@ -7,7 +7,7 @@ from onnx import helper
 
 from aioinfer.errors import UnsupportedOpError
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
-from unit.backends.cpu.kernels.plans import implementations, skip_without_bfloat16
+from unit.backends.cpu.kernels.plans import implementations
 
 EXAMPLES = settings(max_examples=30, derandomize=True)
 ARITHMETIC = ("Add", "Sub", "Mul", "Div")
@@ -158,7 +158,6 @@ def test_shifts(core, direction, dtype) -> None:
 
 @pytest.mark.parametrize("op_type", [*ARITHMETIC, "Max", "Min", "Pow"])
 def test_in_bfloat16(core, op_type) -> None:
-    skip_without_bfloat16()
     nodes = [
         helper.make_node("LeakyRelu", ["a"], ["c"], alpha=0.5),
         helper.make_node(op_type, ["c", "b"], ["d"]),

@@ -7,7 +7,7 @@ from hypothesis.extra import numpy as arrays
 from onnx import helper
 
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of
-from unit.backends.cpu.kernels.plans import implementations, skip_without_bfloat16
+from unit.backends.cpu.kernels.plans import implementations
 
 EXAMPLES = settings(max_examples=30, derandomize=True)
 COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
@@ -73,7 +73,6 @@ def test_where(core, dtype) -> None:
 
 
 def test_where_in_bfloat16(core) -> None:
-    skip_without_bfloat16()
     inputs = {"c": numbers((4, 9), 0, np.bool_), "a": numbers((4, 9), 1), "b": numbers((9,), 2)}
     nodes = [
         helper.make_node("LeakyRelu", ["a"], ["d"], alpha=0.5),

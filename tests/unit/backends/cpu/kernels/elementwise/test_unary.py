@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
-from unit.backends.cpu.kernels.plans import implementations, skip_without_bfloat16
+from unit.backends.cpu.kernels.plans import implementations
 
 EXAMPLES = settings(max_examples=30, derandomize=True)
 NEWEST = 24
@@ -120,7 +120,6 @@ def test_no_slow_implementation_is_taken(core) -> None:
 
 
 def test_in_bfloat16(core) -> None:
-    skip_without_bfloat16()
     inputs = inputs_of(numbers((4, 33)))
     nodes = [helper.make_node("LeakyRelu", [name], [f"{name}_"], alpha=0.5) for name in inputs]
     op_types = [name for name in UNARY if name not in (*STEPPED, "Tan", "Sinh", "Cosh", "Exp")]

@@ -169,11 +169,11 @@ def test_a_packed_projection_is_read_in_place(float_dtype, thread_count) -> None
     assert largest_error(found, wanted) <= BOUNDS[float_dtype]
 
 
+@pytest.mark.parametrize("float_dtype", BOUNDS)
 @EXAMPLES
 @given(
     lengths=st.tuples(*[st.integers(1, 3)] * 2, *[st.integers(1, 40)] * 2, st.integers(1, 9)),
     has_mask=st.booleans(),
-    float_dtype=st.sampled_from([*BOUNDS]),
 )
 def test_random_lengths(lengths, has_mask, float_dtype) -> None:
     batch, heads, rows, keys, size = lengths

@@ -9,7 +9,13 @@ from onnx import helper
 from aioinfer import Core
 from aioinfer.errors import UnsupportedOpError
 from aioinfer.runtime.graph import DType
-from unit.backends.cpu.comparing import BF16_BOUND, F32_BOUND, assert_same_as_reference, model_of
+from unit.backends.cpu.comparing import (
+    BF16_BOUND,
+    F32_BOUND,
+    assert_same_as_reference,
+    model_of,
+    run,
+)
 from unit.backends.cpu.single_nodes import largest_error, run_fused
 
 EXAMPLES = settings(max_examples=30, derandomize=True)
@@ -184,8 +190,7 @@ def test_rms_normalization_in_place_between_steps(core, axis, precision) -> None
         helper.make_node("Tanh", ["n"], ["y"]),
     ]
     model = model_of(nodes, {"x": x}, constants={"scale": scale}, opset=23)
-    with core.load_network(model, "CPU", {"INFERENCE_PRECISION_HINT": precision}) as network:
-        found = network.create_infer_request().infer_sync({"x": x})["y"]
+    found = run(core, model, "CPU", {"x": x}, INFERENCE_PRECISION_HINT=precision)["y"]
     wanted = np.tanh(rms_norm(np.maximum(x, 0), scale, axis, 1e-4))
     assert largest_error(found, wanted) <= (F32_BOUND if precision == "f32" else BF16_BOUND)
 

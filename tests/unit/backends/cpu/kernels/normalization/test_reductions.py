@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
-from unit.backends.cpu.kernels.plans import implementations, skip_without_bfloat16
+from unit.backends.cpu.kernels.plans import implementations
 
 EXAMPLES = settings(max_examples=30, derandomize=True)
 REDUCTIONS = (
@@ -95,7 +95,6 @@ def test_integers(core, op_type, dtype) -> None:
 
 
 def test_in_bfloat16(core) -> None:
-    skip_without_bfloat16()
     x = numbers((4, 3, 6))
     nodes = [helper.make_node("LeakyRelu", ["x"], ["a"], alpha=0.5)]
     for op_type in REDUCTIONS:

@@ -82,12 +82,12 @@ def test_every_power_is_near(core) -> None:
     assert np.abs(found - wanted).max() < 1e-9
 
 
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
 @EXAMPLES
 @given(
     op=st.sampled_from(OPS),
     shape=st.lists(st.integers(1, 20), min_size=1, max_size=4),
     data=st.data(),
-    precision=st.sampled_from(["f32", "bf16"]),
     threads=st.sampled_from([1, 2]),
 )
 def test_random_shapes(core, op, shape, data, precision, threads) -> None:

@@ -108,6 +108,9 @@ def test_what_is_seen_of_infinities_and_nan(core, dilations, seen) -> None:
     x[0, 2], x[0, 2, 1:3, 1:3] = np.nan, 5.0
     attributes = {"kernel_shape": [2, 2], "dilations": dilations}
     model = model_of([helper.make_node("MaxPool", ["x"], ["y"], **attributes)], {"x": x})
+    if pools_of(plan_of(core, model, {"x": x}), "MaxPool") == ["native:pool"]:
+        assert_same_as_reference(core, model, {"x": x})
+        return
     found = run(core, model, "CPU", {"x": x})["y"]
     for channel, number in zip(found[0], seen, strict=False):
         np.testing.assert_array_equal(channel, np.full_like(channel, number))
