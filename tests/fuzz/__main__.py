@@ -21,12 +21,20 @@ import onnx
 
 from .arbiter import is_upheld
 from .bases import Base, load_bases
+from .contrib_bases import load_contrib_bases
 from .drawing import Case, Draw, draw_case
+from .flow_bases import load_flow_bases
 from .known_good import known_good_cases
 from .oracle import Finding
 from .pool import BATCH, run_cases
 from .quantized_bases import load_quantized_bases
 
+_BASES = {
+    "operators": load_bases,
+    "quantized": load_quantized_bases,
+    "contrib": load_contrib_bases,
+    "flow": load_flow_bases,
+}
 _DEVICES = ("CPU", "HETERO:CPU,REFERENCE", "OPENCL")
 _TOLD_EVERY = 5000
 _MOST_ASKED = 3
@@ -47,7 +55,7 @@ class Report:
         if group not in self._first:
             if finding.is_suspect and not self._is_strict:
                 asked = self._asked[group] = self._asked.get(group, 0) + 1
-                if asked > _MOST_ASKED or not is_upheld(self._draw(index), finding):
+                if asked > _most_asked(finding) or not is_upheld(self._draw(index), finding):
                     return
             self._first[group] = (index, finding)
             self._print(index, finding)
@@ -69,6 +77,11 @@ class Report:
         return len(self._counts)
 
 
+def _most_asked(finding: Finding) -> int:
+    """Numbers may scatter often where once they are wrong."""
+    return _MOST_ASKED if finding.category != "differs" else 10 * _MOST_ASKED
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     if not options.replay:
@@ -78,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _bases(options: argparse.Namespace) -> list[Base]:
-    return load_quantized_bases() if options.quantized else load_bases()
+    return [base for kind in options.bases for base in _BASES[kind]()]
 
 
 def _fuzz(options: argparse.Namespace) -> int:
@@ -91,7 +104,7 @@ def _fuzz(options: argparse.Namespace) -> int:
         return 1
     bases = _bases(options)
     draw = functools.partial(draw_case, bases, options.seed)
-    report = Report(draw, options.strict, " --quantized" if options.quantized else "")
+    report = Report(draw, options.strict, f" --bases {' '.join(options.bases)}")
     begun = time.monotonic()
     batches = _batches(options, begun)
     print(f"seed {options.seed} on {', '.join(devices)}, {len(bases)} models to begin with")
@@ -112,8 +125,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="number of the first case (0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--devices", nargs="+", default=_DEVICES, help="beside REFERENCE")
-    parser.add_argument("--strict", action="store_true", help="do not ask onnxruntime")
-    parser.add_argument("--quantized", action="store_true", help="begin with int8 models alone")
+    parser.add_argument("--strict", action="store_true", help="do not look again at suspicions")
+    parser.add_argument(
+        "--bases", nargs="+", choices=_BASES, default=list(_BASES), help="kinds of models (all)"
+    )
     parser.add_argument("--replay", metavar="SEED:INDEX", help="run one case and show it")
     parser.add_argument("--save", metavar="FILE.onnx", help="with --replay: write it to a file")
     return parser.parse_args(arguments)

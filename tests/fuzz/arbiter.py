@@ -1,4 +1,4 @@
-"""Onnxruntime as a third opinion, in a process of its own, since models may end it."""
+"""A second look at suspicions, in a process of its own, since models may end onnxruntime."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ _UPHELD, _DROPPED, _UNKNOWN = 10, 11, 12
 def is_upheld(case: Case, finding: Finding) -> bool:
     """Tell whether a suspicion stays one; what onnxruntime cannot say anything about does not.
 
-    ``accepted`` stays if onnxruntime refuses the case as well, or has another answer than the
-    device; ``refused`` stays if onnxruntime has an answer, and REFERENCE the same.
+    ``differs`` stays unless rounding explains it. ``accepted`` stays if onnxruntime refuses the
+    case as well, or has another answer than the device; ``refused`` stays if onnxruntime has an
+    answer, and REFERENCE the same.
     """
+    if case.states and finding.category != "differs":
+        return True  # onnxruntime knows of none
     pid = os.fork()
     if pid == 0:
         code = _UNKNOWN
@@ -36,10 +39,13 @@ def is_upheld(case: Case, finding: Finding) -> bool:
             code = _UNKNOWN
         finally:
             os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == _UPHELD
+    said = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return said != _DROPPED if finding.category == "differs" else said == _UPHELD
 
 
 def _stays(case: Case, finding: Finding) -> bool:
+    if finding.category == "differs":
+        return not _is_within_rounding(case, finding.device)
     their = _theirs(case)
     if their is None:
         return False
@@ -81,6 +87,14 @@ def _theirs(case: Case) -> list[dict[str, Any] | str] | None:
                 return None
             results.append(str(error))
     return results
+
+
+def _is_within_rounding(case: Case, device: str) -> bool:
+    from .rounding import is_within_rounding
+    from .worker import open_core
+
+    with open_core([device]) as core, np.errstate(all="ignore"):
+        return is_within_rounding(core, case, device)
 
 
 def _ours(case: Case, device: str) -> list[Any]:

@@ -6,14 +6,15 @@ Drawn from a fixed seed, so that a case means the same every time with one versi
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto, helper, numpy_helper
 
-__all__ = ["Base", "load_bases"]
+__all__ = ["Base", "base_of", "load_bases"]
 
 _MOST_ELEMENTS, _MOST_NODES = 2000, 12
 _UNFIT = {"ImageDecoder"}
@@ -34,6 +35,8 @@ class Base:
 
     types: dict[str, onnx.TypeProto] = field(default_factory=dict)
     """The declared type of each input and output."""
+    states: Mapping[str, str] = field(default_factory=dict)
+    """What the property STATE is set to: such inputs are not given."""
 
 
 def load_bases() -> list[Base]:
@@ -50,6 +53,35 @@ def load_bases() -> list[Base]:
         np.random.set_state(state)
     bases = [_base(case) for case in cases]
     return [base for base in bases if base is not None]
+
+
+def base_of(
+    name: str,
+    model: ModelProto,
+    given: Mapping[str, Any],
+    states: Mapping[str, str] | None = None,
+) -> Base:
+    """Make a base of a valid model; its initializers are given like inputs.
+
+    onnxruntime says what it gives.
+    """
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    made = session.run(None, dict(given))
+    graph = model.graph
+    parameters = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
+    inputs = {**given, **parameters}
+    types = {info.name: info.type for info in (*graph.input, *graph.output)}
+    bare = ModelProto()
+    bare.CopyFrom(model)
+    del bare.graph.initializer[:]
+    for parameter, array in parameters.items():
+        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+        bare.graph.input.append(helper.make_tensor_value_info(parameter, kind, array.shape))
+    outputs = {info.name: value for info, value in zip(graph.output, made, strict=True)}
+    op_type = graph.node[0].op_type if graph.node[0].domain else name
+    return Base(name, op_type, bare, inputs, outputs, None, types, states or {})
 
 
 def _base(case: Any) -> Base | None:

@@ -34,6 +34,8 @@ class Draft:
     hints: dict[str, TypeProto] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     """What the valid model gives, as far as that is known; for shapes only."""
+    states: Mapping[str, str] = field(default_factory=dict)
+    """Inputs that the request keeps, with the outputs that they are taken from."""
     notes: list[str] = field(default_factory=list)
     """What was done to it, in words."""
     has_extremes: bool = False
@@ -46,7 +48,8 @@ class Draft:
     def feeds(self, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Give what comes with a run."""
         given = self.parameters if parameters is None else parameters
-        return {name: value for name, value in given.items() if name not in self.constants}
+        kept = {*self.constants, *self.states}
+        return {name: value for name, value in given.items() if name not in kept}
 
     def model(self) -> ModelProto:
         """Write the model down, however wrong it is."""

@@ -8,7 +8,7 @@ means the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -53,6 +53,8 @@ class Case:
     binds: bool
     """Give memory for the outputs, too."""
     thread_count: int
+    states: Mapping[str, str] = field(default_factory=dict)
+    """What STATE is set to; all runs are then of one request."""
     answer: Mapping[str, Array] | None = None
     """What every device must give at each run, where that is known beforehand."""
 
@@ -92,6 +94,8 @@ def draw_case(bases: Sequence[Base], seed: int, index: int) -> Case:
     if kind > 0.65 and draft.feeds():
         bad = _mutated_feeds(draft, rng)
         runs = [*runs[: rng.randrange(2)], Run(bad, is_valid=False), *runs]
+    if draft.states:
+        runs *= 3
     op_types = tuple(node.op_type for node in draft.nodes)
     if _CASTS.intersection(op_types) and not all(map(_is_finite, runs)):
         draft.has_extremes = True  # which integer they become is not defined
@@ -107,6 +111,7 @@ def draw_case(bases: Sequence[Base], seed: int, index: int) -> Case:
         at_end=rng.random() < 0.7,
         binds=rng.random() < 0.2,
         thread_count=2 if rng.random() < 0.1 else 1,
+        states=draft.states,
     )
 
 
@@ -149,7 +154,9 @@ def _draft_of(base: Base, rng: Random) -> Draft:
         dict(base.types),
         opsets,
         max(10, base.model.ir_version) if opsets[""] < 25 else 13,
+        declared={name: base.types[name] for pair in base.states.items() for name in pair},
         results=dict(base.outputs),
+        states=base.states,
     )
 
 
@@ -169,7 +176,7 @@ def _choose_constants(draft: Draft, rng: Random) -> None:
 
 def _can_be_constant(draft: Draft, name: str) -> bool:
     value = draft.parameters[name]
-    return value.dtype.kind in "fiub" and value.dtype.itemsize <= 8
+    return name not in draft.states and value.dtype.kind in "fiub" and value.dtype.itemsize <= 8
 
 
 def _choose_declarations(draft: Draft, rng: Random) -> None:

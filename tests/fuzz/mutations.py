@@ -35,6 +35,8 @@ _MOST_AXES = 64
 """More than these numpy does not have."""
 
 _LARGE = 1e6
+_SHARE_IN_BODIES = 0.8
+"""Of the changes to a node with bodies."""
 
 
 def mutate(draft: Draft, rng: Random, table: list[tuple[int, Mutation]]) -> None:
@@ -177,6 +179,10 @@ def _node(draft: Draft, rng: Random) -> NodeProto:
     node = NodeProto()
     node.CopyFrom(draft.nodes[place])
     draft.nodes[place] = node  # the base's own stays as it is
+    bodies = [item.g for item in node.attribute if item.HasField("g") and item.g.node]
+    while bodies and rng.random() < _SHARE_IN_BODIES:
+        node = rng.choice(rng.choice(bodies).node)
+        bodies = [item.g for item in node.attribute if item.HasField("g") and item.g.node]
     return node
 
 

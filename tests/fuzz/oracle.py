@@ -79,7 +79,7 @@ class Outcome:
 class Finding:
     """Something that must not be; ``group`` is the same for what looks like the same fault.
 
-    One that ``is_suspect`` depends on whether onnxruntime is of REFERENCE's opinion.
+    One that ``is_suspect`` is looked at again: see the arbiter.
     """
 
     category: str
@@ -165,7 +165,7 @@ def _judge_run(
     what = difference(wanted, got, case)
     if what is not None:
         group = re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", what)
-        return finding("differs", f"{ops} {group}", what)
+        return finding("differs", f"{ops} {group}", what, is_suspect=True)
     return None
 
 

@@ -30,7 +30,9 @@ def run_case(
 ) -> Outcome:
     """Load a case and do its runs; raises nothing but what ends the process."""
     outcome, begun = Outcome(), time.process_time()
-    config = {"INFERENCE_NUM_THREADS": case.thread_count} if device == "CPU" else None
+    config: dict[str, Any] = {"STATE": dict(case.states)} if case.states else {}
+    if device == "CPU":
+        config["INFERENCE_NUM_THREADS"] = case.thread_count
     try:
         with np.errstate(all="ignore"):
             network = core.load_network(case.model, device, config)
@@ -38,10 +40,13 @@ def run_case(
         outcome.load_error = _failure(error)
     else:
         with network, np.errstate(all="ignore"):
+            request = network.create_infer_request()
             for number, run in enumerate(case.runs):
+                if not case.states:
+                    request = network.create_infer_request()
                 wanted = None if reference is None else reference.of_run(number)
                 try:
-                    outcome.runs.append(_run(network, case, run, guarded, wanted))
+                    outcome.runs.append(_run(request, case, run, guarded, wanted))
                 except BaseException as error:
                     outcome.runs.append(_failure(error))
     outcome.cpu_s = time.process_time() - begun
@@ -49,14 +54,13 @@ def run_case(
 
 
 def _run(
-    network: aioinfer.ExecutableNetwork,
+    request: aioinfer.InferRequest,
     case: Case,
     run: Run,
     guarded: GuardedMemory,
     wanted: dict[str, Any] | Failure | None,
 ) -> dict[str, Any]:
     given = {name: guarded.place(array, at_end=case.at_end) for name, array in run.feeds.items()}
-    request = network.create_infer_request()
     if case.binds and isinstance(wanted, dict):
         for name, array in wanted.items():
             if isinstance(array, np.ndarray) and not array.dtype.hasobject:

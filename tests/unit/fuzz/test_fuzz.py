@@ -20,10 +20,13 @@ from fuzz import __main__ as fuzz_main
 from fuzz import pool
 from fuzz.acceptance import Acceptance
 from fuzz.bases import Base
+from fuzz.contrib_bases import load_contrib_bases
 from fuzz.drawing import Case, Draw, Run, draw_case
+from fuzz.flow_bases import load_flow_bases
 from fuzz.guarded import GuardedMemory
 from fuzz.oracle import Failure, Finding, Outcome, judge
 from fuzz.quantized_bases import load_quantized_bases
+from fuzz.rounding import nearby_cases, without_rounding
 
 MakePlugin = Callable[[CoreHandle, str], ReferencePlugin]
 Y = np.array([1, 2], np.float32)
@@ -261,3 +264,45 @@ def test_quantised_models_to_begin_with_give_the_same_numbers_everywhere() -> No
                 np.testing.assert_allclose(
                     found["y"], made.outputs["y"], 1e-5, 1e-6, err_msg=made.name
                 )
+
+
+@pytest.mark.parametrize("made", load_flow_bases(), ids=lambda made: made.name)
+def test_models_of_several_nodes_give_what_onnxruntime_gives(made: Base) -> None:
+    given = {name: x for name, x in made.inputs.items() if name not in made.states}
+    config = {"STATE": dict(made.states)} if made.states else {}
+    wanted = {name: x for name, x in made.outputs.items() if name not in made.states.values()}
+    with aioinfer.Core() as core, core.load_network(made.model, "CPU", config) as network:
+        found = network.create_infer_request().infer_sync(given)
+    assert list(found) == list(wanted)
+    for name, x in wanted.items():
+        least = 2e-2 if x.dtype == np.float16 else 1e-5
+        np.testing.assert_allclose(found[name], x, least, least)
+
+
+def test_drawn_cases_reach_bodies_states_and_operators_of_onnxruntime() -> None:
+    bases = [*load_flow_bases(), *load_contrib_bases()]
+    cases = [draw_case(bases, 5, index) for index in range(300)]
+    assert any(case.states and len(case.runs) >= 3 for case in cases)
+    assert {"Loop", "If", "Einsum", "NonZero", "MatMulNBits"} <= {
+        op_type for case in cases for op_type in case.op_types
+    }
+
+
+def test_a_difference_counts_where_it_is_more_than_rounding_scatters() -> None:
+    right = {"y": np.float32([0, 0]), "n": np.uint8([7, 7])}
+    near = [{"y": np.float32([1e-3, 0]), "n": np.uint8([8, 7])}]
+    found = {"y": np.float32([3e-3, 3e-3]), "n": np.uint8([8, 8])}
+    left = without_rounding(right, found, near)
+    np.testing.assert_array_equal(left["y"], np.float32([0, 3e-3]))
+    np.testing.assert_array_equal(left["n"], np.uint8([7, 8]))
+
+
+def test_cases_nearby_are_off_by_a_unit_of_the_last_place() -> None:
+    x = np.float32([0.5, 2, 1e-30, 70000])
+    given = {"x": x, "n": np.array([3])}
+    case = replace(CASE, model=base().model.SerializeToString(), runs=(Run(given, is_valid=True),))
+    found = [near.runs[0].feeds for near in nearby_cases(case)]
+    assert all(item["n"] is given["n"] for item in found)
+    apart = [np.abs(item["x"] - x) / np.spacing(x) for item in found]
+    assert all((item <= 1).all() for item in apart)
+    assert any(item.any() for item in apart)
