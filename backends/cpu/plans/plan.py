@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,8 +106,8 @@ class Plan:
     """Those of them whose output may lie in the memory of the input: no step writes there."""
     written: Sequence[WrittenState] = ()
     """States whose outputs hold what the inputs do before the first step; steps write the rest."""
-    made_of: Plan | None = None
-    """The plan for the network's own team, of one that was made for a smaller team."""
+    made_of: weakref.ref[Plan] | None = None
+    """The plan for the network's own team, of one that was made for a smaller team: its holder."""
     resized: dict[int, Plan | None] = field(default_factory=dict)
     """The same for smaller teams, by thread count: made when one is wanted, None where it cannot
     be. Set by the compile thread, read by streams."""

@@ -103,8 +103,9 @@ class LanePrograms:
         if self._kept_plans is None or not programs:
             return 0
         kept = {*self._kept_plans(), plan}
-        for known in [known for known in programs if (known.made_of or known) not in kept]:
-            del programs[known]
+        for known in list(programs):
+            if (known if known.made_of is None else known.made_of()) not in kept:
+                del programs[known]
         return len(kept)
 
     def _hold(self, lane: Lane) -> _OfLane:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from threading import Lock
 from typing import Any
+from weakref import ref
 
 from ..kernels.windows.convolution_choice import is_slow
 from ..onednn.bindings import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
@@ -60,7 +61,7 @@ def resized_plan(plan: Plan, thread_count: int, weights: WeightStore) -> Plan | 
         arena_bytes=arena_bytes,
         thread_count=thread_count,
         weights=(*plan.weights, *resizing.packed),
-        made_of=plan,
+        made_of=ref(plan),
         resized={},
         _lock=Lock(),
         _is_packed=[],
