@@ -419,6 +419,8 @@ class ExecutableNetwork(CompiledNetwork):
             return self._callback_executor
 
     def _release(self) -> None:
+        if self.states is not None:
+            self.states.let_go()
         super()._release()
         for executor in (self._callback_executor, self._downloads):
             if executor is not None:

@@ -39,7 +39,6 @@ from .callbacks import check_callback
 from .deadlines import check_timeout, deadline_from_now, deadline_of, ended_or_late
 from .request_state import MOVES, Event, State, move
 from .running_network import RunningNetwork
-from .states.kept_states import KeptStates
 from .states.variable_state import VariableState
 
 __all__ = ["Callback", "InferRequest"]
@@ -79,7 +78,7 @@ class InferRequest:
         self._tensors = BoundTensors(network)
         self._bound = self._tensors.arrays
         states = network.states
-        self.kept_states = None if states is None else KeptStates(states)
+        self.kept_states = None if states is None else states.of_request()
         """What its runs leave for the next; None on a network without state. For the network."""
 
     async def infer(
@@ -325,20 +324,19 @@ class InferRequest:
     def query_state(self) -> list[VariableState]:
         """List the states that its runs hand on, in the order of the model's inputs (STATE).
 
-        Empty on a network without state.
+        Empty on a network without state. A network that is closed has let go of them.
         """
         kept = self.kept_states
         if kept is None:
             return []
-        access = partial(self._access, "access")
         return [
-            VariableState(pair.input, kept.values, access, self._network.name)
+            VariableState(pair.input, kept.values, self._access_state, self._network.name)
             for pair in kept.states.pairs
         ]
 
     def reset_state(self) -> None:
-        """Have the next run start from the initial states; raises RequestBusyError."""
-        self._access("access")
+        """Have the next run start from the initial states; raises RequestBusyError, ClosedError."""
+        self._access_state()
         if self.kept_states is not None:
             self.kept_states.reset()
 
@@ -379,6 +377,10 @@ class InferRequest:
         self._network.refuse_after_fork()
         with self._lock:
             self._move(event)
+
+    def _access_state(self) -> None:
+        self._network.refuse_if_closed()
+        self._access("access")
 
     async def _wait_idle(self, deadline: Deadline | None) -> None:
         run = self._run

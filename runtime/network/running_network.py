@@ -60,3 +60,6 @@ class RunningNetwork(Protocol):
 
     def refuse_after_fork(self) -> None:
         """Raise ClosedError in a forked child."""
+
+    def refuse_if_closed(self) -> None:
+        """Raise ClosedError once it is closed, and in a forked child."""

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -35,7 +36,10 @@ class StatePair:
 
 
 class NetworkStates:
-    """Which inputs and outputs of a network its requests keep to themselves. Immutable."""
+    """Which inputs and outputs of a network its requests keep to themselves, and what they have.
+
+    Thread-safe.
+    """
 
     def __init__(
         self,
@@ -68,6 +72,21 @@ class NetworkStates:
         ]
         """The ports with lengths that have to agree, and where those are."""
         self._read = [(pair, _form(pair.input)) for pair in self.pairs]
+        self._kept: WeakValueDictionary[int, KeptStates] = WeakValueDictionary()
+        """What requests keep that are held, by identity."""
+
+    def of_request(self) -> KeptStates:
+        """Make what a request keeps, for as long as it is held and the network is open."""
+        kept = KeptStates(self)
+        self._kept[id(kept)] = kept
+        return kept
+
+    def let_go(self) -> None:
+        """Free what all requests keep, held or not; when no run is under way and none will be."""
+        for reference in self._kept.valuerefs():
+            kept = reference()
+            if kept is not None:
+                kept.reset()
 
     def checker(self, check: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str, Any]]:
         """Make the check of what callers give, of one that knows ``given`` alone."""

@@ -18,7 +18,7 @@ class VariableState:
     """One state of a request: the tensor that its next run reads where the model has an input.
 
     Made by ``request.query_state()``. Each method raises RequestBusyError while a run of the
-    request is under way.
+    request is under way, and ClosedError once its network is closed, which frees all states.
     """
 
     def __init__(

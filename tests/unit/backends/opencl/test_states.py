@@ -9,8 +9,10 @@ import pytest
 
 from aioinfer import Core
 from aioinfer.backends.opencl import pyopencl_driver
+from aioinfer.errors import ClosedError
 from aioinfer.runtime.tensors.kept_array import KeptArray
 from onnx_text import parse_proto
+from opencl_device import choose_device
 
 DECODER = parse_proto("""
     g (float[1,new,8] x, float[1,2,past,4] keys, float[1,2,past,4] values)
@@ -128,3 +130,33 @@ def test_a_state_stays_with_its_reader(
         assert kept is not None
         assert isinstance(kept.values["past"], KeptArray) == is_there
         np.testing.assert_allclose(request.query_state()[0].state, past, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("device", "model", "pairs"),
+    [
+        ("OPENCL", DECODER, PAIRS),
+        ("OPENCL", CHAIN, {"STATE": {"past": "present"}}),
+        ("HETERO:OPENCL,CPU", CHAIN, {"STATE": {"past": "present"}}),
+    ],
+)
+def test_memory_of_states_is_free_at_close_though_requests_are_held(
+    no_collector: None, device: str, model: Any, pairs: dict[str, Any]
+) -> None:
+    with Core() as own:
+        choose_device(own)
+        own.load_network(model, device, pairs).close()
+        (opened,) = own.plugin_of("OPENCL")._opened.values()
+        before = opened.memory.taken_bytes
+        network = own.load_network(model, device, pairs)
+        requests = [network.create_infer_request() for _ in range(3)]
+        shape = (1, 1, 8) if model is DECODER else (4, 4)
+        for request in requests:
+            for _ in range(3):
+                request.infer_sync({"x": np.ones(shape, np.float32)})
+        states = requests[0].query_state()
+        assert opened.memory.taken_bytes > before
+        network.close()
+        assert opened.memory.taken_bytes == before
+        with pytest.raises(ClosedError, match="is closed; load it again"):
+            states[0].state  # noqa: B018

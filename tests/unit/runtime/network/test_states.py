@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 import aioinfer
 from aioinfer.errors import (
+    ClosedError,
     DeadlineExceededError,
     DeviceError,
     ModelError,
@@ -329,3 +332,50 @@ def test_a_warm_up_makes_the_plan_of_the_first_run(core: aioinfer.Core) -> None:
         build_count = network.statistics().plans.build_count
         request.infer_sync({"x": np.repeat(X, 2, axis=0)})
         assert network.statistics().plans.build_count == build_count
+
+
+def test_a_closed_network_has_freed_the_states_of_requests_that_are_held(
+    core: aioinfer.Core, no_collector: None
+) -> None:
+    network = core.load_network(SUM, "CPU", STATE)
+    request, unused = network.create_infer_request(), network.create_infer_request()
+    request.infer_sync({"x": X})
+    kept = request.kept_states
+    assert kept is not None
+    array = weakref.ref(kept.values["past"])
+    (state,) = request.query_state()
+    network.close()
+    assert array() is None
+    for refused in (lambda: state.state, state.reset, request.reset_state, unused.reset_state):
+        with pytest.raises(ClosedError, match="is closed; load it again"):
+            refused()
+    with pytest.raises(ClosedError, match="is closed; load it again"):
+        state.state = X
+
+
+def test_states_of_many_threads_are_freed_by_a_close_beside_them(core: aioinfer.Core) -> None:
+    """Requests come and go while the network closes: none is missed, none raises."""
+    network = core.load_network(SUM, "CPU", STATE)
+    held: list[aioinfer.InferRequest] = []
+    begun = threading.Barrier(5)
+
+    def use() -> None:
+        begun.wait()
+        try:
+            while True:
+                request = network.create_infer_request()
+                request.infer_sync({"x": X})
+                held.append(request)
+        except ClosedError:
+            pass
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    while len(held) < 20:
+        held and held[-1].infer_sync({"x": X})
+    network.close()
+    for thread in threads:
+        thread.join()
+    assert [request for request in held if request.kept_states and request.kept_states.values] == []
