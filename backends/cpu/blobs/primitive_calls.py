@@ -24,6 +24,7 @@ CALLS: Mapping[str, str] = {
     "deconvolution_forward": "eiiDDdDNNNNA",
     "eltwise_forward": "eiiDDffA",
     "gru_forward": "eiiDdDDDDduA",
+    "inner_product_forward": "eiDDdDA",
     "layer_normalization_forward": "eiDDdfuA",
     "lbr_gru_forward": "eiiDdDDDDduA",
     "lrn_forward": "eiiDDlfffA",

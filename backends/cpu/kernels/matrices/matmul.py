@@ -24,6 +24,7 @@ from ...plans.plan_builder import PlanBuilder
 from ...plans.view_strides import reshaped_strides
 from ..registry import kernel
 from .epilogue import Epilogue
+from .inner_product import INNER_PRODUCT, inner_product, row_desc
 from .small_matmul import is_small, lower_small_matmul
 from .thin_matmul import emit_thin_matmul, thin_matmul
 
@@ -166,16 +167,39 @@ def _lower(
     else:
         a = _matrices(builder, left, sides.left, held, is_turned[0])
         if right.constant is not None:
-            wanted = builder.engine.any_desc(sides.right, held)
-            pd = _primitive(builder, sides, a, wanted, bias, epilogue)
-            b = _packed(builder, right.constant, sides.right, is_turned[1], pd.desc("weights"))
+            weights = right.constant
+            pd, b = _with_weights(builder, sides, a, weights, is_turned[1], bias, epilogue)
         else:
             b = _matrices(builder, right, sides.right, held, is_turned[1])
             pd = _primitive(builder, sides, a, b.layout.desc(builder.engine), bias, epilogue)
     reads = {ARG.SRC: a, ARG.WEIGHTS: b, **epilogue.arguments(pd)}
     if bias is not None:
-        reads[ARG.BIAS] = builder.reordered(bias, _bias_desc(builder, sides))
+        rank = 1 if pd.call == INNER_PRODUCT else len(sides.result)
+        reads[ARG.BIAS] = builder.reordered(bias, row_desc(builder.engine, rank, sides.result[-1]))
     builder.primitive(pd, reads, {ARG.DST: epilogue.result(result, pd)})
+
+
+def _with_weights(
+    builder: PlanBuilder,
+    sides: _Sides,
+    left: Operand,
+    weights: Array,
+    is_turned: bool,
+    bias: Value | None,
+    epilogue: Epilogue,
+) -> tuple[PrimitiveDesc, Operand]:
+    """Describe a matmul with a constant on the right, and pack that as it likes best."""
+    engine = builder.engine
+    if len(sides.result) == 2:
+        inner, columns = sides.right
+        pd = inner_product(
+            engine, left.layout.desc(engine), columns, bias is not None, epilogue.attributes
+        )
+        if pd is not None:
+            turned = (columns, inner), not is_turned
+            return pd, _packed(builder, weights, *turned, pd.desc("weights"))
+    pd = _primitive(builder, sides, left, engine.any_desc(sides.right, left.dtype), bias, epilogue)
+    return pd, _packed(builder, weights, sides.right, is_turned, pd.desc("weights"))
 
 
 def _primitive(
@@ -192,7 +216,7 @@ def _primitive(
         engine,
         left.layout.desc(engine),
         right,
-        None if bias is None else _bias_desc(builder, sides),
+        None if bias is None else row_desc(engine, len(sides.result), sides.result[-1]),
         engine.desc(sides.result, left.dtype),
         epilogue.attributes,
     )
@@ -215,11 +239,6 @@ def matmul(builder: PlanBuilder, left: Operand, right: Operand, target: Operand)
         Attributes(engine),
     )
     builder.primitive(pd, {ARG.SRC: left, ARG.WEIGHTS: right}, {ARG.DST: target})
-
-
-def _bias_desc(builder: PlanBuilder, sides: _Sides) -> Desc:
-    dims = (1,) * (len(sides.result) - 1) + sides.result[-1:]
-    return builder.engine.desc(dims, DType.FLOAT32)
 
 
 def _sides(left: Dims, right: Dims) -> _Sides:
