@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -15,7 +16,7 @@ from aioinfer.backends.hetero.subgraphs.cutting import CutModel, cut_model, node
 from aioinfer.backends.hetero.subgraphs.locations import states_inside
 from aioinfer.backends.hetero.subgraphs.schedule import execution_order
 from aioinfer.backends.hetero.subgraphs.selection import select_subgraphs
-from aioinfer.errors import BlobError, TensorError
+from aioinfer.errors import BlobError, RequestCancelledError, TensorError
 from aioinfer.runtime.tensors.turning_memory import TurnedArray
 from onnx_text import parse_proto
 from unit.backends.hetero.small_graphs import affinity, model
@@ -45,6 +46,15 @@ CACHE = parse_proto("""
     g (float[n,4] x, int64[n,1] at, float[64,4] past) => (float[64,4] y, float[64,4] present) {
         [write] present = ScatterND (past, at, x)
         [behind] y = Relu (present)
+    }
+""")
+
+ACROSS = parse_proto("""
+    g (float[2,4] x, float[2,4] past) => (float[2,4] y, float[2,4] present) {
+        [read] sum = Add (x, past)
+        [between] half = Tanh (sum)
+        [make] present = Neg (half)
+        [last] y = Cos (present)
     }
 """)
 
@@ -134,6 +144,52 @@ def test_a_part_behind_the_join_that_fails_leaves_what_was_there(core: Core) -> 
                 for state, was in zip(request.query_state(), before, strict=True):
                     np.testing.assert_array_equal(state.state, was)
             np.testing.assert_array_equal(request.infer_sync({"x": x})["y"], expected)
+
+
+@pytest.mark.parametrize(
+    ("reader", "maker"), [("CPU", "REFERENCE"), ("REFERENCE", "CPU"), ("CPU", "CPU")]
+)
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["failed", "cancelled"])
+def test_a_state_that_one_part_reads_and_another_makes_is_kept_at_success_alone(
+    core: Core, reader: str, maker: str, is_cancelled: bool
+) -> None:
+    """The last part is under way when the new state has been made, and ends badly."""
+    begun, may_end, fails = threading.Event(), threading.Event(), [False]
+
+    def cosine(x: np.ndarray) -> np.ndarray:
+        if fails[0]:
+            begun.set()
+            assert may_end.wait(60)
+            if not is_cancelled:
+                raise ValueError("not now")
+        return np.cos(x)
+
+    core.add_extension(aioinfer.Extension("Cos", cosine), "REFERENCE")
+    between = "REFERENCE" if reader == "CPU" else "CPU"
+    whole = in_parts(core, ACROSS, read=reader, between=between, make=maker, last="REFERENCE")
+    with core.load_network(whole, DEVICE, {"STATE": {"past": "present"}}) as network:
+        assert network.get_metric("NUMBER_OF_SUBGRAPHS") >= 2
+        request, past = network.create_infer_request(), np.zeros((2, 4), np.float32)
+        for step in range(12):
+            x = np.full((2, 4), step - 5, np.float32)
+            if step % 3 == 1:
+                before = request.query_state()[0].state
+                fails[0] = True
+                begun.clear(), may_end.clear()
+                request.start_async({"x": x + 7})
+                assert begun.wait(60)
+                if is_cancelled:
+                    request.cancel()
+                may_end.set()
+                with pytest.raises(RequestCancelledError if is_cancelled else TensorError):
+                    request.wait()
+                fails[0] = False
+                assert network.admission.wait_until_over(60)
+                np.testing.assert_array_equal(request.query_state()[0].state, before)
+            y = request.infer_sync({"x": x})["y"]
+            past = -np.tanh(x + past)
+            np.testing.assert_allclose(y, np.cos(past), rtol=1e-5)
+            np.testing.assert_allclose(request.query_state()[0].state, past, rtol=1e-5)
 
 
 @pytest.mark.parametrize("reader", ["CPU", "REFERENCE"])

@@ -344,6 +344,10 @@ KEEPING = """g (float[N,4] x, float[K,4] past, float[4,4] w) => (float[M,4] pres
     y = MatMul(present, w)
 }"""
 
+LATE = """made = MatMul(present, w)
+    checked = Checked(made)
+    y = Identity(checked)"""
+
 
 @pytest.mark.parametrize("device", ["CPU", "HETERO:CPU,REFERENCE"])
 def test_a_request_keeps_the_rows_that_each_run_has_chosen(device: str) -> None:
@@ -358,6 +362,45 @@ def test_a_request_keeps_the_rows_that_each_run_has_chosen(device: str) -> None:
             assert_same(request.infer_sync({"x": x, "w": W}), [kept @ W])
         request.reset_state()
         assert_same(request.infer_sync({"x": kept, "w": W}), [kept @ W])
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["failed", "cancelled"])
+def test_a_run_of_pieces_that_ends_badly_leaves_the_rows_as_they_were(is_cancelled: bool) -> None:
+    """The state has been made by one piece when another step is under way, and ends badly."""
+    begun, may_end, fails = threading.Event(), threading.Event(), [False]
+
+    def checked(x: np.ndarray) -> np.ndarray:
+        if fails[0]:
+            begun.set()
+            assert may_end.wait(60)
+            if not is_cancelled:
+                raise ValueError("not now")
+        return x
+
+    model = parse_proto(KEEPING.replace("y = MatMul(present, w)", LATE), 18, ir_version=9)
+    with aioinfer.Core() as core:
+        extension = aioinfer.Extension("Checked", checked, infer_types=lambda types, _: [types[0]])
+        core.add_extension(extension, "CPU")
+        with core.load_network(model, "CPU", {"STATE": {"past": "present"}}) as network:
+            assert isinstance(network, PiecedNetwork)
+            request, kept = network.create_infer_request(), np.zeros((0, 4), np.float32)
+            for step in range(8):
+                x = rows(1 + step % 3)
+                if step % 2:
+                    fails[0] = True
+                    begun.clear(), may_end.clear()
+                    request.start_async({"x": x + 1, "w": W})
+                    assert begun.wait(60)
+                    if is_cancelled:
+                        request.cancel()
+                    may_end.set()
+                    with pytest.raises(RequestCancelledError if is_cancelled else TensorError):
+                        request.wait()
+                    fails[0] = False
+                    assert network.admission.wait_until_over(60)
+                    np.testing.assert_array_equal(request.query_state()[0].state, kept)
+                kept = np.concatenate([kept, x[x.sum(axis=1) != 0]])
+                assert_same(request.infer_sync({"x": x, "w": W}), [kept @ W])
 
 
 def test_shapes_of_a_warm_up_are_checked_and_planned() -> None:
