@@ -19,6 +19,7 @@ from aioinfer.errors import (
 from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.testing import MockDevices
 from unit.backends.hetero.small_graphs import affinity, arrays, graph, on_one_device
+from unit.runtime.models import tiny_model
 
 CHAIN = "a@0 = Relu(p)\nb@1 = Neg(a)\nc@0 = Exp(b)"
 REFERENCES = "HETERO:REFERENCE.0,REFERENCE.1"
@@ -341,3 +342,14 @@ def test_diagrams_that_cannot_be_written_are_an_error(core: aioinfer.Core, tmp_p
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(PropertyError, match="DUMP_GRAPH"):
         load(core, DUMP_GRAPH=str(tmp_path / "file"))
+
+
+# https://github.com/openvinotoolkit/openvino/issues/22338: a device that keeps nothing refuses it.
+def test_a_folder_for_the_cache_may_be_given_beside_devices_that_keep_nothing(
+    core: aioinfer.Core, mock: MockDevices, tmp_path: Path
+) -> None:
+    wanted = {"relu": "REFERENCE", "add": "MOCK.0"}
+    config = {"CACHE_DIR": str(tmp_path), "AFFINITY": wanted}
+    with core.load_network(tiny_model(), "HETERO:REFERENCE,MOCK.0", config) as network:
+        assert network.execution_devices == ("REFERENCE.0", "MOCK.0")
+        assert not network.get_metric("LOADED_FROM_CACHE")
