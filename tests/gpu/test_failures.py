@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
 from aioinfer.errors import DeviceError
+from child_process import HAS_FORK, run_script
 from gpu.device import DEVICE, nearly_full
 from gpu.test_racing_slots import assert_bitwise_equal
 from unit.benchmarks.small_networks import SMALL, inputs_of
@@ -64,54 +61,27 @@ def test_a_device_that_others_have_filled_is_an_error_until_there_is_room(core: 
 
 
 FORKED = """
-    import os, sys, warnings
-    warnings.simplefilter("ignore")  # newer Pythons warn of fork beside threads
     from aioinfer import Core
     from aioinfer.errors import DeviceError
 
     device, file = sys.argv[1:]
 
-    def refuses(call):
-        try:
-            call()
-        except DeviceError as error:
-            assert "fork" in str(error) and "spawn" in str(error), error
-        else:
-            raise AssertionError("was not refused")
-
     def check_child():
         with Core() as own:
-            refuses(lambda: own.resolve_device(device))
-            refuses(lambda: own.load_network(file, device))
+            for call in (own.resolve_device, lambda name: own.load_network(file, name)):
+                for text in ("fork", "spawn"):
+                    refuses(lambda: call(device), kind=DeviceError, text=text)
 
     with Core() as core:
         core.resolve_device(device)
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                check_child()
-                code = 0
-            except BaseException as error:
-                print("child:", repr(error), file=sys.stderr, flush=True)
-            finally:
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        in_child(check_child)
         core.resolve_device(device)
 """
 
 
 @pytest.mark.usefixtures("core")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.skipif(not HAS_FORK, reason="this system has no fork")
 def test_a_child_that_was_forked_is_told(tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     onnx.save(square_chain(side=4, count=1), file)
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", textwrap.dedent(FORKED), DEVICE, str(file)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    run_script(FORKED, tmp_path, DEVICE, str(file))

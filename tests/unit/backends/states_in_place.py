@@ -162,7 +162,7 @@ def check_failures(core: aioinfer.Core, form: Form, device: str) -> None:
             if step % 3 == 1:
                 spoilt = {**given, "x": np.full_like(given["x"], np.nan)}
                 run = network.make_run(spoilt, request=request)
-                run.bindings.states = _Stopping(run)
+                run.bindings.states = CancelledAtItsEnd(run)
                 run.launch()
                 with pytest.raises(RequestCancelledError):
                     request.wait()
@@ -172,7 +172,7 @@ def check_failures(core: aioinfer.Core, form: Form, device: str) -> None:
         np.testing.assert_array_equal(state_of(request), expected)
 
 
-class _Stopping:
+class CancelledAtItsEnd:
     """The states of a run that is cancelled when its device is done."""
 
     def __init__(self, run: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -17,6 +16,7 @@ from aioinfer import Core, ExecutableNetwork
 from aioinfer.errors import ClosedError, TensorError
 from aioinfer.runtime.graph import Value
 from exhaustive import all_but
+from resident_memory import resident_bytes
 
 pytestmark = pytest.mark.usefixtures("no_collector")
 
@@ -102,13 +102,6 @@ def real_weights() -> list[str]:
         and item.constant is not None
         and item.constant.strides != (0, 0)
     ]
-
-
-def resident_bytes() -> int:
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("the kernel does not say how much memory this process has")
 
 
 def test_a_closed_network_that_nothing_holds_is_gone_at_once(loaded: Loaded) -> None:

@@ -7,19 +7,9 @@ import pytest
 from aioinfer import Core
 from aioinfer.cli import devices
 from aioinfer.cli.devices import DeviceRow, find_devices
-from aioinfer.errors import DeviceError
+from unit.cli.broken_device import core_with_broken_device
 
 Run = Callable[..., Any]
-
-
-def broken(_core: object, _name: str) -> Any:
-    raise DeviceError("no driver is installed")
-
-
-def core_with_broken_device() -> Core:
-    core = Core()
-    core.register_plugin("BROKEN", broken)
-    return core
 
 
 def test_devices_are_sorted_into_physical_virtual_and_missing() -> None:

@@ -7,21 +7,11 @@ import pytest
 from aioinfer import Core
 from aioinfer.cli import properties
 from aioinfer.cli.properties import DeviceKeys, MetricRow, PropertyRow, device_keys
-from aioinfer.errors import DeviceError
 from aioinfer.runtime.properties.properties import Metric, Property
 from aioinfer.runtime.testing import MockDevices, MockPlugin
+from unit.cli.broken_device import broken, core_with_broken_device
 
 Run = Callable[..., Any]
-
-
-def broken(_core: object, _name: str) -> Any:
-    raise DeviceError("no driver is installed")
-
-
-def core_with_broken_device() -> Core:
-    core = Core()
-    core.register_plugin("BROKEN", broken)
-    return core
 
 
 def keys_of(device: str) -> DeviceKeys:

@@ -34,6 +34,14 @@ def on_trio(main: Main) -> None:
 EVERY_LOOP = pytest.mark.parametrize("run", [on_asyncio, on_uvloop, on_trio])
 
 
+def current_loop() -> Any:
+    """Return the running loop, or trio's token of it."""
+    try:
+        return trio.lowlevel.current_trio_token()
+    except RuntimeError:
+        return asyncio.get_running_loop()
+
+
 async def settle(turns: int = 20) -> None:
     """Let the loop go round so often that nothing is left but what waits for the test."""
     for _ in range(turns):

@@ -19,6 +19,7 @@ from aioinfer import Core
 from aioinfer.backends.cpu.compiler import Compiler
 from aioinfer.backends.cpu.plans.plan import Plan
 from exhaustive import all_but
+from resident_memory import resident_bytes
 from unit.backends.cpu.comparing import model_of
 
 node = helper.make_node
@@ -39,13 +40,6 @@ WEIGHT_BYTES = sum(array.nbytes for array in WEIGHTS.values())  # 2 MiB
 
 def model(dynamic: bool = False) -> Any:
     return model_of(NODES, {"x": X}, constants=WEIGHTS, dynamic=dynamic)
-
-
-def resident_bytes() -> int:
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("the kernel does not say how much memory this process has")
 
 
 @pytest.mark.parametrize("dynamic", all_but([True], [False, True]))

@@ -12,6 +12,7 @@ from aioinfer.errors import AioInferError, RequestCancelledError
 from aioinfer.runtime.lowering.written_states import written_states
 from aioinfer.runtime.tensors.turning_memory import TurnedArray
 from onnx_text import parse, parse_proto
+from unit.backends.states_in_place import CancelledAtItsEnd
 
 CACHE = parse_proto("""
     g (float[n,4] x, int64[n,1] at, float[64,4] past) => (float[64,4] y, float[64,4] present) {
@@ -93,25 +94,10 @@ def _fail(network: aioinfer.ExecutableNetwork, request: aioinfer.InferRequest, e
             request.infer_sync(rows(3, 64, value=np.nan))
         return
     run = network.make_run(rows(5, 6, value=np.nan), request=request)
-    run.bindings.states = _Stopping(run)
+    run.bindings.states = CancelledAtItsEnd(run)
     run.launch()
     with pytest.raises(RequestCancelledError):
         request.wait()
-
-
-class _Stopping:
-    """The states of a run that is cancelled when its device is done."""
-
-    def __init__(self, run: Any) -> None:
-        self._run, self._states = run, run.bindings.states
-
-    def take(self, results: dict[str, Any]) -> Any:
-        wrong = self._states.take(results)
-        self._run.cancel()
-        return wrong
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._states, name)
 
 
 def test_requests_and_states_that_are_set_share_nothing(core: aioinfer.Core) -> None:

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 import aioinfer
 from aioinfer.errors import AioInferError
 from aioinfer.runtime.blobs.reader import Blob
-from aioinfer.runtime.blobs.writer import BlobWriter
+from unit.runtime.blobs.made_blobs import blob_of
 
 JSON_FRAMES = ("network", "model", "tensors", "plan", "index", "weights")
 CASES = 500
@@ -87,13 +87,6 @@ def model() -> onnx.ModelProto:
 def frames_of(content: bytes) -> dict[str, bytes]:
     blob = Blob.open(content)
     return {name: blob.memory(name).tobytes() for name in blob.names()}
-
-
-def blob_of(frames: dict[str, bytes]) -> bytes:
-    writer = BlobWriter()
-    for name, content in frames.items():
-        writer.add_bytes(name, content)
-    return b"".join(writer.chunks())
 
 
 def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -28,15 +28,9 @@ from aioinfer.runtime.blobs.layout import (
 from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter, write_file
 from aioinfer.runtime.network.export import export_to
+from unit.runtime.blobs.made_blobs import blob_of
 
 LARGE = np.arange(100_000, dtype=np.float32)
-
-
-def blob_of(frames: dict[str, bytes]) -> bytes:
-    writer = BlobWriter()
-    for name, content in frames.items():
-        writer.add_bytes(name, content)
-    return b"".join(writer.chunks())
 
 
 BLOB = blob_of({"a": b"payload", "none": b"", "b": bytes(range(256))})

@@ -28,7 +28,7 @@ from aioinfer.errors import (
 )
 from aioinfer.runtime.runs import run as run_module
 from aioinfer.testing import MockDevices, VirtualTimer
-from unit.runtime.event_loops import EVERY_LOOP, Run, settle
+from unit.runtime.event_loops import EVERY_LOOP, Run, current_loop, settle
 from unit.runtime.held_runs import X, finish
 from unit.runtime.models import expected, tiny_model
 
@@ -60,12 +60,6 @@ class Told:
 
 
 @pytest.fixture
-def clock(network: aioinfer.ExecutableNetwork) -> VirtualTimer:
-    network.clock = made = VirtualTimer()
-    return made
-
-
-@pytest.fixture
 def request_(network: aioinfer.ExecutableNetwork, clock: VirtualTimer) -> aioinfer.InferRequest:
     return network.create_infer_request()
 
@@ -81,13 +75,6 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     made = asyncio.new_event_loop()
     yield made
     made.close()
-
-
-def current_loop() -> Any:
-    try:
-        return trio.lowlevel.current_trio_token()
-    except RuntimeError:
-        return asyncio.get_running_loop()
 
 
 STOPS: dict[str, tuple[Callable[..., Any], type[Exception]]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import signal
 import sys
@@ -17,7 +16,6 @@ from weakref import ref
 import anyio
 import numpy as np
 import pytest
-import trio
 
 import aioinfer
 from aioinfer import AsyncInferQueue
@@ -29,7 +27,7 @@ from aioinfer.errors import (
 )
 from aioinfer.runtime.network import async_infer_queue
 from aioinfer.testing import MockDevices, VirtualTimer
-from unit.runtime.event_loops import EVERY_LOOP, Run, settle
+from unit.runtime.event_loops import EVERY_LOOP, Run, current_loop, settle
 from unit.runtime.models import expected, tiny_model
 
 WAIT_S = 20.0
@@ -50,19 +48,6 @@ class Userdata:
 @pytest.fixture
 def quick(core: aioinfer.Core) -> aioinfer.ExecutableNetwork:
     return core.load_network(tiny_model(), "REFERENCE")
-
-
-@pytest.fixture
-def clock(network: aioinfer.ExecutableNetwork) -> VirtualTimer:
-    network.clock = made = VirtualTimer()
-    return made
-
-
-def current_loop() -> Any:
-    try:
-        return trio.lowlevel.current_trio_token()
-    except RuntimeError:
-        return asyncio.get_running_loop()
 
 
 def interrupt_at(place: int, call: Callable[[], object]) -> bool:

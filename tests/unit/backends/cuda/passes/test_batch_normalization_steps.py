@@ -6,10 +6,8 @@ import numpy as np
 
 from aioinfer.backends.cuda.passes import cuda_plan_passes
 from aioinfer.backends.cuda.passes.batch_normalization_steps import BatchNormalizationSteps
-from aioinfer.runtime.graph import Model
-from aioinfer.runtime.onnx_native import infer_types
 from aioinfer.runtime.passes import DeadCode, run_passes
-from onnx_text import parse
+from unit.backends.accelerator.opened import typed
 from unit.runtime.passes.small_models import evaluate, node_lines
 
 TEXT = """g (float[2,3,4,4] x) => (float[2,3,4,4] y)
@@ -18,12 +16,6 @@ TEXT = """g (float[2,3,4,4] x) => (float[2,3,4,4] y)
         a = BatchNormalization<epsilon=0.5>(x, s, b, m, v)
         y = Relu(a)
     }"""
-
-
-def typed(text: str) -> Model:
-    model: Model = parse(text)
-    infer_types(model)
-    return model
 
 
 def test_it_becomes_a_product_and_a_sum_that_give_the_same() -> None:
