@@ -45,7 +45,6 @@ class Growth:
 
     input: int
     output: int
-    given_shape: tuple[int, ...]
     given_room: tuple[int, ...]
     shape: tuple[int, ...]
     room: tuple[int, ...]

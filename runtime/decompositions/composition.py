@@ -105,13 +105,6 @@ class Composition:
         """Return how many axes a value has; CompositionError where that is not known."""
         return len(self.shape(value))
 
-    def known(self, index: int) -> Array:
-        """Return the content of an input; raises CompositionError where it is no constant."""
-        array = self.given(index).constant
-        if array is None:
-            raise CompositionError(f"input {index} is no constant")
-        return array
-
     def discard(self) -> None:
         """Let go of the values that the nodes use."""
         for made in self.nodes:

@@ -33,7 +33,6 @@ from .slabs import Slabs
 __all__ = [
     "MappedFile",
     "Reading",
-    "check_files",
     "constants_held",
     "forget_pages",
     "hold_pages",
@@ -232,12 +231,6 @@ def mapped_files(graph: Graph) -> list[MappedFile]:
     """List the files that constants of a graph are mapped from."""
     found = {id(file): file for array in _constants(graph) if (file := _file_of(array)) is not None}
     return list(found.values())
-
-
-def check_files(graph: Graph) -> None:
-    """Raise ModelError if a file that constants of a graph are mapped from was written to."""
-    for file in mapped_files(graph):
-        file.check()
 
 
 @contextmanager

@@ -33,11 +33,6 @@ class Window:
         """Return how many elements of an axis the window spans."""
         return window_reach(self.kernel[axis], self.dilations[axis])
 
-    def positions(self, axis: int, place: int) -> range:
-        """Return where the window of one result reads, counted from the input's first element."""
-        start = place * self.strides[axis] - self.pads_begin[axis]
-        return range(start, start + self.reach(axis), self.dilations[axis])
-
     def fitted(self, lengths: Sequence[int], counts: Sequence[int]) -> Window:
         """Pad at the end just as much as ``counts`` results read; ``lengths`` are the input's.
 

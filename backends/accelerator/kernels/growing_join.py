@@ -58,7 +58,6 @@ def join_behind(node: Node, builder: PlanBuilder) -> bool:
         Growth(
             state.input,
             state.output,
-            source.shape,
             given_room,
             shape,
             room,

@@ -38,12 +38,6 @@ def test_padding(auto: str | bytes, begin: tuple[int, ...], end: tuple[int, ...]
     assert (window.pads_begin, window.pads_end) == (begin, end)
 
 
-def test_positions_count_from_the_input() -> None:
-    window = Window((3,), (2,), (2,), (1,), (0,))
-    assert list(window.positions(0, 0)) == [-1, 1, 3]
-    assert list(window.positions(0, 2)) == [3, 5, 7]
-
-
 @pytest.mark.parametrize(
     ("window", "single"),
     [
