@@ -1,4 +1,4 @@
-"""Products with weights of few bits, packed in bytes and scaled in blocks."""
+"""Matmuls with weights of few bits, packed in bytes and scaled in blocks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from ..graph import Value
 from .composition import Composition, CompositionError
 from .registry import decomposition
 
-__all__ = ["packed_product"]
+__all__ = ["packed_matmul"]
 
 
 @decomposition("MatMulNBits")
-def packed_product(made: Composition) -> list[Value]:
+def packed_matmul(made: Composition) -> list[Value]:
     """Data; weights as rows of blocks of bytes, their scales, zero points, order, a bias.
 
     The weights are unpacked by operators that fold where weights are constants.

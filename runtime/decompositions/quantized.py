@@ -149,7 +149,7 @@ def _scale(made: Composition, index: int) -> Value:
 
 
 @decomposition("MatMulIntegerToFloat")
-def integer_product(made: Composition) -> list[Value]:
+def integer_matmul(made: Composition) -> list[Value]:
     """a, b, their scales, their zero points, and what is added."""
     zeros = made.optional(4), made.optional(5)
     operands = made.given(0), made.given(1)
@@ -157,7 +157,7 @@ def integer_product(made: Composition) -> list[Value]:
 
 
 @decomposition("DynamicQuantizeMatMul")
-def dynamic_product(made: Composition) -> list[Value]:
+def dynamic_matmul(made: Composition) -> list[Value]:
     """Data in float32; b, its scale, its zero point, and what is added."""
     a, scale, zero = made.add_many("DynamicQuantizeLinear", 3, made.given(0))
     scales = scale, made.given(2)

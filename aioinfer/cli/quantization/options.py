@@ -47,7 +47,7 @@ def add_quantize(parser: CommandParser) -> None:
     how.add_argument(
         "--dynamic",
         action="store_true",
-        help="quantise products only, by ranges that each run measures; needs no samples",
+        help="quantise by ranges that each run measures; needs no samples",
     )
     how.add_argument(
         "--format",

@@ -1,10 +1,10 @@
 """What follows an int8 Conv, Gemm or MatMul, as steps that oneDNN applies to its sums. Pure.
 
-Theory of operation. From the product one walks forward as long as the result so far has one user.
-Activations are steps as they are. A QuantizeLinear ends the walk, unless what it stores is
-dequantised for one elementwise node after another and stored again: then it becomes the steps that
-it is made of, so that the sum of a residual block needs no pass over memory of its own, and comes
-to the numbers that the file's nodes come to.
+Theory of operation. From the matmul or convolution one walks forward as long as the result so far
+has one user. Activations are steps as they are. A QuantizeLinear ends the walk, unless what it
+stores is dequantised for one elementwise node after another and stored again: then it becomes the
+steps that it is made of, so that the sum of a residual block needs no pass over memory of its own,
+and comes to the numbers that the file's nodes come to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_STEPS = MAX_POST_OPS + 2
 class Int8Epilogue:
     """Steps on real numbers, and how the last of them are stored; float32 if ``stored`` is None.
 
-    ``first`` is the first node behind the product that is stored in 8 bits, where that is not the
+    ``first`` is the first node behind the matmul that is stored in 8 bits, where that is not the
     last one. Operands of steps count in ``operands``.
     """
 
@@ -46,7 +46,7 @@ class Int8Epilogue:
 
 
 def follow(node: Node) -> Int8Epilogue:
-    """Walk forward from a product, as far as its sums can be brought."""
+    """Walk forward from a matmul, as far as its sums can be brought."""
     found = activated(Int8Epilogue((node,)))
     user = next_of(found)
     stored = None if user is None else _stored_by(user, found.result)

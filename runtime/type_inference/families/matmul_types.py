@@ -20,7 +20,7 @@ from ..operands import (
 from ..rules import type_rule
 
 
-def _product(a: Shape, b: Shape) -> Shape:
+def _matmul_shape(a: Shape, b: Shape) -> Shape:
     """Return the shape of a matmul as numpy's ``matmul`` does."""
     if not a or not b or not agree(a[-1], b[-2] if len(b) > 1 else b[0]):
         raise ContradictionError(
@@ -39,7 +39,7 @@ def matmul(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     if a is None or b is None:
         return None
     require_same_type("factors", a, b)
-    return [TensorType(a.dtype, _product(a.shape, b.shape))]
+    return [TensorType(a.dtype, _matmul_shape(a.shape, b.shape))]
 
 
 def _require_zero_point(node: Node, index: int, of: int) -> None:
@@ -68,7 +68,7 @@ def integer_matmul(node: Node, contents: ShapeContent) -> list[TensorType] | Non
         return None
     require_type("numbers of the first factor", a, EIGHT_BITS)
     require_type("numbers of the second factor", b, EIGHT_BITS)
-    shape = _product(a.shape, b.shape)
+    shape = _matmul_shape(a.shape, b.shape)
     _require_zero_point(node, 2, 0)
     _require_zero_point(node, 3, 1)
     _require_one_or_each("the zero point of the rows", node, 2, a.shape[-2] if a.shape[1:] else 1)
@@ -82,7 +82,7 @@ def quantized_matmul(node: Node, contents: ShapeContent) -> list[TensorType] | N
     a, b, zero_point = operand(node, 0), operand(node, 3), operand(node, 7)
     if a is None or b is None or zero_point is None:
         return None
-    shape = _product(a.shape, b.shape)
+    shape = _matmul_shape(a.shape, b.shape)
     _require_zero_point(node, 2, 0)
     _require_zero_point(node, 5, 3)
     rows, columns = a.shape[-2] if a.shape[1:] else 1, b.shape[-1]

@@ -71,11 +71,11 @@ def test_results_are_those_of_onnxruntime(
     found = on_device(core, model, device, given)
     # onnxruntime may store the data in 8 bits for it.
     np.testing.assert_allclose(found, wanted, atol=0.02 * np.abs(wanted).max())
-    by_hand = unpacked_product(model, given)
+    by_hand = unpacked_matmul(model, given)
     np.testing.assert_allclose(found, by_hand, rtol=1e-4, atol=1e-5 * np.abs(by_hand).max())
 
 
-def unpacked_product(model: bytes, given: Arrays) -> np.ndarray:
+def unpacked_matmul(model: bytes, given: Arrays) -> np.ndarray:
     graph = onnx.load_from_string(model).graph
     node = graph.node[0]
     attributes = {item.name: item.i for item in node.attribute}
