@@ -18,7 +18,7 @@ import aioinfer
 from aioinfer.errors import ClosedError, RequestCancelledError, TensorError
 from aioinfer.runtime.loops import side_task
 from aioinfer.testing import MockDevices
-from unit.runtime.event_loops import EVERY_LOOP, Run, finish, on_asyncio, settle
+from unit.runtime.event_loops import EVERY_LOOP, Main, Run, finish, on_asyncio, settle
 from unit.runtime.held_runs import X
 from unit.runtime.models import expected
 
@@ -86,6 +86,17 @@ def check_nothing_left(network: aioinfer.ExecutableNetwork) -> None:
     assert not side_task._running
 
 
+def beside(consume: Main, held: MockDevices) -> Main:
+    """Return what consumes while the device ends all that it gets."""
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(consume)
+            await finish(held)
+
+    return main
+
+
 async def read(stream: AsyncIterator[Any], got: list[Any]) -> None:
     async for results in stream:
         got.append(results)
@@ -107,12 +118,7 @@ def test_an_item_that_cannot_start_raises_at_its_turn(
         assert caught.value.__notes__ == ["in item 2 of a stream over network 'tiny'"]
         check_nothing_left(network)
 
-    async def main() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(consume)
-            await finish(held)
-
-    run(main)
+    run(beside(consume, held))
     source.check_closed()
     if is_ordered:
         results = [outputs["y"] for outputs in got]
@@ -192,12 +198,7 @@ def test_what_the_source_raises_comes_after_the_results_of_what_it_gave(
         with pytest.raises(PlantedError, match="dry"):
             await read(network.stream(source.open(), is_ordered), got)
 
-    async def main() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(consume)
-            await finish(held)
-
-    run(main)
+    run(beside(consume, held))
     assert len(got) == 2
     check_nothing_left(network)
 
@@ -421,12 +422,7 @@ def test_an_error_of_a_source_that_is_closed_reaches_who_closes(
         with pytest.raises(PlantedError, match="on the way out"):
             await stream.aclose()
 
-    async def main() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(consume)
-            await finish(held)
-
-    run(main)
+    run(beside(consume, held))
     check_nothing_left(network)
 
 
@@ -445,6 +441,15 @@ async def test_a_source_whose_task_was_cancelled_before_it_began_is_closed(
         await asyncio.wait_for(consumer, 20)
     source.check_closed()
     check_nothing_left(network)
+
+
+def endless_source() -> Iterator[Any]:
+    """Give what runs for ever, and an error when it is closed."""
+    try:
+        while True:
+            yield X
+    finally:
+        raise PlantedError("on the way out")
 
 
 def failing_source() -> Iterator[Any]:
@@ -487,15 +492,8 @@ def test_what_closing_a_sync_source_raises_hides_neither_the_items_error_nor_the
 def test_aclose_waits_for_the_runs_before_it_raises_what_a_sync_source_raised(
     held: MockDevices, network: aioinfer.ExecutableNetwork, run: Run
 ) -> None:
-    def source() -> Iterator[Any]:
-        try:
-            while True:
-                yield X
-        finally:
-            raise PlantedError("on the way out")
-
     async def consume() -> None:
-        stream = network.stream(source(), look_ahead=2)
+        stream = network.stream(endless_source(), look_ahead=2)
         await anext(stream)
         with pytest.raises(PlantedError, match="on the way out"):
             await stream.aclose()
@@ -514,14 +512,7 @@ def test_aclose_waits_for_the_runs_before_it_raises_what_a_sync_source_raised(
 async def test_a_cancelled_consumer_stays_cancelled_whatever_its_source_raises(
     held: MockDevices, network: aioinfer.ExecutableNetwork, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def source() -> Iterator[Any]:
-        try:
-            while True:
-                yield X
-        finally:
-            raise PlantedError("on the way out")
-
-    consumer = asyncio.create_task(anext(network.stream(source())))
+    consumer = asyncio.create_task(anext(network.stream(endless_source())))
     await settle()
     consumer.cancel()
     with caplog.at_level(logging.WARNING, "aioinfer"), pytest.raises(asyncio.CancelledError):
