@@ -31,7 +31,7 @@ from .blobs.open_plans import StoredPlans
 from .blobs.plan_record import plan_facts
 from .kernels.registry import KERNELS
 from .onednn.bindings import Engine
-from .onednn.traced import TracedEngine
+from .onednn.traced_engine import TracedEngine
 from .passes import shapeless_passes
 from .passes.int8_fusion import Int8Fusion
 from .passes.quantization_facts import is_int8_weights

@@ -37,6 +37,7 @@ from ..onednn.bindings import Engine
 from ..plans.operand_layout import Layout
 from ..plans.packed_weights import WeightStore, digest_of
 from ..plans.plan import Description, Plan
+from ..programs.resized_plan import closed_plan
 from .node_record import BindKernels
 from .onednn_record import OneDnnReader, OneDnnWriter
 from .plan_reader import count_of
@@ -87,15 +88,18 @@ def write_open_plans(
     rows: list[list[Any]] = []
     written: list[Plan] = []
     for item in kept[-MOST_STORED:]:
+        plan = closed_plan(item.plan, weights)
+        if plan is None:
+            continue
         try:
             contents = {name: _text_of(array) for name, array in item.contents.items()}
-            write_record(blob.under(f"plan{len(rows)}"), item.plan, tensors, model)
+            write_record(blob.under(f"plan{len(rows)}"), plan, tensors, model)
         except NotSupportedError as error:
-            _log.info("%r is not exported: %s", item.plan, error)
+            _log.info("%r is not exported: %s", plan, error)
             continue
         shapes = {name: list(shape) for name, shape in item.shapes.items()}
-        rows.append([shapes, contents, item.plan.id, item.plan.size_bytes])
-        written.append(item.plan)
+        rows.append([shapes, contents, plan.id, plan.size_bytes])
+        written.append(plan)
     if not rows:
         return
     packed = {id(weight): weight.desc.size_bytes for plan in written for weight in plan.weights}

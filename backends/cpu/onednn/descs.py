@@ -39,6 +39,7 @@ __all__ = [
     "dtype_number",
     "is_overlapping",
     "lengths_of",
+    "reach_of",
 ]
 
 _Dims = c_int64 * MAX_RANK
@@ -129,7 +130,7 @@ class Desc(Handle):
         strides = self.strides
         if strides is None or not self.size_bytes:
             return self.size_bytes
-        return _reach(self.dims, strides) * self.dtype.item_bytes
+        return reach_of(self.dims, strides) * self.dtype.item_bytes
 
     @property
     def is_absent(self) -> bool:
@@ -235,7 +236,7 @@ def can_describe(dims: Sequence[int], dtype: DType, strides: Sequence[int]) -> b
     return not dims or 0 in dims or not is_overlapping(dims, strides)
 
 
-def _reach(dims: Sequence[int], strides: Sequence[int]) -> int:
+def reach_of(dims: Sequence[int], strides: Sequence[int]) -> int:
     """Count the elements of memory up to the last one of these dims, none of which is 0."""
     return sum(dim * stride for dim, stride in zip(dims, strides, strict=True)) - sum(strides) + 1
 

@@ -9,8 +9,7 @@ its replays.
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -19,11 +18,9 @@ from ....runtime.graph.sym_int import (
     SymInt,
     Trace,
     has_sym_ints,
-    identity_of,
     is_sym_int,
     plain_int,
 )
-from ....runtime.lowering.strides import row_major
 from .bindings import (
     Attributes,
     Desc,
@@ -35,7 +32,7 @@ from .bindings import (
     PrimitiveDesc,
 )
 
-__all__ = ["OneDnnReplay", "TracedDesc", "TracedEngine", "TracedPrimitiveDesc"]
+__all__ = ["OneDnnReplay", "TracedDesc", "TracedPrimitiveDesc", "is_traced"]
 
 Recipe = Callable[["OneDnnReplay"], Desc]
 
@@ -43,7 +40,8 @@ Recipe = Callable[["OneDnnReplay"], Desc]
 class TracedDesc(Desc):
     """A descriptor whose lengths depend on free ones; ``recipe`` makes it again for others.
 
-    ``dims`` are its lengths, and ``likely_dims`` those that it has unless a replay finds others.
+    ``dims`` are its lengths, and ``likely_dims`` those that it has unless a replay finds others;
+    ``strides`` are those of one that was made of lengths and strides alone.
     """
 
     __slots__ = ("_dims", "_likely_dims", "_read", "raw", "recipe", "trace")
@@ -55,12 +53,15 @@ class TracedDesc(Desc):
         recipe: Recipe,
         dims: tuple[int, ...] | None = None,
         likely_dims: tuple[int, ...] | None = None,
+        strides: tuple[int, ...] | None = None,
     ) -> None:
         self.engine, self.handle, self._as_parameter_ = raw.engine, raw.handle, raw._as_parameter_
         self.origin = raw.origin
         self.trace, self.raw, self.recipe = trace, raw, recipe
         self._dims, self._likely_dims = dims, likely_dims
         self._read: dict[str, Any] = {}
+        if strides is not None:
+            self._read.update(blocking=(strides, ()), offset=0)
 
     def fixed(self) -> Desc:
         """Return the descriptor of this run, and hold that it is the same in all others."""
@@ -122,7 +123,7 @@ class TracedDesc(Desc):
             return None
         hints, blocks = blocking
         dense = dense_strides(self.dims, hints, blocks)
-        if _hints(dense) == hints:
+        if hints_of(dense) == hints:
             self.trace.hold(
                 lambda replay: replay.desc(self).blocking == (replay.numbers(dense), blocks), True
             )
@@ -153,7 +154,7 @@ class TracedDesc(Desc):
         return TracedDesc(self.trace, made, lambda replay: replay.desc(self).permuted(order))
 
     def part(self, dims: Sequence[int], offsets: Sequence[int]) -> Desc:
-        made = self.raw.part(_hints(dims), _hints(offsets))
+        made = self.raw.part(hints_of(dims), hints_of(offsets))
         given, places = tuple(dims), tuple(offsets)
         return TracedDesc(
             self.trace,
@@ -252,59 +253,6 @@ class TracedPrimitiveDesc(PrimitiveDesc):
         return self.raw.create()
 
 
-class TracedEngine(Engine):
-    """The process's engine for one trace; not thread-safe."""
-
-    def __init__(self, engine: Engine, trace: Trace) -> None:
-        self.plain, self.trace = engine, trace
-        self.path, self.library, self.version = engine.path, engine.library, engine.version
-        self.openmp = engine.openmp
-        self._as_parameter_ = engine._as_parameter_
-        self._made = trace.shared()
-
-    def desc(self, dims: Sequence[int], dtype: DType, strides: Sequence[int] | None = None) -> Desc:
-        given, steps = tuple(dims), tuple(row_major(dims) if strides is None else strides)
-        if not has_sym_ints(given) and not has_sym_ints(steps):
-            return self.plain.desc(given, dtype, steps)
-        key = "desc", dtype, *_places(given), *_places(steps)
-        if key not in self._made:
-            self._made[key] = TracedDesc(
-                self.trace,
-                self.plain.desc(_hints(given), dtype, _hints(steps)),
-                lambda replay: replay.engine.desc(
-                    replay.numbers(given), dtype, replay.numbers(steps)
-                ),
-                given,
-            )
-        made: Desc = self._made[key]
-        return made
-
-    def any_desc(self, dims: Sequence[int], dtype: DType) -> Desc:
-        given = tuple(dims)
-        if not has_sym_ints(given):
-            return self.plain.any_desc(given, dtype)
-        key = "any", dtype, *_places(given)
-        if key not in self._made:
-            self._made[key] = TracedDesc(
-                self.trace,
-                self.plain.any_desc(_hints(given), dtype),
-                lambda replay: replay.engine.any_desc(replay.numbers(given), dtype),
-                given,
-            )
-        made: Desc = self._made[key]
-        return made
-
-    def primitive_desc(self, call: str, *arguments: Any) -> PrimitiveDesc:
-        if not any(map(_is_traced, arguments)):
-            return self.plain.primitive_desc(call, *arguments)
-        key = call, *map(_key, arguments)
-        if key not in self._made:
-            raw = self.plain.primitive_desc(call, *arguments)
-            self._made[key] = TracedPrimitiveDesc(self.trace, raw)
-        made: PrimitiveDesc = self._made[key]
-        return made
-
-
 class OneDnnReplay:
     """Makes the objects of a trace again for the numbers in ``values``; not thread-safe.
 
@@ -341,7 +289,7 @@ class OneDnnReplay:
 
     def primitive_desc(self, desc: PrimitiveDesc) -> PrimitiveDesc:
         """Return what stands for a primitive's descriptor here."""
-        if type(desc) is not TracedPrimitiveDesc:
+        if not isinstance(desc, TracedPrimitiveDesc):
             return desc
         key = id(desc.first), desc.skip_count
         made = self._chosen.get(key)
@@ -370,7 +318,10 @@ class OneDnnReplay:
         self._primitives.update(zip(map(id, descs), made, strict=True))
 
     def primitive(self, desc: PrimitiveDesc, made: Primitive) -> Primitive:
-        """Return what stands for a primitive here, which ``desc`` describes in the trace."""
+        """Return what stands for a primitive here, which ``desc`` describes in the trace.
+
+        One that serves all lengths stands for itself.
+        """
         if type(desc) is not TracedPrimitiveDesc:
             return made
         found = self._primitives.get(id(desc))
@@ -382,13 +333,13 @@ class OneDnnReplay:
         kind = type(argument)
         if kind is TracedDesc:
             return self.desc(argument)
-        if kind is TracedEngine:
+        if issubclass(kind, Engine):
             return self.engine
         if kind is Numbers:
             return Numbers(self.numbers(argument.numbers))
         if kind is Descs:
             return Descs([self.desc(item) for item in argument.descs])
-        if kind is Attributes and _is_traced(argument):
+        if kind is Attributes and is_traced(argument):
             made = self._made.get(id(argument))
             if made is None:
                 steps = [(op, item and self.desc(item)) for op, item in argument.post_ops]
@@ -457,16 +408,13 @@ def _raw(desc: Desc) -> Desc:
     return desc.raw if isinstance(desc, TracedDesc) else desc
 
 
-def _hints(numbers: Sequence[int]) -> tuple[int, ...]:
+def hints_of(numbers: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers of this run, for what a replay makes again."""
     return tuple([plain_int(number) for number in numbers])
 
 
-def _places(numbers: Sequence[int]) -> list[Hashable]:
-    """Tell SymInts apart by their place, without asking for their numbers."""
-    return [len(numbers), *map(identity_of, numbers)]
-
-
-def _is_traced(argument: object) -> bool:
+def is_traced(argument: object) -> bool:
+    """True for an argument of a call that depends on free lengths."""
     if isinstance(argument, Attributes):
         return any(type(item) is TracedDesc for _, item in argument.post_ops)
     if isinstance(argument, Descs):
@@ -474,22 +422,3 @@ def _is_traced(argument: object) -> bool:
     if isinstance(argument, Numbers):
         return has_sym_ints(argument.numbers)
     return type(argument) is TracedDesc
-
-
-def _key(argument: Any) -> Hashable:
-    """Tell the arguments of a call apart; equal keys describe the same primitive."""
-    if isinstance(argument, TracedDesc):
-        return "traced", id(argument)
-    if isinstance(argument, Descs):
-        return tuple(map(_key, argument.descs))
-    if isinstance(argument, Numbers):
-        return tuple(map(identity_of, argument.numbers))
-    if isinstance(argument, Attributes):
-        steps = tuple((op, item and _key(item)) for op, item in argument.post_ops)
-        return steps, argument.scale_mask, argument.scale_count
-    if isinstance(argument, ctypes._SimpleCData):
-        argument = argument.value
-    if isinstance(argument, Engine):
-        return "engine"
-    found: Hashable = argument
-    return found

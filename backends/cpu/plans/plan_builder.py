@@ -28,7 +28,9 @@ from ....runtime.lowering.node_operands import Lowering
 from ....runtime.lowering.written_states import Places, WrittenState, written_states
 from ..onednn.bindings import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
 from ..onednn.bindings import Attributes as Attributes
-from ..onednn.traced import TracedDesc, TracedEngine
+from ..onednn.open_matmul import OpenPrimitiveDesc
+from ..onednn.traced import TracedDesc
+from ..onednn.traced_engine import TracedEngine
 from .copy_parameters import copy_parameters
 from .elementwise_parameters import elementwise_axes, elementwise_parameters
 from .operand_layout import Buffer, Layout, Operand
@@ -272,6 +274,10 @@ class PlanBuilder(Lowering):
         if not scratch.is_absent and scratch.size_bytes:
             arguments.append((ARG.SCRATCHPAD, self.temporary(Layout.of(scratch))))
         self._refuse(find_primitive_overrun(desc, arguments))
+        if isinstance(desc, OpenPrimitiveDesc):
+            engine = self.engine
+            given = [(role, operand.layout.desc(engine)) for role, operand in arguments]
+            self._refuse(desc.find_misfit(given))
         self._steps.append(
             PrimitiveStep(
                 self._origin(),

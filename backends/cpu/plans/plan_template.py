@@ -194,7 +194,7 @@ class _OpenTable:
         self._descs = [
             place for place, desc in enumerate(table.descs) if isinstance(desc, TracedDesc)
         ]
-        traced = [desc for desc in table.primitive_descs if isinstance(desc, TracedPrimitiveDesc)]
+        traced = [desc for desc in table.primitive_descs if type(desc) is TracedPrimitiveDesc]
         self._compiled = list({id(desc): desc for desc in traced}.values())
         self._thread_count = allowed_cpus().whole_count
 
@@ -231,6 +231,8 @@ class _PlanReplay(OneDnnReplay):
 
     def compile(self, descs: Sequence[TracedPrimitiveDesc], thread_count: int) -> None:
         """Compile what stands for these primitives here, by up to that many threads."""
+        if not descs:
+            return
         wanted = [self.primitive_desc(desc) for desc in descs]
         made = step_runner(self.engine).primitives(self.engine, wanted, thread_count)
         self.keep_primitives(descs, made)

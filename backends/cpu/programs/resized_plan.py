@@ -19,13 +19,14 @@ from weakref import ref
 
 from ..kernels.windows.convolution_choice import is_slow
 from ..onednn.bindings import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
+from ..onednn.open_matmul import OpenPrimitiveDesc
 from ..plans.operand_layout import Buffer, Layout, Operand
 from ..plans.packed_weights import PackedWeight, WeightStore
 from ..plans.plan import Plan
 from ..plans.step_bounds import find_primitive_overrun
 from ..plans.steps import PrimitiveStep, Step, place_steps
 
-__all__ = ["resized_plan"]
+__all__ = ["closed_plan", "resized_plan"]
 
 _RECURRENT = (ARG.SRC, ARG.WEIGHTS, ARG.WEIGHTS_1, ARG.DST)
 _OPEN_ROLES: Mapping[str, tuple[int, ...]] = {
@@ -66,6 +67,16 @@ def resized_plan(plan: Plan, thread_count: int, weights: WeightStore) -> Plan | 
         _lock=Lock(),
         _is_packed=[],
     )
+
+
+def closed_plan(plan: Plan, weights: WeightStore) -> Plan | None:
+    """Return the plan with primitives for its own lengths alone, as a blob holds them.
+
+    As ``resized_plan`` does, where the plan has primitives that serve all lengths.
+    """
+    if any(isinstance(desc, OpenPrimitiveDesc) for desc in plan.table.primitive_descs):
+        return resized_plan(plan, plan.thread_count, weights)
+    return plan
 
 
 class _Resizing:

@@ -176,7 +176,8 @@ def _lower(
     if bias is not None:
         rank = 1 if pd.call == INNER_PRODUCT else len(sides.result)
         reads[ARG.BIAS] = builder.reordered(bias, row_desc(builder.engine, rank, sides.result[-1]))
-    builder.primitive(pd, reads, {ARG.DST: epilogue.result(result, pd)})
+    made = epilogue.result(result, pd).viewed(Layout.of(pd.desc("dst")))
+    builder.primitive(pd, reads, {ARG.DST: made})
 
 
 def _with_weights(

@@ -15,7 +15,8 @@ from aioinfer.backends.cpu.compiler import MOST_TEMPLATES, Compiler
 from aioinfer.backends.cpu.executable_network import CpuNetwork
 from aioinfer.backends.cpu.kernels.registry import KERNELS
 from aioinfer.backends.cpu.kernels.windows import convolution
-from aioinfer.backends.cpu.onednn.traced import TracedDesc, TracedEngine, TracedPrimitiveDesc
+from aioinfer.backends.cpu.onednn.traced import TracedDesc, TracedPrimitiveDesc
+from aioinfer.backends.cpu.onednn.traced_engine import TracedEngine
 from aioinfer.backends.cpu.plans.operand_layout import Operand
 from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.plans.steps import NativeStep, PrimitiveStep
