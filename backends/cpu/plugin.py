@@ -183,8 +183,7 @@ class CpuPlugin(Plugin):
 
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         stepped = self._stepped(model)
-        stepped.refuse_unsupported(model.graph, config.device)
-        if any(stepped.is_stepped(node, in_body=False) for node in model.graph.nodes):
+        if stepped.has_any(model.graph, config.device):
             return self._pieced_network(model, stepped, config)
         return self._network(model, config)
 

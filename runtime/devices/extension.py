@@ -126,6 +126,8 @@ def bind_kernels(model: Model, extensions: Sequence[Extension]) -> None:
     An operator of ONNX's own that one takes over is moved to a domain of its own, so that no pass
     takes it for what ONNX says; its types stay those of ONNX's operator unless the extension tells.
     """
+    if not extensions:
+        return
     tell_types(model, lambda node, _: rule_of_extension(node, extensions))
     for node in model.graph.nodes:
         extension = find_extension(node, extensions)

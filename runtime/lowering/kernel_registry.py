@@ -106,9 +106,14 @@ class KernelRegistry(Generic[Builder]):
             declined = find_decline(node)
             why = "" if declined is None else f", and it cannot be written by others: {declined}"
             return f"{device} has no kernel for {node.op}{why}"
+        first = None
         for value in node.inputs:
-            if value is not None and value.type is None and value.constant is None:
+            if value is None:
+                continue
+            if value.type is None and value.constant is None:
                 return f"the element type of {value.name!r} is unknown{_who_tells(value)}"
+            if first is None:
+                first = value
         for value in (*node.inputs, *node.outputs):
             if value is None or value.type is None:
                 continue
@@ -117,7 +122,6 @@ class KernelRegistry(Generic[Builder]):
             if value.type.dtype in _NOT_MOVED:
                 sizes = "elements of 1 to 8 bytes only"
                 return f"{value.name!r} is {value.type}, and {device} takes {sizes}"
-        first = next((value for value in node.inputs if value is not None), None)
         kind = None if first is None else first.type
         dtype = kind.dtype if isinstance(kind, TensorType) else None
         if found.dtypes is not None and dtype is not None and dtype not in found.dtypes:
@@ -140,6 +144,11 @@ class KernelRegistry(Generic[Builder]):
     def find_unknown(self, node: Node, *, of_a_piece: bool = False) -> str | None:
         """Return which input that has to be known is computed from data; see ShapeTensors."""
         return self._known.find_unknown(node, of_a_piece=of_a_piece)
+
+    def wants_content(self, node: Node) -> bool:
+        """True if a plan has to know what is in an input of a node, and it is no constant."""
+        inputs = map(node.input_at, self._constant_inputs(node))
+        return any(value is not None and value.constant is None for value in inputs)
 
     def content_sources(self, node: Node) -> list[Value]:
         """Return whose content decides what a plan has to know of a node; see ShapeTensors."""

@@ -30,7 +30,7 @@ class EltwiseFusion(Pass):
             if start is None:
                 continue
             value, steps = start
-            nodes, steps = _follow(node, steps)
+            nodes, steps = _follow(node, user, steps)
             if len(nodes) > 1:
                 inputs = (value, *steps.operands)
                 yield fuse(nodes, nodes[-1], "Eltwise", inputs, {"post_ops": steps.numbered(1)})
@@ -44,9 +44,10 @@ def _starts(node: Node) -> Iterator[tuple[Value, Steps]]:
             yield value, steps
 
 
-def _follow(node: Node, steps: Steps) -> tuple[list[Node], Steps]:
+def _follow(node: Node, user: Node | None, steps: Steps) -> tuple[list[Node], Steps]:
+    """Add the user of the node's result, and its user, as far as one group may be."""
     nodes = [node]
-    while (user := _next(nodes[-1])) is not None:
+    while user is not None:
         value = nodes[-1].outputs[0]
         found = steps_of(user, value)
         if found is None or not _fit(found, value):
@@ -56,20 +57,23 @@ def _follow(node: Node, steps: Steps) -> tuple[list[Node], Steps]:
             break
         nodes.append(user)
         steps = longer
+        user = _next(user)
     return nodes, steps
 
 
 def _next(node: Node) -> Node | None:
     """Return the node that alone uses the first result, if both may become one."""
     user = only_user(node.outputs[0]) if node.outputs else None
-    if user is None or user.graph is not node.graph or user.affinity != node.affinity:
+    if user is None or user.graph is not node.graph:
+        return None
+    if (user.metadata or node.metadata) and user.affinity != node.affinity:
         return None
     # The last of one and the first of the other may become one step.
     return user if _least_steps(node) + _least_steps(user) <= MAX_POST_OPS + 1 else None
 
 
 def _least_steps(node: Node) -> int:
-    fused = node.attributes.get("post_ops")
+    fused = node.attributes.get("post_ops") if node.domain else None
     return 1 if fused is None else len(fused)
 
 

@@ -94,15 +94,21 @@ class SteppedNodes:
             return self._find_in_bodies(node)
         return self.find_missing(node) if _is_of_steps(node) else refusal
 
-    def refuse_unsupported(self, graph: Graph, device: str) -> None:
-        """Raise UnsupportedOpError for the first node that cannot run whatever is given.
+    def has_any(self, graph: Graph, device: str) -> bool:
+        """True if a node of a main graph is stepped.
 
-        The graph may be a piece of a larger one; ``device`` is the name for the error.
+        Raises UnsupportedOpError for the first node that cannot run whatever is given. The graph
+        may be a piece of a larger one; ``device`` is the name for the error.
         """
+        is_found = False
         for node in graph.nodes:
+            if KERNELS.find_refusal(node) is None and not KERNELS.wants_content(node):
+                continue  # as nearly all nodes are: a plan has it, and asks for shapes alone
             reason = self.find_refusal(node, of_a_piece=True)
             if reason is not None:
                 raise UnsupportedOpError(name_in_file(node), node.op, device, reason)
+            is_found = is_found or self.is_stepped(node, in_body=False)
+        return is_found
 
     def is_stepped(self, node: Node, *, in_body: bool) -> bool:
         """True for a node that no plan can have, of those that ``find_refusal`` takes."""

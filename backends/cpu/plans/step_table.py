@@ -138,6 +138,8 @@ class _TableBuilder:
         self._inputs, self._outputs = inputs, outputs
         self._numbers, self._buffers = _Numbered(), _Numbered()
         self._operands, self._layouts, self._memories = _Numbered(), _Numbered(), _Numbered()
+        self._known: dict[int, int] = {}
+        """The numbers of operands by their identity: most are those of several steps."""
         self._descs, self._kernels, self._primitives = _Numbered(), _Numbered(), _Numbered()
         self._arguments: list[tuple[int, int]] = []
         self._segments: list[Segment | int] = []
@@ -232,8 +234,11 @@ class _TableBuilder:
         return memory
 
     def _operand(self, operand: Operand) -> int:
-        row = self._buffer(operand.buffer), self._number(operand.offset_bytes)
-        return self._operands.index(row, row)
+        known = self._known.get(id(operand))
+        if known is None:
+            row = self._buffer(operand.buffer), self._number(operand.offset_bytes)
+            known = self._known[id(operand)] = self._operands.index(row, row)
+        return known
 
     def _buffer(self, buffer: Buffer) -> int:
         return self._buffers.index(buffer, buffer)

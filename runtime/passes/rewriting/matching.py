@@ -116,9 +116,11 @@ def dtype_of(value: Value | None) -> DType | None:
 
 def are_float32(*values: Value | None) -> bool:
     """True if all of them are known to be float32 tensors; one that is not given is not asked."""
-    for value in values:  # noqa: SIM110 (asked of every node, many times)
-        if value is not None and dtype_of(value) is not DType.FLOAT32:
-            return False
+    for value in values:  # asked of every node, many times
+        if value is not None:
+            known = value.type
+            if not isinstance(known, TensorType) or known.dtype is not DType.FLOAT32:
+                return False
     return True
 
 

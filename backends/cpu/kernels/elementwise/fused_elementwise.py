@@ -100,7 +100,8 @@ def _expect_broadcast(builder: PlanBuilder, shapes: Sequence[Sequence[int]], res
                 f"{result.name!r} is {list(shape)}, and its inputs are {[*map(list, shapes)]}"
             )
     for given in shapes:
-        check_broadcast(given, shape)
+        if builder.is_traced or given != shape:  # an answer is a guard there
+            check_broadcast(given, shape)
 
 
 def emit_elementwise(
