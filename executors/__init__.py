@@ -10,6 +10,7 @@ from .base import (
     TaskExecutor,
     Then,
     WhenReady,
+    hand_over,
     hop,
     is_own_thread,
     mark_own_thread,
@@ -33,7 +34,7 @@ from .immediate import ImmediateExecutor
 from .manager import ExecutorManager
 from .manual import ManualExecutor
 from .manual_streams import ManualEvent, ManualStream, ManualStreams
-from .shortage import check_files, find_shortage, is_shortage, shortage_as_error
+from .shortage import as_shortage, check_files, find_shortage, is_shortage, shortage_as_error
 from .streams import StreamsConfig, StreamsExecutor
 from .timer import Clock, Timer, TimerHandle, VirtualTimer, process_timer
 
@@ -71,8 +72,10 @@ __all__ = [
     "WhenReady",
     "allowance_kept",
     "allowed_cpus",
+    "as_shortage",
     "check_files",
     "find_shortage",
+    "hand_over",
     "hop",
     "is_own_thread",
     "is_shortage",

@@ -32,11 +32,13 @@ from typing import Any, Self
 
 from ..errors import AioInferError
 from .threads import ThreadState as ThreadState
+from .threads import hand_over as hand_over
 from .threads import hop as hop
 from .threads import is_own_thread as is_own_thread
 from .threads import mark_own_thread as mark_own_thread
 from .threads import must_not_block as must_not_block
 from .threads import refuse_own_thread as refuse_own_thread
+from .threads import tell_owner as tell_owner
 from .threads import this_thread as this_thread
 
 Then = Callable[["Ready", BaseException | None], None]
@@ -353,6 +355,9 @@ def run_here(function: Callable[[Lane], Ready], lane: Lane, then: Then) -> None:
         error = raised
     try:
         then(ready, error)
+    except BaseException as raised:
+        tell_owner(then, raised)
+        raise
     finally:
         del function, then, error  # the error's traceback keeps this frame; it must not keep them
 

@@ -13,6 +13,7 @@ from typing import Literal
 from ..errors import AioInferError, DeviceError
 
 __all__ = [
+    "as_shortage",
     "check_files",
     "check_memory",
     "find_shortage",
@@ -40,6 +41,20 @@ _LOADING = (OSError, ImportError, RuntimeError)
 
 _STACK_BYTES = 8 << 20  # where no limit says how large a thread's stack is
 _THREAD_BYTES = 1 << 20  # what a thread takes beside its stack until its function runs
+
+
+def as_shortage(error: BaseException, doing: str) -> BaseException:
+    """Return the error of ours for one that want of a resource has caused, or any other as it is.
+
+    ``doing`` is as in ``find_shortage``; what was given is the cause of what comes back.
+    """
+    found = find_shortage(error, doing)
+    if found is None:
+        return error
+    if found is not error:
+        found.__cause__ = error
+        found.__traceback__ = error.__traceback__
+    return found
 
 
 def find_shortage(error: BaseException | None, doing: str) -> DeviceError | None:

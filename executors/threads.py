@@ -6,13 +6,15 @@ very hop. So blocking calls are refused there as they are on our own threads.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Protocol, Unpack, runtime_checkable
 
 from ..errors import Place, RequestStateError
+
+_log = logging.getLogger("aioinfer")
 
 _Hop = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -47,7 +49,7 @@ class ThreadState:
                 function(*args)
         except BaseException as error:
             if function is not None:
-                _tell_owner(function, error)
+                tell_owner(function, error)
             _call_all(hops)
             raise
         finally:
@@ -91,9 +93,36 @@ def hop(function: Callable[..., None], *args: Any) -> None:
             following(*args)
     except BaseException as error:
         if following is not None:
-            _tell_owner(following, error)
+            tell_owner(following, error)
         _call_all(hops)
         raise
+    finally:
+        thread.is_hopping = False
+
+
+def hand_over(function: Callable[..., None], *args: Any) -> None:
+    """Call it as ``hop`` does, for a caller that does not look at it again.
+
+    What it raises goes to the object whose method it is, as of one that has waited; only interrupts
+    come out.
+    """
+    thread = _threads.state
+    hops = thread.hops
+    if thread.is_hopping:
+        hops.append((function, args))
+        return
+    thread.is_hopping = True
+    following = function
+    try:
+        function(*args)
+        while hops:
+            following, args = hops.popleft()
+            following(*args)
+    except BaseException as error:
+        tell_owner(following, error)
+        _call_all(hops)
+        if not isinstance(error, Exception):
+            raise
     finally:
         thread.is_hopping = False
 
@@ -105,15 +134,19 @@ def _call_all(hops: deque[_Hop]) -> None:
         try:
             following(*args)
         except BaseException as error:
-            _tell_owner(following, error)
+            tell_owner(following, error)
 
 
-def _tell_owner(function: Callable[..., Any], error: BaseException) -> None:
+def tell_owner(function: Callable[..., Any], error: BaseException) -> None:
     """Tell the object whose method has failed, on its own, so that nothing waits for it."""
-    with suppress(BaseException):
-        owner = getattr(function, "__self__", None)
-        if isinstance(owner, HopOwner):
-            owner.hop_failed(error)
+    owner = getattr(function, "__self__", None)
+    if not isinstance(owner, HopOwner):
+        _log.error("%r raised; what it was to end may never settle", function, exc_info=error)
+        return
+    try:
+        owner.hop_failed(error)
+    except BaseException:
+        _log.exception("%r could not be told that %r failed", owner, function)
 
 
 def mark_own_thread() -> None:

@@ -68,6 +68,9 @@ class Collector(Generic[M]):
     with that one. The others follow in the same order, as far as they fit; past ``most_rows`` of
     them that do not fit nobody is looked at. O(log n) for a member, and O(k) for a run where k
     different keys wait.
+
+    ``waiting`` is what counts. All else follows from it, and is made anew if an error (no memory)
+    has come amid a change: a change of ``waiting`` is the last that each method does.
     """
 
     def __init__(self, most_rows: int, pace: Pace) -> None:
@@ -83,6 +86,8 @@ class Collector(Generic[M]):
         self._numbers = count()
         self._overtakings = 0
         """How many runs in a row left the member behind that has waited longest."""
+        self._is_amid = False
+        """A change has begun, and not ended."""
 
     @property
     def waiting_count(self) -> int:
@@ -91,8 +96,9 @@ class Collector(Generic[M]):
 
     def add(self, member: M) -> bool:
         """Have a member wait; True if there is a full run now with it."""
+        self._begin_change()
         (priority, age), number = member.ticket, next(self._numbers)
-        entry = self.waiting[member] = ((priority, member.deadline_s, age, number), member)
+        entry = ((priority, member.deadline_s, age, number), member)
         key, row_count = member.key, member.row_count
         line = self._lines.get(key)
         if line is None:
@@ -100,12 +106,35 @@ class Collector(Generic[M]):
         heappush(line.entries, entry)
         if self.pace.is_timed:
             heappush(self._times, (member.begin_by_s, number, member))
-        return self._count(line, row_count)
+        is_full = self._count(line, row_count)
+        self.waiting[member] = entry
+        self._is_amid = False
+        return is_full
 
     def grow(self, member: M, row_count: int) -> bool:
         """Add rows to a member that waits, or take them away; True if there is a full run now."""
+        self._begin_change()
+        is_full = self._count(self._lines[member.key], row_count)
         member.row_count += row_count
-        return self._count(self._lines[member.key], row_count)
+        self._is_amid = False
+        return is_full
+
+    def _begin_change(self) -> None:
+        if self._is_amid:
+            self._make_anew()
+        self._is_amid = True
+
+    def _make_anew(self) -> None:
+        """Bring in order what follows from ``waiting``."""
+        self._lines, self._times = {}, []
+        self.row_count = self._full_count = 0
+        for member, entry in self.waiting.items():
+            line = self._lines.setdefault(member.key, _Line())
+            heappush(line.entries, entry)
+            self._count(line, member.row_count)
+            if self.pace.is_timed:
+                heappush(self._times, (member.begin_by_s, entry[0][3], member))
+        self._is_amid = False
 
     def _count(self, line: _Line[M], row_count: int) -> bool:
         """Add rows to a line, or take them away; True if it has a full run now."""
@@ -120,15 +149,27 @@ class Collector(Generic[M]):
         """Take a member out; False if it does not wait (any more)."""
         if member not in self.waiting:
             return False
-        self._leave(member)
+        self._begin_change()
+        self._count(self._lines[member.key], -member.row_count)
         self._sweep(member.key)
+        del self.waiting[member]
+        self._is_amid = False
         return True
+
+    def take_all(self) -> list[M]:
+        """Take out all that wait, in order of arrival."""
+        self._is_amid = True
+        taken = list(self.waiting)
+        self.waiting.clear()
+        return taken
 
     def due_at_s(self, run_count: int) -> float | None:
         """Say from when on a run may begin, with this many under way; None: not before one ends.
 
         0.0: at once.
         """
+        if self._is_amid:
+            self._make_anew()
         if not self.waiting or run_count >= self.pace.most_count:
             return None
         if self._full_count:
@@ -139,11 +180,11 @@ class Collector(Generic[M]):
 
     def take_group(self) -> list[M]:
         """Take out the members of the next run, at least one, the first in order first."""
+        self._begin_change()
         waiting = self.waiting
         oldest = next(iter(waiting))
         first = oldest if self._overtakings >= MOST_OVERTAKINGS else self._first_in_order()
         line = self._lines[first.key]
-        self._leave(first)
         group, left = [first], self.most_rows - first.row_count
         unfit: list[_Entry[M]] = []
         if first.key is not None:
@@ -151,24 +192,22 @@ class Collector(Generic[M]):
             while left > 0 and entries and len(unfit) <= self.most_rows:
                 entry = heappop(entries)
                 member = entry[1]
-                if waiting.get(member) is not entry:
+                if member is first or waiting.get(member) is not entry:
                     continue
                 if member.row_count > left:
                     unfit.append(entry)
                     continue
-                del waiting[member]
                 group.append(member)
                 left -= member.row_count
             for entry in unfit:
                 heappush(entries, entry)
-            self._count(line, left + first.row_count - self.most_rows)
+        self._count(line, left - self.most_rows)
         self._sweep(first.key)
+        for member in group:
+            del waiting[member]
         self._overtakings = self._overtakings + 1 if oldest in waiting else 0
+        self._is_amid = False
         return group
-
-    def _leave(self, member: M) -> None:
-        del self.waiting[member]
-        self._count(self._lines[member.key], -member.row_count)
 
     def _sweep(self, key: Hashable) -> None:
         """Forget what has left, where that is the most."""

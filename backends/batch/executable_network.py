@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,7 +45,7 @@ from ...runtime.tracing.timeline import Trace
 from .batch_record import batch_record
 from .collector import Collector, Pace
 from .crowd import Crowd
-from .joined_run import JoinedRun
+from .joined_run import AloneRun, JoinedRun
 from .length_padding import LengthPadding
 from .member import BatchMember
 from .properties import AUTO_BATCH_TIMEOUT
@@ -52,6 +53,8 @@ from .row_memory import RowMemory
 from .rows import RowsOf, rows_of
 
 __all__ = ["BatchNetwork"]
+
+_log = logging.getLogger("aioinfer")
 
 KEPT_GROUPS = 4096
 """For how many of the latest shared runs it is known which requests shared them, for traces."""
@@ -98,7 +101,9 @@ class BatchNetwork(OuterNetwork):
         self._members: deque[tuple[int, tuple[int, ...]]] = deque(maxlen=KEPT_GROUPS)
         """The age of the latest runs that several requests share, and the ids of these."""
         self.collector: Collector[BatchMember] = Collector(most_rows, self.pace)
+        self._under_way: set[_Turn] = set()
         self.run_count = 0
+        """Of those under way."""
         self.collecting = threading.Lock()
         self._helping = _Helping()
         self._alarm: TimerHandle | None = None
@@ -128,18 +133,23 @@ class BatchNetwork(OuterNetwork):
         with self.collecting:
             is_full = self.collector.add(member)
             is_due = self.run_count < (pace.most_count if is_full else pace.busy_count)
-        if member.stop.error is not None:
-            member.on_stop()
-        if is_due and self._helping.turn is None:
-            hop(self.begin_runs)
+        try:
+            if member.stop.error is not None:
+                member.on_stop()
+            if is_due and self._helping.turn is None:
+                hop(self.begin_runs)
+        except Exception as error:  # no memory for the call; the member waits
+            self.hop_failed(error)
 
     def drop(self, member: BatchMember) -> bool:
         """Take a stopped request out of those that wait; False: it has a run."""
         with self.collecting:
-            was_waiting = member.stop.error is not None and self.collector.drop(member)
-            if was_waiting and member.bundle is not None:
-                member.bundle.close()
-        return was_waiting
+            is_waiting = member.stop.error is not None and member in self.collector.waiting
+            if is_waiting:
+                if member.bundle is not None:
+                    member.bundle.close()
+                self.collector.drop(member)
+        return is_waiting
 
     def _crowd_if_any(self) -> Crowd | None:
         """Return the way of calls that share a run; None where each of them is looked at apart."""
@@ -151,26 +161,61 @@ class BatchNetwork(OuterNetwork):
     def begin_runs(self) -> None:
         """Begin as many runs as may be under way now."""
         while True:
-            with self.collecting:
-                due_s = self.collector.due_at_s(self.run_count)
-                if due_s is None:
+            turn: _Turn | None = None
+            try:
+                with self.collecting:
+                    due_s = self.collector.due_at_s(self.run_count)
+                    if due_s is None:
+                        return
+                    if due_s and due_s > self.clock.now_s():
+                        self._set_alarm(due_s)
+                        return
+                    turn = self._take_group()
+                self._begin(turn)
+            except Exception as error:  # no memory
+                self._end_turn(turn, error)
+                if turn is None:
                     return
-                if due_s and due_s > self.clock.now_s():
-                    self._set_alarm(due_s)
-                    return
-                group, count = self._take_group()
-            self._begin(group, count)
 
-    def _take_group(self) -> tuple[list[BatchMember], int]:
-        """Take the members of the next run, and say how many requests they are. Locked."""
+    def hop_failed(self, error: BaseException) -> None:
+        """Begin runs all the same: there was no memory for the call that was to do that."""
+        _log.warning("%r goes on after %r", self, error)
+        self.begin_runs()
+
+    def _take_group(self) -> _Turn:
+        """Take the members of the next run; raises only if they still wait. Locked."""
+        turn = _Turn()
         group = self.collector.take_group()
-        self.run_count += 1
-        count = _request_count(group)
+        turn.group = group
+        self._under_way.add(turn)
+        self.run_count = len(self._under_way)
+        try:
+            turn.request_count = _request_count(group)
+            for member in group:
+                member.take(turn.request_count)
+            if group[0].bindings.arrived_ns != WARMING:
+                self._group_sizes[turn.request_count] += 1
+        except Exception as error:  # no memory
+            turn.error = error
+            for member in group:
+                if member.bundle is not None:
+                    member.bundle.is_closed = True
+        return turn
+
+    def _end_turn(self, turn: _Turn | None, error: BaseException) -> None:
+        """End the requests of a run that could not begin; or all that wait, if there is none.
+
+        What waits while runs are under way is begun at the end of these.
+        """
+        with self.collecting:
+            if turn is not None:
+                group = turn.group
+                self._under_way.discard(turn)
+                self.run_count = len(self._under_way)
+            else:
+                group = [] if self._under_way else self.collector.take_all()
         for member in group:
-            member.take(count)
-        if group[0].bindings.arrived_ns != WARMING:
-            self._group_sizes[count] += 1
-        return group, count
+            member.end(NOW, member.stop.error or own_error(error))
 
     def help_along(self, add: Callable[[], object], turn: InlineTurn, until_ns: int) -> None:
         """Add to what waits, and run of that on this thread until then, as long as it is short.
@@ -185,8 +230,11 @@ class BatchNetwork(OuterNetwork):
                 with self.collecting:
                     if not self.collector.waiting or self.run_count > self.pace.most_count:
                         break
-                    group, count = self._take_group()
-                self._begin(group, count)
+                    taken = self._take_group()
+                try:
+                    self._begin(taken)
+                except Exception as error:  # no memory
+                    self._end_turn(taken, error)
                 if perf_counter_ns() > until_ns:
                     break
         finally:
@@ -223,37 +271,31 @@ class BatchNetwork(OuterNetwork):
             self._alarm = None
         hop(self.begin_runs)
 
-    def _begin(self, group: Sequence[BatchMember], count: int) -> None:
-        joined: JoinedRun | None = None
-        try:
-            self.admission.note_waits(_waits_ns(group, perf_counter_ns()))
-            began_s = self.clock.now_s() if self.timeout_s else 0.0
-            over = partial(self._run_over, began_s)
-            if count > 1 or len(group) > 1:
-                joined = JoinedRun(group, self, over)
-                self._members.append((group[0].ticket[1], _run_ids(group)))
-        except BaseException as error:  # no memory: nothing works for them yet
-            with self.collecting:
-                self.run_count -= 1
-            for member in group:
-                member.end(NOW, member.stop.error or own_error(error))
-            return
-        if joined is not None:
+    def _begin(self, turn: _Turn) -> None:
+        """Begin a run; if it raises, nothing works for it, and its members have not ended."""
+        if turn.error is not None:
+            raise turn.error
+        group, count = turn.group, turn.request_count
+        self.admission.note_waits(_waits_ns(group, perf_counter_ns()))
+        began_s = self.clock.now_s() if self.timeout_s else 0.0
+        over = partial(self._run_over, began_s, turn)
+        if count > 1 or len(group) > 1:
+            joined = JoinedRun(group, self, over)
+            self._members.append((group[0].ticket[1], _run_ids(group)))
             joined.start()
-            return
-        (member,) = group
-        then = partial(_alone_over, member, over)
-        try:
-            self.start_inside(member.bindings, member.stop, then)
-        except BaseException as refused:
-            then(NOW, refused)
+        else:
+            AloneRun(group[0], over).start(self._start_alone)
 
-    def _run_over(self, began_s: float) -> None:
+    def _start_alone(self, bindings: Bindings, stop: Stop, _after: Ready, then: Then) -> None:
+        self.start_inside(bindings, stop, then)
+
+    def _run_over(self, began_s: float, turn: _Turn) -> None:
         if self.timeout_s:  # of late: it follows longer runs at once, and shorter ones slowly
             took_s = self.clock.now_s() - began_s
             self.service_s = max(took_s, self.service_s + (took_s - self.service_s) / 8)
         with self.collecting:
-            self.run_count -= 1
+            self._under_way.discard(turn)
+            self.run_count = len(self._under_way)
         if self._helping.turn is None:
             self.begin_runs()
 
@@ -332,6 +374,15 @@ class BatchNetwork(OuterNetwork):
             self._light.close()
 
 
+class _Turn:
+    """The place of one run among those under way."""
+
+    group: Sequence[BatchMember] = ()
+    request_count = 0
+    error: Exception | None = None
+    """Why it cannot begin."""
+
+
 class _Helping(threading.local):
     """What a thread does that runs what waits."""
 
@@ -367,13 +418,3 @@ def _waits_ns(group: Sequence[BatchMember], now_ns: int) -> list[int]:
         elif member.bindings.arrived_ns != WARMING:
             waits.append(now_ns - member.bindings.arrived_ns)
     return waits
-
-
-def _alone_over(
-    member: BatchMember,
-    over: Callable[[], None],
-    ready: Ready,
-    error: BaseException | None,
-) -> None:
-    member.end(ready, error)
-    ready.when_ready(lambda _: over())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +22,7 @@ from .member import SharedRun
 from .part import Part
 from .rows import join_rows, split_rows
 
-__all__ = ["JoinedMember", "JoinedRun", "Surroundings"]
+__all__ = ["AloneRun", "JoinedMember", "JoinedRun", "Surroundings"]
 
 
 class JoinedMember(Protocol):
@@ -75,7 +75,8 @@ class JoinedRun:
 
     It is stopped when all of its members are; one that is stopped alone is answered, and its rows
     are computed with the others'. If the run fails, each member is run by itself, so that one bad
-    item fails alone. Every member's end is told exactly once.
+    item fails alone. Every member's end is told exactly once, also where there is no memory for a
+    call on the way (``hop_failed``). ``over`` may be called again.
     """
 
     def __init__(
@@ -85,6 +86,8 @@ class JoinedRun:
         over: Callable[[], None],
     ) -> None:
         self._members, self._network, self._over = members, network, over
+        self._left = deque(members)
+        """Those that this run is to end."""
         self._stop = Stop()
         self._stop.word = new_stop_word()
         self._errors: list[BaseException | None] = []
@@ -115,10 +118,10 @@ class JoinedRun:
 
     def start(self) -> None:
         """Join the rows and send them to the network inside. Never raises or blocks."""
-        for member in self._members:
-            member.joined = self
-        self.stop_if_all_have()  # those that were stopped before they knew whom to tell
         try:
+            for member in self._members:
+                member.joined = self
+            self.stop_if_all_have()  # those that were stopped before they knew whom to tell
             size_bytes = sum(map(self._copied_bytes, self._members))
             self._network.copier(size_bytes).run(self._join, NOW, self._joined)
         except BaseException as refused:
@@ -227,27 +230,81 @@ class JoinedRun:
         if error is not None:  # outputs that fit no member may be one member's fault
             self._run_each(error)
             return
-        for member, misfit in zip(self._members, self._errors, strict=True):
-            member.end(NOW, misfit or member.stop.error)
+        left = self._left
+        for misfit in self._errors:
+            left[0].end(NOW, misfit or left[0].stop.error)
+            left.popleft()
 
     def _end_all(self, error: BaseException) -> None:
-        for member in self._members:
-            member.end(NOW, member.stop.error or own_error(error))
+        left = self._left
+        while left:
+            left[0].end(NOW, left[0].stop.error or own_error(error))
+            left.popleft()
+
+    def hop_failed(self, error: BaseException) -> None:
+        """End those that are left: there was no memory for a call to this run."""
+        try:
+            self._end_all(error)
+        finally:
+            self._over()
 
     def _run_each(self, error: BaseException) -> None:
         """Find out whose fault it was."""
         note = failed_together(len(self._inputs) - 1, error)
-        for member in self._members:
+        left, inside = self._left, self._network.compiled
+        while left:
+            member = left[0]
             if member.stop.error is not None:
                 member.end(NOW, member.stop.error)
+                left.popleft()
             elif member.bundle is not None:
-                BundleRetry(member, member.bundle.parts, self._network.compiled, note).start()
+                retry = BundleRetry(member, member.bundle.parts, inside, note)
+                left.popleft()
+                retry.start()
             else:
-                then = partial(_ended_alone, member, note)
-                try:
-                    self._network.compiled.start_run(member.bindings, member.stop, NOW, then)
-                except BaseException as refused:
-                    then(NOW, refused)
+                alone = AloneRun(member, note=note)
+                left.popleft()
+                alone.start(inside.start_run)
+
+
+class AloneRun:
+    """One member in a run of its own, whose end the member is told exactly once.
+
+    ``over`` is called when the device is done with it, and may be called again.
+    """
+
+    def __init__(
+        self, member: JoinedMember, over: Callable[[], None] | None = None, note: str = ""
+    ) -> None:
+        self._member, self._over, self._note = member, over, note
+        self._has_ended = False
+
+    def start(self, start_run: Callable[[Bindings, Stop, Ready, Then], None]) -> None:
+        """Send it to a network. Never raises or blocks."""
+        member = self._member
+        try:
+            start_run(member.bindings, member.stop, NOW, self._ran)
+        except BaseException as refused:
+            self._ran(NOW, refused)
+
+    def _ran(self, ready: Ready, error: BaseException | None) -> None:
+        if error is not None and self._note and error is not self._member.stop.error:
+            error.add_note(self._note)
+        self._member.end(ready, error)
+        self._has_ended = True
+        if self._over is not None:
+            ready.when_ready(self._fired)
+
+    def _fired(self, _late: BaseException | None) -> None:
+        if self._over is not None:
+            self._over()
+
+    def hop_failed(self, error: BaseException) -> None:
+        """End it: there was no memory for the call that was to do that."""
+        if not self._has_ended:
+            self._member.end(NOW, self._member.stop.error or error)
+            self._has_ended = True
+        self._fired(None)
 
 
 class BundleRetry:
@@ -256,53 +313,74 @@ class BundleRetry:
     def __init__(
         self, member: JoinedMember, parts: Sequence[Part], network: InnerNetwork, note: str
     ) -> None:
-        self._member, self._network, self._note = member, network, note
-        self._parts = list(parts)
-        self._left = len(self._parts)
+        self._member, self._network = member, network
+        self._runs = [_PartRun(self, part, note) for part in parts]
+        self._left = set(self._runs)
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """Send all of them to the network. Never raises or blocks."""
-        member, of_all = self._member, self._member.bindings
-        if not self._parts:  # stopped just now, and all of them answered
+        member = self._member
+        if not self._runs:  # stopped just now, and all of them answered
             member.end(NOW, member.stop.error)
-        for part in self._parts:
-            bindings = Bindings(part.inputs, of_all.ticket, part.run_id)
-            bindings.arrived_ns = part.arrived_ns
-            then = partial(self._ran, part, bindings)
-            try:
-                if part.is_counted:  # it was given up
-                    then(NOW, None)
-                else:
-                    self._network.start_run(bindings, member.stop, NOW, then)
-            except BaseException as refused:
-                then(NOW, refused)
+        for run in self._runs:
+            run.start(member, self._network)
 
-    def _ran(
-        self, part: Part, bindings: Bindings, ready: Ready, error: BaseException | None
-    ) -> None:
-        ready.when_ready(lambda late: self._ended(part, bindings, error or late))
+    @property
+    def stopped(self) -> BaseException | None:
+        """Why the member is stopped, if it is."""
+        return self._member.stop.error
 
-    def _ended(self, part: Part, bindings: Bindings, error: BaseException | None) -> None:
-        stopped = self._member.stop.error
-        if error is None:
-            part.outputs = bindings.results
-        elif error is not stopped:
-            error.add_note(self._note)
-            part.error = error
+    def leave(self, run: _PartRun) -> None:
+        """Note that a call is over. Thread-safe."""
         with self._lock:
-            self._left -= 1
+            self._left.discard(run)
             is_last = not self._left
         if is_last:
-            self._member.end(NOW, stopped)
+            self._member.end(NOW, self.stopped)
 
 
-def _ended_alone(
-    member: JoinedMember, note: str, ready: Ready, error: BaseException | None
-) -> None:
-    if error is not None and error is not member.stop.error:
-        error.add_note(note)
-    member.end(ready, error)
+class _PartRun:
+    """One call of a bundle in a run of its own."""
+
+    def __init__(self, retry: BundleRetry, part: Part, note: str) -> None:
+        self._retry, self._part, self._note = retry, part, note
+        self._bindings: Bindings | None = None
+        self._error: BaseException | None = None
+        self._has_ended = False
+
+    def start(self, member: JoinedMember, network: InnerNetwork) -> None:
+        """Send it to the network. Never raises or blocks."""
+        part, of_all = self._part, member.bindings
+        try:
+            if part.is_counted:  # it was given up
+                self._ended(None)
+                return
+            self._bindings = Bindings(part.inputs, of_all.ticket, part.run_id)
+            self._bindings.arrived_ns = part.arrived_ns
+            network.start_run(self._bindings, member.stop, NOW, self._ran)
+        except BaseException as refused:
+            self._ended(refused)
+
+    def _ran(self, ready: Ready, error: BaseException | None) -> None:
+        self._error = error
+        ready.when_ready(self._ended)
+
+    def _ended(self, late: BaseException | None) -> None:
+        if self._has_ended:
+            return
+        part, error = self._part, self._error or late
+        if error is None and self._bindings is not None:
+            part.outputs = self._bindings.results
+        elif error is not None and error is not self._retry.stopped:
+            error.add_note(self._note)
+            part.error = error
+        self._retry.leave(self)
+        self._has_ended = True
+
+    def hop_failed(self, error: BaseException) -> None:
+        """End it: there was no memory for the call that was to do that."""
+        self._ended(error)
 
 
 def _bound_bytes(bindings: Bindings) -> int:

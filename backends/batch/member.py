@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from math import inf
 from typing import Protocol
 
-from ...executors import NOW, Clock, Ready, Then, hop
+from ...executors import NOW, Clock, Ready, Then, hand_over
 from ...runtime.network.executable_network import Slot
 from ...runtime.runs.admission import Ticket
 from ...runtime.runs.stage import Stop
@@ -111,7 +111,7 @@ class BatchMember(Slot):
         """
         joined = self.joined
         if self._network.drop(self):
-            hop(self.end, NOW, self.stop.error)
+            hand_over(self.end, NOW, self.stop.error)
         elif joined is not None:
             joined.stop_if_all_have()
 
@@ -122,13 +122,30 @@ class BatchMember(Slot):
             self.bundle.take()
 
     def end(self, ready: Ready, error: BaseException | None) -> None:
-        """Hand on that no host code works for it any more; once."""
-        self.stop.forget(self.on_stop)
+        """Hand on that no host code works for it any more; once.
+
+        If it raises, that was not done.
+        """
+        then, self._then = self._then, None
+        assert then is not None
+        try:
+            self._let_go()
+        except Exception as raised:  # no memory: who waits comes first
+            error = error or raised
+        try:
+            hand_over(then, ready, error)
+        except Exception:  # no memory for the call: nothing was handed over
+            self._then = then
+            raise
+
+    def _let_go(self) -> None:
         self.joined = None
         bundle, self.bundle = self.bundle, None
         if bundle is not None:
             self.bindings.shared = None  # which knows its run, and that this
             bundle.end()
-        then, self._then = self._then, None
-        assert then is not None
-        then(ready, error)
+        self.stop.forget(self.on_stop)
+
+    def hop_failed(self, error: BaseException) -> None:
+        """End: there was no memory for the call that was to do that."""
+        self.end(NOW, self.stop.error or error)

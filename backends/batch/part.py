@@ -10,6 +10,7 @@ from time import perf_counter_ns
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...executors import as_shortage
 from ...runtime.runs.error_frames import own_error
 from ...runtime.runs.run import Run
 from .length_padding import LengthPadding
@@ -74,7 +75,7 @@ class Part:
             own: dict[str, Any] = self.run.outcome()
             return own
         if self.error is not None:
-            raise self.error
+            raise as_shortage(self.error, f"running request {self.run_id}")
         if self.outputs is not None:
             return self.outputs
         run, row_count = bundle.run, bundle.row_count

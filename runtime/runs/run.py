@@ -32,6 +32,8 @@ from ...executors import (
     TaskExecutor,
     Then,
     TimerHandle,
+    as_shortage,
+    hand_over,
     hop,
 )
 from ...executors.interrupt import (
@@ -234,7 +236,10 @@ class Run(RunOutcome):
                 self.finish(error)  # no other thread will give its slot back
             if request is not None and isinstance(error, OverloadedError):
                 request.restore(self, before)
-            raise
+            lacking = as_shortage(error, f"starting {self.what}")
+            if lacking is error:
+                raise
+            raise lacking from error
 
     def _launch_undisturbed(self, wake: Callable[[], None] | None) -> None:
         with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
@@ -398,7 +403,7 @@ class Run(RunOutcome):
             self._give_back(None)
         else:
             ready.when_ready(self._give_back)
-        hop(then, ready, error)
+        hand_over(then, ready, error)
 
     def end_inside(self, error: BaseException | None) -> None:
         """End a run of an outer network that a thread has carried through its stages."""
@@ -406,7 +411,7 @@ class Run(RunOutcome):
         self.bindings.awaited = None
         self._give_back(None)
         if then is not None:
-            hop(then, NOW, error)
+            hand_over(then, NOW, error)
 
     def _note_time(self) -> None:
         """Tell how long the stages took, for the choice which runs stay on their callers' threads.
@@ -433,7 +438,7 @@ class Run(RunOutcome):
             return
         self.admission.leave(self)
         then, self._then = self._then, None
-        hop(then, self._after, self.stop.error)
+        hand_over(then, self._after, self.stop.error)
 
     def _answer(self) -> None:
         """Answer the caller now; the device may still be busy. The listener of its Stop."""

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from ...errors import AioInferError, ClosedError, RequestCancelledError, RequestStateError
+from ...executors import as_shortage
 from .bindings import NO_ANSWER, Bindings, Deferred, Results
 from .callback import PendingCallback, RunCallback
 from .error_frames import parting_copy
@@ -120,9 +121,10 @@ class RunOutcome:
             self._unretrieved.error = None
 
     def _set_error(self, error: BaseException | None) -> None:
-        self.error = error
         if error is None:
+            self.error = error
             return
+        self.error = error = as_shortage(error, f"running {self.what}")
         if isinstance(error, AioInferError):
             error.within(**self.admission.where)
         self._traceback = error.__traceback__

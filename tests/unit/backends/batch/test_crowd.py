@@ -471,8 +471,7 @@ async def test_a_run_that_is_stopped_on_its_way_to_its_place_may_still_be_taken_
 
     def take_and_drop(member: BatchMember) -> None:
         if member in network.collector.waiting:
-            group, count = network._take_group()
-            network._begin(group, count)
+            network._begin(network._take_group())
         on_stop(member)
 
     monkeypatch.setattr(BatchMember, "_take_up", stop_and_take_up)

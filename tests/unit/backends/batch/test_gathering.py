@@ -18,7 +18,7 @@ from aioinfer.backends.batch import gathering
 from aioinfer.backends.batch.executable_network import BatchNetwork
 from aioinfer.backends.batch.gathering import CROWD
 from aioinfer.backends.batch.member import BatchMember
-from aioinfer.errors import ClosedError, DeadlineExceededError
+from aioinfer.errors import ClosedError, DeadlineExceededError, DeviceError
 from aioinfer.executors import NOW, Lane, Ready
 from aioinfer.runtime.loops.inline_turn import InlineTurn, threads
 from aioinfer.runtime.network.executable_network import Slot
@@ -281,8 +281,8 @@ async def test_the_loop_helps_with_what_waits_and_overtakes_nobody(
     made = Gathered(core, 1, 4)
     run_over, all_over = made.network._run_over, threading.Event()
 
-    def over(began_s: float) -> None:  # a worker counts its run after it has answered
-        run_over(began_s)
+    def over(began_s: float, turn: Any) -> None:  # a worker counts its run after it has answered
+        run_over(began_s, turn)
         if not made.network.run_count:
             all_over.set()
 
@@ -421,7 +421,7 @@ async def test_calls_that_no_memory_was_left_to_help_are_settled_once(
         found = await answers(call(made.network, *map(row, (2, 3, 4))))
     finally:
         may_go_on.set()
-    assert [type(error) for error in found] == [MemoryError] * 3
+    assert [type(error) for error in found] == [DeviceError] * 3
     for request in held:
         assert await asyncio.to_thread(request.wait, WAIT_S)
     assert are_over(made.network, made.inner)
@@ -483,7 +483,7 @@ async def test_an_error_amid_the_runs_of_single_calls_leaves_each_its_own_answer
     monkeypatch.setattr(made.network.admission, "enter", enter_once)
     first, *others = await answers(call(made.network, *map(row, range(4))))
     doubled([first], [0])
-    assert [type(error) for error in others] == [MemoryError] * 3
+    assert [type(error) for error in others] == [DeviceError] * 3
     assert outcomes(made.network) == {"finished": 1, "failed": 3}
     assert are_over(made.network)
 
