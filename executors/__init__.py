@@ -18,7 +18,13 @@ from .base import (
     refuse_own_thread,
     run_here,
 )
-from .cpu_allowance import CpuAllowance, allowance_kept, allowed_cpus, part_of_allowance
+from .cpu_allowance import (
+    CpuAllowance,
+    QuotaGroup,
+    allowance_kept,
+    allowed_cpus,
+    part_of_allowance,
+)
 from .cpu_load import CpuLoad
 from .device_stream import (
     CompletionThread,
@@ -34,6 +40,7 @@ from .immediate import ImmediateExecutor
 from .manager import ExecutorManager
 from .manual import ManualExecutor
 from .manual_streams import ManualEvent, ManualStream, ManualStreams
+from .quota_meter import QuotaMeter, QuotaReading
 from .shortage import as_shortage, check_files, find_shortage, is_shortage, shortage_as_error
 from .streams import StreamsConfig, StreamsExecutor
 from .timer import Clock, Timer, TimerHandle, VirtualTimer, process_timer
@@ -59,6 +66,9 @@ __all__ = [
     "ManualStream",
     "ManualStreams",
     "ProcessMark",
+    "QuotaGroup",
+    "QuotaMeter",
+    "QuotaReading",
     "ReadingHost",
     "Ready",
     "StreamsConfig",

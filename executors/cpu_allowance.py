@@ -18,6 +18,20 @@ _CGROUP_ROOT = PurePosixPath("/sys/fs/cgroup")  # where every distribution mount
 
 
 @dataclass(frozen=True)
+class QuotaGroup:
+    """A control group that limits CPU time: its folder, its format, and the limit in force."""
+
+    folder: str
+    is_v2: bool
+    quota_ns: int
+    period_ns: int
+
+    @property
+    def cpus(self) -> float:
+        return self.quota_ns / self.period_ns
+
+
+@dataclass(frozen=True)
 class CpuAllowance:
     """The CPUs that the process may run on, and for how many of them it may compute at a time."""
 
@@ -75,39 +89,60 @@ def allowed_cpus() -> CpuAllowance:
         cpus = tuple(sorted(os.sched_getaffinity(os.getpid())))
     else:
         cpus = tuple(range(os.cpu_count() or 1))
-    return CpuAllowance(cpus, cgroup_quota(_read("/proc/self/cgroup") or "", _read))
+    group = own_group()
+    return CpuAllowance(cpus, None if group is None else group.cpus)
 
 
-def cgroup_quota(membership: str, read: Callable[[str], str | None]) -> float | None:
-    """Find the smallest CPU quota, in CPUs, on the way from a process's groups to the root.
+def own_group() -> QuotaGroup | None:
+    """Ask for the group that limits this process most. Any thread; reads a few files."""
+    return limiting_group(read_text("/proc/self/cgroup") or "", read_text)
+
+
+def limiting_group(membership: str, read: Callable[[str], str | None]) -> QuotaGroup | None:
+    """Find the group with the smallest CPU quota on the way from a process's groups to the root.
 
     membership is the text of /proc/self/cgroup; read gives a file's text, or None where there is
     none. Inside a container the group's own path is often not visible but the root is, so every
     folder on the way counts.
     """
-    quotas = [
-        quota
+    groups = [
+        group
         for folder, is_v2 in _group_folders(membership)
-        if (quota := _folder_quota(folder, is_v2, read)) is not None
+        if (group := group_at(folder, is_v2, read)) is not None
     ]
-    return min(quotas, default=None)
+    return min(groups, key=lambda group: group.cpus, default=None)
 
 
-def parse_cpu_max(text: str) -> float | None:
-    """Read a v2 ``cpu.max`` ("200000 100000", "max 100000") as CPUs; None is no limit."""
+def group_at(
+    folder: str | PurePosixPath, is_v2: bool, read: Callable[[str], str | None]
+) -> QuotaGroup | None:
+    """Read what the group of one folder limits; None where it is no limit, and no group."""
+    if is_v2:
+        limit = parse_cpu_max(read(f"{folder}/cpu.max") or "")
+    else:
+        quota = read(f"{folder}/cpu.cfs_quota_us") or ""
+        limit = parse_cfs_quota(quota, read(f"{folder}/cpu.cfs_period_us") or "")
+    return None if limit is None else QuotaGroup(str(folder), is_v2, *limit)
+
+
+def parse_cpu_max(text: str) -> tuple[int, int] | None:
+    """Read a v2 ``cpu.max`` ("200000 100000", "max 100000") as quota and period in nanoseconds.
+
+    None is no limit.
+    """
     words = text.split()
     if len(words) != 2:
         return None
     return parse_cfs_quota(words[0], words[1])
 
 
-def parse_cfs_quota(quota_us: str, period_us: str) -> float | None:
-    """Read the two numbers of v1, in microseconds, as CPUs; None is no limit, also for nonsense."""
+def parse_cfs_quota(quota_us: str, period_us: str) -> tuple[int, int] | None:
+    """Read the two numbers of v1, in microseconds, as nanoseconds; None as above, or nonsense."""
     try:
         quota, period = int(quota_us), int(period_us)
     except ValueError:
         return None
-    return quota / period if quota > 0 and period > 0 else None
+    return (quota * 1000, period * 1000) if quota > 0 and period > 0 else None
 
 
 def cpus_of_stream(cpus: tuple[int, ...], thread_count: int, index: int) -> tuple[int, ...]:
@@ -150,16 +185,8 @@ def _group_folders(membership: str) -> Iterator[tuple[PurePosixPath, bool]]:
                 yield mount.joinpath(*below[:depth]), is_v2
 
 
-def _folder_quota(
-    folder: PurePosixPath, is_v2: bool, read: Callable[[str], str | None]
-) -> float | None:
-    if is_v2:
-        return parse_cpu_max(read(f"{folder}/cpu.max") or "")
-    quota = read(f"{folder}/cpu.cfs_quota_us") or ""
-    return parse_cfs_quota(quota, read(f"{folder}/cpu.cfs_period_us") or "")
-
-
-def _read(path: str) -> str | None:
+def read_text(path: str) -> str | None:
+    """Read a file of the kernel's; None where it cannot be."""
     try:
         return Path(path).read_text()
     except (OSError, ValueError):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...errors import DeviceError, PropertyError
-from ...executors import StreamsConfig, allowed_cpus
+from ...executors import QuotaMeter, StreamsConfig, allowed_cpus
 from ...runtime.blobs.graph_record import read_model_record
 from ...runtime.blobs.network_record import NetworkRecord
 from ...runtime.blobs.reader import Blob
@@ -39,6 +39,7 @@ from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS
 from .native.step_runner import build_mark, step_runner
 from .onednn.bindings import OneDnnError, open_engine
+from .onednn.library import is_waiting_ours
 from .passes import plan_passes, shared_passes
 from .passes.int8_fusion import Int8Fusion
 from .passes.quantization_facts import is_int8_weights
@@ -54,6 +55,7 @@ from .precision import (
     precisions_of,
 )
 from .properties import (
+    CPU_ADAPTIVE_TEAMS,
     CPU_DISABLED_PASSES,
     CPU_KEEP_NAN,
     EXECUTION_MODE_HINT,
@@ -311,7 +313,14 @@ class CpuPlugin(Plugin):
     def _resolved(self, config: Configuration) -> tuple[StreamsConfig, Configuration]:
         """Return the streams of a network, and its properties with what the device has chosen."""
         device = f"{self.name}.{config['DEVICE_ID']}"
-        streams = streams_config(config, allowed_cpus(), device)
+        allowance = allowed_cpus()
+        can_follow = (
+            allowance.count > allowance.whole_count
+            and config[CPU_ADAPTIVE_TEAMS.key]
+            and is_waiting_ours()
+            and QuotaMeter.open() is not None
+        )
+        streams = streams_config(config, allowance, device, can_follow_quota=can_follow)
         precision = chosen_precision(
             config[INFERENCE_PRECISION_HINT.key],
             INFERENCE_PRECISION_HINT.key in config.given,

@@ -19,20 +19,25 @@ __all__ = ["share_of", "streams_config"]
 
 
 def streams_config(
-    config: Mapping[str, Any], allowance: CpuAllowance, device: str
+    config: Mapping[str, Any],
+    allowance: CpuAllowance,
+    device: str,
+    *,
+    can_follow_quota: bool = False,
 ) -> StreamsConfig:
     """Divide the allowed CPUs, or INFERENCE_NUM_THREADS threads, among the streams.
 
     THROUGHPUT gets a stream of one thread for each CPU, LATENCY one stream with all of them, and
     NUM_STREAMS what it says; each stream has at least one thread. A part of a CPU, which a quota
-    may add, is worth a stream but no member of a team. A share of the device has CPUs of its own.
+    may add, is worth a stream; it is one thread more in a team if that has it for as long as the
+    quota lasts. A share of the device has CPUs of its own.
     """
     number, count = share_of(config, allowance)
     if count > 1:
         allowance = part_of_allowance(allowance, number, count)
     given = int(config[INFERENCE_NUM_THREADS.key])
     streams = stream_count(config, given or allowance.count)
-    threads = (given or allowance.whole_count) // streams
+    threads = (given or (allowance.count if can_follow_quota else allowance.whole_count)) // streams
     made = StreamsConfig(device, streams, max(1, threads), bool(config[ENABLE_CPU_PINNING.key]))
     return replace(made, cpus=allowance.cpus) if count > 1 else made
 

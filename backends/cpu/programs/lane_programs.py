@@ -5,8 +5,8 @@ share one arena, as large as the largest of their plans needs. It is an attribut
 weakly there, and goes with the last network that uses it. When it grows it moves, and programs that
 point into the old one are bound anew by their next run.
 
-A stream of several threads has a team, which may be smaller for a while (lane_team.py). Runs take
-the plan for its size then, once that has been made.
+A stream of several threads has a team, which may be smaller for a while (lane_team.py), or for
+single runs under a quota. Runs take the plan for its size then, once that has been made.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ....executors import Lane
 from ....runtime.plans.plan_cache import PLAN_COUNT
@@ -27,6 +27,9 @@ from .program import Program
 
 __all__ = ["LanePrograms"]
 
+FORGETTING = 64
+"""The part of a team's time that one question takes off."""
+
 
 def _arena_of(lane: Lane) -> GrowingArena:
     """Return the lane's arena, made by the first network that computes there."""
@@ -36,6 +39,21 @@ def _arena_of(lane: Lane) -> GrowingArena:
         arena = GrowingArena()
         lane.local[GrowingArena] = weakref.ref(arena)
     return arena
+
+
+def _times_ns(programs: Mapping[Plan, Program], plan: Plan) -> tuple[int, int]:
+    """Tell how long runs take by the whole team, and by the quickest smaller one; 0: not known.
+
+    A team that is found to be too slow has less of a bad name each time, or it would keep it.
+    """
+    whole = programs.get(plan)
+    if whole is None:
+        return 0, 0
+    known = [programs.get(other) for other in plan.resized.values() if other is not None]
+    smaller_ns = min([small.run_ns for small in known if small and small.run_ns], default=0)
+    if whole.run_ns > smaller_ns // plan.thread_count:  # no team is quicker than that
+        whole.run_ns -= whole.run_ns // FORGETTING
+    return min(whole.run_ns, smaller_ns or whole.run_ns), smaller_ns
 
 
 class _OfLane:
@@ -77,8 +95,12 @@ class LanePrograms:
         if held is None:
             held = self._hold(lane)
         programs, arena, team = held.programs, held.arena, held.team
-        if team is not None and team.size < plan.thread_count:
-            plan = self._resized(plan, team.size)
+        if team is not None and plan.thread_count > 1:
+            size = team.size
+            if size > 1 and team.has_quota:
+                size = team.size_for(*_times_ns(programs, plan))
+            if size < plan.thread_count:
+                plan = self._resized(plan, size)
         program = programs.get(plan)
         if program is not None and program.arena is arena.memory:
             if len(programs) > 1:
@@ -116,8 +138,11 @@ class LanePrograms:
         return held
 
     def _resized(self, plan: Plan, thread_count: int) -> Plan:
-        """Return the plan for a smaller team; the plan itself while there is none."""
-        if thread_count not in plan.resized:
+        """Return the plan for a smaller team; the plan itself while there is none.
+
+        It is made from weights that the plan has packed, in its first run.
+        """
+        if thread_count not in plan.resized and plan.is_packed:
             assert self._want_resized is not None
             self._want_resized(plan, thread_count)
         return plan.resized.get(thread_count) or plan
@@ -128,7 +153,7 @@ class LanePrograms:
         with self._lock:
             lanes = dict(self._lanes)
         return {
-            lane.name: lane.thread_count if held.team is None else held.team.size
+            lane.name: lane.thread_count if held.team is None else held.team.size_now
             for lane, held in lanes.items()
         }
 

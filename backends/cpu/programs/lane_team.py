@@ -7,29 +7,46 @@ import time
 import weakref
 
 from ....errors import DeviceError
-from ....executors import CpuLoad, Lane, allowed_cpus
+from ....executors import CpuLoad, Lane, QuotaMeter, allowed_cpus
 from ..onednn.headroom import check_threads, forget_threads
+from .quota_budget import QuotaBudget
 from .team_choice import TeamChoice
 
 __all__ = ["LaneTeam"]
 
 _log = logging.getLogger("aioinfer")
 
+READ_NS = 2_000_000
+"""How old a reading of the quota's account may be: a hundred times as long as it takes."""
+
 
 class LaneTeam:
     """Sizes the team of a stream, for all networks that compute there; on the stream's thread.
 
-    ``size`` may be read on any thread.
+    ``size`` is what the neighbours leave; a quota may bound single runs more. It may be read on any
+    thread, as ``size_now``, that of the latest run.
     """
 
-    __slots__ = ("__weakref__", "_choice", "_lane_name", "_load", "_own_ns", "_since_ns", "size")
+    __slots__ = (
+        "__weakref__",
+        "_account",
+        "_choice",
+        "_lane_name",
+        "_load",
+        "_own_ns",
+        "_since_ns",
+        "size",
+        "size_now",
+    )
 
     def __init__(self, lane: Lane) -> None:
         self._choice = TeamChoice(lane.thread_count)
         self._lane_name = lane.name
         self._load = CpuLoad()
         self._own_ns = self._since_ns = 0
-        self.size = self._choice.size
+        self.size = self.size_now = self._choice.size
+        meter = QuotaMeter.open()
+        self._account = None if meter is None else _Account(meter, lane.thread_count)
 
     @classmethod
     def of_lane(cls, lane: Lane) -> LaneTeam:
@@ -41,9 +58,30 @@ class LaneTeam:
             lane.local[cls] = weakref.ref(team)
         return team
 
+    @property
+    def has_quota(self) -> bool:
+        """True if ``size_for`` has to be asked before each run."""
+        return self._account is not None
+
+    def size_for(self, run_ns: int, base_ns: int) -> int:
+        """Choose the threads of the next run, which takes ``run_ns`` by a whole team.
+
+        ``base_ns`` is how long it takes by one that the quota always allows; 0 is not known.
+        """
+        size = self.size
+        if self._account is not None:
+            size = min(size, self._account.size_for(run_ns, base_ns, time.monotonic_ns()))
+        self.size_now = size
+        return size
+
     def ran(self, size: int, wall_ns: int, caller_ns: int) -> None:
         """Take note of a run by ``size`` threads, whose caller had a CPU for ``caller_ns``."""
         choice, now_ns = self._choice, time.monotonic_ns()
+        if self._account is not None:
+            if self._account.ran(size * caller_ns, now_ns):
+                return  # it stood still with its group, whoever has the CPUs
+            if 1 < size < choice.size:
+                size = choice.size  # a team that the quota made smaller is held up all the same
         if choice.ran(size, wall_ns, caller_ns, now_ns):
             self._changed("held up by others on its CPUs")
             forget_threads(self.size)
@@ -67,7 +105,9 @@ class LaneTeam:
             free = self._load.idle_cpus()
             if free is None or elapsed_ns <= 0:
                 return free
-            return min(free + self._own_ns / elapsed_ns, allowed_cpus().whole_count)
+            allowed = allowed_cpus()
+            most = allowed.whole_count if self._account is None else allowed.count
+            return min(free + self._own_ns / elapsed_ns, most)
         except (OSError, ValueError, MemoryError):
             return None
 
@@ -87,5 +127,34 @@ class LaneTeam:
         self._own_ns, self._since_ns = 0, now_ns
 
     def _changed(self, why: str) -> None:
-        self.size = self._choice.size
+        self.size = self.size_now = self._choice.size
         _log.debug("%s computes with %d threads: %s", self._lane_name, self.size, why)
+
+
+class _Account:
+    """Keeps a quota's budget up to date, at a bounded cost."""
+
+    def __init__(self, meter: QuotaMeter, most: int) -> None:
+        self._meter, self._budget = meter, QuotaBudget(most)
+        self._own_ns = self._throttled_ns = 0
+        self._read_ns = -READ_NS
+
+    def size_for(self, run_ns: int, base_ns: int, now_ns: int) -> int:
+        self._read_if_old(now_ns)
+        return self._budget.size(run_ns, base_ns, now_ns)
+
+    def ran(self, used_ns: int, now_ns: int) -> bool:
+        """Take note of a run; True if the group was made to stand still meanwhile."""
+        self._own_ns += used_ns
+        before_ns = self._throttled_ns
+        self._read_if_old(now_ns)
+        return self._throttled_ns > before_ns
+
+    def _read_if_old(self, now_ns: int) -> None:
+        if now_ns - self._read_ns < READ_NS:
+            return
+        self._read_ns = now_ns
+        reading = self._meter.reading()
+        if reading is not None:
+            self._budget.read(reading, self._own_ns)
+            self._own_ns, self._throttled_ns = 0, reading.throttled_ns

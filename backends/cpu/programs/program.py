@@ -44,6 +44,7 @@ Array = np.ndarray[Any, Any]
 Reference = tuple[int, int]
 
 _NEVER = Stop()
+RUN_WEIGHT = 2  # the latest run counts for a half
 _ARGUMENT = np.dtype(ExecArg)
 
 
@@ -68,7 +69,8 @@ class _Call:
 class Program:
     """Runs one plan on one stream; not thread-safe, and holds addresses into ``arena``.
 
-    ``team`` is called with how long runs take, if it wants to know.
+    ``team`` is called with how long runs take, if it wants to know; ``run_ns`` is then how
+    long their caller had a CPU of late.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Program:
     ) -> None:
         self.plan, self.arena = plan, arena
         self._team = team
+        self.run_ns = 0
         self._spent = None if team is None else np.zeros(2, np.int64)
         self._runner = runner
         self._base = arena.ctypes.data
@@ -119,6 +122,7 @@ class Program:
         self._spent.fill(0)
         self._run_parts(buffers, stop, times)
         wall_ns, caller_ns = self._spent.tolist()
+        self.run_ns += (caller_ns - self.run_ns) // RUN_WEIGHT if self.run_ns else caller_ns
         team.ran(self._thread_count, wall_ns, caller_ns)
 
     def _run_parts(self, buffers: tuple[Array, ...], stop: Stop, times: Array | None) -> None:

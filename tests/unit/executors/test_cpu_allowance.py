@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -9,8 +10,8 @@ from aioinfer.executors.cpu_allowance import (
     CpuAllowance,
     allowance_kept,
     allowed_cpus,
-    cgroup_quota,
     cpus_of_stream,
+    limiting_group,
     parse_cfs_quota,
     parse_cpu_max,
     part_of_allowance,
@@ -18,10 +19,10 @@ from aioinfer.executors.cpu_allowance import (
 
 
 @pytest.mark.parametrize(
-    ("text", "cpus"),
+    ("text", "limit"),
     [
-        ("200000 100000\n", 2.0),
-        ("150000 100000", 1.5),
+        ("200000 100000\n", (200_000_000, 100_000_000)),
+        ("15000 10000", (15_000_000, 10_000_000)),
         ("max 100000\n", None),
         ("", None),
         ("200000", None),
@@ -30,16 +31,25 @@ from aioinfer.executors.cpu_allowance import (
         ("many few", None),
     ],
 )
-def test_cpu_max_is_read_as_cpus(text: str, cpus: float | None) -> None:
-    assert parse_cpu_max(text) == cpus
+def test_cpu_max_is_read_as_quota_and_period(text: str, limit: tuple[int, int] | None) -> None:
+    assert parse_cpu_max(text) == limit
 
 
 @pytest.mark.parametrize(
-    ("quota", "period", "cpus"),
-    [("400000\n", "100000\n", 4.0), ("-1\n", "100000\n", None), ("", "", None)],
+    ("quota", "period", "limit"),
+    [
+        ("400000\n", "100000\n", (400_000_000, 100_000_000)),
+        ("-1\n", "100000\n", None),
+        ("", "", None),
+    ],
 )
-def test_the_two_files_of_v1_are_read_as_cpus(quota, period, cpus) -> None:
-    assert parse_cfs_quota(quota, period) == cpus
+def test_the_two_files_of_v1_are_read_as_quota_and_period(quota, period, limit) -> None:
+    assert parse_cfs_quota(quota, period) == limit
+
+
+def cgroup_quota(membership: str, read: Callable[[str], str | None]) -> float | None:
+    group = limiting_group(membership, read)
+    return None if group is None else group.cpus
 
 
 def test_the_smallest_quota_on_the_way_to_the_root_counts() -> None:
@@ -135,7 +145,7 @@ def test_a_block_asks_the_system_once(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(path)
         return None
 
-    monkeypatch.setattr("aioinfer.executors.cpu_allowance._read", read)
+    monkeypatch.setattr("aioinfer.executors.cpu_allowance.read_text", read)
     with allowance_kept():
         before = len(asked)
         with allowance_kept():

@@ -84,3 +84,21 @@ def test_a_part_of_a_cpu_is_worth_a_stream_and_no_member_of_a_team(
 ) -> None:
     chosen = streams_config(config(values), allowance(8, quota), "CPU.0")
     assert (chosen.stream_count, chosen.thread_count) == (streams, threads)
+
+
+@pytest.mark.parametrize(
+    ("quota", "values", "streams", "threads"),
+    [
+        (2.5, {}, 1, 3),
+        (0.5, {}, 1, 1),
+        (1.5, {}, 1, 2),
+        (2.5, {"PERFORMANCE_HINT": "THROUGHPUT"}, 3, 1),
+        (3.5, {"NUM_STREAMS": 2}, 2, 2),
+        (1.5, {"INFERENCE_NUM_THREADS": 4}, 1, 4),
+    ],
+)
+def test_a_team_that_can_follow_the_quota_has_a_thread_for_a_part_of_a_cpu(
+    quota: float, values: dict[str, Any], streams: int, threads: int
+) -> None:
+    chosen = streams_config(config(values), allowance(8, quota), "CPU.0", can_follow_quota=True)
+    assert (chosen.stream_count, chosen.thread_count) == (streams, threads)

@@ -173,7 +173,7 @@ def test_the_system_is_asked_once_for_all_subgraphs(
 ) -> None:
     asked = []
     monkeypatch.setattr(
-        "aioinfer.executors.cpu_allowance._read", lambda path: asked.append(path) and None
+        "aioinfer.executors.cpu_allowance.read_text", lambda path: asked.append(path) and None
     )
     counts = []
     for count in (2, 40):

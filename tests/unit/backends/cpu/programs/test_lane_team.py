@@ -15,12 +15,13 @@ from onnx import helper
 from aioinfer import Core
 from aioinfer.backends.cpu.native.step_runner import step_runner
 from aioinfer.backends.cpu.onednn.bindings import open_engine
+from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.programs import lane_team
 from aioinfer.backends.cpu.programs.lane_programs import LanePrograms
-from aioinfer.backends.cpu.programs.lane_team import LaneTeam
+from aioinfer.backends.cpu.programs.lane_team import READ_NS, LaneTeam
 from aioinfer.backends.cpu.programs.resized_plan import resized_plan
 from aioinfer.errors import DeviceError
-from aioinfer.executors import NOW, CpuAllowance, Lane
+from aioinfer.executors import NOW, CpuAllowance, Lane, QuotaReading
 from unit.backends.cpu.comparing import model_of
 from unit.backends.cpu.compiled_plans import compiler_of
 
@@ -43,6 +44,45 @@ class Machine:
 
     def restart(self) -> None:
         pass
+
+
+class Meter:
+    """A group's account: as much is used as runs are told to the team, unless it is said."""
+
+    def __init__(self, machine: Machine, quota: float) -> None:
+        self._machine = machine
+        self.quota_ns = round(quota * 100 * MS)
+        self.used_ns = self.throttled_ns = self.read_count = 0
+        self.is_readable = True
+
+    def reading(self) -> QuotaReading | None:
+        self.read_count += 1
+        if not self.is_readable:
+            return None
+        now_ns = self._machine.now_ns
+        periods = now_ns // (100 * MS)
+        return QuotaReading(
+            now_ns, periods, self.used_ns, self.throttled_ns, self.quota_ns, 100 * MS
+        )
+
+
+def metered(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine, quota: float, threads: int = 2
+) -> tuple[LaneTeam, Meter]:
+    meter = Meter(machine, quota)
+    machine.quota = quota
+    monkeypatch.setattr(lane_team.QuotaMeter, "open", lambda: meter)
+    return LaneTeam(Lane("cpu", 0, threads)), meter
+
+
+def run_by_quota(team: LaneTeam, machine: Machine, meter: Meter) -> int:
+    """Let one run compute that takes 8 ms by one thread, or 5 ms by two."""
+    size = team.size_for(5 * MS, 8 * MS)
+    wall_ns = (5 if size > 1 else 8) * MS
+    machine.now_ns += wall_ns
+    meter.used_ns += size * wall_ns
+    team.ran(size, wall_ns, wall_ns)
+    return size
 
 
 @pytest.fixture
@@ -94,6 +134,74 @@ def test_a_quota_bounds_what_it_grows_into(machine: Machine) -> None:
     for _ in range(100):
         run(team, machine)
     assert team.size == 1
+
+
+def test_a_team_computes_while_the_quota_lasts(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team, meter = metered(monkeypatch, machine, 1.5)
+    assert team.has_quota
+    for _ in range(100):
+        run_by_quota(team, machine, meter)
+    began_ns, used_ns = machine.now_ns, meter.used_ns
+    sizes = [run_by_quota(team, machine, meter) for _ in range(200)]
+    assert set(sizes) == {1, 2}
+    assert team.size_now == sizes[-1]
+    assert team.size == 2
+    assert 1.35 < (meter.used_ns - used_ns) / (machine.now_ns - began_ns) <= 1.5
+
+
+def test_short_runs_seldom_read_the_account(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team, meter = metered(monkeypatch, machine, 1.5)
+    for _ in range(1000):
+        team.size_for(10_000, 10_000)
+        machine.now_ns += 10_000
+        team.ran(2, 10_000, 10_000)
+    assert meter.read_count <= 1 + 1000 * 10_000 // READ_NS
+
+
+def test_who_stands_still_by_the_quota_is_not_held_up_by_neighbours(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team, meter = metered(monkeypatch, machine, 1.5)
+    for _ in range(20):
+        meter.throttled_ns += 8 * MS
+        run(team, machine, is_held_up=True)
+    assert team.size == 2
+    held_up(team, machine)  # though the group has its time
+    assert team.size_for(5 * MS, 8 * MS) == 1
+
+
+def test_neighbours_are_noticed_by_a_team_that_the_quota_makes_smaller(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team, _ = metered(monkeypatch, machine, 2.5, threads=3)
+    assert team.size_for(0, 0) == 2
+    for _ in range(2):
+        machine.now_ns += 10 * MS
+        team.ran(2, 10 * MS, 2 * MS)
+    assert team.size == 1
+
+
+def test_with_an_account_it_grows_into_a_part_of_a_cpu(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team, _ = metered(monkeypatch, machine, 1.5)
+    held_up(team, machine)
+    machine.idle = 1.0
+    for _ in range(100):
+        run(team, machine)
+    assert team.size == 2
+
+
+def test_an_account_that_was_never_read_leaves_one_thread(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team, meter = metered(monkeypatch, machine, 1.5)
+    meter.is_readable = False
+    assert {run_by_quota(team, machine, meter) for _ in range(50)} == {1}
 
 
 def test_where_the_system_tells_nothing_it_tries(machine: Machine) -> None:
@@ -172,6 +280,55 @@ def test_runs_take_the_plan_for_the_size_of_the_team(core: Core, machine: Machin
         run(team, machine)
     assert programs.program(plan, lane) is whole
     assert asked == [(plan, 1)]
+
+
+def test_under_a_quota_runs_take_the_plan_for_what_it_allows(
+    core: Core, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, programs, asked = bound(core)
+    lane = Lane("cpu", 0, 2)
+    team, meter = metered(monkeypatch, machine, 1.5)
+    lane.local[LaneTeam] = weakref.ref(team)
+    with monkeypatch.context() as patch:
+        patch.setattr(Plan, "is_packed", False)
+        first = programs.program(plan, lane)
+        assert first.plan is plan  # a smaller plan is made from packed weights
+        assert asked == []
+    answer = compute(first)
+    small = programs.program(plan, lane)
+    assert (small.plan.thread_count, programs.team_sizes) == (1, {"cpu": 1})
+    assert asked == [(plan, 1)]
+    np.testing.assert_allclose(compute(small), answer, rtol=1e-5)
+    assert first.run_ns > 0
+    assert small.run_ns > 0
+    meter.quota_ns = 0
+    machine.now_ns += READ_NS
+    assert programs.program(plan, lane) is first
+
+
+def test_a_team_that_had_a_bad_day_is_tried_again(
+    core: Core, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, programs, _ = bound(core)
+    lane = Lane("cpu", 0, 2)
+    team, _ = metered(monkeypatch, machine, 1.5)
+    lane.local[LaneTeam] = weakref.ref(team)
+    with monkeypatch.context() as patch:
+        patch.setattr(Plan, "is_packed", False)
+        whole = programs.program(plan, lane)
+    small = programs.program(plan, lane)
+    whole.run_ns, small.run_ns = 900 * MS, 80 * MS
+    seen: list[tuple[int, int]] = []
+
+    def size_for(_self: LaneTeam, run_ns: int, base_ns: int) -> int:
+        seen.append((run_ns, base_ns))
+        return 1
+
+    monkeypatch.setattr(LaneTeam, "size_for", size_for)
+    for _ in range(500):
+        programs.program(plan, lane)
+    assert seen[0] == (80 * MS, 80 * MS)  # no slower than one thread
+    assert seen[-1] == (pytest.approx(40 * MS, rel=0.05), 80 * MS)  # nor twice as quick
 
 
 def test_while_the_smaller_plan_is_made_runs_go_on(core: Core, machine: Machine) -> None:
