@@ -5,11 +5,15 @@ The API alone records nothing: a service that wants its spans configures the SDK
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 __all__ = ["NO_SPANS", "RecordedSpans", "Span", "Spans", "installed_spans"]
+
+_ASK_AGAIN_S = 1.0
 
 
 class Span(Protocol):
@@ -27,6 +31,9 @@ class Span(Protocol):
 
 class Spans(Protocol):
     """Makes a span around each request."""
+
+    def is_wanted(self, headers: Mapping[str, str]) -> bool:
+        """Tell whether ``around`` would make more of a request than NO_SPANS do."""
 
     def around(self, name: str, headers: Mapping[str, str]) -> Any:
         """Return a context whose value is a Span; it continues the trace that headers name."""
@@ -46,6 +53,9 @@ _NO_SPAN = _NoSpan()
 
 
 class _NoSpans:
+    def is_wanted(self, headers: Mapping[str, str]) -> bool:
+        return False
+
     def around(self, name: str, headers: Mapping[str, str]) -> Any:
         return nullcontext(_NO_SPAN)
 
@@ -71,7 +81,7 @@ class RecordedSpans:
     """Spans of a tracer of OpenTelemetry; ``trace`` is its module, ``extract`` reads headers.
 
     ``is_recorded`` tells whether anything records them; until then there are only those that
-    carry a client's trace on.
+    carry a client's trace on. It is asked once a second.
     """
 
     def __init__(
@@ -80,14 +90,22 @@ class RecordedSpans:
         extract: Any,
         tracer: Any,
         is_recorded: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._trace, self._extract, self._tracer = trace, extract, tracer
-        self._is_recorded = is_recorded
+        self._ask_recorded, self._clock = is_recorded, clock
+        self._is_recorded, self._asked_s = False, -math.inf
+
+    def is_wanted(self, headers: Mapping[str, str]) -> bool:
+        if headers or self._is_recorded:
+            return True
+        now_s = self._clock()
+        if now_s - self._asked_s >= _ASK_AGAIN_S:
+            self._is_recorded, self._asked_s = self._ask_recorded(), now_s
+        return self._is_recorded
 
     def around(self, name: str, headers: Mapping[str, str]) -> Any:
-        if not headers and not self._is_recorded():
-            return nullcontext(_NO_SPAN)
-        return self._recorded(name, headers)
+        return self._recorded(name, headers) if self.is_wanted(headers) else nullcontext(_NO_SPAN)
 
     @contextmanager
     def _recorded(self, name: str, headers: Mapping[str, str]) -> Iterator[Span]:

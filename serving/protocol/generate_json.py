@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from math import prod
 
@@ -14,7 +13,7 @@ from .call import Answer, GivenTensor, InferCall
 from .datatypes import datatype_of, json_elements, refuse_too_big
 from .fields import Fields
 from .http_request import read_elements
-from .json_text import read_json
+from .json_text import read_json, write_json
 from .limits import Limits
 from .parameters import read_request_parameters
 from .refusal import RefusedError
@@ -112,10 +111,9 @@ def joined_documents(documents: Sequence[Mapping[str, object]], outputs: Sequenc
     last = dict(documents[-1])
     if len(documents) > 1:
         last.update((name, [told[name] for told in documents]) for name in outputs)
-    return json.dumps(last, separators=(",", ":"), allow_nan=False).encode()
+    return write_json(last)
 
 
 def server_sent(document: Mapping[str, object]) -> bytes:
     """Return a document as one server-sent event."""
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
-    return b"data: " + text.encode() + b"\n\n"
+    return b"data: " + write_json(document) + b"\n\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,13 @@ from ...runtime.graph import DType
 from .call import Answer, Requested
 from .classification import class_labels
 from .datatypes import datatype_of, json_elements, raw_bytes
+from .json_text import write_json
 from .refusal import RefusedError
 
 __all__ = ["infer_response", "refusal_body"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _RAW_ONLY = ("FP16", "BF16")
-_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
 
 
 def infer_response(answer: Answer) -> tuple[bytes, int | None]:
@@ -35,7 +34,7 @@ def infer_response(answer: Answer) -> tuple[bytes, int | None]:
     }
     if answer.id:
         document["id"] = answer.id
-    text = _JSON.encode(document).encode()
+    text = write_json(document)
     if not raw:
         return text, None
     return b"".join([text, *raw]), len(text)
@@ -75,4 +74,4 @@ def _output(requested: Requested, array: Array, raw: list[memoryview]) -> dict[s
 
 def refusal_body(message: str) -> bytes:
     """Return the protocol's body of an error."""
-    return json.dumps({"error": message}).encode()
+    return write_json({"error": message})

@@ -41,6 +41,7 @@ class ModelCounts:
     inference_count: int
     execution_count: int
     pending_count: int
+    cancelled_count: int
     success: Counted
     fail: Counted
     queue: Counted
@@ -80,6 +81,7 @@ def counts_of(statistics: NetworkStatistics) -> ModelCounts:
         inference_count=done,
         execution_count=sum(statistics.group_sizes.values()) or done,
         pending_count=statistics.waiting_run_count,
+        cancelled_count=statistics.cancelled_request_count,
         success=Counted(done, Counted.of(statistics.latency).ns),
         fail=sum(failed, Counted()),
         queue=Counted.of(statistics.slot_wait),

@@ -12,6 +12,7 @@ __all__ = ["RayOptions", "deployment_options", "replica_bounds"]
 _MAY_FAIL_S = 5.0
 _END_WITHIN_S = 60.0
 _TRIES = 2
+_MEASURED_EVERY_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,12 @@ class RayOptions:
 
     ``address``: of a running cluster, "auto" finds one; "" starts one on this machine. ``name``: of
     Ray Serve's application. ``replicas``: at least and at most so many; between them their number
-    follows the requests under way, ``target_count`` for each. ``cpus`` and ``gpus``: what one
-    replica reserves, which is where it may run. ``ongoing_count``: requests that one replica has at
-    once, several times what its device joins; ``queued_count``: that may wait for one, before more
-    are refused. ``model_count``: models that a replica keeps, the least used goes; 0: all.
-    ``retry_count``: how often a request goes to another replica when its own has ended.
+    follows the requests under way, ``target_count`` for each, when that has been so for
+    ``scale_up_s`` seconds, or for ``scale_down_s`` where there are too many. ``cpus`` and ``gpus``:
+    what one replica reserves, which is where it may run. ``ongoing_count``: requests that one
+    replica has at once, several times what its device joins; ``queued_count``: that may wait for
+    one, before more are refused. ``model_count``: models that a replica keeps, the least used goes;
+    0: all. ``retry_count``: how often a request goes to another replica when its own has ended.
     """
 
     address: str = ""
@@ -34,6 +36,8 @@ class RayOptions:
     gpus: float = 0.0
     ongoing_count: int = 64
     target_count: int = 32
+    scale_up_s: float = 10.0
+    scale_down_s: float = 300.0
     queued_count: int = 256
     model_count: int = 0
     retry_count: int = 2
@@ -68,5 +72,9 @@ def deployment_options(options: RayOptions) -> dict[str, Any]:
             "min_replicas": least,
             "max_replicas": most,
             "target_ongoing_requests": min(options.target_count, options.ongoing_count),
+            "upscale_delay_s": options.scale_up_s,
+            "downscale_delay_s": options.scale_down_s,
+            "metrics_interval_s": min(_MEASURED_EVERY_S, options.scale_up_s),
+            "look_back_period_s": options.scale_up_s,
         }
     return told

@@ -21,27 +21,27 @@ class FileRepository(LoadingRepository):
     """
 
     def __init__(self, file: Path, loader: Loader, *, warm_up: bool = False) -> None:
-        self._file, self._loader = file, loader
+        self._file, self._name, self._loader = file, file.stem, loader
         self._settings = ModelSettings(warm_up=warm_up)
         self._served: ServedVersion | None = None
 
     def versions(self, model: str) -> Mapping[str, ServedVersion] | None:
-        if model != self._file.stem:
+        if model != self._name:
             return None
         return {} if self._served is None else {_VERSION: self._served}
 
     def states(self) -> Sequence[VersionState]:
         state = "LOADING" if self._served is None else "READY"
-        return [VersionState(self._file.stem, _VERSION, state)]
+        return [VersionState(self._name, _VERSION, state)]
 
     def names(self) -> Sequence[str]:
-        return [self._file.stem]
+        return [self._name]
 
     async def refresh(self) -> None:
         """Load the file, the first time. Raises what loading raises."""
         if self._served is None:
-            name = self._file.stem
-            self._served = await self._loader.load(self._file, name, _VERSION, self._settings)
+            file, name = self._file, self._name
+            self._served = await self._loader.load(file, name, _VERSION, self._settings)
 
     def abort(self) -> None:
         """End every request under way; does not wait for it."""

@@ -21,13 +21,13 @@ async def while_connected(work: Awaitable[T], receive: Receive) -> T:
     """Return what the work returns; cancel it when the client disconnects.
 
     receive: of a request whose body was read. Raises RefusedError with CLIENT_GONE then. Nothing
-    outlives the call, however it ends. Work that does not wait is not watched: a task for that
-    is made when the loop comes round, which is after such work has been done.
+    outlives the call, however it ends. Work that does not wait, or only gives the loop a turn, is
+    not watched: a task for that is made when the loop comes round again, which is after it.
     """
     task = asyncio.current_task()
     assert task is not None
     watch = _Watch(task, receive)
-    beginning = asyncio.get_running_loop().call_soon(watch.begin)
+    watch.begin_after_turns(2)
     try:
         return await work
     except asyncio.CancelledError:
@@ -35,7 +35,7 @@ async def while_connected(work: Awaitable[T], receive: Receive) -> T:
             raise RefusedError("the client has gone", status=CLIENT_GONE) from None
         raise
     finally:
-        beginning.cancel()
+        watch.beginning.cancel()
         if watch.task is not None:
             watch.take_back()
             await watch.end()
@@ -48,10 +48,16 @@ class _Watch:
         self._watched, self._receive = watched, receive
         self._cancelled_before = watched.cancelling()
         self._has_cancelled = self._is_over = False
+        self._loop = asyncio.get_running_loop()
+        self.beginning: asyncio.Handle
         self.task: asyncio.Task[None] | None = None
 
-    def begin(self) -> None:
-        self.task = asyncio.ensure_future(self._wait())
+    def begin_after_turns(self, count: int) -> None:
+        """Begin when the loop has come round so often."""
+        if count:
+            self.beginning = self._loop.call_soon(self.begin_after_turns, count - 1)
+        else:
+            self.task = self._loop.create_task(self._wait())
 
     async def _wait(self) -> None:
         with suppress(Exception):  # a client that cannot be listened to has gone, too

@@ -62,6 +62,14 @@ class _ServedCollector(Collector):
             "Runs of the device.",
             [(place, row.execution_count) for place, row in rows],
         )
+        cancelled = CounterMetricFamily(
+            "aioinfer_request_cancelled",
+            "Requests that ended with their clients.",
+            labels=_LABELS,
+        )
+        for place, row in rows:
+            cancelled.add_metric(place, row.cancelled_count)
+        yield cancelled
         pending = GaugeMetricFamily(
             "nv_inference_pending_request_count", "Requests that wait for a slot.", labels=_LABELS
         )

@@ -44,6 +44,7 @@ _BODY = """\
 <table>
 <thead><tr><th>model</th><th>version</th><th>state</th><th>device</th><th>requests/s</th>
 <th>p50 ms</th><th>p99 ms</th><th>waiting</th><th>running</th><th>finished</th><th>failed</th>
+<th>cancelled</th>
 <th>lengths</th><th>requests a run</th></tr></thead>
 <tbody id="models"></tbody>
 </table>
@@ -135,6 +136,7 @@ def _document(
         entry |= {
             "finished": 0 if statistics is None else statistics.finished_request_count,
             "failed": 0 if statistics is None else statistics.failed_request_count,
+            "cancelled": 0 if statistics is None else statistics.cancelled_request_count,
             "waiting": 0 if statistics is None else statistics.waiting_run_count,
             "running": 0 if statistics is None else statistics.running_run_count,
             "p50_ms": 0 if statistics is None else statistics.latency.p50_s * 1e3,

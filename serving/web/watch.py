@@ -23,7 +23,9 @@ class Watch:
         self._app, self._log, self._spans = app, log, spans
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        is_request = scope["type"] == "http"
+        headers = trace_headers(scope) if is_request else {}
+        if not is_request or (self._log is None and not self._spans.is_wanted(headers)):
             await self._app(scope, receive, send)
             return
         counts = _Counts(send, receive)
@@ -37,7 +39,7 @@ class Watch:
                 return
             last = path.rpartition("/")[2]
             name = f"{scope['method']} {last}" if last in _CALLS else scope["method"]
-            with self._spans.around(name, trace_headers(scope)) as span:
+            with self._spans.around(name, headers) as span:
                 trace_id = span.trace_id
                 if model:
                     span.tell(model=model, version=version)

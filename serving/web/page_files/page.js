@@ -84,6 +84,7 @@ function drawModels(state, found) {
       number(model.running),
       number(model.finished),
       number(model.failed),
+      number(model.cancelled),
       sizes(model.batch_sizes),
       sizes(model.group_sizes),
     ]) element("td", row, text);

@@ -106,3 +106,20 @@ async def test_without_anything_that_records_only_the_clients_trace_is_carried_o
         with spans.around("POST infer", headers) as span:
             span.tell(model="m")
             assert span.trace_id == wanted
+
+
+def test_whether_anything_records_is_asked_once_a_second() -> None:
+    now_s, asked = [0.0], [False]
+
+    def is_recorded() -> bool:
+        asked.append(True)
+        return len(asked) > 2
+
+    spans = RecordedSpans(trace, extract, trace.NoOpTracer(), is_recorded, lambda: now_s[0])
+    assert [spans.is_wanted({}) for _ in range(3)] == [False] * 3
+    assert spans.is_wanted({"traceparent": PARENT})
+    assert len(asked) == 2
+    now_s[0] = 1.0
+    assert spans.is_wanted({})
+    assert spans.is_wanted({})
+    assert len(asked) == 3

@@ -240,12 +240,16 @@ def test_options_become_those_of_the_deployment() -> None:
     fixed = deployment_options(RayOptions(replicas=(3, 3), gpus=0.5, queued_count=7))
     assert (fixed["num_replicas"], fixed["max_queued_requests"]) == (3, 7)
     assert fixed["ray_actor_options"] == {"num_cpus": 1.0, "num_gpus": 0.5}
-    scaling = deployment_options(RayOptions(replicas=(1, 8), ongoing_count=16))
+    scaling = deployment_options(RayOptions(replicas=(1, 8), ongoing_count=16, scale_up_s=1.0))
     assert "num_replicas" not in scaling
     assert scaling["autoscaling_config"] == {
         "min_replicas": 1,
         "max_replicas": 8,
         "target_ongoing_requests": 16,
+        "upscale_delay_s": 1.0,
+        "downscale_delay_s": 300.0,
+        "metrics_interval_s": 1.0,
+        "look_back_period_s": 1.0,
     }
 
 
