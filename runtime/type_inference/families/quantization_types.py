@@ -40,6 +40,10 @@ def _check(node: Node, x: Shape, scale: Operand, zero_point: Operand | None) -> 
             )
     elif isinstance(count := product(scale.shape), int) and count != 1 and len(scale.shape) > 1:
         raise ContradictionError(f"scales {shape_text(scale.shape)} need a block_size")
+    elif len(scale.shape) > max(len(x), 1):
+        raise ContradictionError(
+            f"its scale {shape_text(scale.shape)} has more axes than its input {shape_text(x)}"
+        )
 
 
 def _blocks(x: Shape, axis: int, block: int) -> tuple[Dim, ...]:

@@ -374,6 +374,7 @@ QUANTIZATION = [
     by_inputs("QuantizeLinear", [X, C3], [X, C4], "3 scales"),
     by_inputs("QuantizeLinear", [X, C4, "uint8[3]"], [X, C4, "uint8[4]"], "as many"),
     by_inputs("DequantizeLinear", ["uint8[3,4]", C4], ["uint8[3,4]", C3], "4 scales", axis=0),
+    by_inputs("QuantizeLinear", [X, "float32[1,1,1]"], [X, "float32[1,1]"], "more axes"),
     by_attributes("DequantizeLinear", ["uint8[3,4]", C4], {"axis": 9}, {"axis": 1}, "axis 9"),
     by_inputs(
         "DequantizeLinear",
