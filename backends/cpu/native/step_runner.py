@@ -29,7 +29,7 @@ __all__ = [
     "step_runner",
 ]
 
-INTERFACE = 4
+INTERFACE = 5
 """The number of steps.c that this package calls; the same there."""
 
 KIND_END = 0
@@ -96,6 +96,21 @@ class StepRunner:
         )
         engine.check_status("dnnl_primitive_create", status or 0)
         return [Primitive(engine, handle) for handle in handles.tolist()]
+
+    def suppress_boxes(
+        self, corners: Array, order: Array, limit: int, most_overlap: np.floating
+    ) -> list[int]:
+        """Take boxes in this order, each unless one that was taken overlaps it by more.
+
+        As ``box_suppression.keep``, for corners in float32. Raises IndexError for an order that
+        names a box which is not there, or MemoryError.
+        """
+        kept: Array = np.empty(min(limit, order.size), np.int64)
+        corners = np.ascontiguousarray(corners, np.float32)
+        order = np.ascontiguousarray(order, np.int64)
+        count = self._steps.suppress_boxes(float(most_overlap), corners, order, kept)
+        found: list[int] = kept[:count].tolist()
+        return found
 
     def kind(self, kernel: str) -> int:
         """Return the number of a kernel in step tables; DeviceError if there is none."""

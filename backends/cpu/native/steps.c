@@ -21,6 +21,7 @@
 
 #include <time.h>
 
+#include "box_suppression.h"
 #include "memories.h"
 #include "primitives.h"
 #include "steps.h"
@@ -33,7 +34,7 @@
 #define MAX_BUFFERS 1024
 
 /* Counted up, here and in step_runner.py, with each change of what functions or tables take. */
-#define INTERFACE 4
+#define INTERFACE 5
 
 typedef int (*execute_function)(const void *primitive, void *stream, int count, const void *args);
 typedef int (*set_handle_function)(void *memory, void *address);
@@ -328,6 +329,11 @@ static PyMethodDef methods[] = {
      "Compile primitives for that many OpenMP threads, which this one is set to, without the GIL and\n"
      "with so many threads beside the caller; write their handles. The first two arguments are arrays\n"
      "of 64-bit integers. None, or the status of one that is refused: then none is left."},
+    {"suppress_boxes", suppress_boxes, METH_VARARGS,
+     "suppress_boxes(most_overlap, corners, order, kept)\n\n"
+     "Take boxes in an order, each unless it overlaps one that was taken before by more than that share\n"
+     "of their union; without the GIL. Corners are rows of four float32 (least, then greatest), order and\n"
+     "kept arrays of 64-bit integers. Return how many are kept, at most as many as fit there."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -33,7 +33,7 @@ from ....runtime.runs.stage import Stage, Stop
 from ....runtime.tensors.tensor import Port, ports_of
 from ....runtime.tracing.statistics import PlanStatistics
 from ..compiler import Compiler
-from ..native.step_runner import step_runner
+from ..native.step_runner import StepRunner, step_runner
 from ..network_metrics import network_metrics
 from ..onednn.bindings import Engine
 from ..onednn.library import is_waiting_ours
@@ -45,6 +45,7 @@ from ..programs.plan_resizing import PlanResizing
 from ..properties import CPU_ADAPTIVE_TEAMS
 from .contraction import contract
 from .division import Piece, divide
+from .native_operators import find_native
 from .planned_piece import PlannedPiece, StreamRun
 from .stepped_nodes import SteppedNodes
 
@@ -125,7 +126,8 @@ class PiecedNetwork(ExecutableNetwork):
         self._step_count = len(contracted.graph) - sum(
             not piece.in_body for piece in contracted.pieces.values()
         )
-        finder = _Finder(pieces, self._model.opsets, self.device)
+        runner = step_runner(self._engine)
+        finder = _Finder(pieces, self._model.opsets, self.device, runner)
         steps = compile_steps(contracted.graph, finder)
         release_constants(contracted.graph)  # the steps have them
         return steps
@@ -207,13 +209,18 @@ class _Finder:
     """What runs each node of the contracted graph and of its bodies."""
 
     def __init__(
-        self, pieces: Mapping[Node, PlannedPiece], opsets: Mapping[str, int], device: str
+        self,
+        pieces: Mapping[Node, PlannedPiece],
+        opsets: Mapping[str, int],
+        device: str,
+        runner: StepRunner,
     ) -> None:
         self._pieces, self._opsets, self._device = pieces, dict(opsets), device
+        self._runner = runner
 
     def __call__(self, node: Node) -> Operator:
         try:
-            return make_operator(node, self._opsets)
+            return find_native(node, self._runner) or make_operator(node, self._opsets)
         except OperatorError as error:
             raise UnsupportedOpError(node.name, node.op, self._device, error.reason) from error
 

@@ -11,9 +11,9 @@ from ....runtime.lowering.kernel_registry import name_in_file
 from ....runtime.operators import find_unsupported as find_missing
 from ..kernels.registry import KERNELS
 
-__all__ = ["SteppedNodes"]
+__all__ = ["STANDARD_DOMAINS", "SteppedNodes"]
 
-_STANDARD_DOMAINS = ("", "ai.onnx")
+STANDARD_DOMAINS = ("", "ai.onnx")
 
 _STEPPED = frozenset(
     {
@@ -123,7 +123,7 @@ class SteppedNodes:
 
     def is_worth_a_plan(self, node: Node) -> bool:
         """True for what numpy computes slowly, or not at all."""
-        is_costly = node.domain in _STANDARD_DOMAINS and node.op_type in _WORTH_A_PLAN
+        is_costly = node.domain in STANDARD_DOMAINS and node.op_type in _WORTH_A_PLAN
         return is_costly or node.user_kernel is not None or self.find_missing(node) is not None
 
     def find_missing(self, node: Node) -> str | None:
@@ -155,8 +155,8 @@ class SteppedNodes:
 
 
 def _has_bodies(node: Node) -> bool:
-    return node.domain in _STANDARD_DOMAINS and ("", node.op_type) in BODIES
+    return node.domain in STANDARD_DOMAINS and ("", node.op_type) in BODIES
 
 
 def _is_of_steps(node: Node) -> bool:
-    return node.domain in _STANDARD_DOMAINS and node.op_type in _STEPPED
+    return node.domain in STANDARD_DOMAINS and node.op_type in _STEPPED

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ..own.own_operators import own
 from ..plain_operators import Array
 
-__all__ = ["non_max_suppression"]
+__all__ = ["Keep", "keep", "non_max_suppression", "select_boxes"]
+
+Keep = Callable[[Array, Array, int, "np.floating"], list[int]]
+"""``keep(corners, order, limit, most_overlap)`` takes boxes in this order, as :func:`keep` does."""
 
 _FIRST_GROUP = 32
 _LARGEST_GROUP = 512
@@ -32,6 +37,28 @@ def non_max_suppression(
     limit of zero; a box is suppressed if its overlap with a selected one is above the threshold.
     Raises ValueError for boxes and scores that do not fit.
     """
+    return select_boxes(
+        keep,
+        boxes,
+        scores,
+        max_output_boxes_per_class,
+        iou_threshold,
+        score_threshold,
+        center_point_box=center_point_box,
+    )
+
+
+def select_boxes(
+    keep: Keep,
+    boxes: Array,
+    scores: Array,
+    max_output_boxes_per_class: Array | None = None,
+    iou_threshold: Array | None = None,
+    score_threshold: Array | None = None,
+    *,
+    center_point_box: int = 0,
+) -> Array:
+    """Do what the operator does, where ``keep`` decides which of the boxes of a class stay."""
     if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.ndim != 3:
         raise ValueError(
             f"boxes have shape {boxes.shape} and scores {scores.shape}; (batch, boxes, 4) and "
@@ -49,15 +76,21 @@ def non_max_suppression(
         for batch in range(len(boxes) if limit > 0 else 0):
             corners = _corners(boxes[batch], center_point_box)
             for number, of_class in enumerate(scores[batch]):
-                left = np.argsort(-of_class, kind="stable")
-                if least_score is not None:
-                    left = left[of_class[left] > least_score]
-                kept = _keep(corners, left, limit, most_overlap)
+                left = _by_score(of_class, least_score)
+                kept = keep(corners, left, limit, most_overlap)
                 selected += [(batch, number, box) for box in kept]
     return np.array(selected, np.int64).reshape(-1, 3)
 
 
-def _keep(corners: Array, left: Array, limit: int, most_overlap: np.floating) -> list[int]:
+def _by_score(scores: Array, least_score: np.floating | None) -> Array:
+    """Return the places of scores above the least, by falling score; of equal ones the first."""
+    if least_score is None:
+        return np.argsort(-scores, kind="stable")
+    above = np.flatnonzero(scores > least_score)
+    return above[np.argsort(-scores[above], kind="stable")]
+
+
+def keep(corners: Array, left: Array, limit: int, most_overlap: np.floating) -> list[int]:
     """Take boxes in this order, each unless it overlaps one that was taken before.
 
     In groups: a group is held against what was taken, and what is left of it against itself, so

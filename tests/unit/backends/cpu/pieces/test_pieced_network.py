@@ -23,6 +23,7 @@ from aioinfer.errors import (
     TensorError,
     UnsupportedOpError,
 )
+from aioinfer.runtime.operators.images import box_suppression
 from onnx_text import parse_proto
 
 ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -521,3 +522,26 @@ def test_a_closed_network_keeps_no_weights_whoever_holds_it() -> None:
     finally:
         tracemalloc.stop()
         gc.enable()
+
+
+def test_boxes_are_suppressed_natively(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("numpy held the boxes against each other")
+
+    text = """g (float[1,N,4] boxes, float[1,2,N] scores, int64 limit, float overlap)
+        => (int64[M,3] y) { y = NonMaxSuppression(boxes, scores, limit, overlap) }"""
+    low = RNG.random((1, 300, 2), np.float32)
+    boxes = np.concatenate([low, low + RNG.random((1, 300, 2), np.float32) / 4], axis=2)
+    scores = RNG.random((1, 2, 300), np.float32)
+    feeds = {
+        "boxes": boxes,
+        "scores": scores,
+        "limit": np.array(70, np.int64),
+        "overlap": np.array(0.4, np.float32),
+    }
+    model = parse_proto(text, 18, ir_version=9).SerializeToString()
+    (wanted,) = ort.InferenceSession(model).run(None, feeds)
+    monkeypatch.setattr(box_suppression, "keep", refuse)
+    with aioinfer.Core() as core, core.load_network(model, "CPU") as network:
+        found = network.create_infer_request().infer_sync(feeds)["y"]
+    np.testing.assert_array_equal(found, wanted)

@@ -1,0 +1,39 @@
+"""Native suppression of boxes: box by box what numpy keeps, and bounds on what it is given."""
+
+import numpy as np
+import pytest
+
+from aioinfer.backends.cpu.native.step_runner import step_runner
+from aioinfer.backends.cpu.onednn.bindings import open_engine
+from aioinfer.runtime.operators.images.box_suppression import keep
+
+
+def drawn(count: int, seed: int) -> np.ndarray:
+    """Boxes that overlap, some without an area, some equal, some that are no numbers."""
+    chance = np.random.default_rng(seed)
+    low = chance.random((count, 2), np.float32) * 10
+    boxes = np.concatenate([low, low + chance.random((count, 2), np.float32) * 3 - 0.2], axis=1)
+    boxes[::7] = boxes[::7].round()
+    boxes[3::11, 2:] = boxes[3::11, :2]
+    boxes[5::13, chance.integers(4)] = [np.nan, np.inf, -np.inf][seed % 3]
+    return np.ascontiguousarray(boxes, np.float32)
+
+
+@pytest.mark.parametrize("most_overlap", [0.0, 0.3, 0.5, 1.0])
+@pytest.mark.parametrize(("count", "limit"), [(0, 9), (1, 1), (64, 64), (65, 2**40), (700, 130)])
+def test_it_keeps_what_numpy_keeps(count: int, limit: int, most_overlap: float) -> None:
+    runner = step_runner(open_engine())
+    for seed in range(6):
+        corners = drawn(count, seed)
+        order = np.random.default_rng(seed).permutation(count)
+        threshold = np.float32(most_overlap)
+        with np.errstate(all="ignore"):
+            wanted = keep(corners, order, limit, threshold)
+        assert runner.suppress_boxes(corners, order, limit, threshold) == wanted
+
+
+@pytest.mark.parametrize("number", [-1, 3])
+def test_an_order_that_names_a_box_which_is_not_there_is_refused(number: int) -> None:
+    runner = step_runner(open_engine())
+    with pytest.raises(IndexError, match="names a box that is not there"):
+        runner.suppress_boxes(drawn(3, 0), np.array([0, number]), 2, np.float32(0.5))
