@@ -30,6 +30,7 @@ from .convolution_choice import (
     ConvolutionShape,
     has_split_vectors,
     is_slow,
+    is_wrong,
     wanted_implementation,
 )
 from .onednn_windows import dims_array, find_bad_window
@@ -136,7 +137,10 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     bias = _bias_desc(node, builder)
     pd = _choose(builder, convolution, bias, epilogue.attributes)
     spread = _spread(convolution)
-    if _is_uncompiled(pd) and spread is not None:
+    channels = convolution.shape.input_channels
+    has_epilogue = bias is not None or bool(node.attributes.get("post_ops"))
+    is_unfit = _is_uncompiled(pd) or (has_epilogue and is_wrong(pd.implementation, channels))
+    if is_unfit and spread is not None:
         other = _choose(builder, spread, bias, epilogue.attributes)
         if not _is_uncompiled(other):
             pd, window = other, spread.window

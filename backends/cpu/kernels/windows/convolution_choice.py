@@ -13,13 +13,22 @@ from pathlib import Path
 
 from .....executors import is_shortage
 
-__all__ = ["ConvolutionShape", "has_split_vectors", "is_slow", "wanted_implementation"]
+__all__ = [
+    "ConvolutionShape",
+    "has_split_vectors",
+    "is_slow",
+    "is_wrong",
+    "wanted_implementation",
+]
 
 CPU_FACTS = Path("/proc/cpuinfo")
 """Linux's description of the processor."""
 
 _VECTOR = 16
 """Floats in a vector of 512 bits."""
+
+_SUMMED_AT_ONCE = 256
+"""Channels that ``brgconv_strided`` surely adds up in one go."""
 
 _FEW_CHANNELS, _SMALL_WINDOW = 8, 9
 """A network's first convolution reads colours, which no blocked kernel takes."""
@@ -70,6 +79,15 @@ def wanted_implementation(shape: ConvolutionShape, splits_vectors: bool) -> str:
 def is_slow(implementation: str) -> bool:
     """True for what unfolds windows into memory, or is not compiled for the shapes at all."""
     return implementation.startswith(("ref", "gemm", "x64:gemm"))
+
+
+def is_wrong(implementation: str, input_channels: int) -> bool:
+    """True for what may add a bias, or apply post-ops, to each part of a sum over channels.
+
+    Seen of oneDNN 3.2 on AVX2, a strided ConvTranspose with a window of 4: of 512 channels and
+    more, not of 320 and fewer.
+    """
+    return "brgconv_strided" in implementation and input_channels > _SUMMED_AT_ONCE
 
 
 @functools.cache

@@ -118,3 +118,18 @@ def test_two_runs_of_a_plan_give_the_same(core, name) -> None:
         first = request.infer_sync(inputs)["y"].copy()
         request.infer_sync({key: np.full_like(array, 1e30) for key, array in inputs.items()})
         np.testing.assert_array_equal(request.infer_sync(inputs)["y"], first)
+
+
+@pytest.mark.parametrize("channels", [256, 512])
+def test_what_follows_a_strided_transposed_convolution_of_many_channels_is_applied_once(
+    core, channels
+) -> None:
+    chance = np.random.default_rng(0)
+    shapes = {"x": (1, channels, 4, 4), "w": (channels, 256, 4, 4), "b": (256,)}
+    arrays = {key: chance.standard_normal(dims).astype(np.float32) for key, dims in shapes.items()}
+    nodes = [
+        helper.make_node("ConvTranspose", ["x", "w", "b"], ["c"], strides=[2, 2], pads=[1] * 4),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    inputs = {"x": arrays.pop("x")}
+    assert_same_as_reference(core, model_of(nodes, inputs, constants=arrays), inputs)
