@@ -97,6 +97,52 @@ def segmentation(name: str) -> Architecture:
     return Architecture(make, image(), IMAGE)
 
 
+def detector(name: str, size: int) -> Architecture:
+    """Take a detector of torchvision: a picture goes in; boxes, scores and labels come out."""
+
+    def make() -> Any:
+        import torch
+
+        class Detector(torch.nn.Module):
+            def __init__(self, inner: Any) -> None:
+                super().__init__()
+                self.inner = inner
+
+            def forward(self, image: Any) -> Any:
+                return tuple(self.inner([image])[0].values())
+
+        return Detector(vision(name, weights_backbone=None).make())
+
+    def draw() -> dict[str, Any]:
+        import torch
+
+        return {"image": torch.rand(3, size, size)}
+
+    return Architecture(make, draw, {})
+
+
+def generator() -> Any:
+    """Make the generator of a DCGAN: a picture of 64 x 64 from 100 numbers."""
+    from torch import nn
+
+    layers: list[nn.Module] = []
+    widths = (100, 512, 256, 128, 64)
+    for index, (width, wider) in enumerate(zip(widths[1:], widths, strict=False)):
+        stride, padding = (2, 1) if index else (1, 0)
+        layers += [
+            nn.ConvTranspose2d(wider, width, 4, stride, padding, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+        ]
+    return nn.Sequential(*layers, nn.ConvTranspose2d(widths[-1], 3, 4, 2, 1), nn.Tanh())
+
+
+def noise() -> dict[str, Any]:
+    import torch
+
+    return {"noise": torch.randn(2, 100, 1, 1)}
+
+
 def language(model: str, config: str, **options: Any) -> Architecture:
     """Take a model of transformers by its class and its configuration's."""
 
@@ -142,8 +188,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "alexnet": vision("alexnet", size=224),
     "convnext_tiny": vision("convnext_tiny", IMAGE),
     "deeplabv3_mobilenet": segmentation("deeplabv3_mobilenet_v3_large"),
+    "dcgan": Architecture(generator, noise, BATCH),
     "densenet121": vision("densenet121"),
     "efficientnet_b0": vision("efficientnet_b0"),
+    "fasterrcnn_mobilenet": detector("fasterrcnn_mobilenet_v3_large_320_fpn", 320),
     "fcn_resnet50": segmentation("fcn_resnet50"),
     "googlenet": vision("googlenet", init_weights=False, aux_logits=False),
     "maxvit_t": vision("maxvit_t", size=224),
@@ -155,6 +203,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "resnet50": vision("resnet50"),
     "resnext50_32x4d": vision("resnext50_32x4d"),
     "shufflenet_v2": vision("shufflenet_v2_x1_0"),
+    "ssdlite": detector("ssdlite320_mobilenet_v3_large", 320),
     "squeezenet1_1": vision("squeezenet1_1", IMAGE),
     "swin_t": vision("swin_t"),
     "vgg11_bn": vision("vgg11_bn", size=224),

@@ -1,0 +1,229 @@
+"""Architectures as PyTorch exports them: are they right, and how long do load and runs take.
+
+    pip install 'aioinfer[zoo]'
+    python benchmarks/zoo.py                               # exports what is missing first
+    python benchmarks/zoo.py --only bert,ssdlite --device HETERO:CPU,REFERENCE --threads 1
+
+Each model has a process of its own, in which onnxruntime and ours load the same file, answer the
+same request, and then compute in turns. Ratios are onnxruntime's time by ours, so above 1 ours is
+faster: processor time, which shows less of what else the machine does, and elapsed time. How far
+answers differ is told by the largest number of onnxruntime's answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from exported import ARCHITECTURES, export_all
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+from row_file import write_rows
+
+import aioinfer
+
+Inputs = dict[str, np.ndarray]
+Infer = Callable[[Inputs], Any]
+
+BUILT = Path(__file__).parents[1] / "build" / "exported"
+ZOO = [
+    "albert",
+    "bert",
+    "convnext_tiny",
+    "dcgan",
+    "deberta_v2",
+    "deeplabv3_mobilenet",
+    "densenet121",
+    "distilbert",
+    "efficientnet_b0",
+    "fasterrcnn_mobilenet",
+    "gemma",
+    "gpt2",
+    "llama",
+    "lstm_tagger",
+    "maxvit_t",
+    "mobilenet_v2",
+    "mobilenet_v3_small",
+    "qwen2",
+    "resnet50",
+    "shufflenet_v2",
+    "ssdlite",
+    "swin_t",
+    "t5_encoder",
+    "vgg11_bn",
+    "vit_b_32",
+]
+BATCH, TEXT_LENGTH, IMAGE_LENGTH = 1, 32, 64
+"""Of requests, where the model leaves them open."""
+WANTED, MOST_DIFFERENCE = 0.95, 2e-3
+WORKER_TIMEOUT_S = 300.0
+
+
+def inputs_of(session: onnxruntime.InferenceSession) -> Inputs:
+    """Draw images at unit scale, and ones as integers, which are ids and masks alike."""
+    chance = np.random.default_rng(0)
+    found = {}
+    for port in session.get_inputs():
+        inner = IMAGE_LENGTH if len(port.shape) > 2 else TEXT_LENGTH
+        shape = [
+            dim if isinstance(dim, int) else inner if axis else BATCH
+            for axis, dim in enumerate(port.shape)
+        ]
+        is_float = port.type == "tensor(float)"
+        found[port.name] = (
+            chance.random(shape, np.float32) if is_float else np.ones(shape, np.int64)
+        )
+    return found
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
+    """Return what a call gives, and its seconds: of the processor, and elapsed."""
+    begun_s, clock_s = time.process_time(), time.perf_counter()
+    made = call()
+    return made, time.process_time() - begun_s, time.perf_counter() - clock_s
+
+
+def difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:
+    """Return the largest difference by the largest number; infinity where shapes differ."""
+    worst = 0.0
+    for one, other in zip(found, wanted, strict=True):
+        if one.shape != other.shape:
+            return float("inf")
+        scale = float(np.abs(other).max(initial=0)) or 1.0
+        worst = max(worst, float(np.abs(one.astype(float) - other).max(initial=0)) / scale)
+    return worst
+
+
+def in_turns(
+    ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int
+) -> dict[str, list[tuple[float, float]]]:
+    """Time both, who goes first changing from round to round, after one run that is not counted."""
+    once_s = max(timed(theirs)[2], timed(ours)[2])
+    count = max(1, min(50, int(0.2 / max(once_s, 1e-6))))
+    engines = {"ours": ours, "theirs": theirs}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in engines}
+    for number in range(rounds):
+        for name in list(engines) if number % 2 else list(reversed(engines)):
+            run = engines[name]
+            _, processor_s, elapsed_s = timed(lambda run=run: [run() for _ in range(count)])
+            times[name].append((processor_s / count, elapsed_s / count))
+    return times
+
+
+def measure(file: Path, device: str, threads: int, rounds: int) -> dict[str, Any]:
+    """Load a model on both, compare their answers, and time them; in this process."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    providers = ["CPUExecutionProvider"]
+    session, peer_load_s, _ = timed(
+        lambda: onnxruntime.InferenceSession(str(file), options, providers)
+    )
+    inputs = inputs_of(session)
+    wanted, peer_first_s, _ = timed(lambda: session.run(None, inputs))
+    config: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads}
+    if ":" in device:
+        config = {"DEVICE_PROPERTIES": {"CPU": config}}
+    with aioinfer.Core() as core:
+        network, load_s, _ = timed(
+            lambda: core.load_network(str(file), device, config if device != "AUTO" else {})
+        )
+        infer = network.create_infer_request().infer_sync
+        found, first_s, _ = timed(lambda: infer(inputs))
+        times = in_turns(lambda: infer(inputs), lambda: session.run(None, inputs), rounds)
+    names = [port.name for port in session.get_outputs()]
+    processor_s, elapsed_s = (
+        {name: median(pair[place] for pair in pairs) for name, pairs in times.items()}
+        for place in (0, 1)
+    )
+    return {
+        "model": file.stem,
+        "difference": difference([found[name] for name in names], wanted),
+        "load_ms": load_s * 1e3,
+        "load_ratio": peer_load_s / load_s,
+        "begin_ratio": (peer_load_s + peer_first_s) / (load_s + first_s),
+        "run_ms": elapsed_s["ours"] * 1e3,
+        "peer_run_ms": elapsed_s["theirs"] * 1e3,
+        "elapsed_ratio": elapsed_s["theirs"] / elapsed_s["ours"],
+        "processor_ratio": processor_s["theirs"] / processor_s["ours"],
+    }
+
+
+def in_a_process(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure one model in a process of its own. Raises RuntimeError with what it said last."""
+    settings = [arguments.device, str(arguments.threads), str(arguments.rounds)]
+    command = [sys.executable, __file__, "--worker", str(file), *settings]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WORKER_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"took longer than {WORKER_TIMEOUT_S:.0f} s") from error
+    if done.returncode != 0:
+        last = (done.stderr.strip() or "nothing was said").splitlines()[-1]
+        raise RuntimeError(f"ended with {done.returncode}: {last}")
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
+def table_of(rows: Sequence[dict[str, Any]], title: str) -> Table:
+    table = Table(title=title, box=SIMPLE)
+    columns = ("model", "differs by", "load ms", "load", "load + first", "run ms", "peer ms")
+    for column in (*columns, "elapsed", "processor"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for row in rows:
+        model, differs, *numbers = row.values()
+        wrong = "[red]" if differs > MOST_DIFFERENCE else ""
+        table.add_row(model, f"{wrong}{differs:.0e}", *(f"{number:.2f}" for number in numbers))
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, nargs="?", default=BUILT, help="of exported files")
+    parser.add_argument("--only", metavar="NAMES", help="of architectures, joined by commas")
+    parser.add_argument("--device", default="CPU")
+    parser.add_argument("--threads", type=int, default=2, help="of each engine (2)")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    arguments = parser.parse_args()
+    names = arguments.only.split(",") if arguments.only else ZOO
+    unknown = sorted(set(names) - ARCHITECTURES.keys())
+    if unknown:
+        parser.error(f"there is no {', '.join(unknown)}; known: {', '.join(ARCHITECTURES)}")
+    console, rows = Console(), []
+    files = [arguments.folder / f"{name}.onnx" for name in names]
+    for line in export_all([file.stem for file in files if not file.exists()], arguments.folder):
+        console.print(line)
+    for file in (file for file in files if file.exists()):
+        try:
+            rows.append(in_a_process(file, arguments))
+        except RuntimeError as error:  # the others are measured
+            console.print(f"{file.stem}: {error}")
+    console.print(table_of(rows, f"{arguments.device}, {arguments.threads} threads: ratios"))
+    if rows:
+        ratios = [row["elapsed_ratio"] for row in rows]
+        behind = sum(ratio < WANTED for ratio in ratios)
+        console.print(
+            f"median {median(ratios):.2f}, {behind} of {len(names)} below {WANTED}; load and "
+            f"first run {median(row['begin_ratio'] for row in rows):.2f}"
+        )
+    facts = {"device": arguments.device, "threads": arguments.threads}
+    write_rows(arguments.json, "zoo", rows, **facts)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--worker"]:
+        model, place, thread_count, round_count = sys.argv[2:]
+        print(json.dumps(measure(Path(model), place, int(thread_count), int(round_count))))
+    else:
+        main()
