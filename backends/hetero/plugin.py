@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ...errors import BlobError, DeviceError, PropertyError, UnsupportedOpError
-from ...executors import allowance_kept
 from ...runtime.blobs.network_record import NetworkRecord
 from ...runtime.blobs.reader import Blob
 from ...runtime.devices.device_name import HOLD_ONE, parse_device
@@ -183,18 +182,17 @@ class HeteroPlugin(VirtualPlugin):
         networks: list[ExecutableNetwork] = []
         loading: dict[str, Callable[[Model], ExecutableNetwork]] = {}
         try:
-            with allowance_kept():
-                told = zip(division.cut.subgraphs, shapes, locations, inside, strict=True)
-                for piece, signatures, stays, states in told:
-                    own, device = _values_of_part(signatures, stays, states), piece.device
-                    if own:
-                        load = self.core.loading_on(device, {**configs[device], **own})
-                    elif device in loading:
-                        load = loading[device]
-                    else:
-                        load = loading[device] = self.core.loading_on(device, configs[device])
-                    piece.model.is_disposable = True
-                    networks.append(load(piece.model))
+            told = zip(division.cut.subgraphs, shapes, locations, inside, strict=True)
+            for piece, signatures, stays, states in told:
+                own, device = _values_of_part(signatures, stays, states), piece.device
+                if own:
+                    load = self.core.loading_on(device, {**configs[device], **own})
+                elif device in loading:
+                    load = loading[device]
+                else:
+                    load = loading[device] = self.core.loading_on(device, configs[device])
+                piece.model.is_disposable = True
+                networks.append(load(piece.model))
             network = self._network(division, model, networks, config)
         except BaseException as error:
             for loaded in networks:

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Union
 
 from ...errors import GraphError, NotSupportedError, PropertyError, placed
-from ...executors import ExecutorManager
+from ...executors import ExecutorManager, allowance_kept
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
 from ..blobs.network_record import NetworkRecord, read_network_record
@@ -151,7 +151,7 @@ class Core(Closing):
         postprocess: Postprocess | None = None,
     ) -> ExecutableNetwork:
         cache, file = cache_of(plugin, configuration), path_of(model)
-        with full_collections_paused(), loading_failures_named(device):
+        with full_collections_paused(), allowance_kept(), loading_failures_named(device):
             is_alone = self._devices.batched(device, plugin, configuration)[0] is plugin
             network = cache.load_known(file, name) if cache and file and is_alone else None
             if network is None:
