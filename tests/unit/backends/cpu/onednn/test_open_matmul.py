@@ -30,8 +30,11 @@ def weights(*shape: int) -> np.ndarray:
     return (RANDOM.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
 
 
-def block() -> Any:
-    """A layer with all kinds of matmul: packed weights, a residual, and batches of both sides."""
+def block(width: int = 160) -> Any:
+    """A layer with all kinds of matmul: packed weights, a residual, and batches of both sides.
+
+    One with ``width`` columns of 512 is an inner product without AVX-512.
+    """
     nodes = [
         node("MatMul", ["x", "w0"], ["m0"]),
         node("Add", ["m0", "b0"], ["e"]),
@@ -51,8 +54,8 @@ def block() -> Any:
         node("MatMul", ["j", "w3"], ["y"]),
     ]
     constants = {
-        "w0": weights(48, 96), "b0": weights(96), "w1": weights(96, 160), "b1": weights(160),
-        "w2": weights(160, 96), "w3": weights(96, 64),
+        "w0": weights(48, 96), "b0": weights(96), "w1": weights(96, width), "b1": weights(width),
+        "w2": weights(width, 96), "w3": weights(96, 64),
         "heads": np.array([0, 0, 4, 24]), "joined": np.array([0, 0, 96]),
     }  # fmt: skip
     graph = helper.make_graph(
@@ -84,9 +87,12 @@ def opened(plan: Plan) -> list[Any]:
     return [desc for desc in plan.table.primitive_descs if isinstance(desc, OpenPrimitiveDesc)]
 
 
+@pytest.mark.parametrize("width", [160, 512])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_answers_have_the_bits_of_plans_that_are_built_alone(core: Core, threads: int) -> None:
-    compiler = compiler_of(core, block(), threads=threads)
+def test_answers_have_the_bits_of_plans_that_are_built_alone(
+    core: Core, threads: int, width: int
+) -> None:
+    compiler = compiler_of(core, block(width), threads=threads)
     compiler.compile({"x": (2, 40, 48)}, {})
     lengths = [
         (3, 41),
