@@ -40,7 +40,7 @@ from .kernels.registry import KERNELS
 from .native.step_runner import build_mark, step_runner
 from .onednn.bindings import OneDnnError, open_engine
 from .onednn.library import is_waiting_ours
-from .passes import plan_passes, shared_passes
+from .passes import first_passes, plan_passes, shared_passes
 from .passes.int8_fusion import Int8Fusion
 from .passes.quantization_facts import is_int8_weights
 from .pieces.pieced_network import PiecedNetwork
@@ -153,6 +153,7 @@ class CpuPlugin(Plugin):
         shared = shared_passes(config[CPU_DISABLED_PASSES.key])
         folding = default_passes(is_kept=is_kept)
         passes = (
+            *first_passes(config[CPU_DISABLED_PASSES.key]),
             Decomposing(),
             IntegerProducts(),
             QuantizedOperators(),

@@ -37,6 +37,7 @@ FAMILIES = (
     "matrices.attention",
     "matrices.int8_matmul",
     "matrices.matmul",
+    "matrices.packed_matmul",
     "matrices.recurrent",
     "movement.copies",
     "movement.pad",

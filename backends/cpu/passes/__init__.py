@@ -20,9 +20,15 @@ from .epilogue_fusion import EpilogueFusion
 from .int8_dynamic_fusion import Int8DynamicFusion
 from .int8_fusion import Int8Fusion
 from .int8_movement import Int8Movement
+from .packed_fusion import PackedFusion
 from .shared_input_fusion import SharedInputFusion
 
-__all__ = ["PASS_NAMES", "plan_passes", "shapeless_passes", "shared_passes"]
+__all__ = ["PASS_NAMES", "first_passes", "plan_passes", "shapeless_passes", "shared_passes"]
+
+
+def first_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
+    """List what looks at weights as the file has them, before anything is unpacked or folded."""
+    return _enabled((PackedFusion(),), disabled)
 
 
 def shared_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
@@ -71,7 +77,7 @@ def _enabled(passes: tuple[Pass, ...], disabled: Collection[str]) -> tuple[Pass,
     return tuple(item for item in passes if item.name not in disabled)
 
 
-PASS_NAMES = tuple(item.name for item in (*shared_passes(), *plan_passes()))
+PASS_NAMES = tuple(item.name for item in (*first_passes(), *shared_passes(), *plan_passes()))
 """Every name that ``disabled`` may hold."""
 
 _SHAPELESS = frozenset({LayerNormalizationFusion.name, ActivationFusion.name})

@@ -29,6 +29,7 @@ _NO_TYPES: frozenset[DType] = frozenset()
 _FLOAT32 = frozenset({DType.FLOAT32})
 _FLOAT64 = frozenset({DType.FLOAT64})
 _UINT8 = frozenset({DType.UINT8})
+_INT8 = frozenset({DType.INT8})
 _ROW_TYPES = (_FLOAT32, frozenset({DType.BFLOAT16}))
 _INDEX_TYPES = {4: frozenset({DType.INT32}), 8: frozenset({DType.INT64})}
 _INT32 = _INDEX_TYPES[4]
@@ -291,6 +292,56 @@ def _small_matmul(parameters: Sequence[int]) -> list[Reach]:
     return [(0, size, _FLOAT32) for size in (*sizes, _product(rows, columns, 4))]
 
 
+def _packed_chunks(inner: int, length: int, bits: int) -> tuple[int, int, int, int]:
+    """Return blocks, bytes, chunks and the numbers of a chunk of a row of packed weights."""
+    if bits not in (4, 8) or inner < 1 or not 1 <= length < _MOST or length * bits % 8:
+        raise ValueError(f"rows of {inner} numbers of {bits} bits in blocks of {length}")
+    chunk = 256 // bits
+    if length < inner and length not in (16, 32) and length % chunk:
+        raise ValueError(f"blocks of {length} numbers of {bits} bits in rows of {inner}")
+    blocks = -(-inner // length)
+    return blocks, _product(blocks, length, bits) // 8, -(-inner // chunk), chunk
+
+
+def _packed_weights(columns: int, blocks: int, row: int, has_zeros: int) -> list[Reach]:
+    if has_zeros not in (0, 1):
+        raise ValueError(f"weights with {has_zeros} zero points")
+    zeros: list[Reach] = [(0, _product(columns, blocks), _INT8)] * has_zeros
+    scales = (0, _product(columns, blocks, 4), _FLOAT32)
+    return [(0, _product(columns, row), _UINT8), scales, *zeros]
+
+
+def _order_rows(parameters: Sequence[int]) -> list[Reach]:
+    rows, inner, bits, has_sums, parts = _take(parameters, 5)
+    _, _, chunks, chunk = _packed_chunks(inner, inner + inner % 2, bits)
+    if has_sums not in (0, 1) or not 1 <= parts < _MOST:
+        raise ValueError(f"{has_sums} sums in {parts} parts")
+    made = _product(rows, chunks, chunk + 8 * has_sums, 4)
+    return [(0, _product(rows, inner, 4), _FLOAT32), (0, made, _FLOAT32)]
+
+
+def _packed_matmul(parameters: Sequence[int]) -> list[Reach]:
+    rows, inner, columns, length, bits, has_zeros, has_bias, parts = _take(parameters, 8)
+    blocks, row, chunks, chunk = _packed_chunks(inner, length, bits)
+    if has_bias not in (0, 1) or not 1 <= parts < _MOST:
+        raise ValueError(f"{has_bias} biases in {parts} parts")
+    _product(parts, columns)
+    weights = _packed_weights(columns, blocks, row, has_zeros)
+    bias: list[Reach] = [(0, _product(columns, 4), _FLOAT32)] * has_bias
+    data = _product(rows, chunks, chunk + 8 * has_zeros, 4)
+    made = _product(rows, columns, 4)
+    return [(0, data, _FLOAT32), *weights, *bias, (0, made, _FLOAT32)]
+
+
+def _unpack_weights(parameters: Sequence[int]) -> list[Reach]:
+    inner, columns, length, bits, has_zeros, first, count, parts = _take(parameters, 8)
+    blocks, row, chunks, chunk = _packed_chunks(inner, length, bits)
+    if first < 0 or count < 0 or first + count > columns or not 1 <= parts < _MOST:
+        raise ValueError(f"rows {first} to {first + count} of {columns} in {parts} parts")
+    made = _product(count, chunks, chunk, 4)
+    return [*_packed_weights(columns, blocks, row, has_zeros), (0, made, _FLOAT32)]
+
+
 def _thin_matmul(parameters: Sequence[int]) -> list[Reach]:
     is_standing, parts, *lengths = _take(parameters, 17)[:7]
     outer, pairs, rows, inner, columns = lengths
@@ -372,6 +423,8 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "gather": _gather,
     "integer_elementwise": lambda parameters: _elementwise("integer_elementwise", parameters),
     "layer_norm": _layer_norm,
+    "order_rows": _order_rows,
+    "packed_matmul": _packed_matmul,
     "pool": _pool,
     "reduce": _reduce,
     "resample": _resample,
@@ -381,5 +434,6 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "softmax": _softmax,
     "thin_matmul": _thin_matmul,
     "tree_ensemble": _tree_ensemble,
+    "unpack_weights": _unpack_weights,
     "where": _where,
 }

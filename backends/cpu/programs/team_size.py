@@ -42,7 +42,7 @@ def _length(node: Node) -> int:
         return math.prod(second[2:]) * second[0] if second else 1
     if node.op_type == "Gemm":
         return first[0 if node.attributes.get("transA", 0) else -1] if first else 1
-    if node.op_type in ("MatMul", "Int8MatMul"):
+    if node.op_type in ("MatMul", "Int8MatMul", "PackedMatMul"):
         return first[-1] if first else 1
     if node.op_type == "Attention":  # the scores, and the values that they weigh
         return 2 * second[1] if len(second) > 1 else 1

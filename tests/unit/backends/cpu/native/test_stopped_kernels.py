@@ -74,6 +74,17 @@ def test_a_kernel_leaves_what_is_behind_the_rows_that_set_the_word(kernel: str, 
     assert not result[~is_done].any()
 
 
+ALONE_OPERANDS: dict[str, list[np.ndarray]] = {
+    "packed_matmul": [
+        np.ones((1, 64), np.float32),
+        np.full(64 * 40 * 32, 0x99, np.uint8),
+        np.full(64 * 40, 1 / 3, np.float32),
+    ],
+    "unpack_weights": [np.full(40 * 32, 0x99, np.uint8), np.full(40, 1 / 3, np.float32)],
+    "order_rows": [np.full((40, 64), 1 / 3, np.float32)],
+}
+
+
 ALONE: dict[str, tuple[list[int], int, int]] = {
     "fill": ([4, 1 << 16, 0x3F8CCCCD], 1 << 16, 8192),
     "thin_matmul": (
@@ -81,6 +92,9 @@ ALONE: dict[str, tuple[list[int], int, int]] = {
         64 * 40,
         4,
     ),
+    "packed_matmul": ([1, 64, 64 * 40, 64, 4, 0, 0, 1], 64 * 40, 16),
+    "unpack_weights": ([64, 40, 64, 4, 0, 0, 40, 1], 64 * 40, 64),
+    "order_rows": ([40, 64, 4, 0, 1], 64 * 40, 64),
     "attention_probabilities": ([0, 1, 2, 32, 40, double_bits(1.0), 0, 0, 0, 0, 0], 64 * 40, 40),
 }
 """Kernels that no operator alone runs by: parameters, elements, and those between two looks."""
@@ -93,7 +107,7 @@ def test_a_kernel_of_many_operators_stops_like_the_others(kernel: str) -> None:
     result = np.frombuffer(word, np.float32)
     scores = np.ones((64, 40), np.float32)
     reads = {"fill": 0, "thin_matmul": 2}.get(kernel, 1)
-    operands = [*[scores] * reads, result]
+    operands = [*ALONE_OPERANDS.get(kernel, [scores] * reads), result]
     payload = [len(operands), *(part for item in operands for part in (0, item.ctypes.data))]
     by = step_runner(open_engine())
     words = [by.kind(kernel), 2 + len(payload) + len(parameters), *payload, *parameters]

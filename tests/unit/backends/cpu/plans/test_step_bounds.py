@@ -21,7 +21,7 @@ from aioinfer.runtime.graph import DType
 from unit.backends.cpu.comparing import model_of
 
 F32, I64, I32, BOOL = DType.FLOAT32, DType.INT64, DType.INT32, DType.BOOL
-U8, F64 = DType.UINT8, DType.FLOAT64
+U8, I8, F64 = DType.UINT8, DType.INT8, DType.FLOAT64
 ONE = double_bits(1.0)
 
 Shape = tuple[int, ...]
@@ -66,6 +66,18 @@ CALLS: dict[str, tuple[Operands, list[int]]] = {
     "small_matmul": (
         [(F32, (2, 3)), (F32, (3, 4)), (F32, (4,)), (F32, (2, 4))],
         [2, 3, 4, 1, 0],
+    ),
+    "order_rows": ([(F32, (3, 70)), (F32, (3, 2, 9, 8))], [3, 70, 4, 1, 1]),
+    "packed_matmul": (
+        [
+            *[(F32, (3, 2, 9, 8)), (U8, (5, 3, 16)), (F32, (5, 3)), (I8, (5, 3)), (F32, (5,))],
+            (F32, (3, 5)),
+        ],
+        [3, 70, 5, 32, 4, 1, 1, 1],
+    ),
+    "unpack_weights": (
+        [(U8, (5, 3, 32)), (F32, (5, 3)), (F32, (2, 96))],
+        [70, 5, 32, 8, 0, 3, 2, 1],
     ),
     "thin_matmul": (
         [(F32, (2, 3, 2, 5)), (F32, (2, 3, 4, 5)), (F32, (2, 3, 2, 4))],
