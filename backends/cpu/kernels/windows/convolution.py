@@ -20,7 +20,15 @@ import numpy as np
 
 from .....runtime.graph import DType, Node, Value
 from .....runtime.lowering.window import Window, transposed_window, window_of
-from ...onednn.bindings import ARG, FORWARD_INFERENCE, Attributes, Desc, OneDnnError, PrimitiveDesc
+from ...onednn.bindings import (
+    ARG,
+    BINARY_ALGORITHMS,
+    FORWARD_INFERENCE,
+    Attributes,
+    Desc,
+    OneDnnError,
+    PrimitiveDesc,
+)
 from ...onednn.post_ops import CPU_DOMAIN
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
@@ -30,7 +38,7 @@ from .convolution_choice import (
     ConvolutionShape,
     has_split_vectors,
     is_slow,
-    is_wrong,
+    misapplies_epilogues,
     wanted_implementation,
 )
 from .onednn_windows import dims_array, find_bad_window
@@ -133,18 +141,19 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     )
     if _is_trivial(node, convolution, builder):
         return
-    epilogue = Epilogue(node, builder)
+    epilogue, strides = Epilogue(node, builder), window.strides
     bias = _bias_desc(node, builder)
     pd = _choose(builder, convolution, bias, epilogue.attributes)
     spread = _spread(convolution)
-    channels = convolution.shape.input_channels
-    has_epilogue = bias is not None or bool(node.attributes.get("post_ops"))
-    is_unfit = _is_uncompiled(pd) or (has_epilogue and is_wrong(pd.implementation, channels))
-    if is_unfit and spread is not None:
+    if _is_uncompiled(pd) and spread is not None:
         other = _choose(builder, spread, bias, epilogue.attributes)
         if not _is_uncompiled(other):
-            pd, window = other, spread.window
+            pd, window, convolution = other, spread.window, spread
             swapped = _transposed((*weight_shape[:2], *window.kernel), groups, DType.FLOAT32)
+    has_epilogue = bias is not None or bool(node.attributes.get("post_ops"))
+    is_apart = has_epilogue and misapplies_epilogues(pd.implementation)
+    if is_apart:
+        pd = _choose(builder, convolution, None, Attributes(builder.engine))
     wanted, size = pd.desc("weights"), window.kernel
     if weights.constant is not None:
         array = _longer_constant(builder, weights.constant, size)
@@ -156,8 +165,13 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     if pd.desc("src").dims == shape:
         read = builder.reordered(source, pd.desc("src"))
     else:
-        read = _with_zeros_between(builder.operand(source), builder, convolution, pd.desc("src"))
-    _emit(node, builder, pd, read, packed, epilogue)
+        read = _with_zeros_between(builder.operand(source), builder, strides, pd.desc("src"))
+    if is_apart:
+        sums = builder.temporary(Layout.of(pd.desc("dst")))
+        builder.primitive(pd, {ARG.SRC: read, ARG.WEIGHTS: packed}, {ARG.DST: sums})
+        _emit_epilogue(node, builder, sums, epilogue)
+    else:
+        _emit(node, builder, pd, read, packed, epilogue)
 
 
 def _groups(
@@ -240,10 +254,10 @@ def _spread(convolution: _Convolution) -> _Convolution | None:
 
 
 def _with_zeros_between(
-    source: Operand, builder: PlanBuilder, convolution: _Convolution, desc: Desc
+    source: Operand, builder: PlanBuilder, strides: Sequence[int], desc: Desc
 ) -> Operand:
     """Emit an input that ``_spread`` has spread, in a layout."""
-    layout = channels_last(desc.dims, convolution.held)
+    layout = channels_last(desc.dims, desc.dtype)
     assert layout.strides is not None
     made = builder.temporary(layout)
     builder.native("fill", (made,), (layout.dtype.item_bytes, layout.count, 0))
@@ -251,9 +265,8 @@ def _with_zeros_between(
         dense = builder.temporary(channels_last(source.shape, layout.dtype))
         builder.move(source, dense)
         source = dense
-    steps = (1, 1, *convolution.window.strides)
-    strides = [a * b for a, b in zip(layout.strides, steps, strict=True)]
-    builder.copy(source, made.viewed(Layout.plain(source.shape, layout.dtype, strides)))
+    steps = [a * b for a, b in zip(layout.strides, (1, 1, *strides), strict=True)]
+    builder.copy(source, made.viewed(Layout.plain(source.shape, layout.dtype, steps)))
     if layout.desc(builder.engine) == desc:
         return made.viewed(Layout.of(desc))
     moved = builder.temporary(Layout.of(desc))
@@ -394,5 +407,28 @@ def _emit(
     if bias is not None:
         reads[ARG.BIAS] = builder.reordered(bias, pd.desc("weights", 1))
     reads.update(epilogue.arguments(pd))
+    made = epilogue.result(node.outputs[0], pd)
+    builder.primitive(pd, reads, {ARG.DST: made.viewed(Layout.of(pd.desc("dst")))})
+
+
+def _emit_epilogue(node: Node, builder: PlanBuilder, sums: Operand, epilogue: Epilogue) -> None:
+    """Add the bias, or zeros, to what a convolution has made, and apply the post-ops."""
+    engine, bias, dims = builder.engine, _bias(node), sums.shape
+    row = Layout.plain((1, dims[1], *(1 for _ in dims[2:])), DType.FLOAT32)
+    if bias is None:
+        added = builder.constant_operand(np.zeros(row.shape, np.float32))
+    else:
+        added = builder.plain(bias, DType.FLOAT32)
+    desc = sums.layout.desc(engine)
+    pd = engine.primitive_desc(
+        "binary",
+        engine,
+        c_int(BINARY_ALGORITHMS["add"]),
+        desc,
+        row.desc(engine),
+        desc,
+        epilogue.attributes,
+    )
+    reads = {ARG.SRC: sums, ARG.SRC_1: added.viewed(row), **epilogue.arguments(pd)}
     made = epilogue.result(node.outputs[0], pd)
     builder.primitive(pd, reads, {ARG.DST: made.viewed(Layout.of(pd.desc("dst")))})

@@ -17,7 +17,7 @@ __all__ = [
     "ConvolutionShape",
     "has_split_vectors",
     "is_slow",
-    "is_wrong",
+    "misapplies_epilogues",
     "wanted_implementation",
 ]
 
@@ -26,9 +26,6 @@ CPU_FACTS = Path("/proc/cpuinfo")
 
 _VECTOR = 16
 """Floats in a vector of 512 bits."""
-
-_SUMMED_AT_ONCE = 256
-"""Channels that ``brgconv_strided`` surely adds up in one go."""
 
 _FEW_CHANNELS, _SMALL_WINDOW = 8, 9
 """A network's first convolution reads colours, which no blocked kernel takes."""
@@ -81,13 +78,13 @@ def is_slow(implementation: str) -> bool:
     return implementation.startswith(("ref", "gemm", "x64:gemm"))
 
 
-def is_wrong(implementation: str, input_channels: int) -> bool:
-    """True for what may add a bias, or apply post-ops, to each part of a sum over channels.
+def misapplies_epilogues(implementation: str) -> bool:
+    """True for what may add a bias, or apply post-ops, to each part of a sum.
 
-    Seen of oneDNN 3.2 on AVX2, a strided ConvTranspose with a window of 4: of 512 channels and
-    more, not of 320 and fewer.
+    Seen of oneDNN 3.2 on AVX2 for strided ConvTranspose, from 48 channels on; which sums it divides
+    is not told. What it computes without an epilogue is right.
     """
-    return "brgconv_strided" in implementation and input_channels > _SUMMED_AT_ONCE
+    return "brgconv_strided" in implementation
 
 
 @functools.cache

@@ -120,16 +120,38 @@ def test_two_runs_of_a_plan_give_the_same(core, name) -> None:
         np.testing.assert_array_equal(request.infer_sync(inputs)["y"], first)
 
 
-@pytest.mark.parametrize("channels", [256, 512])
-def test_what_follows_a_strided_transposed_convolution_of_many_channels_is_applied_once(
-    core, channels
+DIVIDED = {
+    "many channels": (512, 4, 2, 256, 4, 1),
+    "a wide window": (256, 6, 2, 16, 4, 1),
+    "a stride of three": (160, 5, 3, 64, 4, 4),
+    "few channels": (48, 11, 3, 48, 4, 1),
+    "few places": (256, 4, 2, 64, 2, 2),
+}
+"""Channels, window, stride, channels made, side and pads of sums that oneDNN divides on AVX2."""
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+@pytest.mark.parametrize(("has_bias", "has_residual"), [(True, True), (True, False), (False, True)])
+def test_what_follows_a_strided_transposed_convolution_is_applied_once(
+    core, name, has_bias, has_residual
 ) -> None:
+    channels, window, stride, made, side, pads = DIVIDED[name]
     chance = np.random.default_rng(0)
-    shapes = {"x": (1, channels, 4, 4), "w": (channels, 256, 4, 4), "b": (256,)}
+    length = (side - 1) * stride + window - 2 * pads
+    shapes = {
+        "x": (1, channels, side, side),
+        "r": (1, made, length, length),
+        "w": (channels, made, window, window),
+        "b": (made,),
+    }
     arrays = {key: chance.standard_normal(dims).astype(np.float32) for key, dims in shapes.items()}
+    given = ["x", "w", "b"] if has_bias else ["x", "w"]
     nodes = [
-        helper.make_node("ConvTranspose", ["x", "w", "b"], ["c"], strides=[2, 2], pads=[1] * 4),
-        helper.make_node("Relu", ["c"], ["y"]),
+        helper.make_node("ConvTranspose", given, ["c"], strides=[stride] * 2, pads=[pads] * 4),
+        helper.make_node("Add", ["c", "r"], ["a"]),
+        helper.make_node("Relu", ["a" if has_residual else "c"], ["y"]),
     ]
-    inputs = {"x": arrays.pop("x")}
-    assert_same_as_reference(core, model_of(nodes, inputs, constants=arrays), inputs)
+    inputs = {"x": arrays["x"]} | ({"r": arrays["r"]} if has_residual else {})
+    constants = {name: arrays[name] for name in given[1:]}
+    kept = nodes if has_residual else [nodes[0], nodes[2]]
+    assert_same_as_reference(core, model_of(kept, inputs, constants=constants), inputs)
