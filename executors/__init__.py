@@ -17,6 +17,7 @@ from .base import (
     must_not_block,
     refuse_own_thread,
     run_here,
+    tell_owner,
 )
 from .cpu_allowance import (
     CpuAllowance,
@@ -96,4 +97,5 @@ __all__ = [
     "refuse_own_thread",
     "run_here",
     "shortage_as_error",
+    "tell_owner",
 ]

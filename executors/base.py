@@ -155,6 +155,7 @@ class HostReady(Ready):
             try:
                 call(error)
             except BaseException as broken:
+                tell_owner(call, (), broken)
                 raised = raised or broken
         if raised is not None:
             raise raised
@@ -356,7 +357,7 @@ def run_here(function: Callable[[Lane], Ready], lane: Lane, then: Then) -> None:
     try:
         then(ready, error)
     except BaseException as raised:
-        tell_owner(then, raised)
+        tell_owner(then, (ready,), raised)
         raise
     finally:
         del function, then, error  # the error's traceback keeps this frame; it must not keep them

@@ -40,10 +40,11 @@ from .base import (
     WhenReady,
     checked,
     refuse_own_thread,
+    tell_owner,
 )
 from .device_times import TellTimes
 from .fork import ProcessMark
-from .parking import Parking, report_broken, tell
+from .parking import Parking, tell
 from .streams import StreamsConfig, StreamsExecutor
 
 
@@ -187,7 +188,7 @@ def _refuse(
     events: tuple[DeviceEvent, ...], then: Then, ready: Ready, error: BaseException | None
 ) -> None:
     """Answer without calling the function; what it would have waited for is handed on."""
-    then(Ready.join((ready, *events)), error)
+    tell(then, Ready.join((ready, *events)), error)
 
 
 class DeviceStreamExecutor(TaskExecutor):
@@ -295,8 +296,8 @@ class DeviceStreamExecutor(TaskExecutor):
             ready = Ready.join((ready, *events[waited_count:]))
         try:  # as ``tell`` does
             then(ready, error)
-        except BaseException:
-            report_broken(then)
+        except BaseException as raised:
+            tell_owner(then, (ready,), raised)
         del function, then, error  # the error's traceback keeps this frame; it must not keep them
 
 

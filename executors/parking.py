@@ -15,23 +15,18 @@ from collections.abc import Callable
 from functools import partial
 
 from ..errors import ClosedError
-from .base import NOW, Ready, Then
+from .base import NOW, Ready, Then, tell_owner
 from .fork import ProcessMark
 
 _log = logging.getLogger("aioinfer")
 
 
 def tell(then: Then, ready: Ready, error: BaseException | None) -> None:
-    """Call ``then``; one that breaks the rule and raises is logged, and the thread goes on."""
+    """Call ``then``; one that breaks the rule and raises is told, and the thread goes on."""
     try:
         then(ready, error)
-    except BaseException:
-        report_broken(then)
-
-
-def report_broken(then: Then) -> None:
-    """Log the exception that is being handled, which a continuation has raised."""
-    _log.exception("the continuation %r raised; its run may never settle", then)
+    except BaseException as raised:
+        tell_owner(then, (ready,), raised)
 
 
 class _Parked:

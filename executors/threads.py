@@ -49,7 +49,7 @@ class ThreadState:
                 function(*args)
         except BaseException as error:
             if function is not None:
-                tell_owner(function, error)
+                tell_owner(function, args, error)
             _call_all(hops)
             raise
         finally:
@@ -77,7 +77,7 @@ def hop(function: Callable[..., None], *args: Any) -> None:
     The function must not raise; if it does all the same (an interrupt), the hops that wait behind
     it still run, and then it is raised from the outermost call. Of one that has waited the caller
     knows nothing any more: if it is a method of an object that has ``hop_failed``, that is called
-    with the error.
+    with the error (``tell_owner``).
     """
     thread = _threads.state
     hops = thread.hops
@@ -93,7 +93,7 @@ def hop(function: Callable[..., None], *args: Any) -> None:
             following(*args)
     except BaseException as error:
         if following is not None:
-            tell_owner(following, error)
+            tell_owner(following, args, error)
         _call_all(hops)
         raise
     finally:
@@ -119,7 +119,7 @@ def hand_over(function: Callable[..., None], *args: Any) -> None:
             following, args = hops.popleft()
             following(*args)
     except BaseException as error:
-        tell_owner(following, error)
+        tell_owner(following, args, error)
         _call_all(hops)
         if not isinstance(error, Exception):
             raise
@@ -134,17 +134,26 @@ def _call_all(hops: deque[_Hop]) -> None:
         try:
             following(*args)
         except BaseException as error:
-            tell_owner(following, error)
+            tell_owner(following, args, error)
 
 
-def tell_owner(function: Callable[..., Any], error: BaseException) -> None:
-    """Tell the object whose method has failed, on its own, so that nothing waits for it."""
+def tell_owner(function: Callable[..., Any], args: tuple[Any, ...], error: BaseException) -> None:
+    """Tell the object whose method has failed, on its own, so that nothing waits for it.
+
+    Where the method was to get a token first, the object is told when that has fired: until then a
+    device works for it.
+    """
     owner = getattr(function, "__self__", None)
     if not isinstance(owner, HopOwner):
         _log.error("%r raised; what it was to end may never settle", function, exc_info=error)
         return
+    failed = owner.hop_failed
     try:
-        owner.hop_failed(error)
+        when_ready = getattr(args[0], "when_ready", None) if args else None
+        if when_ready is None:
+            failed(error)
+        else:
+            when_ready(lambda _: failed(error))
     except BaseException:
         _log.exception("%r could not be told that %r failed", owner, function)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from ...executors import (
     StreamsExecutor,
     Then,
     shortage_as_error,
+    tell_owner,
 )
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.plugin import CoreHandle
@@ -249,6 +249,9 @@ class _HeteroSlot(Slot):
 
     def __init__(self, network: HeteroNetwork) -> None:
         self._network = network
+        self._then: Then | None = None
+        self._collected: HostReady | None = None
+        """What the caller waits for while a token is waited for."""
         self._linked = LinkedRun(network._subnetworks)
         stages = self._linked.stages()
         if network._copies is not None:
@@ -257,22 +260,45 @@ class _HeteroSlot(Slot):
 
     def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> GraphRun:
         self._linked.take(self.bindings, stop)
-        graph, ended = self._network._stage_graph, partial(self._ended, then)
-        run = GraphRun(self.stages, graph, stop, ended, recorder, self.bindings.mark())
+        self._then, graph = then, self._network._stage_graph
+        run = GraphRun(self.stages, graph, stop, self._ended, recorder, self.bindings.mark())
         run.start(after)
         return run
 
     def release(self) -> None:
         self._linked.release()
+        self._then = self._collected = None
 
-    def _ended(self, then: Then, ready: Ready, error: BaseException | None) -> None:
+    def _ended(self, ready: Ready, error: BaseException | None) -> None:
         """Collect the outputs as soon as the last token says that they are there."""
         if error is not None or ready is NOW or ready.is_ready:
-            then(ready, self._for_whole(error or ready.error) or self._collect())
+            self._end(ready, self._for_whole(error or ready.error) or self._collect())
             return
-        collected = HostReady()
-        ready.when_ready(lambda late: collected.fire(self._for_whole(late) or self._collect()))
-        then(collected, None)
+        collected = self._collected = HostReady()
+        ready.when_ready(self._fired)
+        self._end(collected, None)
+
+    def _fired(self, late: BaseException | None) -> None:
+        error = self._for_whole(late) or self._collect()
+        collected, self._collected = self._collected, None
+        if collected is not None:
+            collected.fire(error)
+
+    def _end(self, ready: Ready, error: BaseException | None) -> None:
+        then, self._then = self._then, None
+        assert then is not None
+        try:
+            then(ready, error)
+        except Exception as raised:  # no memory for the call
+            tell_owner(then, (ready,), raised)
+
+    def hop_failed(self, error: BaseException) -> None:
+        """End: there was no memory for a call to this run, for which nothing works."""
+        collected, self._collected = self._collected, None
+        if self._then is not None:
+            self._end(NOW, self._linked.stop.error or error)
+        elif collected is not None:
+            collected.fire(error)
 
     def _for_whole(self, error: BaseException | None) -> BaseException | None:
         """Return the error of a part with the way out for the caller, which loaded the whole."""

@@ -143,7 +143,8 @@ class Balancer(Generic[R]):
     def take(self, now_s: float, behind_count: int = 0) -> tuple[R, DeviceLoad] | None:
         """Take out the request that is to start now, and say where; None: none is.
 
-        ``behind_count`` requests wait behind those that are here.
+        ``behind_count`` requests wait behind those that are here. If it raises (no memory), the
+        request waits on: that it leaves those that wait is the last that is done.
         """
         waiting = self._waiting
         if not waiting:
@@ -161,21 +162,35 @@ class Balancer(Generic[R]):
             place = sum(busy.ends_before(end_s, now_s, most) for busy in self.usable())
             if place >= most:
                 return None
-        run = self._take_out(min(place, len(waiting) - 1))
-        self.give(run, load, now_s)
+        run = self._next(min(place, len(waiting) - 1))
         for other in rooms:
             if other is not load:
                 other.passed_over_count += 1
         if load.passed_over_count >= PASSED_OVER:
             load.service = ServiceTime()  # what is known of it is old
         load.passed_over_count = 0
-        return run, load
+        taken = run, load
+        self.give(run, load, now_s)
+        waiting.remove(run)
+        return taken
 
     def give(self, run: Hashable, load: DeviceLoad, now_s: float) -> None:
-        """Note that a device has a request from now on."""
-        load.started[run] = now_s
+        """Note that a device has a request from now on; if it raises, it has not."""
         load.run_count += 1
         self._last = load
+        load.started[run] = now_s
+
+    def forget(self, run: Hashable) -> None:
+        """Free the place that a device has for a request, if one has."""
+        for load in self.loads:
+            load.started.pop(run, None)
+
+    def take_all(self) -> list[R]:
+        """Take out all that wait; none if a device is busy, after which they are looked at."""
+        if any(load.started for load in self.loads):
+            return []
+        taken, self._waiting = self._waiting, []
+        return taken
 
     def ended(self, run: Hashable, load: DeviceLoad, now_s: float, *, is_well: bool) -> float:
         """Note that a device is done with a request, and return how long it had it."""
@@ -218,17 +233,16 @@ class Balancer(Generic[R]):
         turns = [*order[first:], *order[:first]]
         return next(load for load in turns if load in rooms)
 
-    def _take_out(self, place: int) -> R:
-        """Take the request of this turn, unless the one that came first has waited too long."""
+    def _next(self, place: int) -> R:
+        """Choose the request of this turn, unless the one that came first has waited too long."""
         waiting = self._waiting
         if len(waiting) == 1:
             self._overtakings = 0
-            return waiting.pop()
+            return waiting[0]
         oldest = min(waiting, key=lambda run: run.ticket[1])
         run = oldest if self._overtakings >= MOST_OVERTAKINGS else waiting[place]
         if run is oldest:
             self._overtakings = 0
         elif run.ticket[0] < oldest.ticket[0]:
             self._overtakings += 1
-        waiting.remove(run)
         return run

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import DeviceError, PropertyError, nearest
-from ...executors import NOW, Lane, Ready, StreamsConfig, TimerHandle, hop
+from ...executors import NOW, Lane, Ready, StreamsConfig, TimerHandle, hand_over, hop
 from ...executors.shortage import start_thread
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.device_failure import Verdict, verdict_on
@@ -33,6 +33,9 @@ from .properties import SCHEDULE_POLICY
 __all__ = ["MultiNetwork"]
 
 _log = logging.getLogger("aioinfer.MULTI")
+
+_Picked = tuple[BalancedRun, DeviceLoad]
+"""A run that is to start now, and where."""
 
 PROBE_END_S = 1.0
 """What a close grants the run by which a device is tried, which was stopped: a step or a launch."""
@@ -93,38 +96,79 @@ class MultiNetwork(ReplicatedNetwork):
         return self._balancer.waiting_count > 0
 
     def offer(self, run: BalancedRun) -> None:
-        """Have a run wait for a device, which it may get at once. Never raises or blocks."""
+        """Have a run wait for a device, which it may get at once. Never blocks.
+
+        If it raises, the run does not wait.
+        """
         stop, run.ticket = run.stop, run.bindings.ticket
+        picked: _Picked | None = None
         with self._balancing:
             self._balancer.add(run)
-            picked = self._balancer.take(self.clock.now_s(), self.admission.waiting_count)
-        if picked is None:
-            stop.when_set(run.drop)
-            self._look_again()
-        elif picked[0] is run:
-            run.go(picked[1])
-        else:
-            stop.when_set(run.drop)
-            self._start(*picked)
-            self.balance()
+        try:
+            with self._balancing:
+                picked = self._balancer.take(self.clock.now_s(), self.admission.waiting_count)
+            if picked is None:
+                stop.when_set(run.drop)
+                self._look_again()
+            elif picked[0] is run:
+                run.go(picked[1])
+            else:
+                stop.when_set(run.drop)
+                self._start(*picked)
+                picked = None
+                hand_over(self.balance)
+        except Exception as error:  # no memory
+            self._not_started(picked, error)
 
     def balance(self) -> None:
         """Start what is to start now of the runs that wait."""
         while self._balancer.waiting_count:
-            with self._balancing:
-                picked = self._balancer.take(self.clock.now_s(), self.admission.waiting_count)
-            if picked is None:
-                self._look_again()
-                return
-            self._start(*picked)
+            picked: _Picked | None = None
+            try:
+                with self._balancing:
+                    picked = self._balancer.take(self.clock.now_s(), self.admission.waiting_count)
+                if picked is None:
+                    self._look_again()
+                    return
+                self._start(*picked)
+            except Exception as error:  # no memory
+                self._not_started(picked, error)
+                if picked is None:
+                    return
+
+    def hop_failed(self, error: BaseException) -> None:
+        """Balance all the same: there was no memory for the call that was to do that."""
+        _log.warning("%r goes on after %r", self, error)
+        self.balance()
+
+    def _not_started(self, picked: _Picked | None, error: Exception) -> None:
+        """End a run that could not begin; or all that wait, if there is none.
+
+        What waits while devices are busy is begun when these are done.
+        """
+        if picked is not None:
+            picked[0].hop_failed(error)
+            return
+        with self._balancing:
+            left = self._balancer.take_all()
+        for run in left:
+            run.hop_failed(error)
 
     def drop(self, run: BalancedRun) -> bool:
         """Take a stopped run out of those that wait; False: it has a device."""
         with self._balancing:  # which a slot that is another run's by now would wait in again
             return run.stop.error is not None and self._balancer.drop(run)
 
+    def forget(self, run: BalancedRun) -> None:
+        """Note that no device has a run, without measuring it."""
+        with self._balancing:
+            self._balancer.forget(run)
+
     def over(self, run: BalancedRun, member: Member, error: BaseException | None) -> bool:
-        """Note that a device is done with a run; True: the run goes on elsewhere."""
+        """Note that a device is done with a run; True: the run goes on elsewhere.
+
+        Raises only where the run does not go on.
+        """
         now_s = self.clock.now_s()
         with self._balancing:
             taken_s = self._balancer.ended(run, member, now_s, is_well=error is None)
@@ -168,7 +212,7 @@ class MultiNetwork(ReplicatedNetwork):
             if alarm is not None:
                 alarm.cancel()
             if due_s is not None and not self._is_over:
-                self._alarm = self.clock.call_at(due_s, partial(hop, self.balance))
+                self._alarm = self.clock.call_at(due_s, partial(hand_over, self.balance))
 
     def _take_out(self, member: Member, error: BaseException) -> None:
         with self._balancing:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from ...executors import NOW, Ready, Then, hop
+from ...executors import NOW, Ready, Then, hand_over, tell_owner
 from ..runs.slot import Slot
 from ..runs.stage import Stage, Stop
 from ..tracing.recorder import SpanRecorder
@@ -28,6 +28,8 @@ class ReplicatedRun(Slot):
         self._after: Ready = NOW
         self._then: Then | None = None
         self._on_end: Then = self._ended
+        self._error: BaseException | None = None
+        """How its host code ended, while a token is waited for."""
 
     @property
     @abstractmethod
@@ -56,13 +58,18 @@ class ReplicatedRun(Slot):
     def drop(self) -> None:
         """Leave those that wait, if it was stopped and does; a listener of its Stop."""
         if self._leave(self):
-            hop(self._end, NOW, self.stop.error)
+            hand_over(self._end, NOW, self.stop.error)
 
     def _ended(self, ready: Ready, error: BaseException | None) -> None:
         if ready is NOW:
             self._over(error)
         else:
-            ready.when_ready(lambda late: self._over(error or late))
+            self._error = error
+            ready.when_ready(self._fired)
+
+    def _fired(self, late: BaseException | None) -> None:
+        error, self._error = self._error, None
+        self._over(error or late)
 
     @abstractmethod
     def _over(self, error: BaseException | None) -> None:
@@ -71,4 +78,7 @@ class ReplicatedRun(Slot):
     def _end(self, ready: Ready, error: BaseException | None) -> None:
         then, self._then = self._then, None
         assert then is not None
-        then(ready, error)
+        try:
+            then(ready, error)
+        except Exception as raised:  # no memory for the call
+            tell_owner(then, (ready,), raised)

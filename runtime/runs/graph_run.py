@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter_ns
 
 from ...errors import NotSupportedError
-from ...executors import NO_LANE, NOW, Lane, Ready, Then, hop
+from ...executors import NO_LANE, NOW, Lane, Ready, Then, hand_over, hop
 from ..tracing.recorder import RunMark, SpanRecorder
 from .stage import Again, Stage, Stop, stop_if_interrupted
 
@@ -83,7 +83,7 @@ class GraphRun:
         roots = self._graph.roots
         self._outstanding = len(roots)
         if not roots:
-            hop(self._then, after, self._stop.error)
+            hand_over(self._then, after, self._stop.error)
         for index in roots:
             hop(self._begin, index)
 
@@ -140,4 +140,4 @@ class GraphRun:
             hop(self._begin, follower)
         if is_last:
             error = self._error or (self._stop.error if self._left else None)
-            hop(self._then, Ready.join(self._tokens), error)
+            hand_over(self._then, Ready.join(self._tokens), error)

@@ -316,10 +316,18 @@ class Run(RunOutcome):
             self._end(self._after, error)
 
     def hop_failed(self, error: BaseException) -> None:
-        """End if it has a slot that it was to begin in: there was no memory for the call."""
-        if self.slot is not None and not self._has_begun:
-            self._has_begun = True
-            self._end(self._after, error)
+        """End if it has a slot: there was no memory for a call, and nothing works for it.
+
+        After an interrupt that is known only of a run that has not begun.
+        """
+        has_lost = isinstance(error, Exception) or not self._has_begun
+        if self.slot is None or self.is_ending or not has_lost:
+            return
+        self._has_begun = True
+        if self.is_inside and self._then is None:  # of which it has been told
+            self._give_back(None)
+        else:
+            self._end(self._after, self.stop.error or error)
 
     def _download_inputs(self, executor: TaskExecutor) -> None:
         """Have the inputs downloaded that other devices have kept, and begin then."""
@@ -335,7 +343,7 @@ class Run(RunOutcome):
     def _downloaded(self, ready: Ready, error: BaseException | None) -> None:
         self._stages = ()
         if error is None:
-            hop(self._begin)
+            hand_over(self._begin)
         else:
             self._end(ready, error)
 
@@ -385,7 +393,7 @@ class Run(RunOutcome):
             else:
                 self._end(NOW, error or self.stop.error)
         else:
-            hop(self._step, ready, error)
+            hand_over(self._step, ready, error)
 
     def _end(self, ready: Ready, error: BaseException | None) -> None:
         """No host code of the run is left; it has ended when the last token has fired."""
@@ -397,13 +405,15 @@ class Run(RunOutcome):
             return
         then, self._then = self._then, None  # an ended run keeps nothing alive
         self.bindings.awaited = None
-        if ready is NOW:
-            if error is None:
-                self._note_time()
-            self._give_back(None)
-        else:
-            ready.when_ready(self._give_back)
-        hand_over(then, ready, error)
+        try:
+            if ready is not NOW:
+                ready.when_ready(self._give_back)
+            else:
+                if error is None:
+                    self._note_time()
+                self._give_back(None)
+        finally:
+            hand_over(then, ready, error)
 
     def end_inside(self, error: BaseException | None) -> None:
         """End a run of an outer network that a thread has carried through its stages."""

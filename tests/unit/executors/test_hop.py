@@ -7,7 +7,10 @@ import pytest
 from aioinfer.errors import RequestStateError
 from aioinfer.executors import (
     NOW,
+    HostReady,
     ImmediateExecutor,
+    Ready,
+    hand_over,
     hop,
     is_own_thread,
     mark_own_thread,
@@ -127,3 +130,35 @@ def test_the_owner_of_a_hop_that_has_waited_is_told_that_it_failed() -> None:
         hop(outermost.lose)
     assert [type(error) for error in (*first.told, *second.told)] == [MemoryError] * 2
     assert outermost.told == [], "its caller knows"
+
+
+class Waiter:
+    """Is to be called with a token, or once one has fired, and cannot be."""
+
+    def __init__(self) -> None:
+        self.told: list[BaseException] = []
+
+    def ended(self, _ready: Ready, _error: BaseException | None) -> None:
+        raise MemoryError
+
+    def fired(self, _error: BaseException | None) -> None:
+        raise MemoryError
+
+    def hop_failed(self, error: BaseException) -> None:
+        self.told.append(error)
+
+
+def test_the_owner_of_a_continuation_is_told_once_the_token_that_it_did_not_get_has_fired() -> None:
+    owner, token = Waiter(), HostReady()
+    hand_over(owner.ended, token, None)
+    assert owner.told == [], "a device still works for it"
+    token.fire()
+    assert [type(error) for error in owner.told] == [MemoryError]
+
+
+def test_the_owner_of_what_waits_for_a_token_is_told_that_it_could_not_be_called() -> None:
+    owner, token = Waiter(), HostReady()
+    token.when_ready(owner.fired)
+    with pytest.raises(MemoryError):
+        token.fire()
+    assert [type(error) for error in owner.told] == [MemoryError]

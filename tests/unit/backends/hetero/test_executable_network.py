@@ -15,6 +15,7 @@ import aioinfer
 from aioinfer.errors import (
     ClosedError,
     DeadlineExceededError,
+    DeviceError,
     NotSupportedError,
     RequestCancelledError,
     TensorError,
@@ -136,7 +137,7 @@ def test_an_error_of_one_subgraph_is_the_request_s_when_all_is_quiet(
     assert request.wait(0) is False  # b is still on its device
     mock[1].held.release()
     assert waiting(mock) == [0, 0, 0]  # c was not started
-    with pytest.raises(MemoryError, match="device 0 is full"):
+    with pytest.raises(DeviceError, match="device 0 is full"):
         request.wait(WAIT_S)
     request.start_async(X)
     release_all(mock)
