@@ -3,9 +3,9 @@
  * Theory of operation. A row of weights is one column of the product: blocks of numbers, each with a
  * scale and, where there are some, a zero point. 32 bytes of it are a chunk: eight words of 32 bits,
  * each of which holds ELEMENTS numbers in a row, the lowest bits first. The number at the same place
- * of each word is one shift away, so a chunk becomes ELEMENTS vectors of eight numbers. Data are
+ * of each word is two shifts away, so a chunk becomes ELEMENTS vectors of eight numbers. Data are
  * put into that order first, once for all columns: in a chunk, the first numbers of the eight words,
- * then the second ones, and so on; behind them their sums, where zero points need them.
+ * then the second ones, and so on.
  *
  * Numbers are counted from the middle of their range, and so are zero points.
  */
@@ -31,13 +31,13 @@ typedef float floats __attribute__((vector_size(4 * LANES)));
 
 /* How weights lie; all in numbers but for the bytes. */
 struct packing {
-    int64_t inner, length, bits, has_zeros;
+    int64_t inner, length, bits;
     int64_t blocks, row_bytes, chunks, chunk;
 };
 
-static struct packing packing_of(int64_t inner, int64_t length, int64_t bits, int64_t has_zeros)
+static struct packing packing_of(int64_t inner, int64_t length, int64_t bits)
 {
-    struct packing made = {inner, length, bits, has_zeros, 0, 0, 0, 0};
+    struct packing made = {inner, length, bits, 0, 0, 0, 0};
     made.blocks = (inner + length - 1) / length;
     made.row_bytes = made.blocks * length * bits / 8;
     made.chunk = 8 * CHUNK_BYTES / bits;
@@ -45,14 +45,14 @@ static struct packing packing_of(int64_t inner, int64_t length, int64_t bits, in
     return made;
 }
 
-/* data: rows (rows, inner); result (rows, chunks, numbers of a chunk, and eight sums where they are
- * wanted), both float32. parameters: rows, inner, bits, whether there are sums, parts. */
+/* data: rows (rows, inner); result (rows, chunks, numbers of a chunk), both float32. parameters: rows,
+ * inner, bits, parts. */
 static int order_rows(char *const *data, const int64_t *parameters, const char *stop)
 {
     const int64_t rows = parameters[0], inner = parameters[1], bits = parameters[2];
-    const int64_t has_sums = parameters[3], parts = parameters[4];
-    const struct packing packing = packing_of(inner, inner, bits, has_sums);
-    const int64_t elements = packing.chunk / LANES, step = packing.chunk + LANES * has_sums;
+    const int64_t parts = parameters[3];
+    const struct packing packing = packing_of(inner, inner, bits);
+    const int64_t elements = packing.chunk / LANES;
     const int64_t count = rows * packing.chunks;
 
 #pragma omp parallel for schedule(static) if (parts > 1)
@@ -60,18 +60,13 @@ static int order_rows(char *const *data, const int64_t *parameters, const char *
         const int64_t row = number / packing.chunks, chunk = number % packing.chunks;
         const int64_t rest = inner - chunk * packing.chunk;
         const float *source = (const float *)data[0] + row * inner + chunk * packing.chunk;
-        float *target = (float *)data[1] + number * step;
+        float *target = (float *)data[1] + number * packing.chunk;
         if (is_stopped(stop))
             continue;
-        if (has_sums)
-            memset(target + packing.chunk, 0, LANES * sizeof *target);
         for (int64_t place = 0; place < elements; place++)
             for (int64_t lane = 0; lane < LANES; lane++) {
                 const int64_t index = lane * elements + place;
-                const float item = index < rest ? source[index] : 0.0f;
-                target[place * LANES + lane] = item;
-                if (has_sums)
-                    target[packing.chunk + lane] += item;
+                target[place * LANES + lane] = index < rest ? source[index] : 0.0f;
             }
     }
     return STATUS_OK;
@@ -130,7 +125,7 @@ struct packed_part {
 #define unpacked_row_avx2 unpacked_row_plain
 #endif
 
-/* data: rows in order (see order_rows; with sums where there are zero points), weights (columns, bytes
+/* data: rows in order (see order_rows), weights (columns, bytes
  * of a row), scales (columns, blocks) in float32, zero points (columns, blocks) in int8 and a bias of
  * columns where there are some, target (rows, columns) in float32. parameters: rows, inner, columns,
  * numbers in a block, bits, whether there are zero points, whether there is a bias, parts.
@@ -139,8 +134,7 @@ static int packed_matmul(char *const *data, const int64_t *parameters, const cha
 {
     const int64_t columns = parameters[2], parts = parameters[7], has_avx2 = HAS_AVX2;
     const int64_t has_zeros = parameters[5], has_bias = parameters[6];
-    const struct packing packing
-        = packing_of(parameters[1], parameters[3], parameters[4], has_zeros);
+    const struct packing packing = packing_of(parameters[1], parameters[3], parameters[4]);
 
 #pragma omp parallel for schedule(static) if (parts > 1)
     for (int64_t number = 0; number < parts; number++) {
@@ -171,8 +165,7 @@ static int unpack_weights(char *const *data, const int64_t *parameters, const ch
 {
     const int64_t has_zeros = parameters[4], first = parameters[5], count = parameters[6];
     const int64_t parts = parameters[7], has_avx2 = HAS_AVX2;
-    const struct packing packing
-        = packing_of(parameters[0], parameters[2], parameters[3], has_zeros);
+    const struct packing packing = packing_of(parameters[0], parameters[2], parameters[3]);
 
 #pragma omp parallel for schedule(static) if (parts > 1)
     for (int64_t number = 0; number < count; number++) {

@@ -42,6 +42,7 @@ INLINE void FOR(add_chunk)(floats *totals, const float *data, int64_t step, cons
     const int elements = 32 / bits;
     const int32_t middles = bits == 4 ? (int32_t)0x88888888u : (int32_t)0x80808080u;
     const floats factors = FOR(spread)(scales, spans);
+    const floats points = zeros == NULL ? (floats){0.0f} : FOR(spread_zeros)(zeros, spans);
     floats sums[4], item;
     words moved;
 
@@ -51,17 +52,12 @@ INLINE void FOR(add_chunk)(floats *totals, const float *data, int64_t step, cons
         sums[row] = (floats){0.0f};
 #pragma GCC unroll 8
     for (int place = 0; place < elements; place++) {
-        const floats weights = FOR(numbers_at)(moved, bits, place);
+        floats weights = FOR(numbers_at)(moved, bits, place);
+        if (zeros != NULL)
+            weights -= points;
         for (int row = 0; row < rows; row++) {
             memcpy(&item, data + row * step + place * LANES, sizeof item);
             sums[row] += item * weights;
-        }
-    }
-    if (zeros != NULL) {
-        const floats points = FOR(spread_zeros)(zeros, spans);
-        for (int row = 0; row < rows; row++) {
-            memcpy(&item, data + row * step + elements * LANES, sizeof item);
-            sums[row] -= item * points;
         }
     }
     for (int row = 0; row < rows; row++)
@@ -72,7 +68,6 @@ INLINE void FOR(add_column)(float *results, int64_t apart, const float *data, in
                        const struct packing *packing, const char *row, const float *scales,
                        const int8_t *zeros, float bias, int bits, int spans, int rows)
 {
-    const int64_t chunk_step = packing->chunk + (zeros == NULL ? 0 : LANES);
     const int64_t whole = packing->chunks - 1;
     floats totals[4];
     struct last_chunk last;
@@ -81,7 +76,7 @@ INLINE void FOR(add_column)(float *results, int64_t apart, const float *data, in
     for (int item = 0; item < rows; item++)
         totals[item] = (floats){0.0f};
     for (int64_t chunk = 0; chunk < whole; chunk++) {
-        FOR(add_chunk)(totals, data + chunk * chunk_step, step, row + chunk * CHUNK_BYTES,
+        FOR(add_chunk)(totals, data + chunk * packing->chunk, step, row + chunk * CHUNK_BYTES,
                   scales + block, zeros == NULL ? NULL : zeros + block, bits, spans, rows);
         if (spans > 1)
             block += spans;
@@ -91,7 +86,7 @@ INLINE void FOR(add_column)(float *results, int64_t apart, const float *data, in
         }
     }
     fill_last(&last, packing, row, scales, zeros);
-    FOR(add_chunk)(totals, data + whole * chunk_step, step, last.bytes, last.scales,
+    FOR(add_chunk)(totals, data + whole * packing->chunk, step, last.bytes, last.scales,
               zeros == NULL ? NULL : last.zeros, bits, spans, rows);
     for (int item = 0; item < rows; item++)
         results[item * apart] = FOR(sum_of)(totals[item]) + bias;
@@ -100,7 +95,7 @@ INLINE void FOR(add_column)(float *results, int64_t apart, const float *data, in
 INLINE void FOR(multiply_part)(const struct packed_part *part, const struct packing *packing,
                           const char *stop, int bits, int spans)
 {
-    const int64_t step = packing->chunks * (packing->chunk + LANES * packing->has_zeros);
+    const int64_t step = packing->chunks * packing->chunk;
 
     for (int64_t column = part->first; column < part->last; column++) {
         const char *row = part->weights + column * packing->row_bytes;

@@ -29,7 +29,7 @@ __all__ = [
     "step_runner",
 ]
 
-INTERFACE = 6
+INTERFACE = 7
 """The number of steps.c that this package calls; the same there."""
 
 KIND_END = 0

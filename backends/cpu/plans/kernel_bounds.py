@@ -22,6 +22,8 @@ Reach = tuple[int, int, Collection[DType]]
 and the element types that the kernel takes it for; none if it only moves bytes."""
 
 _MOST = 1 << 48
+_MOST_PARTS = 1 << 12
+"""Far more than threads; a kernel begins each of them, also those of no columns."""
 """No buffer has as many bytes; products of lengths below it do not overflow in C."""
 
 _MAX_RANK, _MAX_OPERANDS = 24, 32
@@ -312,23 +314,22 @@ def _packed_weights(columns: int, blocks: int, row: int, has_zeros: int) -> list
 
 
 def _order_rows(parameters: Sequence[int]) -> list[Reach]:
-    rows, inner, bits, has_sums, parts = _take(parameters, 5)
+    rows, inner, bits, parts = _take(parameters, 4)
     _, _, chunks, chunk = _packed_chunks(inner, inner + inner % 2, bits)
-    if has_sums not in (0, 1) or not 1 <= parts < _MOST:
-        raise ValueError(f"{has_sums} sums in {parts} parts")
-    made = _product(rows, chunks, chunk + 8 * has_sums, 4)
+    if not 1 <= parts <= _MOST_PARTS:
+        raise ValueError(f"{parts} parts")
+    made = _product(rows, chunks, chunk, 4)
     return [(0, _product(rows, inner, 4), _FLOAT32), (0, made, _FLOAT32)]
 
 
 def _packed_matmul(parameters: Sequence[int]) -> list[Reach]:
     rows, inner, columns, length, bits, has_zeros, has_bias, parts = _take(parameters, 8)
     blocks, row, chunks, chunk = _packed_chunks(inner, length, bits)
-    if has_bias not in (0, 1) or not 1 <= parts < _MOST:
+    if has_bias not in (0, 1) or not 1 <= parts <= _MOST_PARTS:
         raise ValueError(f"{has_bias} biases in {parts} parts")
-    _product(parts, columns)
     weights = _packed_weights(columns, blocks, row, has_zeros)
     bias: list[Reach] = [(0, _product(columns, 4), _FLOAT32)] * has_bias
-    data = _product(rows, chunks, chunk + 8 * has_zeros, 4)
+    data = _product(rows, chunks, chunk, 4)
     made = _product(rows, columns, 4)
     return [(0, data, _FLOAT32), *weights, *bias, (0, made, _FLOAT32)]
 
@@ -336,7 +337,7 @@ def _packed_matmul(parameters: Sequence[int]) -> list[Reach]:
 def _unpack_weights(parameters: Sequence[int]) -> list[Reach]:
     inner, columns, length, bits, has_zeros, first, count, parts = _take(parameters, 8)
     blocks, row, chunks, chunk = _packed_chunks(inner, length, bits)
-    if first < 0 or count < 0 or first + count > columns or not 1 <= parts < _MOST:
+    if first < 0 or count < 0 or first + count > columns or not 1 <= parts <= _MOST_PARTS:
         raise ValueError(f"rows {first} to {first + count} of {columns} in {parts} parts")
     made = _product(count, chunks, chunk, 4)
     return [*_packed_weights(columns, blocks, row, has_zeros), (0, made, _FLOAT32)]
@@ -346,7 +347,7 @@ def _thin_matmul(parameters: Sequence[int]) -> list[Reach]:
     is_standing, parts, *lengths = _take(parameters, 17)[:7]
     outer, pairs, rows, inner, columns = lengths
     strides = [4 * stride for stride in parameters[7:16]]
-    if is_standing not in (0, 1) or not 1 <= parts < _MOST or inner < 1:
+    if is_standing not in (0, 1) or not 1 <= parts <= _MOST_PARTS or inner < 1:
         raise ValueError(f"a product in {parts} parts of rows of {inner}")
     _product(*lengths, 4)
     _product(parts, outer, pairs)

@@ -27,8 +27,6 @@ FEWEST_COLUMNS = 64
 ELEMENTS_PER_THREAD = 1 << 16
 """Of weights that one thread reads in some ten microseconds, which waking another is worth."""
 
-LANES = 8
-
 
 def chunks_of(inner: int, bits: int) -> tuple[int, int]:
     """Return how many chunks of 32 bytes a row of weights has, and the numbers in each. Pure."""
@@ -59,13 +57,13 @@ def lower_packed_matmul(node: Node, builder: PlanBuilder) -> None:
         return
     packed = [builder.plain(value) for value in (weights, scales, zeros) if value is not None]
     if rows <= MOST_ROWS:
-        ordered = _ordered(builder, data, rows, inner, bits, has_sums=zeros is not None)
+        ordered = _ordered(builder, data, rows, inner, bits)
         others = [] if bias is None else [builder.plain(bias)]
         parameters = (rows, inner, columns, length, bits, zeros is not None, bias is not None)
         parts = _parts(builder, inner * columns)
         builder.native("packed_matmul", [ordered, *packed, *others, made], (*parameters, parts))
         return
-    ordered = _ordered(builder, data, rows, inner, bits, has_sums=False)
+    ordered = _ordered(builder, data, rows, inner, bits)
     _multiply_panels(builder, node, ordered, packed, bias, made)
 
 
@@ -74,16 +72,13 @@ def _parts(builder: PlanBuilder, elements: int) -> int:
     return builder.thread_count if is_worth_it else 1
 
 
-def _ordered(
-    builder: PlanBuilder, data: Value, rows: int, inner: int, bits: int, *, has_sums: bool
-) -> Operand:
+def _ordered(builder: PlanBuilder, data: Value, rows: int, inner: int, bits: int) -> Operand:
     """Emit what puts rows into the order in which the native kernels meet the weights."""
     chunks, chunk = chunks_of(inner, bits)
-    width = chunks * (chunk + LANES * has_sums)
-    made = builder.temporary(Layout.plain((rows, width), DType.FLOAT32))
+    made = builder.temporary(Layout.plain((rows, chunks * chunk), DType.FLOAT32))
     parts = _parts(builder, rows * inner)
     operands = (builder.plain(data, DType.FLOAT32), made)
-    builder.native("order_rows", operands, (rows, inner, bits, has_sums, parts))
+    builder.native("order_rows", operands, (rows, inner, bits, parts))
     return made
 
 

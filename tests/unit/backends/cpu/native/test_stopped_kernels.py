@@ -94,7 +94,7 @@ ALONE: dict[str, tuple[list[int], int, int]] = {
     ),
     "packed_matmul": ([1, 64, 64 * 40, 64, 4, 0, 0, 1], 64 * 40, 16),
     "unpack_weights": ([64, 40, 64, 4, 0, 0, 40, 1], 64 * 40, 64),
-    "order_rows": ([40, 64, 4, 0, 1], 64 * 40, 64),
+    "order_rows": ([40, 64, 4, 1], 64 * 40, 64),
     "attention_probabilities": ([0, 1, 2, 32, 40, double_bits(1.0), 0, 0, 0, 0, 0], 64 * 40, 40),
 }
 """Kernels that no operator alone runs by: parameters, elements, and those between two looks."""

@@ -159,6 +159,30 @@ def test_the_ends_of_the_range_do_not_overflow(
     close(answer(core, model, "CPU", x), answer(core, model, "REFERENCE", x))
 
 
+@pytest.mark.parametrize("rows", [1, MOST_ROWS + 1])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_infinite_data_meet_numbers_and_zero_points_at_once(
+    core: aioinfer.Core, bits: int, rows: int
+) -> None:
+    model = bits_model(64, 8, bits=bits, length=32, has_zeros=True)
+    x = np.ones((rows, 64), np.float32)
+    x[:, 3] = np.inf
+    found, wanted = (answer(core, model, device, x) for device in ("CPU", "REFERENCE"))
+    np.testing.assert_array_equal(found, wanted)
+    assert np.isinf(found).any()
+
+
+def test_zero_points_beside_the_numbers_cost_no_digits(core: aioinfer.Core) -> None:
+    inner, columns, chance = 4096, 8, np.random.default_rng(4)
+    weights = chance.integers(0, 3, (columns, inner // 32, 32)).astype(np.uint8)
+    zeros = np.full(columns * inner // 32, 1, np.uint8)
+    model = bits_model(
+        inner, columns, bits=8, length=32, has_zeros=True, changed={"w": weights, "z": zeros}
+    )
+    x = chance.normal(5, 1, (1, inner)).astype(np.float32)
+    close(answer(core, model, "CPU", x), answer(core, model, "REFERENCE", x))
+
+
 def test_numbers_near_the_smallest_keep_their_digits(core: aioinfer.Core) -> None:
     model = bits_model(128, 16, bits=4, length=32)
     x = data(1, 128) * np.float32(1e-33)
