@@ -134,6 +134,25 @@ def draw_fused_transposed(case: Case, op_type: str) -> None:
     draw_steps(case, add_transposed(case, dtype), (), dtype)
 
 
+@fused("PackedMatMul")
+def draw_packed(case: Case, op_type: str) -> None:
+    """Add a matmul with weights that a DequantizeLinear makes, block by block."""
+    block, blocks, columns = case.one_of([16, 32, 64]), case.number(1, 3), case.number(1, 9)
+    is_signed = case.flag()
+    low = -5 if is_signed else 0
+    dtype = "int8" if is_signed else "uint8"
+    weights = case.array((block * blocks, columns), dtype, low, 9)
+    scales = case.array((blocks, columns), "float32", 0.25, 2)
+    has_zeros = case.flag()
+    zeros = case.array((blocks, columns), dtype, low, 9) if has_zeros else None
+    constants = [
+        case.feed(item, known=True) for item in (weights, scales, zeros) if item is not None
+    ]
+    (name,) = case.node("DequantizeLinear", *constants, axis=0, block_size=block)
+    data = case.array((case.one_of([1, 5, 20]), block * blocks), "float32", -2, 2)
+    case.outputs.append(case.node("MatMul", case.feed(data, known=False), name)[0])
+
+
 @fused("Attention")
 def draw_attention(case: Case, op_type: str) -> None:
     """Add an attention as exporters write it: heads split off, masked scores, heads merged."""
