@@ -379,7 +379,8 @@ class InferRequest:
             self._move(event)
 
     def _access_state(self) -> None:
-        self._network.refuse_if_closed()
+        if self.kept_states is None or self.kept_states.states.has_let_go:
+            self._network.refuse_if_closed()
         self._access("access")
 
     async def _wait_idle(self, deadline: Deadline | None) -> None:

@@ -74,6 +74,7 @@ class NetworkStates:
         self._read = [(pair, _form(pair.input)) for pair in self.pairs]
         self._kept: WeakValueDictionary[int, KeptStates] = WeakValueDictionary()
         """What requests keep that are held, by identity."""
+        self.has_let_go = False
 
     def of_request(self) -> KeptStates:
         """Make what a request keeps, for as long as it is held and the network is open."""
@@ -83,6 +84,7 @@ class NetworkStates:
 
     def let_go(self) -> None:
         """Free what all requests keep, held or not; when no run is under way and none will be."""
+        self.has_let_go = True
         for reference in self._kept.valuerefs():
             kept = reference()
             if kept is not None:

@@ -379,3 +379,31 @@ def test_states_of_many_threads_are_freed_by_a_close_beside_them(core: aioinfer.
     for thread in threads:
         thread.join()
     assert [request for request in held if request.kept_states and request.kept_states.values] == []
+
+
+def test_a_callback_that_a_close_waits_for_reads_its_state(core: aioinfer.Core) -> None:
+    network = core.load_network(SUM, "REFERENCE.0", STATE)
+    request = network.create_infer_request()
+    inside, go_on = threading.Event(), threading.Event()
+    seen: list[Any] = []
+
+    def callback(done: aioinfer.InferRequest, error: BaseException | None) -> None:
+        inside.set()
+        go_on.wait(10)
+        try:
+            seen.append(state_of(done).tolist())
+        except ClosedError as refusal:
+            seen.append(refusal)
+
+    request.set_callback(callback)
+    request.start_async({"x": X})
+    assert inside.wait(10)
+    closing = threading.Thread(target=network.close)
+    closing.start()
+    while not network.is_closed:
+        pass
+    go_on.set()
+    closing.join()
+    assert seen == [X.tolist()]
+    with pytest.raises(ClosedError):
+        state_of(request)
