@@ -49,7 +49,8 @@ def _times_ns(programs: Mapping[Plan, Program], plan: Plan) -> tuple[int, int]:
     whole = programs.get(plan)
     if whole is None:
         return 0, 0
-    known = [programs.get(other) for other in plan.resized.values() if other is not None]
+    resized = list(plan.resized.values())  # other threads add to it
+    known = [programs.get(other) for other in resized if other is not None]
     smaller_ns = min([small.run_ns for small in known if small and small.run_ns], default=0)
     if whole.run_ns > smaller_ns // plan.thread_count:  # no team is quicker than that
         whole.run_ns -= whole.run_ns // FORGETTING

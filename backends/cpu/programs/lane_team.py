@@ -77,17 +77,17 @@ class LaneTeam:
     def ran(self, size: int, wall_ns: int, caller_ns: int) -> None:
         """Take note of a run by ``size`` threads, whose caller had a CPU for ``caller_ns``."""
         choice, now_ns = self._choice, time.monotonic_ns()
+        computed, stood_still = size, False
         if self._account is not None:
-            if self._account.ran(size * caller_ns, now_ns):
-                return  # it stood still with its group, whoever has the CPUs
+            stood_still = self._account.ran(size * caller_ns, now_ns)
             if 1 < size < choice.size:
                 size = choice.size  # a team that the quota made smaller is held up all the same
-        if choice.ran(size, wall_ns, caller_ns, now_ns):
+        if not stood_still and choice.ran(size, wall_ns, caller_ns, now_ns):
             self._changed("held up by others on its CPUs")
             forget_threads(self.size)
             self._start_measuring(now_ns)
         elif choice.size < choice.most:
-            self._own_ns += caller_ns * size
+            self._own_ns += caller_ns * computed
             if choice.wants_look(now_ns):
                 self._look(now_ns)
 
@@ -154,7 +154,12 @@ class _Account:
         if now_ns - self._read_ns < READ_NS:
             return
         self._read_ns = now_ns
-        reading = self._meter.reading()
-        if reading is not None:
+        try:
+            reading = self._meter.reading()
+        except (OSError, ValueError, MemoryError):
+            reading = None
+        if reading is None:
+            self._budget.lose_period()
+        else:
             self._budget.read(reading, self._own_ns)
             self._own_ns, self._throttled_ns = 0, reading.throttled_ns

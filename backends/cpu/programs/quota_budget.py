@@ -80,6 +80,10 @@ class QuotaBudget:
             self._spent_ns += used_ns
         self._note_throttling(reading, reading.throttled_ns - last.throttled_ns)
 
+    def lose_period(self) -> None:
+        """Have the base compute until readings tell again when periods begin."""
+        self._is_known = False
+
     def size(self, run_ns: int, base_ns: int, now_ns: int) -> int:
         """Choose the threads of a run that takes ``run_ns`` with all of them, 0 is not known.
 

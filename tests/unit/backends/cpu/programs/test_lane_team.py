@@ -16,7 +16,7 @@ from aioinfer import Core
 from aioinfer.backends.cpu.native.step_runner import step_runner
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.plans.plan import Plan
-from aioinfer.backends.cpu.programs import lane_team
+from aioinfer.backends.cpu.programs import lane_programs, lane_team
 from aioinfer.backends.cpu.programs.lane_programs import LanePrograms
 from aioinfer.backends.cpu.programs.lane_team import READ_NS, LaneTeam
 from aioinfer.backends.cpu.programs.resized_plan import resized_plan
@@ -417,3 +417,45 @@ def test_results_of_teams_of_a_fixed_size_are_the_same_bits(core: Core) -> None:
         request = network.create_infer_request()
         first = request.infer_sync(X)["y"]
         assert all(np.array_equal(first, request.infer_sync(X)["y"]) for _ in range(20))
+
+
+def test_a_team_that_neighbours_made_smaller_grows_beside_a_quota_that_is_spent(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team, meter = metered(monkeypatch, machine, 2.0)
+    held_up(team, machine)
+    assert team.size == 1
+    machine.idle = 1.0
+    for _ in range(100):
+        meter.throttled_ns += MS
+        run(team, machine)
+    assert team.size == 2
+
+
+@pytest.mark.parametrize("error", [OSError, MemoryError])
+def test_a_run_is_none_the_worse_for_an_account_that_cannot_be_read(
+    error: type[Exception], machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team, meter = metered(monkeypatch, machine, 1.5)
+    for _ in range(100):
+        run_by_quota(team, machine, meter)
+
+    def fail() -> QuotaReading | None:
+        raise error
+
+    monkeypatch.setattr(meter, "reading", fail)
+    assert [run_by_quota(team, machine, meter) for _ in range(50)][1:] == [1] * 49
+
+
+def test_programs_are_asked_while_another_thread_adds_a_size() -> None:
+    class Adding(dict[Any, Any]):
+        def get(self, plan: Any, default: Any = None) -> Any:
+            whole.resized[len(whole.resized) + 10] = None
+            return super().get(plan, default)
+
+    class Keyed(SimpleNamespace):
+        __hash__ = object.__hash__
+
+    whole: Any = Keyed(thread_count=2, resized={1: "small", 2: "other"})
+    programs = Adding({"small": SimpleNamespace(run_ns=7), whole: SimpleNamespace(run_ns=5)})
+    assert lane_programs._times_ns(programs, whole) == (5, 7)
