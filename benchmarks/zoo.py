@@ -94,20 +94,26 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
 
 
 def difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:
-    """Return the largest difference by the largest number; infinity where shapes differ."""
+    """Return the largest difference by the largest number; infinity for other shapes or NaNs."""
     worst = 0.0
     for one, other in zip(found, wanted, strict=True):
         if one.shape != other.shape:
             return float("inf")
-        scale = float(np.abs(other).max(initial=0)) or 1.0
-        worst = max(worst, float(np.abs(one.astype(float) - other).max(initial=0)) / scale)
+        is_finite = np.isfinite(other)
+        if not np.array_equal(one[~is_finite], other[~is_finite], equal_nan=True):
+            return float("inf")
+        ours, theirs = one[is_finite].astype(float), other[is_finite]
+        if not np.isfinite(ours).all():
+            return float("inf")
+        scale = float(np.abs(theirs).max(initial=0)) or 1.0
+        worst = max(worst, float(np.abs(ours - theirs).max(initial=0)) / scale)
     return worst
 
 
 def in_turns(
     ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int
 ) -> dict[str, list[tuple[float, float]]]:
-    """Time both, who goes first changing from round to round, after one run that is not counted."""
+    """Time both, the first changing from round to round, after one run that is not counted."""
     once_s = max(timed(theirs)[2], timed(ours)[2])
     count = max(1, min(50, int(0.2 / max(once_s, 1e-6))))
     engines = {"ours": ours, "theirs": theirs}
@@ -214,11 +220,13 @@ def main() -> None:
         ratios = [row["elapsed_ratio"] for row in rows]
         behind = sum(ratio < WANTED for ratio in ratios)
         console.print(
-            f"median {median(ratios):.2f}, {behind} of {len(names)} below {WANTED}; load and "
+            f"median {median(ratios):.2f}, {behind} of {len(rows)} below {WANTED}; load and "
             f"first run {median(row['begin_ratio'] for row in rows):.2f}"
         )
     facts = {"device": arguments.device, "threads": arguments.threads}
     write_rows(arguments.json, "zoo", rows, **facts)
+    if any(row["difference"] > MOST_DIFFERENCE for row in rows):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":
