@@ -26,7 +26,7 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def _installed() -> Any:
-    """Return msgspec; None in a service of somebody's own that has not installed it."""
+    """Return msgspec; None in a service that has not installed it."""
     try:
         import msgspec
     except ImportError:
@@ -54,7 +54,7 @@ def read_json(text: bytes | memoryview, limits: Limits) -> object:
     if _read is not None:
         try:
             read: object = _read(text)
-        except (_msgspec.DecodeError, UnicodeDecodeError):
+        except (_msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
         else:
             return read
@@ -62,7 +62,7 @@ def read_json(text: bytes | memoryview, limits: Limits) -> object:
 
 
 def write_json(document: Mapping[str, object]) -> bytes:
-    """Write JSON. Floating point numbers must be finite, and bytes are none of JSON's."""
+    """Write JSON. Callers check for non-finite floats and for bytes, which msgspec would write."""
     if _write is not None:
         with suppress(TypeError, UnicodeEncodeError):  # a text without UTF-8 has escapes
             written: bytes = _write(document)

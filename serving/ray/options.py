@@ -20,7 +20,7 @@ class RayOptions:
     """How models are deployed.
 
     ``address``: of a running cluster, "auto" finds one; "" starts one on this machine. ``name``: of
-    Ray Serve's application. ``replicas``: at least and at most so many; between them their number
+    Ray Serve's application. ``replicas``: the least and the most; between them their number
     follows the requests under way, ``target_count`` for each, when that has been so for
     ``scale_up_s`` seconds, or for ``scale_down_s`` where there are too many. ``cpus`` and ``gpus``:
     what one replica reserves, which is where it may run. ``ongoing_count``: requests that one
@@ -54,7 +54,12 @@ def replica_bounds(text: str) -> tuple[int, int]:
 
 
 def deployment_options(options: RayOptions) -> dict[str, Any]:
-    """Return what Ray Serve's deployment is told."""
+    """Return what Ray Serve's deployment is told. Raises PropertyError."""
+    if options.scale_up_s <= 0:
+        raise PropertyError(
+            f"scale_up_s of RayOptions is {options.scale_up_s}; give seconds above 0",
+            "scale_up_s",
+        )
     told: dict[str, Any] = {
         "name": "models",
         "max_ongoing_requests": options.ongoing_count,

@@ -71,3 +71,10 @@ def test_numbers_are_written_to_the_bit(monkeypatch: pytest.MonkeyPatch, has_msg
 
 def test_a_text_without_utf_8_is_written_with_escapes() -> None:
     assert json.loads(write_json({"text": "\udcff"})) == {"text": "\udcff"}
+
+
+def test_what_is_too_deep_for_the_readers_is_refused_where_limits_allow_it() -> None:
+    depth = 200_000
+    limits = Limits(json_depth=depth, json_list_count=depth)
+    with pytest.raises(RefusedError, match="can be read"):
+        read_json(b"[" * depth + b"]" * depth, limits)

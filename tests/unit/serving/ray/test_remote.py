@@ -288,3 +288,9 @@ async def test_a_replica_answers_refuses_and_tells_of_its_model(replica: Replica
     assert [each.outputs[0][1][0, 0] for each in told if isinstance(each, Answer)] == [2, 4, 8]
     told = [each async for each in replica.stream("other", "", x, None)]
     assert [each.status for each in told if isinstance(each, Refusal)] == [404]
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_a_time_to_scale_up_that_ray_does_not_take_is_refused_by_its_name(seconds: float) -> None:
+    with pytest.raises(PropertyError, match="scale_up_s"):
+        deployment_options(RayOptions(replicas=(1, 2), scale_up_s=seconds))
