@@ -3,7 +3,7 @@
 Theory of operation. oneDNN's plain matmul, its choice for float32 on CPUs without AVX-512, reads
 lengths and strides that a descriptor leaves open from the memory objects of each run. Measured, it
 is as quick so as when it is compiled for them, and gives the same bits; other implementations do
-not take open lengths. Who compiles with open lengths answers for what the library checks
+not take open lengths. A caller with open lengths answers for what the library checks
 otherwise: that the lengths of the three matrices agree, and that each memory object is described
 as this call was (``find_misfit``).
 """

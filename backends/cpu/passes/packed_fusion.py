@@ -244,7 +244,7 @@ def _added(patch: GraphPatch, name: str, array: Array) -> Value:
 
 
 def _constant(value: Value | None, count: int, *dtypes: DType) -> Array | None:
-    """Return a constant of so many elements of one of these types."""
+    """Return a constant of this many elements and one of these types."""
     array = None if value is None else value.constant
     if array is None or array.size != count or dtype_of(value) not in dtypes:
         return None

@@ -1,10 +1,10 @@
 """How many threads a run may have of what is left of a CPU quota. Pure.
 
-Theory of operation. A quota gives a group of processes so much CPU time in each period, and who has
-used it up stands still until the next one. With 1.5 CPUs one thread leaves a third unused, and a
+Theory of operation. A quota gives a group of processes CPU time in each period; when it is
+used up they stand still until the next one. With 1.5 CPUs one thread leaves a third unused, and a
 team of two is out of it after three quarters of each period. So runs have a team early in a period
 and the *base*, the whole CPUs of the quota, as soon as it would not last to the end for the base:
-all of the quota is used, and nobody stands still. A run that takes so long that a team is done
+all of the quota is used, and nothing stands still. A run that takes so long that a team is done
 sooner even with standing still always has one.
 
 When periods begin is not told, but how many have begun is. Two looks with one beginning between
@@ -12,8 +12,8 @@ them bracket it, and all later brackets, a whole number of periods on, cut what 
 it may or may not have begun the base computes, and a period is taken to end late.
 
 What others of the group use, which is all that this stream's runs do not account for, is expected
-to go on. A group that is made to stand still nevertheless is used by somebody whom the account does
-not show: then the base computes for a while, each time longer.
+to go on. A group that is made to stand still nevertheless is used by what the account does not
+show: then the base computes for a while, each time longer.
 """
 
 from __future__ import annotations

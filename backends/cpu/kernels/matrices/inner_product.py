@@ -52,7 +52,7 @@ def inner_product(
 
 
 def row_desc(engine: Engine, rank: int, columns: int) -> Desc:
-    """Describe one row for all, with so many axes."""
+    """Describe one row for all, with this many axes."""
     return engine.desc((*(1,) * (rank - 1), columns), DType.FLOAT32)
 
 
