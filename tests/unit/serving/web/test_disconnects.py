@@ -77,6 +77,19 @@ async def test_work_ends_with_its_client() -> None:
     )
 
 
+@pytest.mark.parametrize("turns", [0, 1, 2])
+async def test_work_ends_with_a_client_that_leaves_before_it_is_watched(turns: int) -> None:
+    client, ended = Client(), list[str]()
+    call = asyncio.ensure_future(while_connected(forever(ended), client.receive))
+    for _ in range(turns):
+        await checkpoint()
+    assert client.asked == 0
+    client.leave.set()
+    with pytest.raises(RefusedError, match="gone"):
+        await call
+    assert (ended, others()) == (["cancelled"], set())
+
+
 async def test_a_client_that_cannot_be_listened_to_has_gone() -> None:
     async def receive() -> MutableMapping[str, Any]:
         raise ConnectionResetError
