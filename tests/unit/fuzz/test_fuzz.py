@@ -17,7 +17,7 @@ from aioinfer.errors import ModelError
 from aioinfer.runtime.devices.extension import Extension
 from aioinfer.runtime.devices.plugin import CoreHandle
 from fuzz import __main__ as fuzz_main
-from fuzz import pool
+from fuzz import pool, rounding
 from fuzz.acceptance import Acceptance
 from fuzz.bases import Base
 from fuzz.contrib_bases import load_contrib_bases
@@ -295,6 +295,43 @@ def test_a_difference_counts_where_it_is_more_than_rounding_scatters() -> None:
     left = without_rounding(right, found, near)
     np.testing.assert_array_equal(left["y"], np.float32([0, 3e-3]))
     np.testing.assert_array_equal(left["n"], np.uint8([7, 8]))
+
+
+@pytest.mark.parametrize(
+    ("again", "scattered", "is_explained"),
+    [
+        ({"y": Y + 1}, {"y": Y + 1}, True),
+        ({"y": Y + 1}, {"y": Y}, False),
+        ({"y": Y}, {"y": Y + 1}, False),  # a race, which is not seen again
+        (OURS, {"y": Y + 1}, False),
+        ({"y": Y - 9}, {"y": Y * np.float32(np.inf)}, False),
+    ],
+)
+def test_rounding_explains_what_differs_again_and_lies_where_reference_scatters(
+    again: Any, scattered: Any, is_explained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = replace(CASE, index=1)
+    found = {"REFERENCE": {0: {"y": Y}, 1: scattered}, "CPU": {0: again}}
+    monkeypatch.setattr(rounding, "nearby_cases", lambda _: [near])
+    monkeypatch.setattr(
+        rounding, "run_case", lambda _, device, case, *__: outcome(found[device][case.index])
+    )
+    assert rounding.is_within_rounding(None, CASE, "CPU") is is_explained
+
+
+def test_each_difference_of_a_group_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+
+    def is_upheld(case: Case, _: Finding) -> bool:
+        looked.append(case.index)
+        return case.index == 99
+
+    monkeypatch.setattr(fuzz_main, "is_upheld", is_upheld)
+    report = fuzz_main.Report(lambda index: replace(CASE, index=index), is_strict=False)
+    for index in range(100):
+        report.tell(index, Finding("differs", "CPU", "Relu", "by 3", is_suspect=True))
+    assert looked == list(range(100))
+    assert report.summary() == 1
 
 
 def test_cases_nearby_are_off_by_a_unit_of_the_last_place() -> None:
