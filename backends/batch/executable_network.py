@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
@@ -139,7 +140,8 @@ class BatchNetwork(OuterNetwork):
             if is_due and self._helping.turn is None:
                 hop(self.begin_runs)
         except Exception as error:  # no memory for the call; the member waits
-            self.hop_failed(error)
+            with suppress(Exception):
+                self.hop_failed(error)
 
     def drop(self, member: BatchMember) -> bool:
         """Take a stopped request out of those that wait; False: it has a run."""
@@ -179,15 +181,18 @@ class BatchNetwork(OuterNetwork):
 
     def hop_failed(self, error: BaseException) -> None:
         """Begin runs all the same: there was no memory for the call that was to do that."""
-        _log.warning("%r goes on after %r", self, error)
         self.begin_runs()
+        _log.warning("%r goes on after %r", self, error)
 
     def _take_group(self) -> _Turn:
         """Take the members of the next run; raises only if they still wait. Locked."""
         turn = _Turn()
-        group = self.collector.take_group()
-        turn.group = group
         self._under_way.add(turn)
+        try:
+            group = turn.group = self.collector.take_group()
+        except BaseException:
+            self._under_way.discard(turn)
+            raise
         self.run_count = len(self._under_way)
         try:
             turn.request_count = _request_count(group)
@@ -214,8 +219,14 @@ class BatchNetwork(OuterNetwork):
                 self.run_count = len(self._under_way)
             else:
                 group = [] if self._under_way else self.collector.take_all()
+        failed = []
         for member in group:
-            member.end(NOW, member.stop.error or own_error(error))
+            try:
+                member.end(NOW, member.stop.error or own_error(error))
+            except Exception:  # no memory for that either
+                failed.append(member)
+        for member in failed:
+            member.end(NOW, error)
 
     def help_along(self, add: Callable[[], object], turn: InlineTurn, until_ns: int) -> None:
         """Add to what waits, and run of that on this thread until then, as long as it is short.
@@ -263,8 +274,9 @@ class BatchNetwork(OuterNetwork):
             if self._alarm_at_s <= due_s:
                 return
             self._alarm.cancel()
-        self._alarm_at_s = due_s
+            self._alarm = None
         self._alarm = self.clock.call_at(due_s, self._ring)
+        self._alarm_at_s = due_s
 
     def _ring(self) -> None:
         with self.collecting:
