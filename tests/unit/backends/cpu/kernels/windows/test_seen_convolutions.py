@@ -106,7 +106,8 @@ def test_they_cost_no_step_and_the_convolution_is_compiled(core, name, constant)
     convolutions = [name for name in names if not name.startswith(("native:", "numpy", "jit:uni"))]
     assert convolutions
     assert not any("ref:" in name for name in convolutions)
-    assert not any(map(is_slow, convolutions)) or not has_wide_vectors()
+    if has_wide_vectors() or name != "strided depthwise over one axis":  # oneDNN has none for it
+        assert not any(map(is_slow, convolutions))
 
 
 @pytest.mark.parametrize("name", SEEN)
