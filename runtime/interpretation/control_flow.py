@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import GraphError, TensorError
 from ..graph import Node, SequenceType, Shape, TensorType, Value, ValueType
-from ..type_inference.dims import merge
+from ..type_inference.dims import is_contradiction, merge
 
 __all__ = ["BODIES", "CONTROL_FLOW", "Body", "ControlFlow", "MakeFlow", "Run"]
 
@@ -261,7 +261,7 @@ def _scanned(
 def _one_iteration(
     inner: ValueType | None, outer: ValueType | None, axis: int
 ) -> TensorType | None:
-    """Join what a body and its node say of what is stacked along an axis."""
+    """Join what a body and its node say of what is stacked; the body's word counts more."""
     if not isinstance(outer, TensorType):
         return inner if isinstance(inner, TensorType) else None
     shape = _without_axis(outer.shape, axis)
@@ -269,7 +269,9 @@ def _one_iteration(
         return TensorType(outer.dtype, shape)
     if inner.shape is None or shape is None:
         return TensorType(inner.dtype, shape if inner.shape is None else inner.shape)
-    return TensorType(inner.dtype, merge(inner.shape, shape) or inner.shape)
+    if is_contradiction(inner.shape, shape):  # a false declaration, as of any other node
+        return inner
+    return TensorType(inner.dtype, merge(inner.shape, shape))
 
 
 def _without_axis(shape: Shape | None, axis: int) -> Shape | None:

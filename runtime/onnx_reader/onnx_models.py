@@ -14,6 +14,7 @@ from ..type_inference.declared_lengths import with_declared_symbols
 from .conversion.builder import build_graph
 from .conversion.collected_types import promise_to_bodies
 from .conversion.declared_types import infer_afresh
+from .conversion.element_types import check_element_types
 from .conversion.functions import inline_functions
 from .conversion.naming import name_nodes
 from .conversion.opset_conversion import convert, is_newest, normalize_opsets, read_opsets
@@ -62,14 +63,15 @@ def _read(source: Source, is_mapped: bool) -> Model:
     name_unused_outputs(proto)
     proto = infer_afresh(proto)
     graph = build_graph(proto.graph, weights, origins)
+    opsets = {item.domain: item.version for item in proto.opset_import}
     declared = [value.type for value in graph.outputs]
     if not infer_graph_types(graph):  # where our own rules suffice, they tell more than onnx does
+        check_element_types(graph, opsets)
         correct_graph_types(graph)
     promise_to_bodies(zip(graph.outputs, declared, strict=True))
     for value, known in zip(graph.outputs, declared, strict=True):
         value.type = with_declared_symbols(value.type, known)
     check_graph(graph)
-    opsets = {item.domain: item.version for item in proto.opset_import}
     needed = onnx.helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)
     ir_version = max(proto.ir_version, needed)
     model = Model(

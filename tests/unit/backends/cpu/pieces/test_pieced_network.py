@@ -421,6 +421,22 @@ def test_a_loop_without_iterations_needs_the_type_of_what_it_collects() -> None:
         assert found["all"].dtype == np.float32
 
 
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
+@pytest.mark.parametrize("shape", [[3, 1], [3, 1, 7], [3, 1, 4, 1]])
+def test_what_a_body_makes_counts_more_than_what_is_declared_of_its_loop(
+    device: str, shape: list[int]
+) -> None:
+    wrong = proto("growing")
+    del wrong.graph.output[1].type.tensor_type.shape.dim[:]
+    for length in shape:
+        wrong.graph.output[1].type.tensor_type.shape.dim.add(dim_value=length)
+    with aioinfer.Core() as core, core.load_network(wrong, device) as network:
+        request = network.create_infer_request()
+        for count in (2, 0):
+            feeds = {"n": np.array(count), "x": np.ones((1, 4), np.float32), "w": W}
+            assert request.infer_sync(feeds)["all"].shape == (count, 1, 4)
+
+
 def test_a_detector_of_many_choices_is_one_part() -> None:
     """Three dozen NonZero with a Gather and a product behind each, on the devices of AUTO."""
     nodes, parts = [], []
