@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ClosedError
 from .access_log import AccessLog
-from .protocol.call import Answer, InferCall, Requested, check_call, fitted
+from .protocol.call import Answer, InferCall, Requested, fitted
 from .protocol.generation import next_inputs
 from .protocol.in_flight import BodiesInFlight
 from .protocol.limits import Limits
@@ -66,7 +66,7 @@ class Inference:
                 served = self.sequences.served(model, version, place) or served
             network = served.network
             call = fitted(call, keeps_bytes=served.keeps_bytes)
-            given, wanted = check_call(call, served.inputs, served.outputs, model)
+            given, wanted = served.signature.check(call)
             try:
                 results: Mapping[str, Any]
                 if place is not None:
@@ -99,7 +99,7 @@ class Inference:
             )
         network = served.network
         call = fitted(call, keeps_bytes=served.keeps_bytes)
-        given, wanted = check_call(call, served.inputs, served.outputs, model)
+        given, wanted = served.signature.check(call)
         most = generation.step_count
         left = min(call.step_count or most, most)
         limit_s = _shortest(deadline_s, call.deadline_s)
@@ -129,5 +129,7 @@ class Inference:
         return Answer(served.model, served.version, call.id, outputs, is_last, is_step)
 
 
-def _shortest(*limits_s: float | None) -> float | None:
-    return min((limit for limit in limits_s if limit is not None), default=None)
+def _shortest(limit_s: float | None, other_s: float | None) -> float | None:
+    if limit_s is None or other_s is None:
+        return other_s if limit_s is None else limit_s
+    return min(limit_s, other_s)

@@ -13,7 +13,7 @@ import threading
 from ...executors.base import this_thread
 from .completion import let_loop_turn
 
-__all__ = ["ROUND_NS", "TURN_NS", "InlineTurn", "threads"]
+__all__ = ["ROUND_NS", "TURN_NS", "InlineTurn", "begin_turn", "threads"]
 
 TURN_NS = 200_000
 """How long one task may go on."""
@@ -64,3 +64,11 @@ class Threads(threading.local):
 
 threads = Threads()
 """``threads.turn`` is the account of the calling thread."""
+
+
+def begin_turn() -> None:
+    """Begin the account of the calling thread anew: its event loop has just had its turn.
+
+    For a task of one inference, as a server's are, which the loop itself has called.
+    """
+    threads.turn.used_ns = 0

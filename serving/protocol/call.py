@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ __all__ = [
     "InferCall",
     "Requested",
     "SequencePlace",
-    "check_call",
+    "Signature",
     "fitted",
 ]
 
@@ -31,8 +31,7 @@ DEFAULT_LEVEL = 8
 """The level of requests that name none; 1 is the most urgent."""
 
 
-@dataclass(frozen=True)
-class GivenTensor:
+class GivenTensor(NamedTuple):
     """An input as the client sent it; ``field`` is where in the request."""
 
     name: str
@@ -41,8 +40,7 @@ class GivenTensor:
     field: str
 
 
-@dataclass(frozen=True)
-class Requested:
+class Requested(NamedTuple):
     """An output that is asked for.
 
     ``is_binary``: as raw bytes behind the JSON; ``class_count``: as that many classes, 0: as it is.
@@ -63,8 +61,7 @@ class SequencePlace:
     is_end: bool = False
 
 
-@dataclass(frozen=True)
-class InferCall:
+class InferCall(NamedTuple):
     """An inference that was asked for.
 
     ``outputs`` empty: all, as raw bytes if ``is_binary``. ``timeout_us`` 0: none. ``level``:
@@ -93,8 +90,7 @@ class InferCall:
         return self.timeout_us / 1e6 if self.timeout_us else None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """The outputs of an inference, in the order in which they were asked for.
 
     ``is_of_stream``: one request may have several, of which this ``is_last`` or not.
@@ -113,32 +109,92 @@ class Answer:
         return sum(array.nbytes for _, array in self.outputs)
 
 
-def check_call(
-    call: InferCall, inputs: Sequence[Port], outputs: Sequence[Port], model: str
-) -> tuple[dict[str, Array], Sequence[Requested]]:
-    """Return what a network is given, and the outputs that are asked for.
+class Signature:
+    """What one version of a model takes and gives, which each call is held against."""
 
-    Raises RefusedError for a name that the model does not have, one that is missing or given twice,
-    and for another datatype or rank than the model's.
-    """
-    ports = {port.name: port for port in inputs}
-    given: dict[str, Array] = {}
-    for tensor in call.inputs:
-        port = ports.get(tensor.name)
-        if port is None:
+    def __init__(self, model: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> None:
+        self._model = model
+        self._inputs = {port.name: _Wanted.of(port) for port in inputs}
+        self._output_names = [port.name for port in outputs]
+        self._all_outputs = tuple(
+            [Requested(name, is_binary) for name in self._output_names]
+            for is_binary in (False, True)
+        )
+
+    def check(self, call: InferCall) -> tuple[dict[str, Array], Sequence[Requested]]:
+        """Return what a network is given, and the outputs that are asked for.
+
+        Raises RefusedError for a name that the model does not have, one that is missing or given
+        twice, and for another datatype or rank than the model's.
+        """
+        given: dict[str, Array] = {}
+        for tensor in call.inputs:
+            name = tensor.name
+            wanted = self._inputs.get(name)
+            if wanted is None:
+                raise RefusedError(
+                    f"model {self._model!r} has no input {name!r}{nearest(name, self._inputs)}; it "
+                    f"has {sorted(self._inputs)}",
+                    field=f"{tensor.field}.name",
+                )
+            if name in given:
+                raise RefusedError(f"{name!r} is given twice", field=f"{tensor.field}.name")
+            wanted.check(tensor)
+            given[name] = tensor.array
+        if len(given) < len(self._inputs):
+            missing = sorted(self._inputs.keys() - given.keys())
+            raise RefusedError(f"{', '.join(map(repr, missing))} missing", field="inputs")
+        if not call.outputs:
+            return given, self._all_outputs[call.is_binary]
+        return given, self._checked_outputs(call)
+
+    def _checked_outputs(self, call: InferCall) -> Sequence[Requested]:
+        seen: set[str] = set()
+        for requested in call.outputs:
+            name, names = requested.name, self._output_names
+            if name not in names:
+                raise RefusedError(
+                    f"model {self._model!r} has no output {name!r}{nearest(name, names)}; it has "
+                    f"{sorted(names)}",
+                    field=f"{requested.field}.name",
+                )
+            if name in seen:
+                raise RefusedError(f"{name!r} is asked for twice", field=f"{requested.field}.name")
+            seen.add(name)
+        return call.outputs
+
+
+class _Wanted(NamedTuple):
+    """What an input is to be; None: anything. A length of -1 is any length."""
+
+    datatype: str | None
+    shape: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, port: Port) -> _Wanted:
+        if not isinstance(port.type, TensorType):
+            return cls(None, None)
+        shape = port.type.shape
+        lengths = None if shape is None else [dim if isinstance(dim, int) else -1 for dim in shape]
+        return cls(datatype_of(port.type.dtype), None if lengths is None else tuple(lengths))
+
+    def check(self, tensor: GivenTensor) -> None:
+        wanted, shape = self.shape, tensor.array.shape
+        if tensor.datatype != self.datatype and self.datatype is not None:
             raise RefusedError(
-                f"model {model!r} has no input {tensor.name!r}{nearest(tensor.name, ports)}; it "
-                f"has {sorted(ports)}",
-                field=f"{tensor.field}.name",
+                f"{tensor.name!r} is {self.datatype}, not {tensor.datatype}",
+                field=f"{tensor.field}.datatype",
             )
-        if tensor.name in given:
-            raise RefusedError(f"{tensor.name!r} is given twice", field=f"{tensor.field}.name")
-        _check_type(tensor, port)
-        given[tensor.name] = tensor.array
-    missing = sorted(ports.keys() - given.keys())
-    if missing:
-        raise RefusedError(f"{', '.join(map(repr, missing))} missing", field="inputs")
-    return given, _checked_outputs(call, [port.name for port in outputs], model)
+        if wanted is None or shape == wanted:
+            return
+        fits = len(shape) == len(wanted) and all(
+            want in (-1, length) for length, want in zip(shape, wanted, strict=True)
+        )
+        if not fits:
+            raise RefusedError(
+                f"{tensor.name!r} has shape {list(wanted)}, not {list(shape)}",
+                field=f"{tensor.field}.shape",
+            )
 
 
 def fitted(call: InferCall, *, keeps_bytes: bool) -> InferCall:
@@ -150,12 +206,12 @@ def fitted(call: InferCall, *, keeps_bytes: bool) -> InferCall:
     if call.keeps_bytes == keeps_bytes:
         return call
     inputs = [
-        replace(tensor, array=_texts(tensor, keeps_bytes=keeps_bytes))
+        tensor._replace(array=_texts(tensor, keeps_bytes=keeps_bytes))
         if tensor.datatype == "BYTES"
         else tensor
         for tensor in call.inputs
     ]
-    return replace(call, inputs=inputs, keeps_bytes=keeps_bytes)
+    return call._replace(inputs=inputs, keeps_bytes=keeps_bytes)
 
 
 def _texts(tensor: GivenTensor, *, keeps_bytes: bool) -> Array:
@@ -163,47 +219,3 @@ def _texts(tensor: GivenTensor, *, keeps_bytes: bool) -> Array:
     for index, item in enumerate(tensor.array.ravel()):
         made[index] = item.encode() if keeps_bytes else text_of(item, f"{tensor.field}[{index}]")
     return made.reshape(tensor.array.shape)
-
-
-def _check_type(tensor: GivenTensor, port: Port) -> None:
-    wanted = port.type
-    if not isinstance(wanted, TensorType):
-        return
-    datatype = datatype_of(wanted.dtype)
-    if tensor.datatype != datatype:
-        raise RefusedError(
-            f"{tensor.name!r} is {datatype}, not {tensor.datatype}",
-            field=f"{tensor.field}.datatype",
-        )
-    shape, wanted_shape = tensor.array.shape, wanted.shape
-    if wanted_shape is None:
-        return
-    fits = len(shape) == len(wanted_shape) and all(
-        not isinstance(want, int) or length == want
-        for length, want in zip(shape, wanted_shape, strict=True)
-    )
-    if not fits:
-        declared = [dim if isinstance(dim, int) else -1 for dim in wanted_shape]
-        raise RefusedError(
-            f"{tensor.name!r} has shape {declared}, not {list(shape)}",
-            field=f"{tensor.field}.shape",
-        )
-
-
-def _checked_outputs(call: InferCall, names: Sequence[str], model: str) -> Sequence[Requested]:
-    if not call.outputs:
-        return [Requested(name, call.is_binary) for name in names]
-    seen: set[str] = set()
-    for requested in call.outputs:
-        if requested.name not in names:
-            raise RefusedError(
-                f"model {model!r} has no output {requested.name!r}"
-                f"{nearest(requested.name, names)}; it has {sorted(names)}",
-                field=f"{requested.field}.name",
-            )
-        if requested.name in seen:
-            raise RefusedError(
-                f"{requested.name!r} is asked for twice", field=f"{requested.field}.name"
-            )
-        seen.add(requested.name)
-    return call.outputs

@@ -46,6 +46,9 @@ DATATYPES: Mapping[str, DType] = {
 
 _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 _LENGTH = struct.Struct("<I")
+_ITEM_BYTES = {
+    name: _LENGTH.size if name == "BYTES" else dtype.item_bytes for name, dtype in DATATYPES.items()
+}
 
 
 def datatype_of(dtype: DType) -> str | None:
@@ -59,7 +62,8 @@ def refuse_too_big(datatype: str, shape: Sequence[int], field: str, limits: Limi
     Nothing is allocated: the answer is that of the declared shape. BYTES count 4 an element. What
     has no elements is bounded by its other lengths, whose product numpy must be able to hold.
     """
-    size = prod(shape) * _item_bytes(datatype)
+    count = prod(shape)
+    size = count * _ITEM_BYTES[datatype]
     if size > limits.tensor_bytes:
         raise RefusedError(
             f"a tensor of {size} bytes; at most {limits.tensor_bytes} are taken",
@@ -68,11 +72,7 @@ def refuse_too_big(datatype: str, shape: Sequence[int], field: str, limits: Limi
         )
     if not size and prod(length for length in shape if length) > limits.tensor_bytes:
         raise RefusedError("lengths are too great beside one of 0", field=f"{field}.shape")
-    return prod(shape)
-
-
-def _item_bytes(datatype: str) -> int:
-    return _LENGTH.size if datatype == "BYTES" else DATATYPES[datatype].item_bytes
+    return count
 
 
 def read_raw(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .call import GivenTensor, InferCall, Requested
 from .datatypes import DATATYPES, read_raw, refuse_surrogates, refuse_too_big
-from .fields import Fields
-from .json_text import read_json
+from .fields import Fields, refuse_wrong_lengths
+from .json_text import read_json, typed_reader
 from .limits import Limits
 from .parameters import check_parameters, read_request_parameters
 from .refusal import RefusedError
@@ -42,28 +43,79 @@ def read_infer_request(
         raise RefusedError(
             f"Inference-Header-Content-Length is {end}, and the body has {len(whole)} bytes"
         )
-    fields = Fields(read_json(whole[:end], limits))
+    text = whole[:end]
+    document = _read_typed(text, limits) or _read_untyped(text, limits)
+    given, wanted = document.inputs or (), document.outputs or ()
+    for name, entries in (("inputs", given), ("outputs", wanted)):
+        if len(entries) > limits.tensor_count:
+            text_of_count = f"{len(entries)} items; at most {limits.tensor_count} are taken"
+            raise RefusedError(text_of_count, field=name)
     tensors = _RawTensors(whole[end:])
-    given = fields.items("inputs", limits.tensor_count)
     inputs = [
-        _read_input(Fields(item, f"inputs[{index}]"), tensors, limits, keeps_bytes=keeps_bytes)
+        _read_input(item, f"inputs[{index}]", tensors, limits, keeps_bytes=keeps_bytes)
         for index, item in enumerate(given)
     ]
     tensors.refuse_rest()
-    parameters = fields.inner("parameters")
+    parameters = Fields(document.parameters or {}, "parameters")
     is_binary = parameters.flag("binary_data_output", default=False)
-    wanted = fields.items("outputs", limits.tensor_count)
     return InferCall(
         inputs=inputs,
         outputs=[
-            _read_output(Fields(item, f"outputs[{index}]"), is_binary)
-            for index, item in enumerate(wanted)
+            _read_output(item, f"outputs[{index}]", is_binary) for index, item in enumerate(wanted)
         ],
-        id=fields.text("id", ""),
+        id=document.id or "",
         is_binary=is_binary,
         keeps_bytes=keeps_bytes,
         **read_request_parameters(parameters),
     )
+
+
+@dataclass(slots=True)
+class _Input:
+    """An input as JSON has it."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    data: Any = None
+    parameters: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class _Output:
+    name: str
+    parameters: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class _Document:
+    """The JSON of a request."""
+
+    inputs: list[_Input] | None = None
+    outputs: list[_Output] | None = None
+    id: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+_read_typed = typed_reader(_Document)
+
+
+def _read_untyped(text: memoryview, limits: Limits) -> _Document:
+    """Read what is of another form, and say what is wrong with it. Raises RefusedError."""
+    fields = Fields(read_json(text, limits))
+    inputs = []
+    for index, item in enumerate(fields.items("inputs", limits.tensor_count)):
+        each = Fields(item, f"inputs[{index}]")
+        name, datatype = each.text("name"), each.text("datatype")
+        shape = each.shape("shape", limits.rank)
+        parameters = each.inner("parameters").values
+        inputs.append(_Input(name, datatype, list(shape), each.any("data"), parameters))
+    outputs = []
+    for index, item in enumerate(fields.items("outputs", limits.tensor_count)):
+        each = Fields(item, f"outputs[{index}]")
+        outputs.append(_Output(each.text("name"), each.inner("parameters").values))
+    parameters = fields.inner("parameters").values
+    return _Document(inputs, outputs, fields.text("id", ""), parameters)
 
 
 class _RawTensors:
@@ -88,37 +140,37 @@ class _RawTensors:
 
 
 def _read_input(
-    fields: Fields, tensors: _RawTensors, limits: Limits, *, keeps_bytes: bool
+    entry: _Input, path: str, tensors: _RawTensors, limits: Limits, *, keeps_bytes: bool
 ) -> GivenTensor:
-    name, datatype = fields.text("name"), fields.text("datatype")
+    datatype, shape = entry.datatype, entry.shape
     if datatype not in DATATYPES:
         raise RefusedError(
-            f"{datatype!r} is none of {', '.join(DATATYPES)}", field=fields.field("datatype")
+            f"{datatype!r} is none of {', '.join(DATATYPES)}", field=f"{path}.datatype"
         )
-    shape = fields.shape("shape", limits.rank)
-    count = refuse_too_big(datatype, shape, fields.path, limits)
-    parameters = fields.inner("parameters")
+    refuse_wrong_lengths(shape, f"{path}.shape", limits.rank)
+    count = refuse_too_big(datatype, shape, path, limits)
+    parameters = Fields(entry.parameters or {}, f"{path}.parameters")
     check_parameters(parameters)
     if parameters.has("binary_data_size"):
-        if fields.has("data"):
+        if entry.data is not None:
             raise RefusedError(
-                "is there beside binary_data_size; one is wanted", field=fields.field("data")
+                "is there beside binary_data_size; one is wanted", field=f"{path}.data"
             )
         field = parameters.field("binary_data_size")
         data = tensors.take(parameters.count("binary_data_size"), field)
         array = read_raw(data, datatype, shape, field, keeps_bytes=keeps_bytes)
     else:
-        array = _read_numbers(fields, datatype, shape, count)
+        array = _read_numbers(entry.data, f"{path}.data", datatype, shape, count)
         if keeps_bytes and datatype == "BYTES":
             for index, text in enumerate(array.flat):
                 array.flat[index] = text.encode()
-    return GivenTensor(name, datatype, array, fields.path)
+    return GivenTensor(entry.name, datatype, array, path)
 
 
-def _read_numbers(fields: Fields, datatype: str, shape: Sequence[int], count: int) -> Array:
+def _read_numbers(
+    data: object, field: str, datatype: str, shape: Sequence[int], count: int
+) -> Array:
     """Read the flat or nested list of a tensor's elements."""
-    field = fields.field("data")
-    data = fields.any("data")
     if not isinstance(data, list):
         raise RefusedError("a list is wanted, or parameters.binary_data_size", field=field)
     if datatype in _RAW_ONLY:
@@ -197,12 +249,12 @@ def _flat(data: list[object], field: str) -> list[object]:
     return data
 
 
-def _read_output(fields: Fields, is_binary: bool) -> Requested:
-    parameters = fields.inner("parameters")
+def _read_output(entry: _Output, path: str, is_binary: bool) -> Requested:
+    parameters = Fields(entry.parameters or {}, f"{path}.parameters")
     check_parameters(parameters)
     return Requested(
-        name=fields.text("name"),
+        name=entry.name,
         is_binary=parameters.flag("binary_data", default=is_binary),
         class_count=parameters.count("classification"),
-        field=fields.path,
+        field=path,
     )

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from .limits import Limits
 from .refusal import RefusedError
 
-__all__ = ["read_json", "write_json"]
+__all__ = ["read_json", "typed_reader", "write_json"]
+
+T = TypeVar("T")
 
 # An unclosed string ends at the end of the text: else each quote in it would be tried anew.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
@@ -41,6 +43,44 @@ _write = _msgspec and _msgspec.json.Encoder().encode
 
 def read_json(text: bytes | memoryview, limits: Limits) -> object:
     """Read a JSON text. Raises RefusedError if it is too long, too deep, or no JSON."""
+    text = _checked(text, limits)
+    if _read is not None:
+        try:
+            read: object = _read(text)
+        except (_msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        else:
+            return read
+    return _read_slowly(text)
+
+
+def typed_reader(kind: type[T]) -> Callable[[bytes | memoryview, Limits], T | None]:
+    """Make a function that reads a JSON text as a dataclass, within the bounds of ``read_json``.
+
+    Fields that the class does not have are passed over. It returns None for what is no JSON of
+    this form, which ``read_json`` and whoever looks at its fields say more about, and always where
+    msgspec is not installed. Raises RefusedError for a text that is too long or too deep.
+    """
+    if _msgspec is None:
+        return lambda text, limits: None
+    read = _msgspec.json.Decoder(kind).decode
+    refusals = (_msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+    def read_typed(text: bytes | memoryview, limits: Limits) -> T | None:
+        text = _checked(text, limits)
+        try:
+            if not text.isascii():
+                str(text, "utf-8")  # msgspec does not look into what it passes over
+            typed: T = read(text)
+        except refusals:
+            return None
+        return typed
+
+    return read_typed
+
+
+def _checked(text: bytes | memoryview, limits: Limits) -> bytes:
+    """Return the text's bytes. Raises RefusedError if it is too long or too deep."""
     if len(text) > limits.json_bytes:
         raise RefusedError(
             f"JSON of {len(text)} bytes; at most {limits.json_bytes} are taken: send tensors as "
@@ -51,14 +91,7 @@ def read_json(text: bytes | memoryview, limits: Limits) -> object:
     # What has few brackets, be they in strings, can neither nest too deep nor have too many lists.
     if text.count(b"[") + text.count(b"{") > min(limits.json_depth, limits.json_list_count):
         _refuse_nesting(text, limits)
-    if _read is not None:
-        try:
-            read: object = _read(text)
-        except (_msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass
-        else:
-            return read
-    return _read_slowly(text)
+    return text
 
 
 def write_json(document: Mapping[str, object]) -> bytes:

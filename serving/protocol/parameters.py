@@ -12,6 +12,10 @@ __all__ = ["RequestParameters", "check_parameters", "read_request_parameters"]
 
 _NOT_SERVED = ("shared_memory_region",)
 _LONGEST_ID = 256
+_WITH_A_MEANING = frozenset(
+    {*_NOT_SERVED, "priority", "timeout", "max_steps"}
+    | {"sequence_id", "sequence_start", "sequence_end"}
+)
 
 
 class RequestParameters(TypedDict):
@@ -23,6 +27,9 @@ class RequestParameters(TypedDict):
     step_count: int
 
 
+_PLAIN: RequestParameters = {"level": 0, "timeout_us": 0, "sequence": None, "step_count": 0}
+
+
 def check_parameters(parameters: Fields) -> None:
     """Refuse parameters that ask for what this server does not do; others mean nothing to it."""
     for name in _NOT_SERVED:
@@ -32,6 +39,8 @@ def check_parameters(parameters: Fields) -> None:
 
 def read_request_parameters(parameters: Fields) -> RequestParameters:
     """Read the parameters of a whole request. Raises RefusedError that names the parameter."""
+    if parameters.has_none_of(_WITH_A_MEANING):
+        return _PLAIN
     check_parameters(parameters)
     return RequestParameters(
         level=parameters.count("priority"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ...errors import nearest
 from ...runtime.network.executable_network import ExecutableNetwork
 from ..functions import NO_FUNCTIONS, ModelFunctions
+from ..protocol.call import Signature
 from ..protocol.generation import Generation
 from ..protocol.refusal import RefusedError
 
@@ -47,6 +48,7 @@ class ServedVersion:
         self.outputs = network.outputs if behind is None else behind.ports
         self.keeps_bytes = before is not None
         """True if elements of BYTES need not be texts, as a function takes them."""
+        self.signature = Signature(model, self.inputs, self.outputs)
         self.last_inference_ms = 0
 
     def __repr__(self) -> str:
@@ -156,4 +158,6 @@ class LoadingRepository(Repository):
 
 def newest(served: Mapping[str, ServedVersion]) -> ServedVersion | None:
     """Return the one with the highest number."""
+    if len(served) == 1:
+        return next(iter(served.values()))
     return served[max(served, key=int)] if served else None

@@ -18,7 +18,7 @@ from ..protocol.datatypes import (
     refuse_too_big,
     text_of,
 )
-from ..protocol.fields import Fields
+from ..protocol.fields import Fields, refuse_wrong_lengths
 from ..protocol.limits import Limits
 from ..protocol.parameters import check_parameters, read_request_parameters
 from ..protocol.refusal import RefusedError
@@ -89,9 +89,11 @@ def _read_input(
     if entry.datatype not in DATATYPES:
         text = f"{entry.datatype!r} is none of {', '.join(DATATYPES)}"
         raise RefusedError(text, field=f"{path}.datatype")
-    shape = Fields({"shape": list(entry.shape)}, path).shape("shape", limits.rank)
+    shape = list(entry.shape)
+    refuse_wrong_lengths(shape, f"{path}.shape", limits.rank)
     count = refuse_too_big(entry.datatype, shape, path, limits)
-    check_parameters(parameters_of(entry.parameters, f"{path}.parameters"))
+    if entry.parameters:
+        check_parameters(parameters_of(entry.parameters, f"{path}.parameters"))
     if raw is None:
         array = _read_contents(entry, shape, count, path, keeps_bytes=keeps_bytes)
     elif entry.HasField("contents"):

@@ -13,6 +13,7 @@ from anyio import CapacityLimiter, to_thread
 from google.protobuf.message import DecodeError
 
 from ... import __version__
+from ...runtime.loops.inline_turn import begin_turn
 from ..failures import CLIENT_GONE, refusal_of
 from ..inference import Inference
 from ..protocol.call import Answer, InferCall
@@ -23,8 +24,9 @@ from ..protocol.statistics import counts_of, statistics_entry
 from .admission import Admission
 from .infer_messages import INFER_DEPTH, read_infer_message, write_infer_message
 from .proto_text import message_classes, methods
+from .time_limit import TimeLimit
 from .watch import CallFacts, RpcWatch
-from .wire import refuse_too_many_fields
+from .wire import is_short, refuse_too_many_fields
 
 __all__ = ["make_server", "status_code"]
 
@@ -35,7 +37,6 @@ SERVICE = "inference.GRPCInferenceService"
 _AT_ONCE_BYTES = 64 << 10
 _IDLE_MS = 300_000  # clients connect anew by themselves
 _READER_COUNT = 2
-_MODEL_FIELDS, _VERSION_FIELDS = ("model_name", "name"), ("model_version", "version")
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
@@ -91,6 +92,7 @@ class _Service:
         self._limits, self._bodies = inference.limits, inference.bodies
         self.watch = RpcWatch(inference.access_log, inference.spans)
         self._readers = CapacityLimiter(_READER_COUNT)
+        self._receiving = TimeLimit(self._limits.body_s)
         self._calls: dict[str, Call] = {
             "ServerLive": self.server_live,
             "ServerReady": self.server_ready,
@@ -116,8 +118,7 @@ class _Service:
                 )
             else:
                 handlers[name] = grpc.stream_unary_rpc_method_handler(
-                    self._answering(name, made, told),
-                    response_serializer=told.SerializeToString,
+                    self._answering(name, made, told)
                 )
         return handlers
 
@@ -186,46 +187,50 @@ class _Service:
 
     def _answering(self, name: str, request: Any, response: Any) -> Any:
         """Make a handler that receives its message itself: under bounds of time and memory."""
-        call = self._calls[name]
+        call, named = self._calls[name], _model_fields(request)
 
-        async def answering(messages: Any, context: Context) -> Any:
+        async def answering(messages: Any, context: Context) -> bytes:
+            begin_turn()
             with self.watch.around(name, context) as facts:
                 try:
                     with self._bodies.share() as share:
                         answer = response()
-                        message = await self._read(messages, request, share, facts)
+                        message = await self._read(context, request, share, facts)
+                        facts.model, facts.version = (
+                            getattr(message, field) if field else "" for field in named
+                        )
                         await call(message, answer, context)
-                        facts.sent_bytes = answer.ByteSize()
+                        written: bytes = answer.SerializeToString()
+                        facts.sent_bytes = len(written)
                         facts.code = "OK"
                 except Exception as error:
                     refused = refusal_of(error)
                     code = status_code(refused)
                     facts.code = code.name
                     await context.abort(code, str(refused))
-            return answer
+            return written
 
         return answering
 
-    async def _read(self, messages: Any, request: Any, share: BodyShare, facts: CallFacts) -> Any:
+    async def _read(
+        self, context: Context, request: Any, share: BodyShare, facts: CallFacts
+    ) -> Any:
         try:
-            async with asyncio.timeout(self._limits.body_s):
-                data = await anext(aiter(messages), None)
+            with self._receiving.stay():
+                data = await context.read()
         except TimeoutError:
             text = f"the message did not come within {self._limits.body_s:g} s"
             raise RefusedError(text, status=408) from None
-        if data is None:
+        if data is grpc.aio.EOF:
             raise RefusedError("the call has no message")
         facts.received_bytes = len(data)
-        message = await self._parsed(data, request, share)
-        for field, wanted in (("model", _MODEL_FIELDS), ("version", _VERSION_FIELDS)):
-            found = [name for name in wanted if name in request.DESCRIPTOR.fields_by_name]
-            setattr(facts, field, getattr(message, found[0]) if found else "")
-        return message
+        return await self._parsed(data, request, share)
 
     async def _parsed(self, data: bytes, request: Any, share: BodyShare) -> Any:
         share.take(len(data))
-        depth = INFER_DEPTH if request.DESCRIPTOR.name == "ModelInferRequest" else {}
-        refuse_too_many_fields(data, depth, self._limits)
+        if not is_short(data, self._limits):
+            depth = INFER_DEPTH if request.DESCRIPTOR.name == "ModelInferRequest" else {}
+            refuse_too_many_fields(data, depth, self._limits)
         try:
             return await self._off_the_loop(len(data), partial(request.FromString, data))
         except DecodeError:
@@ -300,6 +305,13 @@ class _Service:
 
     async def repository_model_unload(self, request: Any, answer: Any, context: Context) -> None:
         await self._repository.unload(request.model_name)
+
+
+def _model_fields(request: Any) -> tuple[str, str]:
+    """Return which fields of a request name its model and version; "" where none does."""
+    known = request.DESCRIPTOR.fields_by_name
+    model = next((name for name in ("model_name", "name") if name in known), "")
+    return model, next((name for name in ("model_version", "version") if name in known), "")
 
 
 def _fill(message: Any, values: Any) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,9 +34,19 @@ class RpcWatch:
     def __init__(self, log: AccessLog | None, spans: Spans) -> None:
         self._log, self._spans = log, spans
 
+    def around(self, call: str, context: Any) -> AbstractContextManager[CallFacts]:
+        """Return a context whose value are the facts of a call, which its handler fills."""
+        headers: dict[str, str] = {}
+        if call not in _PROBES:
+            for key, value in context.invocation_metadata() or ():
+                if key in _TRACE_KEYS:
+                    headers[key] = str(value)
+        if self._log is None and (call in _PROBES or not self._spans.is_wanted(headers)):
+            return nullcontext(CallFacts())
+        return self._recorded(call, context, headers)
+
     @contextmanager
-    def around(self, call: str, context: Any) -> Iterator[CallFacts]:
-        """Yield the facts of a call, which its handler fills."""
+    def _recorded(self, call: str, context: Any, headers: Mapping[str, str]) -> Iterator[CallFacts]:
         facts = CallFacts()
         begun_s = self._log.clock() if self._log is not None else 0.0
         trace_id = ""
@@ -44,8 +54,6 @@ class RpcWatch:
             if call in _PROBES:
                 yield facts
                 return
-            metadata = context.invocation_metadata() or ()
-            headers = {key: str(value) for key, value in metadata if key in _TRACE_KEYS}
             with self._spans.around(f"gRPC {call}", headers) as span:
                 trace_id = span.trace_id
                 try:

@@ -11,13 +11,23 @@ from collections.abc import Mapping
 from ..protocol.limits import Limits
 from ..protocol.refusal import RefusedError
 
-__all__ = ["Depth", "refuse_too_many_fields"]
+__all__ = ["Depth", "is_short", "refuse_too_many_fields"]
 
 Depth = Mapping[int, "Depth | None"]
 """By number, the fields to look into; None for one whose length counts instead."""
 
 _MOST_FIELDS_OF_A_TENSOR = 16
+_FIELD_BYTES = 2  # at least: a tag, and a value or a length
 _VARINT_BYTES = 10
+
+
+def is_short(data: bytes, limits: Limits) -> bool:
+    """Tell whether a message has no room for what ``refuse_too_many_fields`` refuses."""
+    return len(data) <= min(_FIELD_BYTES * _most_fields(limits), limits.json_bytes)
+
+
+def _most_fields(limits: Limits) -> int:
+    return _MOST_FIELDS_OF_A_TENSOR * limits.tensor_count
 
 
 def refuse_too_many_fields(data: bytes, depth: Depth, limits: Limits) -> None:
@@ -26,7 +36,7 @@ def refuse_too_many_fields(data: bytes, depth: Depth, limits: Limits) -> None:
     Raises RefusedError for more fields than a request can need, for more elements than JSON could
     bring (``json_bytes``), and for what is no protobuf message as far as it was looked at.
     """
-    left = _MOST_FIELDS_OF_A_TENSOR * limits.tensor_count
+    left = _most_fields(limits)
     waiting: list[tuple[int, int, Depth]] = [(0, len(data), depth)]
     while waiting:
         place, end, inner = waiting.pop()

@@ -46,13 +46,14 @@ from ..protocol.refusal import RefusedError
 from ..protocol.statistics import counts_of, statistics_entry
 from ..repository.fixed import FixedRepository
 from ..spans import NO_SPANS
-from .bodies import Readers, read_body, written
+from .answers import JSON_TYPE
+from .bodies import BodyHeaders, Readers, read_body, written
 from .direct import InferAddress
 from .disconnects import while_connected
-from .guard import Guard
+from .guard import CutOff, Guard
 from .metrics import CONTENT_TYPE, metrics_text
 from .page import PageState, page
-from .refusals import JSON_TYPE, refusal_headers, unknown_address
+from .refusals import refusal_headers, unknown_address
 from .watch import Watch
 
 __all__ = ["app", "application"]
@@ -98,7 +99,7 @@ def application(
     is_ending: tells whether a request that is cancelled is cut off by the end of the server, and
     answered 503.
     """
-    guarded = Guard(_Endpoints(inference).dispatching(), inference.limits, token, is_ending)
+    guarded = Guard(_Endpoints(inference).dispatching(is_ending), inference.limits, token)
     if inference.access_log is None and inference.spans is NO_SPANS:
         return guarded
     return Watch(guarded, inference.access_log, inference.spans)
@@ -114,9 +115,10 @@ class _Endpoints:
         self._page_state = PageState(inference)
         self._metrics = -math.inf, b""
 
-    def dispatching(self) -> ASGIApp:
+    def dispatching(self, is_ending: Callable[[], bool]) -> ASGIApp:
         """Return the application of all addresses."""
-        return InferAddress(self._starlette(), self._inference, self._readers)
+        others = CutOff(self._starlette(), is_ending)
+        return InferAddress(others, self._inference, self._readers, is_ending)
 
     def _starlette(self) -> Starlette:
         model = "/v2/models/{model}"
@@ -239,7 +241,8 @@ class _Endpoints:
         return await self._readers.read(len(body), read)
 
     async def _body(self, request: Request, share: BodyShare) -> memoryview:
-        return await read_body(request.scope["headers"], request.receive, self._limits, share)
+        headers = BodyHeaders.of(request.scope["headers"])
+        return await read_body(headers, request.receive, self._limits, share)
 
     async def _read_fields(self, request: Request) -> Fields:
         """Read the body of a call about the repository, which may be empty."""

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from anyio import CapacityLimiter, to_thread
 from starlette.types import Receive
 
+from ..begun import Begun
 from ..failures import CLIENT_GONE
 from ..protocol.in_flight import BodyShare
 from ..protocol.limits import Limits
 from ..protocol.refusal import RefusedError
 
-__all__ = [
-    "JSON_LENGTH_HEADER",
-    "Headers",
-    "Readers",
-    "json_length",
-    "read_body",
-    "written",
-]
+__all__ = ["JSON_LENGTH_HEADER", "BodyHeaders", "Headers", "Readers", "read_body", "written"]
 
 T = TypeVar("T")
 Headers = Sequence[tuple[bytes, bytes]]
@@ -55,46 +49,54 @@ async def written(size: int, write: Callable[[], T]) -> T:
     return write() if size <= _AT_ONCE_BYTES else await to_thread.run_sync(write)
 
 
-def json_length(headers: Headers) -> int | None:
-    """Return how long the JSON part of the body is; None: all of it. Raises RefusedError."""
-    return _whole_number(headers, JSON_LENGTH_HEADER)
+class BodyHeaders(NamedTuple):
+    """What a request's headers say of its body."""
+
+    length: int | None
+    """Of all of it; None: it is not known."""
+    json_length: int | None
+    """Of the JSON part, in front; None: all of it is."""
+
+    @classmethod
+    def of(cls, headers: Headers) -> BodyHeaders:
+        """Read them; of several of a name the first. Raises RefusedError for what is not taken."""
+        length = json_length = None
+        for name, value in reversed(headers):
+            if name == b"content-length":
+                length = _whole_number(name, value)
+            elif name == JSON_LENGTH_HEADER:
+                json_length = _whole_number(name, value)
+            elif name == b"content-encoding" and value != b"identity":
+                encoding = value.decode("latin-1")
+                raise RefusedError(f"bodies encoded as {encoding!r} are not taken", status=415)
+        return cls(length, json_length)
 
 
-def _header(headers: Headers, wanted: bytes) -> str | None:
-    for name, value in headers:
-        if name == wanted:
-            return value.decode("latin-1")
-    return None
-
-
-def _whole_number(headers: Headers, name: bytes) -> int | None:
-    text = _header(headers, name)
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > 18:
+def _whole_number(name: bytes, value: bytes) -> int:
+    if not value.isdigit() or len(value) > 18:
         raise RefusedError("a whole number is wanted", field=f"header {name.decode()}")
-    return int(text)
+    return int(value)
 
 
 async def read_body(
-    headers: Headers, receive: Receive, limits: Limits, share: BodyShare
+    headers: BodyHeaders, receive: Receive, limits: Limits, share: BodyShare
 ) -> memoryview:
     """Read a body into its share of the memory for all.
 
-    Raises RefusedError for one that is too long, too slow, or encoded, for which there is no room
-    now, and whose client leaves. What comes in several pieces lies so that what follows the JSON
-    part is aligned.
+    Raises RefusedError for one that is too long or too slow, for which there is no room now, and
+    whose client leaves. What comes in several pieces lies so that what follows the JSON part is
+    aligned.
     """
-    encoding = _header(headers, b"content-encoding")
-    if encoding not in (None, "identity"):
-        raise RefusedError(f"bodies encoded as {encoding!r} are not taken", status=415)
-    length = _whole_number(headers, b"content-length")
+    length = headers.length
     if length is not None and length > limits.body_bytes:
         raise _too_long(limits)
     share.expect(length or 0)
+    joined = Begun(_joined(receive, length, headers.json_length or 0, limits, share))
+    if joined.is_over:
+        return joined.result
     try:
         async with asyncio.timeout(limits.body_s):
-            return await _joined(receive, length, json_length(headers) or 0, limits, share)
+            return await joined
     except TimeoutError:
         raise RefusedError(
             f"the body did not come within {limits.body_s:g} s", status=408
@@ -125,6 +127,8 @@ async def _joined(
 ) -> memoryview:
     first, has_more = await _piece(receive)
     share.take(len(first))
+    if length == len(first) and not has_more:
+        return memoryview(first)
     pieces = _pieces(receive, has_more)
     if length == len(first):
         async for _ in pieces:

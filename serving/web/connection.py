@@ -10,10 +10,15 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from ..protocol.http_response import refusal_body
 from ..protocol.limits import Limits
+from .answers import WHOLE_ANSWER
 from .joined_writes import JoinedWrites
 
 __all__ = ["connection_class"]
@@ -55,6 +60,8 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
                     cycle.disconnected = True
                 cycle.message_event.set()
             self._cycles.clear()
+            if self.cycle is not None:
+                self.scope.pop("extensions", None)  # which hold this connection
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -87,6 +94,25 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
                 self._cycles.popleft()
             if self.cycle is not None:
                 self._cycles.append(self.cycle)
+                self.scope["extensions"] = {WHOLE_ANSWER: {"write": self._write_whole}}
+
+        def _write_whole(self, headers: bytes, body: bytes) -> bool:
+            """Do what ``send`` of the request under way does of two messages, as a WriteWhole."""
+            if self.flow.write_paused:
+                return False
+            cycle = next((each for each in self._cycles if not each.response_complete), None)
+            if cycle is None or cycle.disconnected:
+                return True
+            cycle.response_started = cycle.response_complete = True
+            head = [STATUS_LINE[200]]
+            head += [b"%b: %b\r\n" % header for header in cycle.default_headers]
+            head += (headers, b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n")
+            self.transport.write_whole(b"".join(head), body)  # type: ignore[attr-defined]
+            cycle.message_event.set()
+            if not cycle.keep_alive:
+                self.transport.close()
+            cycle.on_response()
+            return True
 
         def pause_writing(self) -> None:
             super().pause_writing()

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from starlette.types import Receive
 
+from ..begun import Begun
 from ..failures import CLIENT_GONE
 from ..protocol.refusal import RefusedError
 
@@ -24,12 +25,15 @@ async def while_connected(work: Awaitable[T], receive: Receive) -> T:
     outlives the call, however it ends. Work that does not wait, or only gives the loop a turn, is
     not watched: a task for that is made when the loop comes round again, which is after it.
     """
+    begun = Begun(work)
+    if begun.is_over:
+        return begun.result
     task = asyncio.current_task()
     assert task is not None
     watch = _Watch(task, receive)
     watch.begin_after_turns(2)
     try:
-        return await work
+        return await begun
     except asyncio.CancelledError:
         if watch.take_back():
             raise RefusedError("the client has gone", status=CLIENT_GONE) from None

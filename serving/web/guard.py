@@ -1,4 +1,4 @@
-"""What a request must pass before anything else looks at it."""
+"""What a request must pass before anything else looks at it, and what it is told at the end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..protocol.http_response import refusal_body
 from ..protocol.limits import Limits
+from .refusals import server_ends
 
-__all__ = ["Guard", "is_token"]
+__all__ = ["CutOff", "Guard", "is_token"]
 
 _OPEN = ("/v2/health/live", "/v2/health/ready")
 
@@ -20,15 +21,11 @@ class Guard:
     """Answers requests with too many headers, or without the token; the rest goes to the app.
 
     Whether the server is live and ready is told without a token, for probes, and so is the page,
-    which says nothing by itself. What is cancelled
-    while ``is_ending`` says so is answered 503, unless its answer has begun.
+    which says nothing by itself.
     """
 
-    def __init__(
-        self, app: ASGIApp, limits: Limits, token: str | None, is_ending: Callable[[], bool]
-    ) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, token: str | None) -> None:
         self._app, self._limits, self._token = app, limits, token
-        self._is_ending = is_ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -38,15 +35,22 @@ class Guard:
         if len(headers) > self._limits.header_count:
             await _refuse(send, 431, f"more than {self._limits.header_count} headers")
         elif self._token is None or _is_open(scope):
-            await self._call(scope, receive, send)
+            await self._app(scope, receive, send)
         else:
             given = [value for name, value in headers if name == b"authorization"]
             if len(given) == 1 and is_token(given[0], self._token):
-                await self._call(scope, receive, send)
+                await self._app(scope, receive, send)
             else:
                 await _refuse(send, 401, "the bearer token is missing or wrong")
 
-    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+
+class CutOff:
+    """Answers 503 where the app is cancelled while ``is_ending``, unless its answer has begun."""
+
+    def __init__(self, app: ASGIApp, is_ending: Callable[[], bool]) -> None:
+        self._app, self._is_ending = app, is_ending
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_begun = False
 
         async def noted(message: Message) -> None:
@@ -59,7 +63,8 @@ class Guard:
         except asyncio.CancelledError:
             if has_begun or not self._is_ending():
                 raise
-            await _refuse(send, 503, "the server ends")
+            ends = server_ends()
+            await _refuse(send, ends.status, str(ends))
 
 
 def _is_open(scope: Scope) -> bool:

@@ -36,6 +36,15 @@ class JoinedWrites:
             held = self._take()
             self._transport.write(b"".join((held, data)))
 
+    def write_whole(self, head: bytes, body: bytes) -> None:
+        """Write a whole answer now, behind what waits."""
+        if len(body) > _JOINED_BYTES:
+            self.write(head)
+            self.write(body)
+        else:
+            self._flush()
+            self._transport.write(b"".join((head, body)))
+
     def close(self) -> None:
         """Write what waits, and close."""
         self._flush()

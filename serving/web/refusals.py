@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from starlette.types import Send
-
 from ..protocol.http_response import refusal_body
 from ..protocol.refusal import RefusedError
 
-__all__ = ["JSON_TYPE", "refusal_headers", "send_answer", "unknown_address"]
-
-JSON_TYPE = "application/json"
+__all__ = ["refusal_headers", "server_ends", "unknown_address"]
 
 
 def refusal_headers(error: RefusedError) -> dict[str, str]:
@@ -27,14 +23,6 @@ def unknown_address(method: str, path: str) -> bytes:
     return refusal_body(f"there is nothing at {path!r} for {method}")
 
 
-async def send_answer(
-    send: Send, status: int, body: bytes, kind: str, headers: dict[str, str]
-) -> None:
-    """Send a whole answer; kind: its content type."""
-    told = [
-        (b"content-length", b"%d" % len(body)),
-        (b"content-type", kind.encode()),
-        *((name.encode(), value.encode()) for name, value in headers.items()),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": told})
-    await send({"type": "http.response.body", "body": body})
+def server_ends() -> RefusedError:
+    """Return what a request is told that the end of the server has cut off."""
+    return RefusedError("the server ends", status=503)

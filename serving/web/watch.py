@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..access_log import AccessLog
 from ..spans import Spans
+from .answers import WHOLE_ANSWER
 
 __all__ = ["Watch", "model_of"]
 
@@ -28,6 +29,7 @@ class Watch:
         if not is_request or (self._log is None and not self._spans.is_wanted(headers)):
             await self._app(scope, receive, send)
             return
+        scope.get("extensions", {}).pop(WHOLE_ANSWER, None)
         counts = _Counts(send, receive)
         log, path = self._log, scope["path"]
         begun_s = log.clock() if log is not None else 0.0

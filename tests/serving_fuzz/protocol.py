@@ -10,11 +10,13 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 from google.protobuf.message import DecodeError
 
 import aioinfer
 from aioinfer.serving import Limits, app
+from aioinfer.serving.protocol import http_request
 from aioinfer.serving.protocol.generate_json import read_generate_request
 from aioinfer.serving.protocol.http_request import read_infer_request
 from aioinfer.serving.protocol.refusal import RefusedError
@@ -46,6 +48,11 @@ def read_purely(count: int, seed: int, report: Report) -> Counter[str]:
             try:
                 if kind == 0:
                     body, length = mutated_body(chance)
+                    usual = _outcome(body, length)
+                    with patch.object(http_request, "_read_typed", lambda text, limits: None):
+                        slow = _outcome(body, length)
+                    if usual != slow:
+                        report(f"case {number} of seed {seed}: {usual} at once, {slow} by fields")
                     read_infer_request(body, length, LIMITS)
                 elif kind == 1:
                     read_generate_request(mutated_fields(chance), network.inputs, LIMITS)
@@ -59,6 +66,14 @@ def read_purely(count: int, seed: int, report: Report) -> Counter[str]:
             except Exception:
                 report(f"case {number} of seed {seed}: {traceback.format_exc()}")
     return told
+
+
+def _outcome(body: bytes, length: int | None) -> str:
+    """Tell what a body is read as, or that it is refused: of several faults either may be named."""
+    try:
+        return repr(read_infer_request(body, length, LIMITS))
+    except RefusedError as error:
+        return f"refused {error.status}"
 
 
 def ask_application(count: int, seed: int, report: Report) -> Counter[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aioinfer.errors import nearest
+from aioinfer.serving.protocol import http_request
 from aioinfer.serving.protocol.call import InferCall, SequencePlace
 from aioinfer.serving.protocol.http_request import read_infer_request
 from aioinfer.serving.protocol.limits import Limits
@@ -237,3 +238,66 @@ def test_parameters_name_the_place_in_a_sequence(name: int | str) -> None:
     assert read(parameters={"sequence_id": name}).sequence == SequencePlace(name)
     for none in (0, "", None):
         assert read(parameters={"sequence_id": none}).sequence is None
+
+
+def outcome(body: bytes, length: int | None) -> object:
+    try:
+        call = read_infer_request(body, length, LIMITS)
+    except RefusedError as error:
+        return str(error), error.status
+    arrays = [(each.array.dtype, each.array.shape, each.array.tolist()) for each in call.inputs]
+    return repr(arrays), call._replace(inputs=[each._replace(array=None) for each in call.inputs])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"inputs": [%s], "\udcff": 1}',
+        '{"inputs": [%s], "id": null, "outputs": null, "parameters": null, "more": [1]}',
+        '{"inputs": [%s], "outputs": [{"name": "y", "parameters": {"binary_data": true}}]}',
+        '{"inputs": [%s], "parameters": {"priority": 2, "timeout": 5, "x": {}, "y": null}}',
+        '{"inputs": [%s], "parameters": {"sequence_id": 0, "sequence_end": false}}',
+        '{"inputs": [%s, %s], "id": "\u00fc"}',
+        '{"id": "1", "id": "2", "inputs": [%s]}',
+        '{"inputs": [%s, {"name": "z"}]}',
+        '{"inputs": [%s], "outputs": [{}]}',
+        '{"inputs": [%s], "id": 5}',
+        '{"inputs": [%s], "parameters": []}',
+        '{"inputs": {"a": %s}}',
+        '{"inputs": [%s',
+        "[%s]",
+        "\ufeff{}",
+        "null",
+    ],
+)
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2.5], "parameters": null}',
+        '{"name": "x", "datatype": "FP32", "shape": [2], "data": null}',
+        '{"name": "x", "datatype": "FP32", "shape": [1.0], "data": [NaN]}',
+        '{"name": "x", "datatype": "FP32", "shape": [1], "data": [NaN]}',
+        '{"name": "x", "datatype": "UINT64", "shape": [1], "data": [18446744073709551615]}',
+        '{"name": "x", "datatype": "INT64", "shape": [1], "data": [18446744073709551616]}',
+        '{"name": "x", "datatype": "FP32", "shape": [true], "data": [1]}',
+        '{"name": "x", "datatype": "FP32", "shape": [-1], "data": [1]}',
+        '{"name": "x", "datatype": "FP32", "shape": [1, 1, 1, 1], "data": [1]}',
+        '{"name": null, "datatype": "FP32", "shape": [1], "data": [1]}',
+        '{"name": "x", "datatype": "FP3", "shape": [1], "data": {}}',
+        '{"name": "x", "datatype": "BYTES", "shape": [1], "data": ["\\ud800"]}',
+        '{"name": "x", "datatype": "BYTES", "shape": [1], "data": ["\\u00fc"]}',
+        '{"name": "x", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": 4}}',
+        '{"name": "x", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": "4"}}',
+        "null",
+        "7",
+    ],
+)
+def test_a_body_means_the_same_whether_or_not_it_has_the_usual_form(
+    text: str, entry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read at once as its class is what is read field by field, refusals included."""
+    head = text.replace("%s", entry).encode(errors="surrogateescape")
+    body, length = head + np.float32(3).tobytes() * entry.count("binary_data_size"), len(head)
+    usual = outcome(body, length)
+    monkeypatch.setattr(http_request, "_read_typed", lambda text, limits: None)
+    assert outcome(body, length) == usual

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shutil
 import socket
 import ssl
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from aioinfer.serving.protocol.limits import Limits
+from aioinfer.serving.web.answers import send_tensors
 from aioinfer.serving.web.connection import connection_class
 from aioinfer.serving.web.handshakes import SecureListener
 
@@ -198,3 +200,66 @@ async def test_a_client_that_does_not_read_its_answer_is_let_go() -> None:
         writer.close()
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await reader.readexactly(ANSWER_BYTES)
+
+
+async def whole(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with a body as long as the request's, as an inference is answered."""
+    body = b"y" * int(dict(scope["headers"]).get(b"x-length", b"3"))
+    await receive()
+    await send_tensors(scope, send, body, 1)
+
+
+async def exchange(port: int, request: bytes, count: int = 1) -> bytes:
+    """Send what may be several requests; return all of their answers."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    told = b""
+    for _ in range(count):
+        head = await reader.readuntil(b"\r\n\r\n")
+        (length,) = re.findall(rb"\ncontent-length: (\d+)", head)
+        told += head + await reader.readexactly(int(length))
+    writer.close()
+    return told
+
+
+@pytest.mark.parametrize("length", [0, 3, 200_000])
+async def test_an_answer_that_is_written_whole_is_what_two_messages_are(length: int) -> None:
+    async def in_two(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["extensions"].clear()
+        await whole(scope, receive, send)
+
+    request = b"GET / HTTP/1.1\r\nhost: x\r\nx-length: %d\r\n\r\n" % length
+    for head in (request, request.replace(b"1.1", b"1.0")):
+        told = []
+        for endpoint in (whole, in_two):
+            async with listening(endpoint, connection_class(Limits())) as (port, _):
+                told.append(await exchange(port, head))
+        first, second = (re.sub(b"date: [^\\r]*", b"", each) for each in told)
+        assert first == second
+        assert first.endswith(b"y" * length)
+        assert first.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert (b"connection: close" in first) == (head is not request)
+
+
+async def test_answers_written_whole_keep_the_order_of_requests() -> None:
+    requests = [
+        b"GET / HTTP/1.1\r\nhost: x\r\nx-length: %d\r\n\r\n" % length for length in (5, 1, 9)
+    ]
+    async with listening(whole, connection_class(Limits())) as (port, _):
+        told = await exchange(port, b"".join(requests), len(requests))
+    assert re.findall(rb"(?<=\r\n\r\n)y+", told) == [b"y" * 5, b"y", b"y" * 9]
+
+
+async def test_a_connection_that_has_ended_is_not_held_by_its_last_request() -> None:
+    ended: list[bool] = []
+
+    class Seen(connection_class(Limits())):  # type: ignore[misc]
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            ended.append("extensions" in self.scope)
+
+    async with listening(whole, Seen) as (port, _):
+        await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        while not ended:
+            await checkpoint()
+    assert ended == [False]
