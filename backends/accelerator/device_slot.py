@@ -2,11 +2,12 @@
 
 Theory of operation. Upload, the plan's launches, and download are enqueued one after the other,
 each on a queue of its own and each behind the event of the one before. The host waits for none of
-them. What the device does for several slots overlaps. Where a plan was captured with its copies,
-all three are one command on the queue for launches, and one stage: but for runs with arrays of the
-device, and those whose launches are profiled. Where all inputs are outputs that the device has
-kept, nothing is uploaded, and where all outputs are kept, nothing is downloaded. A plan that calls
-functions of users is not captured: its run goes to a thread for them first, and enqueues there.
+them, but between portions of launches that take long (``launching/portions.py``). What the device
+does for several slots overlaps. Where a plan was captured with its copies, all three are one
+command on the queue for launches, and one stage: but for runs with arrays of the device, and those
+whose launches are profiled. Where all inputs are outputs that the device has kept, nothing is
+uploaded, and where all outputs are kept, nothing is downloaded. A plan that calls functions of
+users is not captured: its run goes to a thread for them first, and enqueues there.
 
 The first stage copies the inputs into memory that the device reads at full speed. Where its plan is
 not built, memory has to be taken or much has to be copied, it is called again once that is done: on
@@ -17,7 +18,7 @@ anything is enqueued never touches the device, which may be lost.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter_ns
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -48,7 +49,8 @@ from ...runtime.runs.stage import Again, Stage, Stop, stop_if_interrupted
 from ...runtime.tracing.copied_bytes import StageCopies
 from ...runtime.tracing.recorder import SpanRecorder
 from .launching.launch_times import LaunchTimes
-from .memory.bound_plan import BoundPlan
+from .launching.portions import Portions
+from .memory.bound_plan import BoundLaunch, BoundPlan
 from .memory.host_arrays import Copy, parts_of, refuse_on_device
 from .memory.kept_blocks import KeptBlock
 from .memory.slot_memory import SlotMemory, stages_outputs
@@ -128,13 +130,16 @@ class AcceleratorSlot(Slot):
         """What the run's stages have copied, noted once it is over."""
         self._blocks: dict[str, KeptBlock] = {}
         self._missing_blocks: dict[str, int] = {}
+        self._there: dict[Buffer, Memory] = {}
+        """What the run's launches have instead of the slot's own memory."""
+        self._portions: Portions[BoundLaunch] | None = None
         device, copies = network.opened, network.copy_executor
         self._are_times_free = device.facts.are_times_free
         self._fill_stage = Stage("fill", copies, partial(self._fill, [], 0))
         chosen = ChosenExecutor("copies", self._has_much_to_deliver, network.inline, copies)
         deliver = Stage("deliver", chosen, self._deliver)
         upload = Stage("upload", device.upload, self._upload)
-        compute = Stage("compute", streams.compute, self._compute)
+        self._compute_stage = compute = Stage("compute", streams.compute, self._compute)
         is_staged = stages_outputs(device.facts)
         read = self._download_staged if is_staged else self._download
         download = Stage("download", streams.download, read)
@@ -352,16 +357,38 @@ class AcceleratorSlot(Slot):
         return failure
 
     def _compute(self, lane: Lane) -> Ready:
-        bound, bindings, blocks = self._bound, self.bindings, self._blocks
+        """Enqueue the launches; where they take long, a portion each time that it is called."""
+        bound, started_ns = self._bound, perf_counter_ns()
         assert bound is not None
         stream = self._begin(lane, is_last=self.stages[-1].name == "compute")
+        if self._portions is None:
+            self._begin_computing(stream, bound)
+        else:
+            bound.portion_count = self._portions.next_count(bound.portion_count)
+        portions = self._portions
+        if portions is not None:
+            is_whole = self.bindings.profile is not None
+            count = len(portions.left) if is_whole else bound.portion_count
+            self._launch(stream, portions.take(count))
+            if portions.left:
+                return self._rest_later(stream, lane, started_ns)
+        if self._blocks:
+            bindings, there = self.bindings, self._there
+            self._outputs.keep(stream, bound, bindings, self._padding, self._blocks, there)
+        if stream.copied_bytes:
+            self._copies.append(("compute", stream.copied_bytes, 0))
+        return NOW
+
+    def _begin_computing(self, stream: QueueStream, bound: BoundPlan) -> None:
+        """Enqueue what comes before the launches, or a launch graph of them all."""
+        bindings, blocks = self.bindings, self._blocks
         graph = bound.launch_graph if bindings.profile is None else None
         there: dict[Buffer, Memory] = {}
         has_device_arrays = _has_device_arrays(bindings)
         placed = PlacedStates()
         if bound.plan.growing:
             placed = self._states.place(bound, bindings, blocks)
-            blocks = {**blocks, **placed.blocks}
+            blocks = self._blocks = {**blocks, **placed.blocks}
         if graph is None:
             if has_device_arrays:
                 there = self._inputs.read_there(bound, bindings.inputs)
@@ -373,25 +400,21 @@ class AcceleratorSlot(Slot):
         # Here, on the run's own stream: the arrays' owners may write them for a while yet.
         if has_device_arrays:
             self._inputs.copy_on_device(stream, bound, bindings.inputs, there)
-        if graph is None:
-            self._launch(stream, bound, placed.skipped)
-        else:
-            stream.replay(graph)
-        if blocks:
-            self._outputs.keep(stream, bound, bindings, self._padding, blocks, there)
-        if stream.copied_bytes:
-            self._copies.append(("compute", stream.copied_bytes, 0))
+        self._there = there
         if placed.moved_bytes:
             self._copies.append(("compute", {"device": placed.moved_bytes}, 0))
-        return NOW
+        if graph is not None:
+            stream.replay(graph)
+            return
+        launches = bound.launches
+        if placed.skipped:
+            launches = [item for item in launches if id(item.launch) not in placed.skipped]
+        self._portions = Portions(launches)
 
-    def _launch(self, stream: QueueStream, bound: BoundPlan, skipped: Collection[int]) -> None:
-        """Enqueue the launches one by one, but for those that a run has no use for."""
+    def _launch(self, stream: QueueStream, launches: Sequence[BoundLaunch]) -> None:
+        """Enqueue launches one by one."""
         events: list[Event] = []
         stop = self.stop
-        launches = bound.launches
-        if skipped:
-            launches = [item for item in launches if id(item.launch) not in skipped]
         for item in launches:
             if stop.error is not None:  # what is enqueued runs to its end, and no more is
                 raise stop.error
@@ -400,6 +423,16 @@ class AcceleratorSlot(Slot):
         if self.bindings.profile is not None:
             done = [item.launch for item in launches]
             self._times = LaunchTimes(done, events, stream.stage_work)
+
+    def _rest_later(self, stream: QueueStream, lane: Lane, started_ns: int) -> Again:
+        """Have the stage called again when the device has done all that is enqueued."""
+        if stream.copied_bytes:
+            self._copies.append(("compute", stream.copied_bytes, 0))
+        reached, fired = stream.record_event(), HostReady()  # which is of no device
+        reached.when_ready(fired.fire)
+        record, mark = self._network.admission.recorder.record, self.bindings.mark()
+        record(mark, self._compute_stage, lane, started_ns, started_ns, perf_counter_ns())
+        return Again(fired)
 
     def _download_staged(self, lane: Lane) -> Ready:
         assert self._bound is not None
@@ -432,12 +465,16 @@ class AcceleratorSlot(Slot):
         return NOW
 
     def release(self) -> None:
+        bound, portions = self._bound, self._portions
+        if bound is not None and portions is not None and not portions.left:
+            bound.portion_count = portions.next_count(bound.portion_count)
         copies, self._copies = self._copies, []
         self.bindings.note_copies(self._network.admission.recorder, copies)
         if self._times is not None and self.bindings.profile is not None:
             self.bindings.profile.extend(self._times.profiles())
         self._plan = self._bound = self._times = self._padding = None
         self._blocks, self._missing_blocks = {}, {}
+        self._there, self._portions = {}, None
         self._is_filled, self.bindings.awaited = False, None
 
     def _begin(self, lane: Lane, *, is_last: bool = False) -> QueueStream:

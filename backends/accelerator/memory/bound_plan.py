@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..launching.portions import FIRST_COUNT
 from ..operand import Buffer, Operand
 from ..plan import Launch, LaunchArgument, Plan
 from ..queues.driver import Argument, Bytes, Kernel, LaunchGraph, Memory, Queue
@@ -76,6 +77,8 @@ class BoundPlan:
     """Copies from and to staging memory, too."""
     may_capture_launches: bool = False
     """True if its launches may be captured yet, which were with its copies."""
+    portion_count: int = FIRST_COUNT
+    """How many launches go to the device at once, where they are enqueued one by one."""
     exchanged: Collection[Buffer] = frozenset()
     """What kernels have other memory for than the slot's, which may be gone."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from typing import Any
 from weakref import ref
 
@@ -33,6 +34,8 @@ DEVICES: dict[str, tuple[str, dict[str, Any]]] = {
     "HETERO": ("HETERO:CPU,REFERENCE", HETERO),
     "AUTO": ("AUTO", {}),
     "BATCH": ("BATCH:CPU", {}),
+    "MULTI": ("MULTI:CPU,REFERENCE", {}),
+    "MULTI of BATCH": ("MULTI:BATCH:CPU(4),REFERENCE", {}),
     "OPENCL": ("OPENCL", {}),
 }
 Loaded = tuple[Core, str, dict[str, Any], str]
@@ -63,9 +66,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(params=all_but(["CPU", "HETERO", "OPENCL"], DEVICES))
 def loaded(core: Core, path: str, request: pytest.FixtureRequest) -> Loaded:
     device, config = DEVICES[request.param]
-    names = device.partition(":")[2].split(",") if ":" in device else [device]
-    for name in names:
-        if name != "AUTO" and not any(item.startswith(name) for item in core.available_devices):
+    for name in re.findall("[A-Z]+", device):
+        is_made = name in ("AUTO", "HETERO", "BATCH", "MULTI")
+        if not is_made and not any(item.startswith(name) for item in core.available_devices):
             pytest.skip(f"{name} is not here")
     return core, device, config, path
 
