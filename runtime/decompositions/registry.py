@@ -14,7 +14,10 @@ __all__ = ["CONTRIB", "Decomposition", "compose", "decomposition", "find_decompo
 CONTRIB = "com.microsoft"
 """The domain of onnxruntime's own operators."""
 
-FAMILIES = ("attention", "fused", "linear", "packed_weights", "quantized", "quantized_layers")
+FAMILIES = (
+    *("attention", "features", "fused", "linear"),
+    *("packed_weights", "quantized", "quantized_layers"),
+)
 """The modules of this package that register decompositions; loaded when one is asked for."""
 
 Decomposition = Callable[[Composition], Sequence[Value | None]]

@@ -46,6 +46,7 @@ FAMILIES = (
     "movement.views",
     "normalization.normalization_channels",
     "normalization.normalization_rows",
+    "normalization.positions",
     "normalization.reductions",
     "normalization.softmax",
     "numpy_operators",

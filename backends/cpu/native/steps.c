@@ -53,9 +53,8 @@ static int64_t kernel_count;
 static void list_kernels(void)
 {
     const struct named_kernel *const files[] = {
-        movement_kernels, elementwise_kernels, reduction_kernels,
-        row_kernels,      matmul_kernels,     packed_kernels,   pool_kernels,
-        quantization_kernels, tree_kernels,
+        movement_kernels, elementwise_kernels, reduction_kernels,    position_kernels, row_kernels,
+        matmul_kernels,   packed_kernels,      quantization_kernels, pool_kernels,     tree_kernels,
     };
     kernel_count = 0;
     for (size_t file = 0; file < sizeof files / sizeof files[0]; file++)

@@ -38,6 +38,7 @@ extern const struct named_kernel row_kernels[];
 extern const struct named_kernel matmul_kernels[];
 extern const struct named_kernel packed_kernels[];
 extern const struct named_kernel pool_kernels[];
+extern const struct named_kernel position_kernels[];
 extern const struct named_kernel quantization_kernels[];
 extern const struct named_kernel tree_kernels[];
 

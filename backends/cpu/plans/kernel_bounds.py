@@ -240,6 +240,25 @@ def _reduce(parameters: Sequence[int]) -> list[Reach]:
     return [(*read, read_types), (*made, made_types)]
 
 
+def _find_extremes(parameters: Sequence[int]) -> list[Reach]:
+    outer, length, inner, *_ = _take(parameters, 5)
+    if length < 1:
+        raise ValueError(f"an extreme of {length} elements")
+    made = _product(outer, inner, 8)
+    return [(0, _product(outer, length, inner, 4), _FLOAT32), (0, made, _INDEX_TYPES[8])]
+
+
+def _select_top(parameters: Sequence[int]) -> list[Reach]:
+    outer, length, inner, count, _ = _take(parameters, 5)
+    if not 1 <= count <= length:
+        raise ValueError(f"{count} of {length} elements are kept")
+    return [
+        (0, _product(outer, length, inner, 4), _FLOAT32),
+        (0, _product(outer, count, inner, 4), _FLOAT32),
+        (0, _product(outer, count, inner, 8), _INDEX_TYPES[8]),
+    ]
+
+
 def _softmax(parameters: Sequence[int]) -> list[Reach]:
     element, outer, length, inner, _ = _take(parameters, 5)
     item, dtypes = _row_type(element)
@@ -420,6 +439,7 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "copy": _copy,
     "dynamic_quantize": _dynamic_quantize,
     "fill": _fill,
+    "find_extremes": _find_extremes,
     "float_elementwise": lambda parameters: _elementwise("float_elementwise", parameters),
     "gather": _gather,
     "integer_elementwise": lambda parameters: _elementwise("integer_elementwise", parameters),
@@ -431,6 +451,7 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "resample": _resample,
     "rms_norm": _rms_norm,
     "sample_grid": _sample_grid,
+    "select_top": _select_top,
     "small_matmul": _small_matmul,
     "softmax": _softmax,
     "thin_matmul": _thin_matmul,

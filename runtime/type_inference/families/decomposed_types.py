@@ -28,5 +28,8 @@ def like_composition(node: Node, _contents: ShapeContent) -> Sequence[TensorType
     return [known if isinstance(known, TensorType) else None for known in types]
 
 
-for _domain, _op_type in decompositions():
+_OWN_RULES = {("ai.onnx.ml", "ArrayFeatureExtractor")}
+"""Operators whose types are known where their composition is not; see ``ml_types.py``."""
+
+for _domain, _op_type in sorted(decompositions().keys() - _OWN_RULES):
     type_rule(_op_type, domain=_domain)(like_composition)

@@ -1,4 +1,4 @@
-"""Reductions over axes, and the operators that look for positions along one."""
+"""Reductions over axes."""
 
 from __future__ import annotations
 
@@ -85,15 +85,3 @@ def _walkable(builder: PlanBuilder, value: Value) -> Operand:
     if elementwise_axes([operand.layout]) is None:
         return builder.plain(value, operand.dtype)
     return operand
-
-
-@kernel("ArgMax", "ArgMin", dtypes=FLOATS | INTEGERS)
-def lower_position(node: Node, builder: PlanBuilder) -> None:
-    """Lower a search for the largest or smallest element along one axis."""
-    lower_by_numpy(node, builder)
-
-
-@kernel("TopK", dtypes=FLOATS | INTEGERS, constant_inputs=(1,))
-def lower_top(node: Node, builder: PlanBuilder) -> None:
-    """Lower a search for the k largest or smallest elements along one axis."""
-    lower_by_numpy(node, builder)
