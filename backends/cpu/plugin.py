@@ -163,15 +163,25 @@ class CpuPlugin(Plugin):
         )
         return copied, run_passes(copied, passes, check=False)
 
-    def remarks(self, report: PassReport, config: Configuration) -> tuple[str, ...]:
-        widened = sum(item.patch_count for item in report.results if item.name == HalfWidening.name)
-        if not widened:
-            return ()
-        precision = config[INFERENCE_PRECISION_HINT]
-        return (
-            f"what the model stores in float16 or bfloat16 is computed in {precision}, and not "
-            f"rounded in between",
-        )
+    def remarks(self, model: Model, report: PassReport, config: Configuration) -> tuple[str, ...]:
+        found = []
+        if any(item.patch_count and item.name == HalfWidening.name for item in report.results):
+            precision = self._resolved(config)[1][INFERENCE_PRECISION_HINT]
+            found.append(
+                f"what the model stores in float16 or bfloat16 is computed in {precision}, and not "
+                f"rounded in between"
+            )
+        is_quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.nodes)
+        if is_quantized and not self._fuses_int8(config):
+            found.append(
+                "what the model quantises is computed in float32, and rounded to what 8 bits hold: "
+                + (
+                    "the pass for int8 is disabled"
+                    if has_int8(self._engine.instruction_set)
+                    else "this CPU has no instructions that sum up products of 8 bits in 32"
+                )
+            )
+        return tuple(found)
 
     def _fuses_int8(self, config: Configuration) -> bool:
         is_disabled = Int8Fusion.name in config[CPU_DISABLED_PASSES.key]

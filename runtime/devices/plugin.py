@@ -275,8 +275,11 @@ class Plugin(ABC):
             f"a device such as 'HETERO:CUDA,CPU'"
         )
 
-    def remarks(self, report: PassReport, config: Configuration) -> tuple[str, ...]:
-        """(optional) Say what rewrites did that users should know, for a network's ``explain``."""
+    def remarks(self, model: Model, report: PassReport, config: Configuration) -> tuple[str, ...]:
+        """(optional) Say what rewrites did that users should know, for a network's ``explain``.
+
+        ``model`` is what is to be compiled, and may be rewritten then.
+        """
         return ()
 
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
@@ -302,9 +305,9 @@ class Plugin(ABC):
         log = logging.getLogger(f"aioinfer.{config.device}")
         log.debug("model %r: %s", transformed.name, report)
         transformed.is_settled = not report.patch_count
+        remarks = self.remarks(transformed, report, config)
         network = self.compile_network(transformed, config)
-        network.removed_nodes = report.removed_names
-        network.remarks = self.remarks(report, network.config)
+        network.removed_nodes, network.remarks = report.removed_names, remarks
         if read_again is not None:
             network.model_again = partial(self._transformed_again, read_again, config)
         log.info("model %r is compiled for %s: %r", network.name, network.device, config)

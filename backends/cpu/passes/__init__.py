@@ -21,6 +21,7 @@ from .int8_dynamic_fusion import Int8DynamicFusion
 from .int8_fusion import Int8Fusion
 from .int8_movement import Int8Movement
 from .packed_fusion import PackedFusion
+from .rounding_fusion import RoundingFusion
 from .shared_input_fusion import SharedInputFusion
 
 __all__ = ["PASS_NAMES", "first_passes", "plan_passes", "shapeless_passes", "shared_passes"]
@@ -56,6 +57,7 @@ def plan_passes(
     cache = ConstantCache() if cache is None else cache
     passes: tuple[Pass, ...] = (
         *((Int8Fusion(cache), Int8DynamicFusion(cache), Int8Movement()) if has_int8 else ()),
+        RoundingFusion(),
         LayerNormalizationFusion(cache, domain=CPU_DOMAIN),
         FlatGemmFusion(),
         ActivationFusion(),

@@ -9,9 +9,9 @@ from ....runtime.passes import GraphPatch, Pass, have_one_affinity
 from ....runtime.passes.rewriting.matching import only_user
 from .quantization_facts import Quantization, dequantized, quantization_of
 
-__all__ = ["Int8Movement"]
+__all__ = ["MOVE_FIRST", "Int8Movement"]
 
-_MOVE_FIRST = frozenset(
+MOVE_FIRST = frozenset(
     {
         "DepthToSpace",
         "Expand",
@@ -48,7 +48,7 @@ class Int8Movement(Pass):
             if node.graph is not graph or node.domain or len(node.outputs) != 1:
                 continue
             count = len(node.inputs) if node.op_type == "Concat" else 1
-            if node.op_type not in _MOVE_FIRST and node.op_type != "Concat":
+            if node.op_type not in MOVE_FIRST and node.op_type != "Concat":
                 continue
             again = only_user(node.outputs[0])
             if again is None or again.op_type != "QuantizeLinear":

@@ -18,6 +18,7 @@ NAMES = (
     "int8 fusion",
     "dynamic int8 fusion",
     "int8 movement",
+    "rounding fusion",
     "layer normalization fusion",
     "flat gemm fusion",
     "activation fusion",
