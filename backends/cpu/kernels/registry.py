@@ -35,6 +35,7 @@ FAMILIES = (
     "elementwise.quantization",
     "elementwise.unary",
     "matrices.attention",
+    "matrices.distances",
     "matrices.int8_matmul",
     "matrices.matmul",
     "matrices.packed_matmul",

@@ -1,8 +1,11 @@
-/* Small matmuls, which are done before oneDNN has looked at its arguments; and of few
- * rows with many matrices, which take as long as reading those does. */
+/* Small matmuls, which are done before oneDNN has looked at its arguments; of few rows with many
+ * matrices, which take as long as reading those does; and distances of all pairs of rows. */
+#include <math.h>
 #include <string.h>
 
 #include "steps.h"
+
+#define OTHERS 256 /* rows that one row is measured against between two looks at the stop word */
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("fp-contract=fast") /* a row of sums is a chain of multiply-adds */
@@ -206,7 +209,61 @@ static int thin_matmul(char *const *data, const int64_t *parameters, const char 
     return STATUS_OK;
 }
 
+enum distance { SUM_SQUARE, L2, L1 };
+
+/* Eight sums side by side, which vectors hold; the rest of a row is added last. */
+static inline __attribute__((always_inline)) float distance(const float *left, const float *right,
+                                                            int64_t length, int64_t kind)
+{
+    float sums[8] = {0.0f}, total = 0.0f;
+    const int64_t whole = length - length % 8;
+
+    for (int64_t start = 0; start < whole; start += 8)
+        for (int lane = 0; lane < 8; lane++) {
+            const float x = left[start + lane] - right[start + lane];
+            sums[lane] += kind == L1 ? fabsf(x) : x * x;
+        }
+    for (int64_t index = whole; index < length; index++) {
+        const float x = left[index] - right[index];
+        total += kind == L1 ? fabsf(x) : x * x;
+    }
+    for (int lane = 0; lane < 8; lane++)
+        total += sums[lane];
+    return kind == L2 ? sqrtf(total) : total;
+}
+
+VECTOR_CLONES
+static void row_distances(const float *row, const float *others, float *target, int64_t count,
+                          int64_t length, int64_t kind)
+{
+    for (int64_t other = 0; other < count; other++)
+        target[other] = kind == L1 ? distance(row, others + other * length, length, L1)
+                        : kind == L2
+                            ? distance(row, others + other * length, length, L2)
+                            : distance(row, others + other * length, length, SUM_SQUARE);
+}
+
+/* data: rows (rows, length), others (others, length), target (rows, others), all float32. parameters:
+ * enum distance, rows, others, length. */
+static int pair_distances(char *const *data, const int64_t *parameters, const char *stop)
+{
+    const int64_t kind = parameters[0], rows = parameters[1], others = parameters[2];
+    const int64_t length = parameters[3], blocks = (others + OTHERS - 1) / OTHERS;
+
+#pragma omp parallel for schedule(static) if (rows * others * length >= PARALLEL_ELEMENTS)
+    for (int64_t number = 0; number < rows * blocks; number++) {
+        const int64_t row = number / blocks, first = number % blocks * OTHERS;
+        if (!is_stopped(stop))
+            row_distances((const float *)data[0] + row * length,
+                          (const float *)data[1] + first * length,
+                          (float *)data[2] + row * others + first,
+                          others - first < OTHERS ? others - first : OTHERS, length, kind);
+    }
+    return STATUS_OK;
+}
+
 const struct named_kernel matmul_kernels[] = {
+    {"pair_distances", pair_distances},
     {"small_matmul", small_matmul},
     {"thin_matmul", thin_matmul},
     {NULL, NULL},

@@ -9,12 +9,14 @@ from ....runtime.passes.attention.attention_fusion import AttentionFusion
 from ....runtime.passes.folding.constant_cache import ConstantCache
 from ....runtime.passes.fusion.flat_gemm_fusion import FlatGemmFusion
 from ....runtime.passes.fusion.layer_normalization_fusion import LayerNormalizationFusion
+from ....runtime.passes.fusion.scan_batching import ScanBatching
 from ....runtime.passes.model_passes import model_passes
 from ....runtime.passes.precision.half_widening import HalfWidening
 from ..onednn.post_ops import CPU_DOMAIN
 from . import fused_types as fused_types
 from .activation_fusion import ActivationFusion
 from .batch_normalization_scaling import BatchNormalizationScaling
+from .distance_fusion import DistanceFusion
 from .eltwise_fusion import EltwiseFusion
 from .epilogue_fusion import EpilogueFusion
 from .int8_dynamic_fusion import Int8DynamicFusion
@@ -33,11 +35,11 @@ def first_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
 
 
 def shared_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
-    """List the ``model_passes``, behind what has them see float32 alone.
+    """List the ``model_passes``, behind what has them see float32 alone, and what bodies hold.
 
     ``disabled`` are names of passes to leave out.
     """
-    return _enabled((HalfWidening(), *model_passes()), disabled)
+    return _enabled((ScanBatching(), HalfWidening(), *model_passes()), disabled)
 
 
 def plan_passes(
@@ -58,6 +60,7 @@ def plan_passes(
     passes: tuple[Pass, ...] = (
         *((Int8Fusion(cache), Int8DynamicFusion(cache), Int8Movement()) if has_int8 else ()),
         RoundingFusion(),
+        DistanceFusion(),
         LayerNormalizationFusion(cache, domain=CPU_DOMAIN),
         FlatGemmFusion(),
         ActivationFusion(),

@@ -313,6 +313,15 @@ def _small_matmul(parameters: Sequence[int]) -> list[Reach]:
     return [(0, size, _FLOAT32) for size in (*sizes, _product(rows, columns, 4))]
 
 
+def _pair_distances(parameters: Sequence[int]) -> list[Reach]:
+    kind, rows, others, length = _take(parameters, 4)
+    if kind not in (0, 1, 2):
+        raise ValueError(f"there is no distance {kind}")
+    _product(rows, others, length, 4)
+    sizes = (rows * length, others * length, rows * others)
+    return [(0, _product(size, 4), _FLOAT32) for size in sizes]
+
+
 def _packed_chunks(inner: int, length: int, bits: int) -> tuple[int, int, int, int]:
     """Return blocks, bytes, chunks and the numbers of a chunk of a row of packed weights."""
     if bits not in (4, 8) or inner < 1 or not 1 <= length < _MOST or length * bits % 8:
@@ -446,6 +455,7 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "layer_norm": _layer_norm,
     "order_rows": _order_rows,
     "packed_matmul": _packed_matmul,
+    "pair_distances": _pair_distances,
     "pool": _pool,
     "reduce": _reduce,
     "resample": _resample,

@@ -8,6 +8,7 @@ from unit.backends.cpu.passes.fused_models import fuse_by, parse_typed
 
 NAMES = (
     "packed weights",
+    "scan batching",
     "half widening",
     "einsum decomposition",
     "pad folding",
@@ -19,6 +20,7 @@ NAMES = (
     "dynamic int8 fusion",
     "int8 movement",
     "rounding fusion",
+    "distance fusion",
     "layer normalization fusion",
     "flat gemm fusion",
     "activation fusion",
