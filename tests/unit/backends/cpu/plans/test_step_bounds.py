@@ -15,7 +15,7 @@ from aioinfer.backends.cpu.plans.kernel_bounds import reaches_of
 from aioinfer.backends.cpu.plans.operand_layout import Buffer, Layout, Operand
 from aioinfer.backends.cpu.plans.packed_weights import WeightStore
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
-from aioinfer.backends.cpu.plans.step_bounds import find_native_overrun
+from aioinfer.backends.cpu.plans.step_bounds import find_native_overrun, native_writes
 from aioinfer.errors import GraphError
 from aioinfer.runtime.graph import DType
 from unit.backends.cpu.comparing import model_of
@@ -132,6 +132,17 @@ def test_a_buffer_that_is_a_byte_too_short_is_found(kernel: str, short: int) -> 
     found = find_native_overrun(kernel, operands_of(kinds, short), tuple(parameters))
     assert found is not None
     assert "contradict each other" in found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reads"),
+    [("copy", 1), ("dynamic_quantize", 1), ("select_top", 1), ("layer_norm", 3)],
+)
+def test_all_that_a_kernel_writes_is_known(kernel: str, reads: int) -> None:
+    """A plan may not write to a constant, whichever of the results that is."""
+    kinds, parameters = CALLS[kernel]
+    operands = operands_of(kinds)
+    assert native_writes(kernel, operands, parameters) == operands[reads:]
 
 
 @pytest.mark.parametrize("kernel", CALLS)
