@@ -14,10 +14,17 @@ from hypothesis import HealthCheck, settings
 
 import aioinfer
 from aioinfer.runtime.loops.inline_turn import InlineTurn, threads
+from exhaustive import mark_beyond_samples
 
 # What reads the clock is left to the bound that each test has: a busy machine fails no example.
 settings.register_profile("aioinfer", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("aioinfer")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have ``-m 'not exhaustive'`` leave a sample of each test's cases."""
+    mark_beyond_samples(items)
 
 
 def pytest_collection_finish() -> None:

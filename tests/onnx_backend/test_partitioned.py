@@ -1,11 +1,10 @@
 """onnx's backend suite cut as finely as can be: every compute node alternately on two devices.
 
 The same names pass as on one REFERENCE device, and the report (how many models had two nodes or
-more, how many values crossed) may not fall.
+more, how many values crossed) may not fall. Collected with DEVICE=REFERENCE only (``conftest.py``).
 """
 
 import functools
-import os
 from collections.abc import Callable, Iterator
 
 import onnx
@@ -14,11 +13,6 @@ import pytest
 import aioinfer
 from aioinfer.backends.hetero.executable_network import HeteroNetwork
 from onnx_backend.cases import backend_cases, passing_names
-
-pytestmark = pytest.mark.skipif(
-    os.environ.get("AIOINFER_CONFORMANCE_DEVICE", "REFERENCE") != "REFERENCE",
-    reason="only with REFERENCE, whose devices it is about",
-)
 
 DEVICES = ("REFERENCE.0", "REFERENCE.1")
 LEAST_PARTITIONED_MODEL_COUNT = 370

@@ -2,11 +2,11 @@
 
 Every other node goes to ONNXRUNTIME where it says that it can run it, the rest to REFERENCE: what a
 device does not refuse must load in any cut around it. It takes minutes, so it belongs to the run
-of the suite on that HETERO: ``make conformance DEVICE=HETERO:ONNXRUNTIME,REFERENCE``.
+of the suite on that HETERO: ``make conformance DEVICE=HETERO:ONNXRUNTIME,REFERENCE``, which alone
+collects it (``conftest.py``).
 """
 
 import functools
-import os
 from collections.abc import Callable, Iterator
 
 import onnx
@@ -17,10 +17,6 @@ from onnx_backend.cases import backend_cases, passing_names
 
 DEVICE = "HETERO:ONNXRUNTIME,REFERENCE"
 LEAST_PARTITIONED_MODEL_COUNT = 350
-
-pytestmark = pytest.mark.skipif(
-    os.environ.get("AIOINFER_CONFORMANCE_DEVICE") != DEVICE, reason=f"only with {DEVICE}"
-)
 
 _partitioned: list[str] = []
 

@@ -84,6 +84,7 @@ def resizes(draw):
     return (x, roi, None, sizes), attributes
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=250, derandomize=True, database=None)
 @given(resizes())
 def test_any_resize(drawn) -> None:

@@ -211,6 +211,7 @@ def test_devices_that_are_wrong_alike_end_the_fuzzer(
     assert "perceptron" not in said
 
 
+@pytest.mark.exhaustive
 def test_devices_that_refuse_all_other_valid_cases_alike_fail_the_fuzzer(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,6 +69,7 @@ def run_step(folder: Path, text: str, limit_s: float) -> str:
     return done.stdout
 
 
+@pytest.mark.exhaustive
 def test_a_broken_device_ends_its_process_and_not_the_rest(tmp_path: Path) -> None:
     said = run_step(tmp_path, BREAKING, 40.0)
     told, _, summary = said.partition("short test summary")

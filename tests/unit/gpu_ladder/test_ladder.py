@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from gpu.limited_runs import Outcome
 
+from exhaustive import all_but
 from gpu import ladder as module
 from gpu.ladder import Ladder, RunningStep, table_of
 from gpu.ladder_journal import Journal
@@ -71,7 +72,7 @@ def log(folder: Path) -> str:
     return (folder / "out" / "ladder.log").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", all_but([*WAYS][:2], WAYS))
 @pytest.mark.parametrize("name", [step.name for step in STEPS if step.kind == "rung"])
 def test_whatever_becomes_of_a_rung_all_others_are_climbed(
     name: str, way: str, climb: Climb, tmp_path: Path
@@ -178,6 +179,7 @@ def test_the_table_marks_failures(climb: Climb) -> None:
     assert [line[0] for line in lines] == [" ", "!"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(LACKING is not None, reason=f"nothing stands in: {LACKING}")
 def test_the_first_rungs_are_climbed_on_a_device_that_stands_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -59,6 +59,7 @@ def test_work_items_know_their_places_however_the_grid_is_laid_out(
         assert found[place[::-1]].tolist() == wanted
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("hint", "bound"), all_but([("f16", 4e-3)], BOUNDS))
 def test_a_model_gives_what_reference_gives(hint: str, bound: float, tmp_path: Path) -> None:
     cupy = host_cupy_or_skip(tmp_path)

@@ -83,6 +83,7 @@ def test_batch_around_the_device_is_found_and_can_be_loaded(
             assert result["logits"].shape[0] == 3
 
 
+@pytest.mark.exhaustive
 def test_batch_that_has_lost_is_shown_beside_the_best(
     aioinfer: Run, digits: str, speeds: Callable[[Callable[[Choice], float]], None]
 ) -> None:

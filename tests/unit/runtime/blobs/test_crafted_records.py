@@ -183,9 +183,9 @@ STATIC = {"x": np.ones((1, 3, 8, 8), np.float32)}
     ("device", "make_model", "inputs"),
     [
         ("REFERENCE", model, OPEN),
-        ("HETERO:CPU,REFERENCE", model, OPEN),
-        ("CPU", convolutions, STATIC),
-        ("CPU", open_products, {"x": OPEN["x"]}),
+        pytest.param("HETERO:CPU,REFERENCE", model, OPEN, marks=pytest.mark.exhaustive),
+        pytest.param("CPU", convolutions, STATIC, marks=pytest.mark.exhaustive),
+        pytest.param("CPU", open_products, {"x": OPEN["x"]}, marks=pytest.mark.exhaustive),
     ],
     ids=["REFERENCE", "HETERO", "plans of CPU", "open plans of CPU"],
 )

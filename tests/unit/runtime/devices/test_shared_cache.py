@@ -51,6 +51,7 @@ def ended(processes: Sequence[subprocess.Popen[str]]) -> None:
         assert process.returncode == 0, said
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_many_processes_share_a_cache(tmp_path: Path) -> None:
     model, answer, folder = tmp_path / "tiny.onnx", tmp_path / "y.npy", tmp_path / "cache"

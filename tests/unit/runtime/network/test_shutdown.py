@@ -87,6 +87,7 @@ def test_exit_with_queued_and_running_runs_is_quiet(tmp_path: Path) -> None:
     assert ended.stderr == ""
 
 
+@pytest.mark.exhaustive
 def test_exit_waits_for_a_device_that_never_finishes_only_for_the_grace(tmp_path: Path) -> None:
     ended = run(
         """
@@ -141,6 +142,7 @@ def test_exit_finishes_what_runs_and_its_callback(tmp_path: Path) -> None:
     assert ended.stderr == ""
 
 
+@pytest.mark.exhaustive
 def test_exit_without_a_close_is_quiet(tmp_path: Path) -> None:
     ended = run(
         """
@@ -159,6 +161,7 @@ def test_exit_without_a_close_is_quiet(tmp_path: Path) -> None:
     assert ended.stdout + ended.stderr == ""
 
 
+@pytest.mark.exhaustive
 def test_an_exception_in_main_ends_the_process_with_its_traceback_alone(tmp_path: Path) -> None:
     ended = run(
         """
@@ -234,6 +237,7 @@ def test_in_a_forked_child_what_the_parent_made_refuses(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.exhaustive
 @FORK
 def test_locks_that_were_held_at_the_fork_hang_nobody_in_the_child(tmp_path: Path) -> None:
     run(
@@ -266,6 +270,7 @@ def test_locks_that_were_held_at_the_fork_hang_nobody_in_the_child(tmp_path: Pat
     )
 
 
+@pytest.mark.exhaustive
 @FORK
 def test_a_new_core_in_the_child_works(tmp_path: Path) -> None:
     run(
@@ -292,6 +297,7 @@ def test_a_new_core_in_the_child_works(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.exhaustive
 @FORK
 def test_a_child_that_exits_normally_runs_no_hook_of_the_parent(tmp_path: Path) -> None:
     ended = run(
@@ -349,6 +355,7 @@ def test_an_interrupt_ends_infer_sync_and_cancels_its_run(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.exhaustive
 @SIGNALS
 def test_an_interrupt_of_asyncio_run_cancels_what_is_awaited(tmp_path: Path) -> None:
     run(
@@ -380,6 +387,7 @@ def test_an_interrupt_of_asyncio_run_cancels_what_is_awaited(tmp_path: Path) -> 
     )
 
 
+@pytest.mark.exhaustive
 @SIGNALS
 @pytest.mark.parametrize("threshold_us", [0, 1_000_000], ids=["hopped", "inline"])
 def test_interrupts_amid_the_start_of_runs_lose_no_slot(tmp_path: Path, threshold_us: int) -> None:

@@ -241,6 +241,7 @@ def children() -> set[int]:
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc lists children on Linux")
 def test_an_interrupt_at_any_line_leaves_the_next_call_a_helper_in_step(pool: HelperPool) -> None:

@@ -102,6 +102,7 @@ def infer_head(side: int) -> bytes:
     ).encode() + text
 
 
+@pytest.mark.exhaustive
 def test_a_second_signal_ends_it_though_a_request_is_under_way(tmp_path: Path) -> None:
     side = 1000
     model = squares(tmp_path / "squares.onnx", 1000)
@@ -113,6 +114,7 @@ def test_a_second_signal_ends_it_though_a_request_is_under_way(tmp_path: Path) -
         assert serving.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.exhaustive
 def test_what_the_drain_cuts_off_is_503(tmp_path: Path) -> None:
     """A run that takes too long, and a body that has not come whole."""
     side = 1000
@@ -128,6 +130,7 @@ def test_what_the_drain_cuts_off_is_503(tmp_path: Path) -> None:
         assert serving.process.wait(60) == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_a_certificate_serves_https(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
@@ -144,6 +147,7 @@ def test_a_certificate_serves_https(tmp_path: Path) -> None:
         assert serving.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("text", [None, "nothing"])
 def test_a_certificate_that_is_none_ends_it_with_1(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "certificate.pem"

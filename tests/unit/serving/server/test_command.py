@@ -153,6 +153,7 @@ def test_a_file_that_is_no_model_ends_it_with_1(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.exhaustive
 def test_a_port_that_is_taken_ends_it_with_1() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -161,12 +162,14 @@ def test_a_port_that_is_taken_ends_it_with_1() -> None:
             pass
 
 
+@pytest.mark.exhaustive
 def test_a_token_comes_from_the_environment() -> None:
     with serve(DIGITS, "-d", "REFERENCE", environment={"AIOINFER_TOKEN": "secret"}) as started:
         assert "bearer token" in curl(f"{started.url}/v2")
         assert "aioinfer" in curl("-H", "Authorization: Bearer secret", f"{started.url}/v2")
 
 
+@pytest.mark.exhaustive
 def test_requests_are_logged_to_a_file(tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     with serve(DIGITS, "-d", "REFERENCE", "--access-log", str(log)) as started:
@@ -181,6 +184,7 @@ def test_requests_are_logged_to_a_file(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options",
     [

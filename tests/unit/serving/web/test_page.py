@@ -134,6 +134,7 @@ def document(url: str, profile: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(180)
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 def test_a_browser_draws_it_and_numbers_move(tmp_path: Path) -> None:
