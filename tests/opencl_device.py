@@ -35,7 +35,7 @@ def core() -> Iterator[Core]:
 
 
 def skip_without_device(items: list[pytest.Item], folder: Path) -> None:
-    """Skip, of the tests below a folder, those that want a ``core`` where there is no device."""
+    """Skip, of the tests below a folder, those that want a Core where there is no device."""
     below = f"{folder}{os.sep}"
     mine = [item for item in items if str(item.path).startswith(below) and _needs_device(item)]
     reason = missing_reason() if mine else None
@@ -55,4 +55,4 @@ def missing_reason() -> str | None:
 
 
 def _needs_device(item: pytest.Item) -> bool:
-    return "core" in getattr(item, "fixturenames", ())
+    return not {"core", "quick_core"}.isdisjoint(getattr(item, "fixturenames", ()))

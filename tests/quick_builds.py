@@ -3,9 +3,9 @@
 PoCL parses 18,000 lines of declarations before each program, and pyopencl asks for the binary to
 keep it. Kernels need a few of those declarations: programs bring them here, and the driver's header
 is left out by its own guard. Nor are they optimised, which takes longer than running them on the
-small arrays of tests; a program that needs more declarations is built as usual. ``tests/property``
-draws cases of every kernel and builds them as users do, and so do ``tests/conformance`` and the
-tests of OPENCL itself.
+small arrays of tests; a program that needs more declarations is built as usual. As users do it,
+programs are built by ``tests/conformance``, by ``tests/property`` for the simplest case of every
+kernel, and by OPENCL's own tests for the driver, states and whole architectures.
 """
 
 from __future__ import annotations

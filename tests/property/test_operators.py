@@ -7,6 +7,7 @@ that is added later needs a generator of cases, in ``property/operators``.
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from opencl_device import choose_device
 from presence import skip_if_missing
 from property.operators import elementwise, matmuls, movement, rows, sizes  # noqa: F401
 from property.operators.cases import DTYPES, FUSED, GENERATORS, Case, Generator
+from quick_builds import core as quick_core  # noqa: F401
 from unit.backends.comparing import assert_close, is_float, run
 
 DEVICES = {
@@ -131,17 +133,23 @@ def model_of(cases: Sequence[Case], is_dynamic: bool) -> Any:
     ids=["-".join(filter(None, operator)) for operator in OPERATORS],
 )
 def test_an_operator_gives_what_reference_gives(
-    device: str, domain: str, op_type: str, core: Core
+    device: str,
+    domain: str,
+    op_type: str,
+    core: Core,
+    quick_core: Core,  # noqa: F811
 ) -> None:
     skip_if_missing(core, device)
     generators = FUSED if domain else GENERATORS
     assert op_type in generators, f"no generator of {op_type}: add one to property/operators"
     taken = element_types(domain, op_type, kernels_of(device)[domain, op_type].dtypes)
 
+    cores = itertools.cycle((core, quick_core))  # the simplest example is built as users build
+
     @EXAMPLES
     @given(cases=several_cases(op_type, generators[op_type], taken), is_dynamic=st.booleans())
     def check(cases: list[Case], is_dynamic: bool) -> None:
-        compare(core, device, cases, is_dynamic)
+        compare(next(cores), device, cases, is_dynamic)
 
     check()
 

@@ -13,6 +13,7 @@ from networks import language, vision
 from aioinfer import Core
 from aioinfer.errors import DeviceError
 from exhaustive import all_but
+from quick_builds import core as quick_core  # noqa: F401
 from unit.backends.accelerator.comparing import assert_close, assert_same_as_reference, run
 from unit.benchmarks.small_networks import BATCH, MODELS, SMALL, TOKENS, inputs_of
 
@@ -40,14 +41,17 @@ def _model(name: str) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("name", all_but(CUT, [*WHOLE, *CUT]))
-def test_a_network_on_opencl_and_cpu_gives_what_cpu_gives(core: Core, name: str) -> None:
+def test_a_network_on_opencl_and_cpu_gives_what_cpu_gives(
+    quick_core: Core,  # noqa: F811
+    name: str,
+) -> None:
     try:
-        core.resolve_device("CPU")
+        quick_core.resolve_device("CPU")
     except DeviceError as error:
         pytest.skip(str(error))
     model, inputs = _model(name), inputs_of(name)
-    found = run(core, model, "HETERO:OPENCL,CPU", inputs)
-    for key, expected in run(core, model, "CPU", inputs).items():
+    found = run(quick_core, model, "HETERO:OPENCL,CPU", inputs)
+    for key, expected in run(quick_core, model, "CPU", inputs).items():
         assert_close(key, found[key], expected, BOUND)
 
 

@@ -12,10 +12,10 @@ import pytest
 from aioinfer import Core
 from aioinfer.backends.accelerator.queues.driver import DeviceFacts
 from aioinfer.backends.opencl.plugin import OpenClPlugin
-from aioinfer.backends.opencl.pyopencl_driver import PyOpenClDriver
 from aioinfer.runtime.graph import DType
 from exhaustive import all_but
 from opencl_device import choose_device
+from quick_builds import QuickDriver
 from unit.backends.accelerator.comparing import (
     BF16_BOUND,
     F16_BOUND,
@@ -33,7 +33,7 @@ BFLOAT16 = DType.BFLOAT16.numpy
 QUIET_BIT = 0x0040
 
 
-class HalfDriver(PyOpenClDriver):
+class HalfDriver(QuickDriver):
     """Says that its devices compute in float16."""
 
     def find_devices(self) -> list[DeviceFacts]:
