@@ -59,6 +59,15 @@ def skip_rms_normalization(made: Composition) -> list[Value | None]:
     return [normal, None, None, total]
 
 
+@decomposition("SimplifiedLayerNormalization", domain="")
+def rms_normalization(made: Composition) -> list[Value]:
+    """X and scale; from an axis on."""
+    given = made.node.attributes
+    axis, epsilon = int(given.get("axis", -1)), float(given.get("epsilon", 1e-5))
+    x, scale = made.given(0), made.given(1)
+    return [made.add("RMSNormalization", x, scale, axis=axis, epsilon=epsilon)]
+
+
 def _sum_with_skip(made: Composition, bias: Value | None) -> Value:
     """Add input, skip and bias; a skip of fewer rows is repeated for each of the batch."""
     x = made.given(0)
@@ -172,3 +181,15 @@ def _activated(made: Composition, x: Value, numbers: list[float]) -> Value:
     if len(numbers) != 2:
         raise CompositionError("its Clip has no two bounds")
     return made.add("Clip", x, *(made.number(bound, x) for bound in numbers))
+
+
+@decomposition(
+    *("AveragePool", "Conv", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"),
+    *("ReorderInput", "ReorderOutput", "Upsample"),
+    domain="com.microsoft.nchwc",
+)
+def blocked_channels(made: Composition) -> list[Value]:
+    """Say what these files are: how wide their blocks are is not written in them."""
+    raise CompositionError(
+        "onnxruntime lays a model out for one processor at its level 'all'; save it at 'extended'"
+    )

@@ -20,6 +20,9 @@ FAMILIES = (
 )
 """The modules of this package that register decompositions; loaded when one is asked for."""
 
+_WITHOUT_DOMAIN = frozenset({"SimplifiedLayerNormalization"})
+"""Operators of onnxruntime that its optimizer writes as if they were ONNX's."""
+
 Decomposition = Callable[[Composition], Sequence[Value | None]]
 """Adds the nodes and returns a value for each output; fewer, or None, where one is not made.
 
@@ -46,7 +49,7 @@ def decomposition(
 
 def find_decomposition(node: Node) -> Decomposition | None:
     """Find the decomposition of a node's operator; None if there is none."""
-    if not node.domain:
+    if not node.domain and node.op_type not in _WITHOUT_DOMAIN:
         return None
     return decompositions().get((node.domain, node.op_type))
 

@@ -46,8 +46,8 @@ def _attributes(node: Node) -> str:
 
 
 def _has_graph(attribute: Attribute) -> bool:
-    items = attribute if isinstance(attribute, list) else [attribute]
-    return any(isinstance(item, Graph) for item in items)
+    first = attribute[0] if isinstance(attribute, list) and attribute else attribute
+    return isinstance(first, Graph)
 
 
 def _typed(value: Value) -> str:

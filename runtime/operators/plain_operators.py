@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -78,6 +78,7 @@ class _Entry:
     function: PlainFunction | Prepared
     since: int
     later: Mapping[str, int]
+    further: frozenset[str]
     accepts: Callable[[Node], bool]
     takes_output_count: bool
 
@@ -91,6 +92,7 @@ def plain(
     since: int,
     domain: str = "",
     later: Mapping[str, int] | None = None,
+    further: Collection[str] = (),
     accepts: Callable[[Node], bool] = lambda node: True,
     takes_output_count: bool = False,
     prepares: bool = False,
@@ -98,9 +100,10 @@ def plain(
     """Register a function for an operator.
 
     ``since`` is the opset from which on it is right; ``later`` names the attributes that a later
-    opset brought. A node that ``accepts`` declines is left to onnx. ``takes_output_count`` asks for
-    the number of the node's outputs as the keyword ``output_count``. One that ``prepares`` takes
-    attributes alone, and gives the function of the inputs; see ``Prepared``.
+    opset brought, ``further`` those that its ``**`` keywords take. A node that ``accepts`` declines
+    is left to onnx. ``takes_output_count`` asks for the number of the node's outputs as the keyword
+    ``output_count``. One that ``prepares`` takes attributes alone, and gives the function of the
+    inputs; see ``Prepared``.
     """
 
     def register(function: PlainFunction) -> PlainFunction:
@@ -110,6 +113,7 @@ def plain(
             Prepared(function) if prepares else function,
             since,
             later or {},
+            frozenset(further),
             accepts,
             takes_output_count,
         )
@@ -130,7 +134,7 @@ def find_plain(node: Node, opsets: Mapping[str, int]) -> PlainFunction | Prepare
     version = opsets.get(node.domain)
     given = node.attributes.keys()
     required, known = _attribute_names(entry.function)
-    if not required <= given <= known or not entry.accepts(node):
+    if not required <= given <= known | entry.further or not entry.accepts(node):
         return None
     if version is not None and version < max(
         (entry.later.get(name, entry.since) for name in given), default=entry.since

@@ -28,7 +28,7 @@ class Decomposing(Pass):
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in list(graph.nodes):
-            if not node.domain or node.graph is not graph or find_decomposition(node) is None:
+            if node.graph is not graph or find_decomposition(node) is None:
                 continue
             if node.user_kernel is not None or node.op in self._keep_ops:
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ....errors import UnsupportedOpError
-from ....runtime.graph import Graph, Node
+from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.interpretation.control_flow import BODIES
 from ....runtime.lowering.kernel_registry import name_in_file
 from ....runtime.operators import find_unsupported as find_missing
@@ -159,4 +159,13 @@ def _has_bodies(node: Node) -> bool:
 
 
 def _is_of_steps(node: Node) -> bool:
-    return node.domain in STANDARD_DOMAINS and node.op_type in _STEPPED
+    if node.domain in STANDARD_DOMAINS and node.op_type in _STEPPED:
+        return True
+    return any(_holds_objects(value) for value in (*node.inputs, *node.outputs))
+
+
+def _holds_objects(value: Value | None) -> bool:
+    """True for texts, and for what is no tensor: no plan has memory for them."""
+    if value is None or value.type is None:
+        return False
+    return not isinstance(value.type, TensorType) or value.type.dtype is DType.STRING

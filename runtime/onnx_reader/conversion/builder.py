@@ -107,7 +107,9 @@ class _Builder:
         if kind == onnx.AttributeProto.INTS:
             return list(item.ints)
         if kind == onnx.AttributeProto.STRINGS:
-            return [_text(text) for text in item.strings]
+            texts = list(item.strings)  # of a forest many, and few different ones
+            known = {text: _text(text) for text in dict.fromkeys(texts)}
+            return [known[text] for text in texts]
         if kind == onnx.AttributeProto.TENSORS:
             return [self._weights.array(tensor) for tensor in item.tensors]
         if kind == onnx.AttributeProto.GRAPHS:

@@ -102,7 +102,7 @@ def find_wrong_value(op_type: str, attributes: Iterable[tuple[str, Any]]) -> str
         known = choices.get(name)
         if known is None:
             continue
-        for item in content if isinstance(content, list) else [content]:
+        for item in dict.fromkeys(content) if isinstance(content, list) else [content]:
             value = item.decode(errors="replace") if isinstance(item, bytes) else item
             if value not in known:
                 return f"has {value!r} as its attribute {name!r}, which is one of {list(known)}"

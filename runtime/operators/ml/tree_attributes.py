@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -14,6 +15,8 @@ from ..plain_operators import Array
 from .forests import LEAF, Question, check_trees
 
 __all__ = [
+    "ABOUT_NODES",
+    "TENSORS_OF_NODES",
     "TREE_READERS",
     "TreeRule",
     "Verdict",
@@ -275,6 +278,12 @@ def _question(
     question = Question(features, modes, values, yes, no, missing, roots)
     check_trees(question)
     return question, keys
+
+
+ABOUT_NODES = frozenset(inspect.signature(_question).parameters)
+"""Attributes of the two old forms about their nodes."""
+TENSORS_OF_NODES = tuple(sorted(name for name in ABOUT_NODES if name.endswith("_as_tensor")))
+"""Those that came with version 3."""
 
 
 def read_ensemble(

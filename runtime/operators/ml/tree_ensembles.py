@@ -12,7 +12,15 @@ from ..own.own_operators import own
 from ..plain_operators import Array
 from .forests import Forest, make_forest
 from .ml_scores import transformed_scores, with_second_score
-from .tree_attributes import TreeRule, Verdict, read_classifier, read_ensemble, read_regressor
+from .tree_attributes import (
+    ABOUT_NODES,
+    TENSORS_OF_NODES,
+    TreeRule,
+    Verdict,
+    read_classifier,
+    read_ensemble,
+    read_regressor,
+)
 
 __all__ = ["aggregate_trees", "classify_by_trees", "regress_by_trees"]
 
@@ -96,7 +104,10 @@ class _Ensemble:
     "TreeEnsembleRegressor",
     since=1,
     domain=_ML,
-    later={"base_values_as_tensor": 3, "target_weights_as_tensor": 3},
+    later=dict.fromkeys(
+        (*TENSORS_OF_NODES, "base_values_as_tensor", "target_weights_as_tensor"), 3
+    ),
+    further=ABOUT_NODES,
     prepares=True,
 )
 @functools.wraps(read_regressor, assigned=())  # whose attributes it takes
@@ -113,7 +124,8 @@ def regress_by_trees(**attributes: Any) -> Callable[[Array], Array]:
     "TreeEnsembleClassifier",
     since=1,
     domain=_ML,
-    later={"base_values_as_tensor": 3, "class_weights_as_tensor": 3},
+    later=dict.fromkeys((*TENSORS_OF_NODES, "base_values_as_tensor", "class_weights_as_tensor"), 3),
+    further=ABOUT_NODES,
     prepares=True,
 )
 @functools.wraps(read_classifier, assigned=())  # whose attributes it takes

@@ -8,7 +8,7 @@ surely right.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ def own(
     since: int,
     domain: str = "",
     later: Mapping[str, int] | None = None,
+    further: Collection[str] = (),
     takes_output_count: bool = False,
     prepares: bool = False,
 ) -> Callable[[PlainFunction], PlainFunction]:
@@ -45,6 +46,7 @@ def own(
             since=since,
             domain=domain,
             later=later,
+            further=further,
             takes_output_count=takes_output_count,
             prepares=prepares,
         )(function)

@@ -10,7 +10,13 @@ from ...graph import DType, Node, TensorType
 from ..plain_operators import Array, plain
 from .own_operators import own
 
-__all__ = ["dynamic_quantize_linear", "matmul_integer", "qlinear_matmul", "quantize_linear"]
+__all__ = [
+    "dequantize_linear",
+    "dynamic_quantize_linear",
+    "matmul_integer",
+    "qlinear_matmul",
+    "quantize_linear",
+]
 
 _BYTES = (DType.INT8, DType.UINT8)
 _INTEGERS = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
@@ -19,6 +25,11 @@ _INTEGERS = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
 def _makes_small_integers(node: Node) -> bool:
     made = node.outputs[0].type
     return isinstance(made, TensorType) and made.dtype in _INTEGERS
+
+
+def _reads_integers(node: Node) -> bool:
+    given = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    return isinstance(given, TensorType) and given.dtype in (*_INTEGERS, DType.INT32)
 
 
 # onnx.reference casts to 32 bits before it saturates, so that 3e9 becomes the lowest number.
@@ -46,6 +57,25 @@ def quantize_linear(
     with np.errstate(all="ignore"):
         quotient = x.astype(wide) / _along(scale, x, axis).astype(wide)
     return _saturated(np.rint(quotient), shift, dtype)
+
+
+@plain(
+    "DequantizeLinear", since=10, later={"axis": 13, "output_dtype": 23}, accepts=_reads_integers
+)
+def dequantize_linear(
+    x: Array,
+    scale: Array,
+    zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+    output_dtype: int = 0,
+) -> Array:
+    """Take the zero point away and multiply by the scale, one or one for each place of an axis."""
+    whole = x.astype(np.float32)
+    if zero_point is not None:
+        whole = whole - _along(zero_point, x, axis)
+    made = whole * _along(scale, x, axis)
+    return made.astype(DType(output_dtype).numpy if output_dtype else scale.dtype, copy=False)
 
 
 def _along(parameter: Array, x: Array, axis: int) -> Array:

@@ -30,13 +30,13 @@ def contrib_model(
     constants: Arrays,
     result: Any,
     shape: Sequence[int | str] | None = None,
+    *,
+    domain: str = "com.microsoft",
     **attributes: Any,
 ) -> bytes:
     """Write a model of one node, with an Identity behind it; "" is an operand that is left out."""
     nodes = [
-        helper.make_node(
-            op_type, operands, ["made"], name="node", domain="com.microsoft", **attributes
-        ),
+        helper.make_node(op_type, operands, ["made"], name="node", domain=domain, **attributes),
         helper.make_node("Identity", ["made"], ["y"]),
     ]
     inputs = [
@@ -46,7 +46,7 @@ def contrib_model(
     output = helper.make_tensor_value_info("y", _TYPES[np.dtype(result)], shape)
     stored = [numpy_helper.from_array(array, name) for name, array in constants.items()]
     graph = helper.make_graph(nodes, "contrib", inputs, [output], stored)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)]
     return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
 
 

@@ -26,3 +26,12 @@ def test_a_refusal_tells_why_a_node_is_not_decomposed(core: Core, device: str) -
         core.load_network(model, device)
     with pytest.raises(UnsupportedOpError, match=r"MatMulNBits .*cannot be written by others"):
         core.load_network(model, device)
+
+
+def test_a_model_laid_out_for_one_processor_says_so(core: Core) -> None:
+    x, w = np.ones((1, 8, 4, 4), np.float32), np.ones((8, 8, 3, 3), np.float32)
+    model = contrib_model(
+        "Conv", ["x", "w"], {"x": x}, {"w": w}, np.float32, domain="com.microsoft.nchwc"
+    )
+    with pytest.raises(UnsupportedOpError, match="level 'all'; save it at 'extended'"):
+        core.load_network(model, "CPU")

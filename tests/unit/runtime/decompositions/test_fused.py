@@ -27,6 +27,7 @@ class Case(NamedTuple):
     """In order; None is an input that is left out. Upper case: a constant of the model."""
     attributes: Mapping[str, Any] = {}
     outputs: tuple[str, ...] = ("y",)
+    domain: str = "com.microsoft"
 
     def fed(self) -> dict[str, np.ndarray]:
         items = self.given.items()
@@ -35,7 +36,7 @@ class Case(NamedTuple):
     def model(self, *, dynamic: bool) -> bytes:
         names = [name if item is not None else "" for name, item in self.given.items()]
         node = helper.make_node(
-            self.op_type, names, self.outputs, name="n", domain="com.microsoft", **self.attributes
+            self.op_type, names, self.outputs, name="n", domain=self.domain, **self.attributes
         )
         inputs = []
         for name, item in self.fed().items():
@@ -109,6 +110,12 @@ CASES = {
         {"x": X, "s": floats(2, 3, 8), "G": ROW},
         {"epsilon": 1e-5},
         ("y", "", "", "total"),
+    ),
+    "simplified without a skip": Case(
+        "SimplifiedLayerNormalization",
+        {"x": X, "G": ROW},
+        {"axis": -1, "epsilon": 1e-6, "stash_type": 1},
+        domain="",
     ),
     "embed": Case(
         "EmbedLayerNormalization",

@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import numpy as np
 
 from aioinfer.runtime.graph import DType, Model, TensorType, Value, graph_text
@@ -24,6 +26,20 @@ graph outer {
 
 def test_a_graph_is_written_one_node_a_line_with_its_bodies() -> None:
     assert graph_text(with_branches()) == BRANCHES
+
+
+def test_numbers_are_not_searched_for_bodies() -> None:
+    class Numbers(list[int]):
+        walks = 0
+
+        def __iter__(self) -> Iterator[int]:
+            type(self).walks += 1
+            return super().__iter__()
+
+    graph = chain("Relu")
+    next(graph.nodes).attributes["nodes_treeids"] = Numbers(range(1000))
+    assert "nodes_treeids=[0, 1, 2" in graph_text(graph)
+    assert Numbers.walks == 0
 
 
 def test_a_line_tells_attributes_origin_and_affinity() -> None:

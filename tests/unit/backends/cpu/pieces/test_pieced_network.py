@@ -30,6 +30,7 @@ ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 RNG = np.random.default_rng(7)
 W = RNG.normal(size=(4, 4)).astype(np.float32)
+WORDS = np.array(["hat", "coat", "shoe", "glove"], object)
 
 ROWS = """g (float[N,4] x, float[4,4] w) => (float[M,4] y) {
     axes = Constant<value_ints = [1]>()
@@ -152,6 +153,22 @@ TEXTS = {
 }
 
 
+LABELLED = """g (float[N,4] x, float[4,4] w, string[4] words)
+=> (string[N] label, seq(map(int64, float)) chances) {
+    scores = MatMul(x, w)
+    rows = Softmax<axis = 1>(scores)
+    places = ArgMax<axis = 1, keepdims = 0>(scores)
+    label = Gather(words, places)
+    chances = ai.onnx.ml.ZipMap<classlabels_int64s = [3, 1, 4, 5]>(rows)
+}"""
+SPELLED = """g (string[N] x) => (string[N,1] y, int64[N,1] found) {
+    lower = StringNormalizer<case_change_action = "LOWER">(x)
+    shape = Constant<value_ints = [-1, 1]>()
+    y = Reshape(lower, shape)
+    found = ai.onnx.ml.LabelEncoder<keys_strings = ["a", "b"], values_int64s = [7, 8]>(y)
+}"""
+
+
 def proto(name: str) -> onnx.ModelProto:
     return parse_proto(TEXTS[name], 18, ir_version=9)
 
@@ -190,6 +207,28 @@ def test_what_is_exported_is_compiled_again(name: str) -> None:
             for given, want in zip(feeds, wanted, strict=True):
                 found = imported.create_infer_request().infer_sync(given)
                 assert_same(found, [*want.values()])
+
+
+def test_texts_and_maps_behind_a_plan_are_steps() -> None:
+    model, feeds = parse_proto(LABELLED, 18, ir_version=9), {"w": W, "words": WORDS}
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    with aioinfer.Core() as core, core.load_network(model, "CPU") as network:
+        request = network.create_infer_request()
+        for count in (1, 3):
+            given = {"x": rows(count), **feeds}
+            label, chances = by_onnxruntime(model, [given])[0]
+            found = request.infer_sync(given)
+            assert found["label"].tolist() == list(label)
+            assert found["chances"] == [pytest.approx(row, rel=1e-5) for row in chances]
+
+
+def test_texts_that_come_in_are_read_by_steps() -> None:
+    model = parse_proto(SPELLED, 18, ir_version=9)
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    with aioinfer.Core() as core, core.load_network(model, "CPU") as network:
+        found = network.create_infer_request().infer_sync({"x": np.array(["A", "b"], object)})
+    assert found["y"].tolist() == [["a"], ["b"]]
+    assert found["found"].tolist() == [[7], [8]]
 
 
 def test_what_is_slow_is_planned_and_the_rest_are_steps() -> None:

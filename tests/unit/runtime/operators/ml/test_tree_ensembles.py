@@ -13,6 +13,7 @@ import aioinfer
 from aioinfer.errors import AioInferError
 from aioinfer.runtime.graph import Node, Value
 from aioinfer.runtime.operators import OperatorError, make_operator
+from aioinfer.runtime.operators.plain_operators import find_plain
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
 FEATURES = 5
@@ -117,6 +118,21 @@ def assert_as_onnxruntime(
                 np.testing.assert_allclose(array, right, atol=1e-5)
             else:
                 np.testing.assert_array_equal(array, right)
+
+
+@pytest.mark.parametrize("op_type", ["TreeEnsembleRegressor", "TreeEnsembleClassifier"])
+def test_old_forms_are_found_without_onnx(op_type: str) -> None:
+    nodes, _ = trees(3, 2, 2, missing=True)
+
+    def is_plain(version: int, **more: Any) -> bool:
+        given = {**nodes, **more}
+        node = Node(op_type, [Value("x")], [Value("y")], given, name="n", domain="ai.onnx.ml")
+        return find_plain(node, {"ai.onnx.ml": version}) is not None
+
+    assert is_plain(1)
+    assert not is_plain(1, nodes_odd=[1])
+    values = np.zeros(3)
+    assert [is_plain(version, nodes_values_as_tensor=values) for version in (1, 3)] == [False, True]
 
 
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])

@@ -1,10 +1,15 @@
 """Quantisation: rounding to even, saturation at any distance, zero points and axes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
 
 from aioinfer.runtime.graph import DType, Node, TensorType, Value
 from aioinfer.runtime.operators import make_operator
+from aioinfer.runtime.operators.plain_operators import find_plain
 
 NUMBERS = np.array([-np.inf, -3e38, -3e9, -1.5, -0.5, 0.5, 1.5, 2.5, 3e9, 3e38, np.inf], np.float32)
 
@@ -91,3 +96,30 @@ def test_a_quantised_product_may_have_scales_by_row_and_column() -> None:
     zeros = np.zeros(2, np.uint8)
     made = evaluate("QLinearMatMul", a, rows, zeros, b, columns, zeros, np.float32(1), zero)[0]
     assert made.tolist() == [[6, 60], [12, 120]]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32])
+@pytest.mark.parametrize("kind", ["number", "axis", "no zero point", "float16"])
+def test_dequantised_as_onnx_reference_has_it(dtype: Any, kind: str) -> None:
+    generator = np.random.default_rng(3)
+    x = generator.integers(0, 127, (2, 3, 4)).astype(dtype)
+    scale = generator.random(3 if kind == "axis" else ()).astype(np.float32)
+    scale = scale.astype(np.float16) if kind == "float16" else scale
+    zero = generator.integers(0, 9, scale.shape).astype(dtype)
+    inputs = [x, scale] if kind == "no zero point" else [x, scale, zero]
+    names = ["x", "scale", "zero"][: len(inputs)]
+    values = [
+        Value(name, TensorType(DType.of(item.dtype), item.shape))
+        for name, item in zip(names, inputs, strict=True)
+    ]
+    node = Node("DequantizeLinear", values, [Value("y")], {"axis": 1}, name="n")
+    function = find_plain(node, {"": 21})
+    assert function is not None
+    (made,) = make_operator(node, {"": 21})(*inputs)
+    proto = helper.make_node("DequantizeLinear", names, ["y"], axis=1)
+    free = [helper.make_empty_tensor_value_info(name) for name in (*names, "y")]
+    graph = helper.make_graph([proto], "g", free[:-1], free[-1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    (wanted,) = ReferenceEvaluator(model).run(None, dict(zip(names, inputs, strict=True)))
+    assert made.dtype == wanted.dtype
+    np.testing.assert_array_equal(made, wanted)
