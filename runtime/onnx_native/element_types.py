@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 from onnx import defs
 
-from ..graph import Graph, TensorType
+from ..decompositions import find_decomposition
+from ..graph import Graph, Node, TensorType
+from ..type_inference import ShapeContent, find_rule
 
 __all__ = ["add_element_types"]
 
@@ -22,12 +24,23 @@ def add_element_types(graph: Graph, opsets: Mapping[str, int]) -> None:
     for node in graph.nodes:
         if all(value.type is not None for value in node.outputs):
             continue
+        if find_decomposition(node) is not None:
+            _add_types_of_parts(node)
+            continue
         for output, source in _ties(node.op_type, opsets.get(node.domain, 0), node.domain):
             if output >= len(node.outputs) or source >= len(node.inputs):
                 continue
             made, given = node.outputs[output], node.inputs[source]
             if made.type is None and given is not None and isinstance(given.type, TensorType):
                 made.type = TensorType(given.type.dtype)
+
+
+def _add_types_of_parts(node: Node) -> None:
+    """Infer along what a node is made of; of values that lack a rank it tells the element type."""
+    rule = find_rule(node)
+    for made, known in zip(node.outputs, (rule and rule(node, ShapeContent())) or (), strict=False):
+        if made.type is None:
+            made.type = known
 
 
 @functools.lru_cache(maxsize=1000)  # names are the file's, so there is no end to them

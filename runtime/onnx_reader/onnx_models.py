@@ -9,6 +9,7 @@ from ...errors import ModelError
 from ...executors import find_shortage
 from ..graph import Model, check_graph
 from ..onnx_native.calls import start_helper
+from ..onnx_native.element_types import add_element_types
 from ..type_inference import correct_graph_types, infer_graph_types
 from ..type_inference.declared_lengths import with_declared_symbols
 from .conversion.builder import build_graph
@@ -68,6 +69,7 @@ def _read(source: Source, is_mapped: bool) -> Model:
     if not infer_graph_types(graph):  # where our own rules suffice, they tell more than onnx does
         check_element_types(graph, opsets)
         correct_graph_types(graph)
+        add_element_types(graph, read_opsets(proto))
     promise_to_bodies(zip(graph.outputs, declared, strict=True))
     for value, known in zip(graph.outputs, declared, strict=True):
         value.type = with_declared_symbols(value.type, known)

@@ -70,12 +70,12 @@ def _matmul(node: Node) -> GraphPatch | None:
     if not _is_one(a_scale) or not _is_one(y_scale):
         return None
     array, rank = (None if b_scale is None else b_scale.constant), rank_of(b)
-    if array is None or rank is None or (array.size != 1 and array.ndim != 1):
+    if array is None or (array.size != 1 and (array.ndim != 1 or rank is None)):
         return None
     patch = GraphPatch(f"write QLinearMatMul {node.name!r} as what it means")
     given = [
         _dequantized(patch, node, "a", (a, a_scale, a_zero), 1),
-        _dequantized(patch, node, "b", (b, b_scale, b_zero), max(0, rank - 1)),
+        _dequantized(patch, node, "b", (b, b_scale, b_zero), max(0, (rank or 0) - 1)),
     ]
     return _finished(patch, node, "MatMul", given, y_scale, y_zero)
 
