@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--hint", required=True)
     options = parser.parse_args()
     service = MeasuredService(options.engine, options.model, options.hint)
-    uvicorn.run(service, port=0, loop="uvloop", http="httptools", access_log=False)
+    uvicorn.run(service, port=0, loop="uvloop", http="httptools", lifespan="on", access_log=False)
 
 
 if __name__ == "__main__":

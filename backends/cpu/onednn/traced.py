@@ -178,7 +178,7 @@ class TracedDesc(Desc):
 class TracedPrimitiveDesc(PrimitiveDesc):
     """A primitive's descriptor that was made of descriptors of a trace."""
 
-    __slots__ = ("_first", "_read", "raw", "skip_count", "trace")
+    __slots__ = ("_first", "_read", "key", "raw", "skip_count", "trace")
 
     def __init__(
         self,
@@ -193,6 +193,8 @@ class TracedPrimitiveDesc(PrimitiveDesc):
         self._first = first
         self.skip_count = skip_count
         """How many of the library's choices were passed over."""
+        self.key = id(self.first), skip_count
+        """What a replay makes once: the call, and which of its choices."""
         self._read = trace.shared()
 
     @property
@@ -275,7 +277,8 @@ class OneDnnReplay:
 
     def numbers(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """Return what stands for each of these numbers here."""
-        return tuple([self.number(number) for number in numbers])
+        values = self._values
+        return tuple([values[item.place] if type(item) is SymInt else item for item in numbers])
 
     def desc(self, desc: Desc) -> Desc:
         """Return what stands for a descriptor here."""
@@ -291,15 +294,14 @@ class OneDnnReplay:
         """Return what stands for a primitive's descriptor here."""
         if not isinstance(desc, TracedPrimitiveDesc):
             return desc
-        key = id(desc.first), desc.skip_count
-        made = self._chosen.get(key)
+        made = self._chosen.get(desc.key)
         if made is None:
             made = self.engine.primitive_desc(desc.call, *map(self._argument, desc.arguments))
             if desc.skip_count:
                 made = next(islice(made.others(), desc.skip_count - 1, None), None)
             if made is None:
                 raise OneDnnError(f"next implementation of {desc.call}", 4)
-            self._chosen[key] = made
+            self._chosen[desc.key] = made
         found: PrimitiveDesc = made
         return found
 
@@ -360,6 +362,10 @@ class _SharedReads(Desc):
         self.origin, self.raw = raw.origin, raw
         self._dims: tuple[int, ...] | None = None
         self._strides: Any = _UNREAD
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
 
     @property
     def dims(self) -> tuple[int, ...]:
