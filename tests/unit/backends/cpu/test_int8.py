@@ -326,6 +326,7 @@ with Core() as core, core.load_network(sys.argv[1], "CPU") as network:
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("instructions", ["AVX2", "AVX512_CORE"])
 def test_sums_do_not_overflow_where_products_are_summed_in_16_bits(
     core: Core, tmp_path: Path, instructions: str

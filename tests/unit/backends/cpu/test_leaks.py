@@ -42,6 +42,7 @@ def model(dynamic: bool = False) -> Any:
     return model_of(NODES, {"x": X}, constants=WEIGHTS, dynamic=dynamic)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dynamic", all_but([True], [False, True]))
 def test_loading_and_closing_leaves_no_memory_and_no_thread(core: Core, dynamic: bool) -> None:
     source = core.read_model(model(dynamic))

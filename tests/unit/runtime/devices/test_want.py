@@ -69,6 +69,7 @@ for path, device in (("plain.onnx", "REFERENCE"), ("if.onnx", "REFERENCE"), ("pl
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks Linux for open files")
 def test_a_process_that_may_open_no_files_is_told_so_and_goes_on_later(tmp_path: Path) -> None:
     run_script(FILES, tmp_path)

@@ -85,6 +85,7 @@ def test_a_helper_that_was_ended_is_started_again(own_pool: HelperPool) -> None:
     assert_honest_is_read()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("no_onnx_here")
 @pytest.mark.parametrize(
     ("program", "reason"),
@@ -163,6 +164,7 @@ def test_an_answer_that_is_no_model_is_an_error(
     assert len(own_pool.helpers()) == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
 def test_a_forked_child_reads_with_a_helper_of_its_own_and_both_end_quietly() -> None:
     script = """

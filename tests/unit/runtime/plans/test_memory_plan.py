@@ -127,6 +127,7 @@ def no_overlap(lifetimes: list[Lifetime], plan: ArenaPlan) -> bool:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(5))
 def test_many_buffers_at_a_time_are_placed_as_an_allocator_meets_them(
     seed: int, monkeypatch: pytest.MonkeyPatch

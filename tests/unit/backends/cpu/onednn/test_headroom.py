@@ -48,6 +48,7 @@ def save(path: Path, rows: int | str) -> Path:
     return path
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS is Linux's")
 @pytest.mark.parametrize("device", ["CPU", "HETERO:CPU,REFERENCE"])
 def test_a_process_short_of_memory_gets_errors_and_no_signal(device: str, tmp_path: Path) -> None:

@@ -216,6 +216,7 @@ print("left:", os.environ.get("GOMP_SPINCOUNT"))
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(missing_reason() is not None, reason="there is no CPU device here")
 @pytest.mark.parametrize(
     ("given", "shown", "left"),

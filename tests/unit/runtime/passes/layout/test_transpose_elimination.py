@@ -202,6 +202,7 @@ def models(draw: st.DrawFn) -> Model:
     return model
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=300)
 @given(models())
 def test_random_graphs_compute_the_same_with_no_more_transposes(model: Model) -> None:
