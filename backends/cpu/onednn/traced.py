@@ -277,8 +277,8 @@ class OneDnnReplay:
 
     def numbers(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """Return what stands for each of these numbers here."""
-        values = self._values
-        return tuple([values[item.place] if type(item) is SymInt else item for item in numbers])
+        values, given = self._values, cast(Sequence[Any], numbers)
+        return tuple([values[item.place] if type(item) is SymInt else item for item in given])
 
     def desc(self, desc: Desc) -> Desc:
         """Return what stands for a descriptor here."""
