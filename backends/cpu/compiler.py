@@ -157,7 +157,10 @@ class Compiler:
     def packed_bytes(self) -> int:
         """Bytes of packed weights, those included whose plans no run has asked for yet."""
         stored = 0 if self.stored is None else self.stored.packed_bytes
-        return max(self.weights.packed_bytes, stored)
+        in_bits = 0
+        if self.latest is not None and not self.weights.is_closed:
+            in_bits = self.latest.bit_weights_bytes
+        return max(self.weights.packed_bytes, stored) + in_bits
 
     def check_model(self) -> None:
         """Have the weights of an imported model checked, once; raises BlobError."""

@@ -28,7 +28,7 @@ def network_metrics(
         Metric(
             "PACKED_WEIGHTS_BYTES",
             lambda _: packed_bytes(),
-            "Memory of the weights in the layouts that oneDNN wants, shared by all plans.",
+            "Memory of weights in oneDNN's layouts, and of those in 4 or 8 bits; plans share them.",
         ),
         Metric(
             "TEAM_SIZES",

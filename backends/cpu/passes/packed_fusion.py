@@ -32,6 +32,9 @@ _STORED = {
 }
 """Types of weights -> bits, and the middle of their range."""
 
+_IN_INT8 = 4
+"""The ``accuracy_level`` of MatMulNBits at which data may be rounded to 8 bits."""
+
 
 @dataclass(frozen=True)
 class _Packed:
@@ -46,6 +49,7 @@ class _Packed:
     rows: Array
     scales: Array
     zeros: Array | None
+    takes_int8: bool = False
 
 
 class PackedFusion(Pass):
@@ -53,8 +57,9 @@ class PackedFusion(Pass):
 
     Inputs: data (..., inner), weights (columns, bytes), float32 scales (columns, blocks), int8 zero
     points (columns, blocks) and a float32 bias (columns) where there are some. Attributes:
-    ``inner``, ``block_size`` and ``bits``. What has an order of its own, zero points that are no
-    whole numbers, or weights that are no constants or that others use stays as it is.
+    ``inner``, ``block_size``, ``bits``, and ``takes_int8`` if data may be rounded to 8 bits, which
+    ``accuracy_level`` 4 says, and a kernel does so. What has an order of its own, zero points that
+    are no whole numbers, or weights that are no constants or that others use stays as it is.
     """
 
     name = "packed weights"
@@ -83,6 +88,10 @@ def has_kernel(inner: int, length: int, bits: int) -> bool:
     if bits not in (4, 8) or inner < 1 or length < 1 or length * bits % 8:
         return False
     return length >= inner or length in (16, 32) or not length % (256 // bits)
+
+
+def _has_int8_kernel(inner: int, length: int, bits: int) -> bool:
+    return bits == 4 and not (inner % 64 or length % 32 or inner % length)
 
 
 def _of_bits(node: Node) -> GraphPatch | None:
@@ -114,6 +123,7 @@ def _of_bits(node: Node) -> GraphPatch | None:
         packed.reshape(columns, row_bytes),
         factors.reshape(columns, blocks),
         None if zeros is None else (zeros.astype(np.int16) - (1 << bits - 1)).astype(np.int8),
+        given.get("accuracy_level", 0) == _IN_INT8 and _has_int8_kernel(inner, length, bits),
     )
     return _patch(node, found, bias, ())
 
@@ -212,6 +222,8 @@ def _patch(node: Node, found: _Packed, bias: Value | None, others: tuple[Node, .
         operands.pop()
     made = Value(old.name, TensorType(DType.FLOAT32, shape))
     attributes = {"inner": found.inner, "block_size": found.length, "bits": found.bits}
+    if found.takes_int8:
+        attributes["takes_int8"] = 1
     fused = Node("PackedMatMul", operands, (made,), attributes, name=node.name, domain=CPU_DOMAIN)
     patch.add(fused, node, (node, *others))
     result = made

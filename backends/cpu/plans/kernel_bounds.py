@@ -362,6 +362,32 @@ def _packed_matmul(parameters: Sequence[int]) -> list[Reach]:
     return [(0, data, _FLOAT32), *weights, *bias, (0, made, _FLOAT32)]
 
 
+def _stored_rows(rows: int, inner: int) -> list[Reach]:
+    if inner < 1 or inner % 64:
+        raise ValueError(f"rows of {inner} numbers are no whole chunks")
+    blocks = (0, _product(rows, inner // 32, 4), _FLOAT32)
+    return [(0, _product(rows, inner), _INT8), blocks, blocks]
+
+
+def _quantize_rows(parameters: Sequence[int]) -> list[Reach]:
+    rows, inner, parts = _take(parameters, 3)
+    if not 1 <= parts <= _MOST_PARTS:
+        raise ValueError(f"{parts} parts")
+    return [(0, _product(rows, inner, 4), _FLOAT32), *_stored_rows(rows, inner)]
+
+
+def _packed_matmul_int8(parameters: Sequence[int]) -> list[Reach]:
+    rows, inner, columns, length, has_zeros, has_bias, parts = _take(parameters, 7)
+    if has_bias not in (0, 1) or not 1 <= parts <= _MOST_PARTS:
+        raise ValueError(f"{has_bias} biases in {parts} parts")
+    if length < 32 or length % 32 or inner % length:
+        raise ValueError(f"blocks of {length} numbers in rows of {inner}")
+    stored = _stored_rows(rows, inner)
+    weights = _packed_weights(columns, inner // length, inner // 2, has_zeros)
+    bias: list[Reach] = [(0, _product(columns, 4), _FLOAT32)] * has_bias
+    return [*stored, *weights, *bias, (0, _product(rows, columns, 4), _FLOAT32)]
+
+
 def _unpack_weights(parameters: Sequence[int]) -> list[Reach]:
     inner, columns, length, bits, has_zeros, first, count, parts = _take(parameters, 8)
     blocks, row, chunks, chunk = _packed_chunks(inner, length, bits)
@@ -455,8 +481,10 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "layer_norm": _layer_norm,
     "order_rows": _order_rows,
     "packed_matmul": _packed_matmul,
+    "packed_matmul_int8": _packed_matmul_int8,
     "pair_distances": _pair_distances,
     "pool": _pool,
+    "quantize_rows": _quantize_rows,
     "reduce": _reduce,
     "resample": _resample,
     "rms_norm": _rms_norm,

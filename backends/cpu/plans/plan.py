@@ -23,7 +23,7 @@ from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
 from .rooms import Room
 from .step_table import ReplayedSteps, StepTable
-from .steps import Step
+from .steps import NativeStep, Step
 
 __all__ = [
     "Description",
@@ -36,6 +36,9 @@ Array = np.ndarray[Any, Any]
 Form = tuple[tuple[int, ...], np.dtype[Any]]
 """The shape and the numpy type of an array."""
 
+
+_OF_BITS = frozenset({"packed_matmul", "packed_matmul_int8", "unpack_weights"})
+"""Native kernels that read packed weights."""
 
 _STEP_BYTES = 8 << 10
 """Measured: 492 KiB for the 60 steps of MiniLM, programs of one stream included."""
@@ -135,6 +138,18 @@ class Plan:
         if isinstance(self.steps, ReplayedSteps):
             return self.steps.table
         return StepTable.of(self.steps, self.inputs, self.outputs, self.engine)
+
+    @functools.cached_property
+    def bit_weights_bytes(self) -> int:
+        """Bytes of weights of 4 or 8 bits that steps read as they are, with scales and biases."""
+        found = {
+            operand.buffer
+            for step in self.steps
+            if isinstance(step, NativeStep) and step.kernel in _OF_BITS
+            for operand in step.operands
+            if operand.buffer.kind == "constant"
+        }
+        return sum(buffer.size_bytes for buffer in found)
 
     @functools.cached_property
     def size_bytes(self) -> int:

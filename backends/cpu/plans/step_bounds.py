@@ -115,7 +115,7 @@ def native_writes(
     """Return which operands a native kernel writes, whose parameters are known to be right."""
     if kernel == "attention_probabilities":
         return operands[:2]
-    if kernel in ("dynamic_quantize", "select_top"):
+    if kernel in ("dynamic_quantize", "quantize_rows", "select_top"):
         return operands[1:]
     if kernel == "layer_norm":  # the statistics of rows lie behind the result
         return operands[2 + parameters[4] :]

@@ -1,8 +1,9 @@
 """Matmuls with weights of 4 or 8 bits, which stay packed.
 
-Theory of operation. Of few rows a native kernel reads the packed weights once, and takes as long as
-that. For many rows panels of them are unpacked into memory that fits a cache, one after another,
-and oneDNN multiplies with each.
+Theory of operation. Of few rows a native kernel reads the packed weights once. In float32 each
+number costs a conversion, so that takes twice as long as reading them; where data may be rounded
+to 8 bits, products of 8 bits are added up as they are. For many rows panels of weights are unpacked
+into memory that fits a cache, one after another, and oneDNN multiplies with each, in float32.
 """
 
 from __future__ import annotations
@@ -56,9 +57,15 @@ def lower_packed_matmul(node: Node, builder: PlanBuilder) -> None:
     if rows == 0:
         return
     packed = [builder.plain(value) for value in (weights, scales, zeros) if value is not None]
+    others = [] if bias is None else [builder.plain(bias)]
+    if rows <= MOST_ROWS and node.attributes.get("takes_int8", 0):
+        stored = _stored(builder, data, rows, inner)
+        words = (rows, inner, columns, length, zeros is not None, bias is not None)
+        parts = _parts(builder, inner * columns)
+        builder.native("packed_matmul_int8", [*stored, *packed, *others, made], (*words, parts))
+        return
     if rows <= MOST_ROWS:
         ordered = _ordered(builder, data, rows, inner, bits)
-        others = [] if bias is None else [builder.plain(bias)]
         parameters = (rows, inner, columns, length, bits, zeros is not None, bias is not None)
         parts = _parts(builder, inner * columns)
         builder.native("packed_matmul", [ordered, *packed, *others, made], (*parameters, parts))
@@ -79,6 +86,18 @@ def _ordered(builder: PlanBuilder, data: Value, rows: int, inner: int, bits: int
     parts = _parts(builder, rows * inner)
     operands = (builder.plain(data, DType.FLOAT32), made)
     builder.native("order_rows", operands, (rows, inner, bits, parts))
+    return made
+
+
+def _stored(builder: PlanBuilder, data: Value, rows: int, inner: int) -> list[Operand]:
+    """Emit what stores rows in 8 bits, by a scale for each 32 numbers, with the sums of these."""
+    blocks = Layout.plain((rows, inner // 32), DType.FLOAT32)
+    made = [
+        builder.temporary(layout)
+        for layout in (Layout.plain((rows, inner), DType.INT8), blocks, blocks)
+    ]
+    operands = (builder.plain(data, DType.FLOAT32), *made)
+    builder.native("quantize_rows", operands, (rows, inner, _parts(builder, rows * inner)))
     return made
 
 

@@ -80,6 +80,17 @@ CALLS: dict[str, tuple[Operands, list[int]]] = {
         ],
         [3, 70, 5, 32, 4, 1, 1, 1],
     ),
+    "quantize_rows": (
+        [(F32, (3, 128)), (I8, (3, 128)), (F32, (3, 4)), (F32, (3, 4))],
+        [3, 128, 1],
+    ),
+    "packed_matmul_int8": (
+        [
+            *[(I8, (3, 128)), (F32, (3, 4)), (F32, (3, 4)), (U8, (5, 64)), (F32, (5, 2))],
+            *[(I8, (5, 2)), (F32, (5,)), (F32, (3, 5))],
+        ],
+        [3, 128, 5, 64, 1, 1, 1],
+    ),
     "unpack_weights": (
         [(U8, (5, 3, 32)), (F32, (5, 3)), (F32, (2, 96))],
         [70, 5, 32, 8, 0, 3, 2, 1],
@@ -136,7 +147,13 @@ def test_a_buffer_that_is_a_byte_too_short_is_found(kernel: str, short: int) -> 
 
 @pytest.mark.parametrize(
     ("kernel", "reads"),
-    [("copy", 1), ("dynamic_quantize", 1), ("select_top", 1), ("layer_norm", 3)],
+    [
+        ("copy", 1),
+        ("dynamic_quantize", 1),
+        ("quantize_rows", 1),
+        ("select_top", 1),
+        ("layer_norm", 3),
+    ],
 )
 def test_all_that_a_kernel_writes_is_known(kernel: str, reads: int) -> None:
     """A plan may not write to a constant, whichever of the results that is."""

@@ -57,8 +57,9 @@ def bits_model(
     rows: Any = "rows",
     kind: Any = np.float32,
     changed: dict[str, Any] | None = None,
+    level: int = 0,
 ) -> bytes:
-    """Write a MatMulNBits; ``changed`` replaces constants."""
+    """Write a MatMulNBits; ``changed`` replaces constants, ``level`` is how exact it has to be."""
     random = np.random.default_rng(inner * columns + bits + length)
     blocks = -(-inner // length)
     constants: dict[str, Any] = {
@@ -86,6 +87,7 @@ def bits_model(
         N=columns,
         bits=bits,
         block_size=length,
+        accuracy_level=level,
     )
     element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
     return model_of([node], constants, ([rows, inner], [rows, columns]), element)
@@ -298,7 +300,7 @@ def test_weights_stay_as_small_as_in_the_file(core: aioinfer.Core) -> None:
     model = bits_model(512, 512, bits=4, length=32, rows=1)
     with core.load_network(model, "CPU") as network:
         network.create_infer_request().infer_sync({"x": data(1, 512)})
-        assert network.get_metric("PACKED_WEIGHTS_BYTES") == 0
+        assert network.get_metric("PACKED_WEIGHTS_BYTES") == 512 * 512 // 2 + 4 * 512 * 512 // 32
         assert network.get_metric("ARENA_BYTES") < 1 << 14
         (node,) = network.runtime_graph().nodes
         weights = node.inputs[1]
@@ -336,3 +338,77 @@ def test_lengths_are_replayed_and_change_kernels(core: aioinfer.Core) -> None:
             assert found.shape == wanted.shape
             if rows:
                 close(found, wanted)
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    """Round data as the kernel does: each 32 of a row to 8 bits, by the largest of them."""
+    blocks = x.astype(np.float64).reshape(len(x), -1, 32)
+    scales = np.abs(blocks).max(axis=-1, keepdims=True) / 127.0
+    steps = np.divide(blocks, scales, out=np.zeros_like(blocks), where=scales > 0)
+    return np.asarray((np.rint(steps) * scales).reshape(x.shape), np.float32)
+
+
+@pytest.mark.parametrize("has_zeros", [False, True])
+@pytest.mark.parametrize(
+    ("inner", "length"),
+    [(64, 32), (64, 64), (320, 32), (576, 64), (768, 192), (1024, 128), (1024, 256), (1536, 512)],
+)
+@pytest.mark.parametrize("rows", [1, 3, MOST_ROWS])
+def test_data_are_rounded_to_8_bits_where_the_model_allows_it(
+    core: aioinfer.Core, inner: int, length: int, has_zeros: bool, rows: int
+) -> None:
+    shape = {"bits": 4, "length": length, "has_zeros": has_zeros, "has_bias": True, "rows": rows}
+    x = data(rows, inner)
+    x[:, 32:40] = 0.0
+    model = bits_model(inner, 45, level=4, **shape)
+    assert kernels(core, model, x) == ["native:quantize_rows+native:packed_matmul_int8"]
+    exact = bits_model(inner, 45, **shape)
+    close(answer(core, model, "CPU", x), answer(core, exact, "REFERENCE", rounded(x)))
+
+
+def test_rounded_data_are_as_near_as_those_of_onnxruntime(core: aioinfer.Core) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    x = data(1, 1024)
+    model = bits_model(1024, 256, bits=4, length=32, has_zeros=True, rows=1, level=4)
+    exact = answer(core, model, "REFERENCE", x)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    peer = np.abs(session.run(None, {"x": x})[0] - exact).max()
+    ours = np.abs(answer(core, model, "CPU", x) - exact).max()
+    assert ours <= max(2 * peer, 0.02 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize(
+    ("inner", "length", "bits", "level"),
+    [(96, 32, 4, 4), (128, 16, 4, 4), (128, 32, 8, 4), (128, 32, 4, 1), (100, 128, 4, 4)],
+)
+def test_data_stay_in_float32_otherwise(
+    core: aioinfer.Core, inner: int, length: int, bits: int, level: int
+) -> None:
+    model = bits_model(inner, 24, bits=bits, length=length, rows=2, level=level)
+    x = data(2, inner)
+    assert kernels(core, model, x) == ["native:order_rows+native:packed_matmul"]
+    close(answer(core, model, "CPU", x), answer(core, model, "REFERENCE", x))
+
+
+def test_data_of_zeros_and_without_numbers_are_rounded_to_what_they_are(
+    core: aioinfer.Core,
+) -> None:
+    model = bits_model(128, 24, bits=4, length=32, has_bias=True, rows=3, level=4)
+    x = np.zeros((3, 128), np.float32)
+    x[1, 5] = np.nan
+    found = answer(core, model, "CPU", x)
+    np.testing.assert_array_equal(found[0], found[2])
+    assert np.isfinite(found[0]).all()
+    assert np.isnan(found[1]).all()
+
+
+def test_threads_share_the_columns_of_rounded_data(core: aioinfer.Core) -> None:
+    model = bits_model(1024, 301, bits=4, length=32, rows=2, level=4)
+    x = data(2, 1024)
+    one, two = (
+        core.load_network(model, "CPU", {"INFERENCE_NUM_THREADS": count})
+        .create_infer_request()
+        .infer_sync({"x": x})["y"]
+        for count in (1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
