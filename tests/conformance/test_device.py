@@ -16,6 +16,7 @@ import aioinfer
 from aioinfer.testing import ConformanceCase, conformance_cases
 from deviations import skip_if_deviating
 from presence import skip_if_missing
+from quick_builds import build_quickly
 
 DEVICE = os.environ.get("AIOINFER_CONFORMANCE_DEVICE", "REFERENCE")
 
@@ -23,6 +24,8 @@ DEVICE = os.environ.get("AIOINFER_CONFORMANCE_DEVICE", "REFERENCE")
 @pytest.fixture(scope="module")
 def core() -> Iterator[aioinfer.Core]:
     with aioinfer.Core() as made:
+        if "OPENCL" in DEVICE and DEVICE != "OPENCL":  # whose own run builds as users do
+            build_quickly(made)
         skip_if_missing(made, DEVICE)
         yield made
 
