@@ -8,8 +8,13 @@ Each server is a process with one model; the client is another one on loopback, 
 loop and some connections, each of which asks again when it was answered. All servers of a model
 run side by side and are asked in turns, one at a time, so that what else the machine does falls on
 all alike; what counts is the median of the rounds. Rows: ``aioinfer`` by JSON, binary tensors and
-gRPC; ``fastapi`` and ``litserve`` with onnxruntime, by JSON; ``in process`` is the network's own
-throughput with as many tasks as connections; ``client`` is what the client itself costs.
+gRPC; ``fastapi``, ``litserve``, ``bentoml`` and ``mlserver`` with onnxruntime, by JSON, the first
+by raw bytes, too, for the tiny model; ``in process`` is the network's own throughput with as many
+tasks as connections; ``client`` is what the client itself costs. Peers whose requirements do not
+go with ours run in an environment of their own: ``--python mlserver=/venv/bin/python``.
+
+``processor_us`` is the processor time of a server, all of its processes, for each request: on a
+machine that others use it says more than requests a second, and is what ``of FastAPI`` compares.
 """
 
 from __future__ import annotations
@@ -48,7 +53,14 @@ from aioinfer.serving.rpc.proto_text import message_classes
 HERE = Path(__file__).parent
 TINY = "tiny"
 NETWORKS = (TINY, "resnet50", "minilm_l6")
-SERVERS = ("aioinfer", "fastapi", "litserve", "in process", "client")
+PEERS = {
+    "fastapi": "/docs",
+    "litserve": "/health",
+    "bentoml": "/readyz",
+    "mlserver": "/v2/health/ready",
+}
+"""By framework, an address that answers when it serves."""
+SERVERS = ("aioinfer", *PEERS, "in process", "client")
 DATATYPES = {"float32": "FP32", "int64": "INT64"}
 READY_WITHIN_S = 120.0
 
@@ -68,8 +80,10 @@ class Row:
     requests_per_s: float
     p50_ms: float
     p99_ms: float
+    processor_us: float
+    """Of the server, for one request."""
     ratio: float
-    """Of requests a second, to those of FastAPI with as many connections; 0 without it."""
+    """Of the processor time of FastAPI by JSON, with as many connections, to this; 0 without it."""
 
 
 def tiny() -> onnx.ModelProto:
@@ -131,15 +145,20 @@ def requests_of(inputs: dict[str, np.ndarray]) -> dict[tuple[str, str], bytes]:
         ),
         ("aioinfer", "grpc"): message.SerializeToString(),
         ("fastapi", "json"): http_request("/predict", plain),
+        ("fastapi", "binary"): http_request("/raw", b"".join(raw)),
         ("litserve", "json"): http_request("/predict", plain),
+        ("bentoml", "json"): http_request("/predict", b'{"document": %b}' % plain),
+        ("mlserver", "json"): http_request(path, json.dumps({"inputs": flat}).encode()),
         ("client", "json"): http_request("/", plain),
     }
 
 
 @contextmanager
-def started(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+def started(
+    command: Sequence[str], python: str = sys.executable
+) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, *command],
+        [python, *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -174,16 +193,39 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return line
 
 
-def serve_ours(model: Path, device: str, opened: ExitStack) -> dict[str, str]:
-    """Start ``aioinfer serve``; returns the address of each wire."""
+@dataclass(frozen=True)
+class Started:
+    """A server: the address of each wire, and its process, which may have others below it."""
+
+    addresses: dict[str, str]
+    process: int
+
+    def processor_s(self) -> float:
+        """Return the processor time that its processes have taken."""
+        ticks: dict[int, int] = {}
+        children: dict[int, list[int]] = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                fields = stat.read_text(encoding="utf-8").rpartition(")")[2].split()
+                process = int(stat.parent.name)
+                ticks[process] = int(fields[11]) + int(fields[12])
+                children.setdefault(int(fields[1]), []).append(process)
+        family = [self.process]
+        for process in family:
+            family += children.get(process, ())
+        return sum(ticks.get(process, 0) for process in family) / os.sysconf("SC_CLK_TCK")
+
+
+def serve_ours(model: Path, device: str, opened: ExitStack) -> Started:
+    """Start ``aioinfer serve``."""
     command = ["-m", "aioinfer", "serve", str(model), "-d", device, "--port", "0"]
     process = opened.enter_context(started([*command, "--grpc-port", "0"]))
     line = first_line(process)
     http, grpc = (word.partition("://")[2] for word in line.split() if "://" in word)
-    return {"json": http, "binary": http, "grpc": grpc}
+    return Started({"json": http, "binary": http, "grpc": grpc}, process.pid)
 
 
-def serve_peer(framework: str, model: Path, opened: ExitStack) -> dict[str, str]:
+def serve_peer(framework: str, python: str, model: Path, opened: ExitStack) -> Started:
     port = free_port()
     command = [
         str(HERE / "beside_servers" / f"{framework}_server.py"),
@@ -191,21 +233,23 @@ def serve_peer(framework: str, model: Path, opened: ExitStack) -> dict[str, str]
         "--port",
         str(port),
     ]
-    process = opened.enter_context(started(command))
+    process = opened.enter_context(started(command, python))
     end_s = time.monotonic() + READY_WITHIN_S
     while True:
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/docs", timeout=5).close()
+            urllib.request.urlopen(f"http://127.0.0.1:{port}{PEERS[framework]}", timeout=5).close()
         except OSError:
             if process.poll() is not None or time.monotonic() > end_s:
                 raise RuntimeError(f"{framework} does not come up") from None
             time.sleep(0.2)
         else:
-            return {"json": f"127.0.0.1:{port}"}
+            place = f"127.0.0.1:{port}"
+            return Started({"json": place, "binary": place}, process.pid)
 
 
-def asker(wire: str, address: str, request: Path) -> Ask:
+def asker(wire: str, server: Started, request: Path) -> Ask:
     def ask(connections: int, seconds: float) -> Told:
+        address, before_s = server.addresses[wire], server.processor_s()
         command = [sys.executable, "-P", str(HERE / "beside_servers" / "client.py")]
         command += ["grpc" if wire == "grpc" else "http", "--address", address]
         command += ["--request", str(request), "--connections", str(connections)]
@@ -213,7 +257,7 @@ def asker(wire: str, address: str, request: Path) -> Ask:
             [*command, "--seconds", str(seconds)], check=True, capture_output=True, text=True
         )
         told: Told = json.loads(done.stdout)
-        return told
+        return with_processor_us(told, server.processor_s() - before_s)
 
     return ask
 
@@ -229,9 +273,16 @@ def in_process(model: Path, device: str, inputs: dict[str, Any], opened: ExitSta
         await network.infer(inputs)
 
     def ask(connections: int, seconds: float) -> Told:
-        return asyncio.run(measure([once] * connections, seconds))
+        before_s = time.process_time()
+        told = asyncio.run(measure([once] * connections, seconds))
+        return with_processor_us(told, time.process_time() - before_s)
 
     return ask
+
+
+def with_processor_us(told: Told, processor_s: float) -> Told:
+    count = told.pop("request_count")
+    return {**told, "processor_us": processor_s / count * 1e6}
 
 
 def asks_of(
@@ -240,23 +291,27 @@ def asks_of(
     """Start every server of a model; returns how each is asked, by server and wire."""
     model, inputs = folder / "model.onnx", inputs_of(network)
     onnx.save(tiny() if network == TINY else MODELS[network].build(), model)
-    addresses: dict[str, dict[str, str]] = {}
+    servers: dict[str, Started] = {}
     if "aioinfer" in options.servers:
-        addresses["aioinfer"] = serve_ours(model, options.device, opened)
-    for framework in ("fastapi", "litserve"):
-        if framework in options.servers and find_spec(framework) is not None:
-            addresses[framework] = serve_peer(framework, model, opened)
+        servers["aioinfer"] = serve_ours(model, options.device, opened)
+    for framework in PEERS:
+        python = dict(options.python).get(framework, sys.executable)
+        if framework in options.servers and is_installed(framework, python):
+            servers[framework] = serve_peer(framework, python, model, opened)
     if "client" in options.servers:
         process = opened.enter_context(
             started([str(HERE / "beside_servers" / "client.py"), "echo"])
         )
-        addresses["client"] = {"json": f"127.0.0.1:{json.loads(first_line(process))['port']}"}
+        port = json.loads(first_line(process))["port"]
+        servers["client"] = Started({"json": f"127.0.0.1:{port}"}, process.pid)
     asks: dict[tuple[str, str], Ask] = {}
     for (server, wire), request in requests_of(inputs).items():
-        if server in addresses:
+        if (server, wire) == ("fastapi", "binary") and network != TINY:
+            continue
+        if server in servers:
             file = folder / f"{server}.{wire}"
             file.write_bytes(request)
-            asks[server, wire] = asker(wire, addresses[server][wire], file)
+            asks[server, wire] = asker(wire, servers[server], file)
     if "in process" in options.servers:
         asks["in process", "none"] = in_process(model, options.device, inputs, opened)
     return asks
@@ -281,19 +336,33 @@ def rows_of(
     rows = []
     for (server, wire, connections), told in middle.items():
         peer = middle.get(("fastapi", "json", connections))
-        ratio = told["requests_per_s"] / peer["requests_per_s"] if peer else 0.0
+        ratio = peer["processor_us"] / max(told["processor_us"], 0.1) if peer else 0.0
         rows.append(Row(network, server, wire, connections, **told, ratio=ratio))
     return rows
 
 
 def print_rows(console: Console, rows: Sequence[Row]) -> None:
     titles = ("network", "server", "wire", "connections", "requests/s", "p50 ms", "p99 ms")
-    table = Table(*titles, "of FastAPI", box=SIMPLE)
+    table = Table(*titles, "processor us", "of FastAPI", box=SIMPLE)
     for row in rows:
         numbers = (f"{row.requests_per_s:.1f}", f"{row.p50_ms:.2f}", f"{row.p99_ms:.2f}")
+        numbers += (f"{row.processor_us:.0f}",)
         names = (row.network, row.server, row.wire, str(row.connections))
         table.add_row(*names, *numbers, f"{row.ratio:.2f}" if row.ratio else "")
     console.print(table)
+
+
+def is_installed(framework: str, python: str) -> bool:
+    if python == sys.executable:
+        return find_spec(framework) is not None
+    return not subprocess.run([python, "-c", f"import {framework}"], capture_output=True).returncode
+
+
+def named_python(text: str) -> tuple[str, str]:
+    name, _, file = text.partition("=")
+    if name not in PEERS or not file:
+        raise argparse.ArgumentTypeError(f"{text!r} is not PEER=FILE")
+    return name, file
 
 
 def main() -> None:
@@ -304,14 +373,22 @@ def main() -> None:
     parser.add_argument("--device", default="CPU", help="of ours (CPU)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement (3)")
     parser.add_argument("--rounds", type=int, default=3, help="of each way (3)")
+    parser.add_argument(
+        "--python",
+        nargs="+",
+        default=[],
+        type=named_python,
+        metavar="PEER=FILE",
+        help="the interpreter that a peer is installed for",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here")
     options = parser.parse_args()
     if set(options.networks) - set(NETWORKS):
         parser.error(f"networks are {', '.join(NETWORKS)}")
     console, rows = Console(), []
-    missing = [name for name in options.servers if name in ("fastapi", "litserve")]
-    for name in missing:
-        if find_spec(name) is None:
+    for name in options.servers:
+        python = dict(options.python).get(name, sys.executable)
+        if name in PEERS and not is_installed(name, python):
             console.print(f"{name} is left out: it is not installed")
     for network in options.networks:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:

@@ -1,7 +1,8 @@
 """A model behind minimal FastAPI and onnxruntime: what ``serving.py`` stands beside.
 
 It takes and gives JSON as people write it first: ``{"input": nested lists}`` and back. The session
-runs in the framework's thread pool, so that the loop goes on, with as many threads as CPUs.
+runs in the framework's thread pool, so that the loop goes on, with as many threads as CPUs. Beside
+it ``/raw`` takes and gives the bytes of one float32 input and output, for models of one of each.
 """
 
 from __future__ import annotations
@@ -9,35 +10,24 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import numpy as np
-import onnxruntime
-
-
-class Runner:
-    """A session, and its inputs' types by name."""
-
-    def __init__(self, file: str) -> None:
-        self._session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-        kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
-        self._dtypes = {each.name: kinds[each.type] for each in self._session.get_inputs()}
-        self._names = [each.name for each in self._session.get_outputs()]
-
-    def run(self, document: dict[str, Any]) -> dict[str, Any]:
-        feed = {name: np.asarray(document[name], dtype) for name, dtype in self._dtypes.items()}
-        results = self._session.run(None, feed)
-        return {name: array.tolist() for name, array in zip(self._names, results, strict=True)}
+import uvicorn
+from fastapi import Body, FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+from session_runner import Runner
 
 
 def serve_fastapi(file: str, port: int) -> None:
-    import uvicorn
-    from fastapi import Body, FastAPI
-    from fastapi.responses import JSONResponse
-
     service, runner = FastAPI(), Runner(file)
 
     @service.post("/predict")
     def predict(document: dict[str, Any] = Body()) -> JSONResponse:  # noqa: B008  # FastAPI's way
         return JSONResponse(runner.run(document))
+
+    @service.post("/raw")
+    async def raw(request: Request) -> Response:
+        body = await request.body()
+        return Response(await run_in_threadpool(runner.run_raw, body))
 
     uvicorn.run(service, port=port, log_level="warning")
 

@@ -9,7 +9,7 @@ import argparse
 from typing import Any
 
 import litserve
-from fastapi_server import Runner
+from session_runner import Runner
 
 
 class Api(litserve.LitAPI):  # type: ignore[misc]

@@ -249,8 +249,12 @@ class _Service:
         answer.ready = self._repository.is_ready
 
     async def model_ready(self, request: Any, answer: Any, context: Context) -> None:
-        self._repository.find(request.name, request.version)
-        answer.ready = True
+        try:
+            self._repository.find(request.name, request.version)
+        except RefusedError:  # also one that is unknown, as Triton's clients expect it
+            answer.ready = False
+        else:
+            answer.ready = True
 
     async def server_metadata(self, request: Any, answer: Any, context: Context) -> None:
         answer.name, answer.version = "aioinfer", __version__

@@ -27,12 +27,13 @@ OPTIONS = RayOptions(
     address="auto",
     name="scaled",
     replicas=(1, 2),
-    ongoing_count=4,
-    target_count=2,
+    ongoing_count=8,
+    target_count=4,
     scale_up_s=1.0,
     scale_down_s=3.0,
 )
 WITHIN_S = 120.0
+FEW = 3  # at once: what one replica has room for
 
 
 def _running() -> int:
@@ -60,13 +61,13 @@ async def test_replicas_follow_the_queue_and_no_request_is_lost(cluster: str, mo
     )
     await there.repository.refresh()  # type: ignore[attr-defined]
     x = GivenTensor("x", "FP32", np.ones((1, 3), np.float32), "inputs[0]")
-    wait = GivenTensor("seconds", "FP32", np.array([0.2], np.float32), "inputs[1]")
     is_over = False
     places: set[int] = set()
     is_spread = asyncio.Event()
 
-    async def ask() -> int:
+    async def ask(seconds: float) -> int:
         count = 0
+        wait = GivenTensor("seconds", "FP32", np.array([seconds], np.float32), "inputs[1]")
         while not is_over:
             answer = await there.run("double", "", InferCall([x, wait]))
             places.add(int(_outputs(answer)["pid"][0]))
@@ -77,17 +78,27 @@ async def test_replicas_follow_the_queue_and_no_request_is_lost(cluster: str, mo
         return count
 
     assert await asyncio.to_thread(_running) == 1
-    asking = [asyncio.create_task(ask()) for _ in range(16)]
+    asking = [asyncio.create_task(ask(0.2)) for _ in range(16)]
     try:
         await _until(2)
         await asyncio.wait_for(is_spread.wait(), WITHIN_S)
         is_over = True
         assert all(await asyncio.gather(*asking))
         is_over = False
-        steady = asyncio.create_task(ask())  # one goes on while a replica ends
+        is_spread.clear()
+        places.clear()
+        asking = [asyncio.create_task(ask(0.02)) for _ in range(FEW)]
+        await asyncio.wait_for(is_spread.wait(), WITHIN_S)  # both replicas work, one of them ends
         await _until(1)
+        places.clear()
+        before = there.repository.find("double").network.statistics().finished_request_count
+        while there.repository.find("double").network.statistics().finished_request_count < (
+            before + 20
+        ):
+            await asyncio.sleep(0.05)  # answers are counted in this process, and nobody tells
         is_over = True
-        assert await steady
+        assert sum(await asyncio.gather(*asking)) > 100
+        assert len(places) == 1
         statistics = there.repository.find("double").network.statistics()
         assert (statistics.failed_request_count, statistics.cancelled_request_count) == (0, 0)
     finally:
