@@ -149,15 +149,14 @@ def _read_input(
         )
     refuse_wrong_lengths(shape, f"{path}.shape", limits.rank)
     count = refuse_too_big(datatype, shape, path, limits)
-    parameters = Fields(entry.parameters or {}, f"{path}.parameters")
-    check_parameters(parameters)
-    if parameters.has("binary_data_size"):
+    size = _binary_size(entry.parameters, path) if entry.parameters else None
+    if size is not None:
         if entry.data is not None:
             raise RefusedError(
                 "is there beside binary_data_size; one is wanted", field=f"{path}.data"
             )
-        field = parameters.field("binary_data_size")
-        data = tensors.take(parameters.count("binary_data_size"), field)
+        field = f"{path}.parameters.binary_data_size"
+        data = tensors.take(size, field)
         array = read_raw(data, datatype, shape, field, keeps_bytes=keeps_bytes)
     else:
         array = _read_numbers(entry.data, f"{path}.data", datatype, shape, count)
@@ -165,6 +164,14 @@ def _read_input(
             for index, text in enumerate(array.flat):
                 array.flat[index] = text.encode()
     return GivenTensor(entry.name, datatype, array, path)
+
+
+def _binary_size(values: dict[str, Any], path: str) -> int | None:
+    """Return how many raw bytes an input has; None if it has none."""
+    parameters = Fields(values, f"{path}.parameters")
+    check_parameters(parameters)
+    name = "binary_data_size"
+    return parameters.count(name) if parameters.has(name) else None
 
 
 def _read_numbers(

@@ -16,7 +16,15 @@ from ..protocol.in_flight import BodyShare
 from ..protocol.limits import Limits
 from ..protocol.refusal import RefusedError
 
-__all__ = ["JSON_LENGTH_HEADER", "BodyHeaders", "Headers", "Readers", "read_body", "written"]
+__all__ = [
+    "AT_ONCE_BYTES",
+    "JSON_LENGTH_HEADER",
+    "BodyHeaders",
+    "Headers",
+    "Readers",
+    "read_body",
+    "written",
+]
 
 T = TypeVar("T")
 Headers = Sequence[tuple[bytes, bytes]]
@@ -24,7 +32,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 JSON_LENGTH_HEADER = b"inference-header-content-length"
 _ALIGNMENT = 64
-_AT_ONCE_BYTES = 64 << 10
+AT_ONCE_BYTES = 64 << 10
 """What is read or written on the event loop; more of it goes to a thread."""
 _READER_COUNT = 2
 """Threads that read at once: JSON takes many times its length, and they share the interpreter."""
@@ -39,14 +47,14 @@ class Readers:
     async def read(self, size: int, read: Callable[[], T]) -> T:
         """Call ``read``, which looks at a body of that many bytes."""
         # Raw texts take their time, too: how long the JSON part is says too little.
-        if size <= _AT_ONCE_BYTES:
+        if size <= AT_ONCE_BYTES:
             return read()
         return await to_thread.run_sync(read, limiter=self._limiter)
 
 
 async def written(size: int, write: Callable[[], T]) -> T:
     """Call ``write``, which makes an answer of tensors of that many bytes."""
-    return write() if size <= _AT_ONCE_BYTES else await to_thread.run_sync(write)
+    return write() if size <= AT_ONCE_BYTES else await to_thread.run_sync(write)
 
 
 class BodyHeaders(NamedTuple):

@@ -18,7 +18,7 @@ from ..inference import Inference
 from ..protocol.http_request import read_infer_request
 from ..protocol.http_response import infer_response, refusal_body
 from .answers import JSON_TYPE, send_answer, send_tensors
-from .bodies import BodyHeaders, Readers, read_body, written
+from .bodies import AT_ONCE_BYTES, BodyHeaders, Readers, read_body, written
 from .disconnects import while_connected
 from .refusals import refusal_headers, server_ends, unknown_address
 
@@ -76,15 +76,15 @@ class InferAddress:
         headers = BodyHeaders.of(scope["headers"])
         with inference.bodies.share() as share:
             body = await read_body(headers, receive, limits, share)
-            read = partial(
-                read_infer_request,
-                body,
-                headers.json_length,
-                limits,
-                keeps_bytes=served.keeps_bytes,
-            )
-            call = await self._readers.read(len(body), read)
+            given, keeps_bytes = (body, headers.json_length, limits), served.keeps_bytes
+            if len(body) <= AT_ONCE_BYTES:
+                call = read_infer_request(*given, keeps_bytes=keeps_bytes)
+            else:
+                read = partial(read_infer_request, *given, keeps_bytes=keeps_bytes)
+                call = await self._readers.read(len(body), read)
             answer = await while_connected(inference.run(model, version, call), receive)
+            if answer.size_bytes <= AT_ONCE_BYTES:
+                return infer_response(answer)
             return await written(answer.size_bytes, partial(infer_response, answer))
 
 

@@ -97,6 +97,25 @@ async def test_a_changed_file_takes_the_place_of_the_old_one_and_no_request_is_l
     assert {1.0, 6.0} <= {*seen, 6.0} <= {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}
 
 
+async def test_an_exported_network_is_a_version(
+    core: aioinfer.Core, repository: FolderRepository, tmp_path: Path
+) -> None:
+    with core.load_network(scaled(tmp_path / "other", 7.0), "REFERENCE") as network:
+        (tmp_path / "m" / "1").mkdir(parents=True)
+        network.export(tmp_path / "m" / "1" / "model.blob")
+    (tmp_path / "other").unlink()
+    await repository.refresh()
+    assert reasons(repository) == {"1": ("READY", "")}
+    assert await factor_of(repository) == 7
+    (tmp_path / "m" / "2").mkdir()
+    (tmp_path / "m" / "2" / "model.blob").write_bytes(b"nothing")
+    await repository.refresh()
+    assert await factor_of(repository) == 7
+    state, reason = reasons(repository)["2"]
+    assert (state, str(tmp_path) in reason) == ("UNAVAILABLE", False)
+    assert "no network exported by aioinfer" in reason
+
+
 async def test_what_has_not_changed_is_not_loaded_again(
     repository: FolderRepository, tmp_path: Path
 ) -> None:

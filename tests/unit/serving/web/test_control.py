@@ -77,6 +77,44 @@ async def test_one_too_many_is_503_at_once(held: Held) -> None:
     assert second.result().status == 200
 
 
+async def test_what_is_more_urgent_goes_first(tmp_path: Path) -> None:
+    devices = MockDevices(1)
+    devices[0].slot_count = 1
+    order: list[int] = []
+    with aioinfer.Core() as core:
+        core.register_plugin("MOCK", devices.make_plugin)
+        network = core.load_network(scaled(tmp_path / "held.onnx", 2.0), "MOCK")
+        held = Held(devices[0], network)
+
+        async def ask(level: int) -> None:
+            body = {"inputs": [X], "parameters": {"priority": level}}
+            assert (await held.client.post(INFER, body)).status == 200
+            order.append(level)
+
+        calls = [asyncio.ensure_future(ask(5))]
+        await held.until(lambda now: now.running_run_count == 1)
+        for level in (9, 8, 1, 3):
+            calls.append(asyncio.ensure_future(ask(level)))
+            await held.until(lambda now: now.waiting_run_count == len(calls) - 1)
+        while not all(call.done() for call in calls):
+            held.release()
+            await checkpoint()
+    assert order == [5, 1, 3, 8, 9]
+
+
+async def test_requests_that_share_a_run_are_counted_as_such(tmp_path: Path) -> None:
+    with aioinfer.Core() as core:
+        path = scaled(tmp_path / "held.onnx", 2.0)
+        network = core.load_network(path, "BATCH:REFERENCE(4)", {"AUTO_BATCH_TIMEOUT": 60_000})
+        client = AsgiClient(app(network))
+        replies = await asyncio.gather(*(client.post(INFER, {"inputs": [X]}) for _ in range(4)))
+        assert [reply.json()["outputs"][0]["data"] for reply in replies] == [[2, 4, 6]] * 4
+        (entry,) = (await client.get("/v2/models/held/stats")).json()["model_stats"]
+        assert (entry["inference_count"], entry["execution_count"]) == (4, 1)
+        metrics = (await client.get("/metrics")).body.decode()
+        assert 'nv_inference_exec_count{model="held",version="1"} 1.0' in metrics
+
+
 @pytest.mark.parametrize("waits", [False, True])
 async def test_a_client_that_leaves_ends_its_request(held: Held, waits: bool) -> None:
     body = json.dumps({"inputs": [X]}).encode()
