@@ -84,13 +84,13 @@ async def test_a_call_over_grpc_is_one_too(network: aioinfer.ExecutableNetwork) 
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        ask = channel.unary_unary("/inference.GRPCInferenceService/ModelReady")
+        ask = channel.unary_unary("/inference.GRPCInferenceService/ModelMetadata")
         await ask(b"\x0a\x06double", metadata=(("traceparent", PARENT),))
         with pytest.raises(grpc.aio.AioRpcError):
             await ask(b"\x0a\x05other", metadata=(("traceparent", PARENT),))
     await server.stop(None)
     first, second = recorded.finished()
-    assert (first.name, f"{first.context.trace_id:032x}") == ("gRPC ModelReady", TRACE)
+    assert (first.name, f"{first.context.trace_id:032x}") == ("gRPC ModelMetadata", TRACE)
     assert (second.attributes or {})["aioinfer.code"] == "NOT_FOUND"
 
 
