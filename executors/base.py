@@ -346,7 +346,11 @@ class TaskExecutor(ABC):
 
 
 def run_here(function: Callable[[Lane], Ready], lane: Lane, then: Then) -> None:
-    """Call the function on this thread, then ``then``; the border where BaseException stops."""
+    """Call the function on this thread, then ``then``; the border where BaseException stops.
+
+    Only interrupts of ``then`` come out, after it has been told; and MemoryError where not even the
+    function was called.
+    """
     ready, error = NOW, None
     try:
         ready = function(lane)
@@ -358,7 +362,8 @@ def run_here(function: Callable[[Lane], Ready], lane: Lane, then: Then) -> None:
         then(ready, error)
     except BaseException as raised:
         tell_owner(then, (ready,), raised)
-        raise
+        if not isinstance(raised, Exception):
+            raise
     finally:
         del function, then, error  # the error's traceback keeps this frame; it must not keep them
 

@@ -233,6 +233,8 @@ class StreamsExecutor(TaskExecutor):
             self._working.add(lane.index)
             try:
                 run_here(work[0], lane, work[1])
+            except MemoryError as error:
+                tell(work[1], NOW, error)
             except BaseException:
                 _log.exception("a continuation on %r raised; its run may never settle", lane)
             self._working.discard(lane.index)

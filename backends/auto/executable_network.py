@@ -13,12 +13,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from ...errors import ClosedError, DeviceError
-from ...executors import hop
+from ...executors import hand_over
 from ...executors.shortage import start_thread
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.device_failure import Verdict, verdict_on
@@ -156,7 +157,12 @@ class AutoNetwork(ReplicatedNetwork):
                 if serving is None:
                     self._parked.append(run)
             if serving is None:
-                stop.when_set(run.drop)
+                try:
+                    stop.when_set(run.drop)
+                except BaseException:  # no memory: it does not wait
+                    with self._choosing:
+                        self._parked.remove(run)
+                    raise
                 return
         if run.failure is not None and serving in run.tried:
             run.end(run.failure)  # there is nothing else left
@@ -192,9 +198,10 @@ class AutoNetwork(ReplicatedNetwork):
             if serving is not None and serving in run.tried:
                 return False
             candidate.moved_count += 1
-        self.note_failure(run.bindings, candidate.device, error, 0.0)
         if following is not None:
             self._bring(following)
+        with suppress(MemoryError):
+            self.note_failure(run.bindings, candidate.device, error, 0.0)
         return True
 
     def _next_after_failure(self, failed: Candidate, error: BaseException) -> Candidate | None:
@@ -220,18 +227,20 @@ class AutoNetwork(ReplicatedNetwork):
         with self._choosing:
             self._loading = candidate
         name = f"aioinfer.AUTO.{candidate.device}"
-        thread = threading.Thread(target=self._load_in_turn, args=[candidate], name=name)
-        thread.daemon = True
         before = [known for known in self._threads if known.is_alive()]
+        is_counted = False
         try:
+            thread = threading.Thread(target=self._load_in_turn, args=[candidate], name=name)
+            thread.daemon = True
             self._threads = [*before, thread]
             with self._choosing:
                 self._load_count += 1
+                is_counted = True
             start_thread(thread)
-        except DeviceError as error:
+        except (DeviceError, MemoryError) as error:
             self._threads = before
             with self._choosing:
-                self._load_count -= 1
+                self._load_count -= is_counted
             candidate.error = error
             self._settle(None)
 
@@ -254,7 +263,11 @@ class AutoNetwork(ReplicatedNetwork):
                 log = _log.debug if self.is_closed else _log.warning
                 log("%r: %s cannot be loaded: %r", self.name, candidate.device, error)
                 candidate = None if self.is_closed else self._next_to_load()
-        self._settle(candidate if candidate is not None and is_better else None)
+        brought = candidate if candidate is not None and is_better else None
+        try:
+            self._settle(brought)
+        except MemoryError:  # runs wait for this
+            self._settle(brought)
         with self._choosing:
             self._load_count -= 1
             gives_back = self._is_left and not self._load_count
@@ -305,11 +318,7 @@ class AutoNetwork(ReplicatedNetwork):
         if brought is not None:
             _log.info("%r is served by %s now", self.name, brought.device)
         for run in parked:
-            run.stop.forget(run.drop)
-            if error is None:
-                hop(self.serve, run)
-            else:
-                hop(run.end, run.failure or own_error(error))
+            hand_over(run.go_on, None if error is None else own_error(error))
         for wake in told:
             wake()
 

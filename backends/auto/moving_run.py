@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Protocol
 
 from ...errors import ClosedError
@@ -76,8 +77,17 @@ class MovingRun(ReplicatedRun):
             else:
                 self._over(refused)
             return
-        if arrival in candidate.arriving:
-            self._network.count(candidate, arrival)  # else that was done when it ended
+        with suppress(MemoryError):  # which loses a count; the device has the run
+            if arrival in candidate.arriving:
+                self._network.count(candidate, arrival)  # else that was done when it ended
+
+    def go_on(self, error: BaseException | None) -> None:
+        """Begin after a wait for a device, or end for want of one."""
+        self.stop.forget(self.drop)
+        if error is None:
+            self._network.serve(self)
+        else:
+            self.end(self.failure or error)
 
     def end(self, error: BaseException) -> None:
         """End without a device, for want of one."""
@@ -86,8 +96,9 @@ class MovingRun(ReplicatedRun):
     def _over(self, error: BaseException | None) -> None:
         network, candidate = self._network, self._candidate
         assert candidate is not None
-        if self._arrival in candidate.arriving:
-            network.count(candidate, self._arrival)
+        with suppress(MemoryError):
+            if self._arrival in candidate.arriving:
+                network.count(candidate, self._arrival)
         candidate.running.discard(self)
         if error is not None:
             self.failure = error
@@ -97,3 +108,12 @@ class MovingRun(ReplicatedRun):
                 network.serve(self)
                 return
         self._end(NOW, error)
+
+    def hop_failed(self, error: BaseException) -> None:
+        """End: there was no memory for a call to this run, for which nothing works."""
+        candidate = self._candidate
+        if candidate is not None:
+            candidate.arriving.discard(self._arrival)
+            candidate.running.discard(self)
+        if self._then is not None:
+            self._end(NOW, self.stop.error or self.failure or error)

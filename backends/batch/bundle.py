@@ -102,6 +102,8 @@ class Bundle:
         """No call is left to be answered by its run."""
         self._has_ended = False
         """Its run has left its place."""
+        self._unwoken: list[Part] = []
+        """Calls that have their outcome, of which the loop is still to be told."""
 
     def add(self, part: Part) -> bool:
         """Take one more call; False: it is closed, or has no room."""
@@ -341,13 +343,14 @@ class Bundle:
                 self.parts = []  # which know this
 
     def _answer(self) -> None:
-        """Tell the loop, once, that there is an outcome; on any thread."""
+        """Tell the loop, once, that there is an outcome; on any thread. Again if it has raised."""
         run, now_ns = self.run, perf_counter_ns()
         assert run is not None
         with self._network.collecting:
             self.close()  # a run that is stopped may still wait for its place
             self._is_answered = True
             uncounted = [part for part in self.parts if not part.is_counted]
+            self._unwoken += uncounted
             if self._has_ended:  # one that is stopped may still come to its place
                 self.parts = []
             for part in uncounted:
@@ -363,7 +366,8 @@ class Bundle:
             self._network.admission.count_together(finished, None)
         waker = self._find_waker()
         if waker is not None:  # it goes with its loop
-            waker.post(partial(wake_all, uncounted))
+            waker.post(partial(wake_all, self._unwoken))
+        self._unwoken = []
 
 
 def failed_together(other_count: int, error: BaseException) -> str:

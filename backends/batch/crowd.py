@@ -98,8 +98,13 @@ class Crowd:
         if bundle is None or not bundle.add(part):
             bundle = Bundle(network, find_waker, partial(self._close, place))
             self._open[place] = bundle
-            bundle.add(part)
-            if not bundle.launch():
+            try:
+                has_it = bundle.add(part) and bundle.launch()
+            except BaseException as error:  # no memory
+                self._close(place, bundle)
+                bundle.fail(error)
+                raise
+            if not has_it:
                 self._close(place, bundle)
                 return None
         return part

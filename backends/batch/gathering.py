@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from time import perf_counter_ns
 from typing import Protocol
 from weakref import WeakSet, ref
@@ -59,14 +59,15 @@ class Gathering:
 
     def begin(self, part: Part, key: Hashable) -> None:
         """Have a call be the first of a bundle."""
-        bundle = self.open[key] = Bundle(self._network, self.find_waker)
+        bundle = Bundle(self._network, self.find_waker)
         bundle.add(part)
         if not self._bundles:
-            part.future.get_loop().call_soon(self._flush)
+            part.future.get_loop().call_soon(_flushing(self).__next__)
         self._bundles.append(bundle)
+        self.open[key] = bundle
         self.call_count += 1
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Run what has come together, and have the loop come back for what takes too long."""
         turn, began_ns = threads.turn, perf_counter_ns()
         used_ns = turn.used_ns
@@ -79,7 +80,10 @@ class Gathering:
                     bundle = self._bundles.popleft()
                 except IndexError:  # a close has taken it
                     break
-                self._run(bundle, turn, began_ns + ROUND_NS)
+                try:
+                    self._run(bundle, turn, began_ns + ROUND_NS)
+                except MemoryError as error:
+                    bundle.fail(error)
                 if perf_counter_ns() - began_ns > ROUND_NS:
                     break
         finally:
@@ -111,7 +115,7 @@ class Gathering:
         waker = self.find_waker()
         loop = None if waker is None else waker.loop()
         if loop is not None:
-            loop.call_soon(self._flush)
+            loop.call_soon(_flushing(self).__next__)
 
     def launch_all(self) -> None:
         """Send what has been gathered to the network, without the loop. On any thread."""
@@ -121,6 +125,18 @@ class Gathering:
             except IndexError:  # the loop has taken it
                 return
             bundle.launch(takes_more=False)
+
+
+def _flushing(gathering: Gathering) -> Iterator[None]:
+    """Flush once, when the loop asks: a generator, for its frame is there before that.
+
+    Where a call of the loop's finds no memory, nothing would make it again.
+    """
+    try:
+        gathering.flush()
+    except MemoryError:
+        gathering.flush()
+    yield
 
 
 class _Here(threading.local):

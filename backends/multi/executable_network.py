@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import DeviceError, PropertyError, nearest
-from ...executors import NOW, Lane, Ready, StreamsConfig, TimerHandle, hand_over, hop
+from ...executors import StreamsConfig, TimerHandle, hand_over, hop
 from ...executors.shortage import start_thread
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.device_failure import Verdict, verdict_on
@@ -19,15 +19,13 @@ from ...runtime.devices.plugin import CoreHandle
 from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, MULTI_DEVICE_PRIORITIES
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.replicated_network import ReplicatedNetwork
-from ...runtime.network.warm_up import made_up_inputs
 from ...runtime.properties.properties import Configuration, Metric, slot_count
-from ...runtime.runs.admission import ticket_of
-from ...runtime.runs.bindings import WARMING, Bindings
 from ...runtime.runs.stage import Stop
 from ...runtime.tracing.statistics import DeviceStatistics
 from .balance import Balancer, DeviceLoad
 from .balanced_run import BalancedRun
 from .member import Member
+from .probe import Probe
 from .properties import SCHEDULE_POLICY
 
 __all__ = ["MultiNetwork"]
@@ -76,9 +74,9 @@ class MultiNetwork(ReplicatedNetwork):
         self._alarm: TimerHandle | None = None
         self._is_over = False
         """No run is left, and none comes: nothing is to happen later."""
-        self._probe_stop = Stop()
+        self.probe_stop = Stop()
         """Of the runs by which devices are tried; set by a close."""
-        self._probes = core.executors.acquire(StreamsConfig("MULTI.probe"))
+        self.probes = core.executors.acquire(StreamsConfig("MULTI.probe"))
         for member in members:
             member.network.is_part = True
         self.removed_nodes = first.removed_nodes
@@ -230,37 +228,17 @@ class MultiNetwork(ReplicatedNetwork):
         with self._balancing:
             if not self._is_over:
                 at_s = self.clock.now_s() + delay_s
-                member.alarm = self.clock.call_at(at_s, partial(hop, self._try, member))
+                member.alarm = self.clock.call_at(
+                    at_s, partial(hand_over, Probe(self, member).begin)
+                )
 
-    def _try(self, member: Member) -> None:
-        then = partial(self._probe_made, member)
-        probe = partial(self._probe, member)
-        try:
-            self._probes.run(probe, NOW, then)
-        except BaseException as refused:  # closed meanwhile
-            _log.debug("%s is not tried again: %r", member.name, refused)
-
-    def _probe(self, member: Member, _lane: Lane) -> Ready:
-        member.is_tried = True  # a close that has not stopped it yet sees this
-        self._probe_stop.raise_if_set()
-        inputs = made_up_inputs(member.network.model_inputs, {})
-        bindings = Bindings(inputs, ticket_of(0), arrived_ns=WARMING)
-        member.network.start_run(bindings, self._probe_stop, NOW, partial(self._probed, member))
-        return NOW
-
-    def _probe_made(self, member: Member, _ready: Ready, error: BaseException | None) -> None:
-        if error is not None:
-            self._tried(member, error)
-
-    def _probed(self, member: Member, ready: Ready, error: BaseException | None) -> None:
-        ready.when_ready(lambda late: self._tried(member, error or late))
-
-    def _tried(self, member: Member, error: BaseException | None) -> None:
+    def tried(self, member: Member, error: BaseException | None) -> None:
         """Take the device in again, unless it is still at fault."""
         member.is_tried = False
         if self.is_closed:
             return
-        if error is not None and verdict_on(error) is Verdict.OUT:
+        has_shown_nothing = isinstance(error, MemoryError)
+        if error is not None and (has_shown_nothing or verdict_on(error) is Verdict.OUT):
             with self._balancing:
                 delay_s = member.health.failed(error)
             self._try_later(member, delay_s)
@@ -386,7 +364,7 @@ class MultiNetwork(ReplicatedNetwork):
     def _stop_warm_up(self) -> None:
         """End what no caller has asked for: warm-ups, and the runs by which devices are tried."""
         super()._stop_warm_up()
-        self._probe_stop.set(self._was_closed_error())
+        self.probe_stop.set(self._was_closed_error())
 
     def _release_device(self) -> None:
         with self._balancing:
@@ -398,7 +376,7 @@ class MultiNetwork(ReplicatedNetwork):
         with ExitStack() as stack:
             for member in self.members:
                 stack.callback(_close_member, member)
-            self._core.executors.release(self._probes)
+            self._core.executors.release(self.probes)
 
 
 def _close_member(member: Member) -> None:

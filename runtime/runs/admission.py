@@ -92,20 +92,20 @@ class AdmissionQueue(Generic[S, R]):
         if not self.waiting:
             self.idle.append(slot)
             return None
+        self._sweep()  # first: nothing may fail once a run does not wait any more
         longest = next(iter(self.waiting))
         run = longest if self._overtakings >= MOST_OVERTAKINGS else self._first_by_ticket()
         self._overtakings = 0 if run is longest else self._overtakings + 1
         del self.waiting[run]
-        self._sweep()
         return run
 
     def drop(self, run: R) -> bool:
         """Take a waiting run out; False if it does not wait (any more)."""
+        self._sweep()
         if self.waiting.pop(run, None) is None:
             return False
         if not self.waiting:
             self._overtakings = 0
-        self._sweep()
         return True
 
     def _first_by_ticket(self) -> R:

@@ -6,16 +6,15 @@ import contextvars
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from inspect import iscoroutine
 from typing import Any, Protocol
 
-from ...errors import Place, RequestStateError
+from ...errors import AioInferError, Place, RequestStateError
 from ...executors import NO_LANE, NOW, Lane, Ready, run_here
 from ..loops.loop_call import LoopCall
 from .bindings import Bindings
 
-__all__ = ["PendingCallback", "RunCallback", "Told", "told_run"]
+__all__ = ["CalledRun", "PendingCallback", "RunCallback", "Told", "told_run"]
 
 _log = logging.getLogger("aioinfer")
 
@@ -48,7 +47,7 @@ class CalledRun(Protocol):
         """Make the results that the callback may ask for, or the error that it is called with."""
 
     def called_back(self, ready: Ready, error: BaseException | None) -> None:
-        """Note that the callback is over, called once; ``error`` is why it has failed."""
+        """Note that the callback is over; ``error`` is why it has failed. Again if it raises."""
 
 
 @dataclass(slots=True)
@@ -78,31 +77,41 @@ class PendingCallback:
     loop: Any = None
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     told: Told = field(default_factory=Told)
+    _run: Any = None
+    """Whose callback it is, once it is sent."""
+    _was_called: bool = False
+    _error: BaseException | None = None
+    """How it has failed."""
 
     def send(self, run: CalledRun) -> None:
-        """Have it called where it belongs, and ``run.called_back`` afterwards, once. Any thread."""
+        """Have it called where it belongs, and ``run.called_back`` afterwards, once. Any thread.
+
+        If it raises, nothing was sent.
+        """
+        self._run = run
         if self.loop is not None:
-            call, over = partial(self._call, run), partial(self._over_on_loop, run)
-            LoopCall(self.loop, call, self.context, over).send()
+            LoopCall(self.loop, self._call, self.context, self._over_on_loop).send()
             return
-        call_here = partial(self._call_on_thread, run)
         try:
-            run.request.callback_executor.run(call_here, NOW, run.called_back)
+            run.request.callback_executor.run(self._call_on_thread, NOW, self._over)
         except RuntimeError:  # it has no thread yet, and Python 3.12 starts none at exit
-            run_here(call_here, NO_LANE, run.called_back)
-        except BaseException as refused:
+            run_here(self._call_on_thread, NO_LANE, self._over)
+        except AioInferError as refused:
             run.called_back(NOW, refused)
 
-    def _call(self, run: CalledRun) -> Any:
-        """Call it for a run, inside of its context."""
+    def _call(self) -> Any:
+        """Call it, inside of its context."""
+        run = self._run
         run.make_answer()
         self.told.run = run
         _told.set(self.told)
+        self._was_called = True
         return self.function(run.request, run.error)
 
-    def _call_on_thread(self, run: CalledRun, _lane: Lane) -> Ready:
+    def _call_on_thread(self, _lane: Lane) -> Ready:
+        run = self._run
         try:
-            result = self.context.run(self._call, run)
+            result = self.context.run(self._call)
         finally:
             self.told.run = None
         if iscoroutine(result):
@@ -116,8 +125,25 @@ class PendingCallback:
             )
         return NOW
 
-    def _over_on_loop(self, run: CalledRun, error: BaseException | None, lost: str) -> None:
-        self.told.run = None
+    def _over(self, _ready: Ready, error: BaseException | None) -> None:
+        if isinstance(error, MemoryError) and not self._was_called:  # none on the way to it
+            error = None
+            try:
+                self._call_on_thread(NO_LANE)
+            except BaseException as raised:
+                error = raised
+        self._error = error
+        self._run.called_back(NOW, error)
+
+    def hop_failed(self, error: BaseException) -> None:
+        """Go through its end again, in which there was no memory for a call."""
+        if self._was_called:
+            self._run.called_back(NOW, self._error)
+        else:
+            self._over(NOW, error)
+
+    def _over_on_loop(self, error: BaseException | None, lost: str) -> None:
+        run, self.told.run = self._run, None
         if lost:
             _log.error("the callback of %s %s", run.what, lost)
         run.called_back(NOW, error)

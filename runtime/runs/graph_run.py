@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
-from functools import partial
 from time import perf_counter_ns
 
 from ...errors import NotSupportedError
-from ...executors import NO_LANE, NOW, Lane, Ready, Then, hand_over, hop
+from ...executors import NO_LANE, NOW, Lane, Ready, Then, hand_over
 from ..tracing.recorder import RunMark, SpanRecorder
 from .stage import Again, Stage, Stop, stop_if_interrupted
 
@@ -51,13 +51,16 @@ class GraphRun:
         run: RunMark = (0, 0, 0),
     ) -> None:
         self._stages, self._graph = stages, graph
-        self._stop, self._then = stop, then
+        self._stop = stop
+        self._then: Then | None = then
         self._recorder, self._run = recorder, run
         self._lock = threading.Lock()
         self._missing = list(graph.missing)
         self._tokens: list[Ready] = [NOW] * len(stages)
         self._over: set[int] = set()
-        self._outstanding = 0
+        self._startable: deque[int] = deque(graph.roots)
+        """Stages that nothing more has to come before, and that have not been handed over."""
+        self._outstanding = len(graph.roots)
         self._left = len(stages)
         self._error: BaseException | None = None
         self._after: Ready = NOW
@@ -80,28 +83,46 @@ class GraphRun:
     def start(self, after: Ready = NOW) -> None:
         """Begin once ``after`` has fired. Never blocks."""
         self._after = after
-        roots = self._graph.roots
-        self._outstanding = len(roots)
-        if not roots:
-            hand_over(self._then, after, self._stop.error)
-        for index in roots:
-            hop(self._begin, index)
+        if self._graph.roots:
+            self._hand_over_startable()
+        else:
+            self._end(after, self._stop.error)
 
-    def _begin(self, index: int) -> None:
+    def _hand_over_startable(self) -> None:
+        startable = self._startable
+        while startable:
+            try:
+                index = startable.popleft()
+            except IndexError:  # another thread has taken it
+                return
+            try:
+                run = _StageRun(self, index)
+            except BaseException:
+                startable.appendleft(index)
+                raise
+            hand_over(run.begin)
+
+    def _end(self, ready: Ready, error: BaseException | None) -> None:
+        """Tell the end, once."""
+        then, self._then = self._then, None
+        if then is not None:
+            hand_over(then, ready, error)
+
+    def _begin(self, run: _StageRun) -> None:
+        index = run.index
         wanted = self._graph.needs[index]
         if len(wanted) == 1:
             after = self._tokens[wanted[0]]
         else:
             after = Ready.join(self._tokens[needed] for needed in wanted) if wanted else self._after
-        queued_ns = perf_counter_ns()
-        ended = partial(self._ended, index)
+        run.after, run.queued_ns = after, perf_counter_ns()
         try:
             if self._stop.error is not None:
                 raise self._stop.error
-            self._stages[index].executor.run(partial(self._call, index, queued_ns), after, ended)
+            self._stages[index].executor.run(run.call, after, run.ended)
         except BaseException as refused:
             stop_if_interrupted(self._stop, refused)
-            ended(after, refused)
+            run.ended(after, refused)
 
     def _call(self, index: int, queued_ns: int, lane: Lane) -> Ready:
         if self._stop.error is not None:
@@ -121,23 +142,50 @@ class GraphRun:
         return ready
 
     def _ended(self, index: int, ready: Ready, error: BaseException | None) -> None:
-        startable = []
+        """Go on where a stage has ended; again if it has raised."""
         with self._lock:
-            if index in self._over:
-                return
-            self._over.add(index)
-            self._tokens[index] = ready
-            self._error = self._error or error
-            self._left -= 1
-            if self._error is None and self._stop.error is None:
-                for follower in self._graph.followers[index]:
-                    self._missing[follower] -= 1
-                    if self._missing[follower] == 0:
-                        startable.append(follower)
-            self._outstanding += len(startable) - 1
+            if index not in self._over:
+                self._over.add(index)
+                self._tokens[index] = ready
+                self._error = self._error or error
+                self._left -= 1
+                if self._error is None and self._stop.error is None:
+                    for follower in self._graph.followers[index]:
+                        self._missing[follower] -= 1
+                        if self._missing[follower] == 0:
+                            self._startable.append(follower)
+                            self._outstanding += 1
+                self._outstanding -= 1
             is_last = self._outstanding == 0
-        for follower in startable:
-            hop(self._begin, follower)
+        self._hand_over_startable()
         if is_last:
             error = self._error or (self._stop.error if self._left else None)
-            hand_over(self._then, Ready.join(self._tokens), error)
+            self._end(Ready.join(self._tokens), error)
+
+
+class _StageRun:
+    """One stage of a run: what its executor gets, and is told of if there is no memory for it."""
+
+    __slots__ = ("after", "graph", "index", "queued_ns", "ready")
+
+    def __init__(self, graph: GraphRun, index: int) -> None:
+        self.graph, self.index = graph, index
+        self.after: Ready = NOW
+        self.ready: Ready | None = None
+        """What it has ended with."""
+        self.queued_ns = 0
+
+    def begin(self) -> None:
+        self.graph._begin(self)
+
+    def call(self, lane: Lane) -> Ready:
+        return self.graph._call(self.index, self.queued_ns, lane)
+
+    def ended(self, ready: Ready, error: BaseException | None) -> None:
+        self.ready = ready
+        self.graph._ended(self.index, ready, error)
+
+    def hop_failed(self, error: BaseException) -> None:
+        """End, or go through its end again: there was no memory for a call of those above."""
+        graph = self.graph
+        graph._ended(self.index, self.ready or graph._after, error)

@@ -18,7 +18,7 @@ from contextvars import copy_context
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from ...executors import NOW, Lane, Ready, TaskExecutor, hop
+from ...executors import NOW, Lane, Ready, TaskExecutor, hand_over
 from ...executors.base import checked
 from ...executors.interrupt import (
     can_interrupt,
@@ -160,7 +160,7 @@ class InlineRoute:
         """
         following = outer.finish(run, None, counts=False)
         if following is not None:
-            hop(following.begin_late)
+            hand_over(following.begin_late)
         outer.leave(run)
         if run.bindings.shared is None:
             outer.arrivals.arrive(run.bindings.inputs)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -131,6 +132,8 @@ class Run(RunOutcome):
     _has_begun = False
     _has_begun_late = False
     _has_freed_request = False
+    _is_dropped = False
+    """It was stopped while it waited for a slot."""
     _is_settled = False
 
     def __init__(
@@ -220,11 +223,10 @@ class Run(RunOutcome):
             if self.deadline is not None and self._timer is None:
                 self.start_timer()
             if self.admission.enter(self, may_refuse=True):
-                hop(self._begin)
+                self._hop_in()
             else:
                 self._leave_queue_if_stopped()
-            if self._callback is not None:
-                self.allow_callback()
+            self._is_launched = True
         except BaseException as error:
             self.mark_retrieved()
             came_too_late = isinstance(error, ClosedError) and not self.has_arrived
@@ -240,6 +242,9 @@ class Run(RunOutcome):
             if lacking is error:
                 raise
             raise lacking from error
+        if self._callback is not None:
+            with suppress(MemoryError):  # then its end calls back
+                self.allow_callback()
 
     def _launch_undisturbed(self, wake: Callable[[], None] | None) -> None:
         with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
@@ -262,16 +267,22 @@ class Run(RunOutcome):
         """
         if self.admission.enter(self, may_refuse=may_refuse):
             try:
-                hop(self._begin)
-            except BaseException as error:
+                self._hop_in()
+            except BaseException:
                 if not self._has_begun:
                     self._give_back(None)
-                    raise
-                if not isinstance(error, Exception):
-                    raise
-                _log.error("%r: what followed the start of a run has failed", self, exc_info=error)
+                raise
         else:
             self._leave_queue_if_stopped()
+
+    def _hop_in(self) -> None:
+        """Begin; raises where it has not begun, and interrupts."""
+        try:
+            hop(self._begin)
+        except Exception as error:  # of what followed, which was told
+            if not self._has_begun:
+                raise
+            _log.error("%r: what followed the start of a run has failed", self, exc_info=error)
 
     def _leave_queue_if_stopped(self) -> None:
         self.stop.when_set(self._drop)
@@ -291,7 +302,10 @@ class Run(RunOutcome):
         if slot is None:  # an interrupt came, and it has ended
             return
         if self.downloads is not None and self.stop.error is None:
-            self._download_inputs(self.downloads)
+            try:
+                self._download_inputs(self.downloads)
+            except Exception as error:  # no memory for the call
+                self._end(self._after, error)
             return
         slot.bindings, slot.stop = bindings, self.stop
         if type(slot).start is not Slot.start and self.stop.error is None:
@@ -320,6 +334,13 @@ class Run(RunOutcome):
 
         After an interrupt that is known only of a run that has not begun.
         """
+        if self._is_dropped and not (self.is_inside or self.is_ending):
+            self.finish(self.stop.error)
+            return
+        if self.slot is None and self._has_begun and self.is_inside:
+            self.admission.leave(self)
+            self._hand_on(NOW, self.stop.error or error)
+            return
         has_lost = isinstance(error, Exception) or not self._has_begun
         if self.slot is None or self.is_ending or not has_lost:
             return
@@ -403,7 +424,6 @@ class Run(RunOutcome):
             else:
                 ready.when_ready(lambda late: self.finish(error or late, is_late=True))
             return
-        then, self._then = self._then, None  # an ended run keeps nothing alive
         self.bindings.awaited = None
         try:
             if ready is not NOW:
@@ -413,15 +433,23 @@ class Run(RunOutcome):
                     self._note_time()
                 self._give_back(None)
         finally:
-            hand_over(then, ready, error)
+            self._hand_on(ready, error)
+
+    def _hand_on(self, ready: Ready, error: BaseException | None) -> None:
+        """Tell the outer network of the end, once; an ended run keeps nothing alive."""
+        then, self._then = self._then, None
+        if then is not None:
+            try:
+                hand_over(then, ready, error)
+            except MemoryError:  # for the call itself: nobody was told
+                self._then = then
+                raise
 
     def end_inside(self, error: BaseException | None) -> None:
         """End a run of an outer network that a thread has carried through its stages."""
-        then, self._then = self._then, None
         self.bindings.awaited = None
         self._give_back(None)
-        if then is not None:
-            hand_over(then, NOW, error)
+        self._hand_on(NOW, error)
 
     def _note_time(self) -> None:
         """Tell how long the stages took, for the choice which runs stay on their callers' threads.
@@ -436,19 +464,19 @@ class Run(RunOutcome):
         following = self.admission.finish(self, None, counts=False)
         self._own_run = None  # it and this run know each other
         if following is not None:
-            hop(following.begin_late)
+            hand_over(following.begin_late)
         self.admission.leave(self)
 
     def _drop(self) -> None:
         """Leave the queue, if it still waits in it; a listener of its Stop."""
-        if not self.admission.drop(self):
+        if not (self._is_dropped or self.admission.drop(self)):
             return
-        if self._then is None:
-            hop(self.finish, self.stop.error)
+        self._is_dropped = True
+        if not self.is_inside:
+            hand_over(self.finish, self.stop.error)
             return
         self.admission.leave(self)
-        then, self._then = self._then, None
-        hand_over(then, self._after, self.stop.error)
+        self._hand_on(self._after, self.stop.error)
 
     def _answer(self) -> None:
         """Answer the caller now; the device may still be busy. The listener of its Stop."""
@@ -466,9 +494,7 @@ class Run(RunOutcome):
     def _tell_early(self) -> None:
         """Call back now, though the device may still be busy, unless the end has come to it."""
         self.ended_ns = self.ended_ns or perf_counter_ns()
-        callback = self._take_callback()
-        if callback is not None:
-            callback.send(self)
+        self._send_callback()
 
     def _settle_stopped(self) -> None:
         """Make the error of the Stop the outcome; by the threads that stop and that end it."""
@@ -518,7 +544,8 @@ class Run(RunOutcome):
                     admission.recorder.keep_nodes(self.bindings.mark(), self.bindings.profile)
                 if self.is_disowned:
                     if following is not None:
-                        hop(following.begin_late)
+                        hand_over(following.begin_late)
+                        following = None
                     admission.leave(self)
                     return
             if self.error is not None:
@@ -539,17 +566,17 @@ class Run(RunOutcome):
             bindings.inputs = bindings.bound = NO_TENSORS
             bindings.awaited = None
             if following is not None:
-                hop(following.begin_late)
+                hand_over(following.begin_late)
+                following = None  # whatever fails from here on, it is on its way
             if launch_next is not None:
                 hop(launch_next)
+                launch_next = None
             if self._unended is None or not was_launched:
                 if self._callback is not None:
                     self._take_callback()
                 self._tell(leaves=was_launched)
                 return
-            callback = self._take_callback()
-            if callback is not None:
-                callback.send(self)
+            self._send_callback()
             if self.callback_loop is not None:  # which a close may be holding up
                 admission.leave(self)
             self._end_part()
@@ -569,7 +596,10 @@ class Run(RunOutcome):
         The caller gets the error, unless an outcome was told. ``following`` has got the slot, and
         ``launch_next`` is a run that waits for the request, if the end has come so far.
         """
-        if not self.has_ended and (self.bindings.states is None or not self.is_ending):
+        has_outcome = self._has_freed_request or (
+            self.bindings.states is not None and self.is_ending
+        )
+        if not has_outcome:
             self._is_settled = True
             if self.error is None:
                 self._set_error(error)
@@ -580,14 +610,12 @@ class Run(RunOutcome):
         if not self._has_freed_request and self.request is not None and not self.is_parked:
             launch_next = self.request.on_ended(self)
             self._has_freed_request = True
-        if following is not None and not following._has_begun_late:
-            hop(following.begin_late)
+        if following is not None:
+            hand_over(following.begin_late)
         if launch_next is not None:
             hop(launch_next)
-        callback = self._take_callback() if was_launched else None
-        if callback is not None:
-            callback.send(self)
-        if self._unended and was_launched:
+        if was_launched and self._unended is not None:
+            self._send_callback()
             self._end_part()
         else:
             self._tell(leaves=was_launched)
@@ -606,7 +634,10 @@ class Run(RunOutcome):
             self.request.restore(self, before)
 
     def called_back(self, _ready: Ready, error: BaseException | None) -> None:
-        """Note that its callback is over, called once; ``error`` is why it has failed."""
+        """Note that its callback is over; ``error`` is why it has failed.
+
+        Once, and again if it has raised.
+        """
         if error is not None:
             _log.error("the callback of %s has failed", self.what, exc_info=error)
             empty_frames(error)
@@ -615,8 +646,9 @@ class Run(RunOutcome):
 
     def _end_part(self) -> None:
         """Say that device or callback is done; if both are, it has ended."""
-        assert self._unended is not None
-        if self._unended.pop():
+        unended = self._unended
+        assert unended is not None
+        if not unended or unended.pop():  # none is left where a call of _tell has failed
             self._tell()
 
     def _tell(self, *, leaves: bool = True) -> None:

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf
 from time import monotonic, perf_counter_ns
 from typing import Generic, Protocol, TypeVar
@@ -231,7 +232,7 @@ class RunAdmission(Generic[R]):
         lender = None if slot is None else slot.lender
         if slot is not None and type(slot).release is not _plain_release:
             try:
-                slot.release()
+                _release(slot)
             except Exception:  # the backend's own; the next run must not wait for ever
                 _log.exception("a slot of network %s could not be released", self.network)
         with self.lock:
@@ -245,20 +246,20 @@ class RunAdmission(Generic[R]):
                     if len(taken.uncounted) >= COUNT_AT:
                         taken.count_kept()
             if slot is not None and lender is None:
-                run.slot = None
                 slot.bindings, slot.stop = NO_BINDINGS, NO_STOP
                 if not self._queue.waiting:
                     self._idle.append(slot)
                 else:
                     following = self._followed_by(slot)
+                run.slot = None  # last: without memory for the rest it is finished again
         if lender is not None and slot is not None:
             with lender.lock:
-                run.slot = slot.lender = None
                 slot.bindings, slot.stop = NO_BINDINGS, NO_STOP
                 if not lender._queue.waiting:
                     lender._idle.append(slot)
                 else:
                     following = lender._followed_by(slot)
+                run.slot = slot.lender = None
             lender.runs.discard(run)
             if lender.is_waited_for:
                 lender.tell_closer()
@@ -269,7 +270,8 @@ class RunAdmission(Generic[R]):
         following = self._queue.release(slot)
         assert following is not None
         following.slot = slot
-        self._note_wait(following)
+        with suppress(MemoryError):  # which loses a measurement, and no run
+            self._note_wait(following)
         return following
 
     def note_waits(self, durations_ns: Sequence[int]) -> None:
@@ -309,7 +311,8 @@ class RunAdmission(Generic[R]):
         with self.lock:
             was_waiting = self._queue.drop(run)
             if was_waiting:
-                self._note_wait(run)
+                with suppress(MemoryError):
+                    self._note_wait(run)
         return was_waiting
 
     def _note_wait(self, run: R) -> None:
@@ -391,6 +394,13 @@ class RunAdmission(Generic[R]):
 
 
 _LONGEST_WAIT_S = threading.TIMEOUT_MAX / 2  # infinity is allowed, and a lock's timeout is not
+
+
+def _release(slot: Slot) -> None:
+    try:
+        slot.release()
+    except MemoryError:  # the next run must not find there what this one has left
+        slot.release()
 
 
 def _outcome_of(error: BaseException) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from ...errors import AioInferError, ClosedError, RequestCancelledError, RequestStateError
 from ...executors import as_shortage
 from .bindings import NO_ANSWER, Bindings, Deferred, Results
-from .callback import PendingCallback, RunCallback
+from .callback import CalledRun, PendingCallback, RunCallback
 from .error_frames import parting_copy
 from .run_admission import RunAdmission
 from .stage import Stop
@@ -168,6 +168,16 @@ class RunOutcome:
         self._callback, self.callback_loop = PendingCallback(callback, loop), loop
         self._unended = [True, False]
         self._is_retrieved = True
+
+    def _send_callback(self) -> None:
+        """Have the callback called where it belongs, by the thread that takes it first."""
+        callback = self._take_callback()
+        if callback is not None:
+            try:
+                callback.send(cast("CalledRun", self))
+            except BaseException:  # no memory: nobody calls it
+                self._callback = callback
+                raise
 
     def _take_callback(self) -> PendingCallback | None:
         """Take the callback, which one thread gets."""

@@ -40,7 +40,10 @@ class Stop:
     interpreter's lock. A caller's run has one, and so have the runs inside it."""
 
     def set(self, error: BaseException) -> bool:
-        """End the run with this error; False if an earlier one stands. Listeners run here."""
+        """End the run with this error; False if an earlier one stands. Listeners run here.
+
+        One without memory for what it does is called once more, as each may be.
+        """
         if self.error is not None or self.__dict__.setdefault("error", error) is not error:
             return False
         if self.word is not None:
@@ -50,7 +53,10 @@ class Stop:
                 listener = self.listeners.pop(0)
             except IndexError:  # the last one was forgotten just now
                 break
-            listener()
+            try:
+                listener()
+            except MemoryError:
+                listener()
         return True
 
     def when_set(self, listener: Callable[[], None]) -> None:

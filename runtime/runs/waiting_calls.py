@@ -18,10 +18,18 @@ def take_call(calls: Sequence[Callable[[], None]], call: Callable[[], None]) -> 
 
 
 def call_all(calls: Sequence[Callable[[], None]]) -> None:
-    """Take each call out and call it; a call that comes meanwhile is taken by its own thread."""
-    while calls:
+    """Take each call out and call it; a call that comes meanwhile is taken by its own thread.
+
+    One that raises waits again, for the thread that goes through the end once more.
+    """
+    waiting = cast("list[Callable[[], None]]", calls)
+    while waiting:
         try:
-            call = cast("list[Callable[[], None]]", calls).pop(0)
+            call = waiting.pop(0)
         except IndexError:  # the last one was taken just now
             return
-        call()
+        try:
+            call()
+        except BaseException:
+            waiting.insert(0, call)
+            raise

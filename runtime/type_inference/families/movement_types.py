@@ -374,7 +374,8 @@ def _resize(node: Node, contents: ShapeContent) -> Types:
     if is_cropped:
         _check_numbers(node, 1, "bounds of the region", 2 * len(axes))
     if _is_given(node, 3):
-        if _is_given(node, 2):
+        beside = operand(node, 2)
+        if beside is not None and all(isinstance(dim, int) and dim for dim in beside.shape):
             raise ContradictionError("it has both sizes and scales")
         _check_list(node, 3, "the list of sizes")
         sizes = contents.dims(node, 3)
@@ -426,7 +427,7 @@ def _attribute_axes(node: Node) -> list[int] | None:
 def _is_given(node: Node, index: int) -> bool:
     """Return whether an input is there; an empty list stands for one that is left out."""
     x = operand(node, index)
-    return x is not None and x.shape != (0,)
+    return x is not None and 0 not in x.shape
 
 
 @type_rule("ReverseSequence")

@@ -18,5 +18,5 @@ def test_each_request_is_answered_once_whichever_call_finds_no_memory(
         node.affinity = f"REFERENCE.{index % 2}"
     with core.load_network(halves, "HETERO:REFERENCE.0,REFERENCE.1") as network:
         call_count, failed_count = check_each_is_answered_once(network, hetero, monkeypatch, ask)
-    assert call_count > 50, "calls were not seen"
+    assert call_count > 25, "calls were not seen"
     assert failed_count > 10

@@ -18,5 +18,5 @@ def test_each_request_is_answered_once_whichever_call_finds_no_memory(
     with core.load_network(model(), "MULTI:REFERENCE.0,REFERENCE.1", config) as network:
         call_count, _ = check_each_is_answered_once(network, multi, monkeypatch, ask)
         in_use = [device.running_run_count for device in network.statistics().devices]
-    assert call_count > 50, "calls were not seen"
+    assert call_count > 25, "calls were not seen"
     assert in_use == [0, 0]

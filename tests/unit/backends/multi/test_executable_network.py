@@ -16,6 +16,7 @@ from onnx import parser
 import aioinfer
 from aioinfer.backends.multi import executable_network
 from aioinfer.backends.multi.executable_network import MultiNetwork
+from aioinfer.backends.multi.probe import Probe
 from aioinfer.errors import (
     ClosedError,
     DeadlineExceededError,
@@ -248,6 +249,33 @@ def test_a_run_from_before_the_failure_proves_nothing(
     assert held(mock)[0] == 0, "it is tried half as often now"
 
 
+@pytest.mark.parametrize("method", ["begin", "_run", "_made", "_ran"])
+def test_a_device_is_tried_again_though_its_probe_finds_no_memory(
+    core: aioinfer.Core, mock: MockDevices, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    whole, failures = getattr(Probe, method), [MemoryError(f"for {method}")]
+
+    def fail_once(probe: Probe, *args: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return whole(probe, *args)
+
+    monkeypatch.setattr(Probe, method, fail_once)
+    network = load(core, SCHEDULE_POLICY="DEVICE_PRIORITY")
+    mock[0].stage_fault = broken(DeviceError("lost"))
+    requests = start(network, 1)
+    mock[0].held.release()
+    mock[1].held.release()
+    check(requests)
+    mock[0].stage_fault = None
+    for _ in range(3):
+        let_pass(network, 1.0)
+        while held(mock)[0]:
+            mock[0].held.release()
+    assert not failures
+    assert network.statistics().devices[0].is_in_use
+
+
 def being_tried(core: aioinfer.Core, mock: MockDevices) -> aioinfer.ExecutableNetwork:
     """Make a network whose first device has failed, and has a run to show whether it works."""
     network = load(core, SCHEDULE_POLICY="DEVICE_PRIORITY")
@@ -311,7 +339,7 @@ def test_nothing_is_set_to_happen_after_a_close(core: aioinfer.Core, mock: MockD
     assert alarm is not None
     assert alarm.is_pending
     network.close()
-    network._tried(network.members[0], DeviceError("a probe that ends late"))
+    network.tried(network.members[0], DeviceError("a probe that ends late"))
     network._try_later(network.members[0], 0.1)
     assert network.members[0].alarm is alarm
     assert not alarm.is_pending
@@ -322,7 +350,7 @@ def let_pass(network: aioinfer.ExecutableNetwork, passed_s: float) -> None:
     clock: Any = network.clock
     clock.advance(passed_s)
     assert isinstance(network, MultiNetwork)
-    network._probes.run_and_wait([lambda lane: NOW])
+    network.probes.run_and_wait([lambda lane: NOW])
 
 
 def test_a_bad_request_is_nobody_else_s_fault(core: aioinfer.Core, mock: MockDevices) -> None:

@@ -148,6 +148,12 @@ MOVEMENT = [
     by_inputs("Resize", [X, None, None, ints(0, 4)], [X, None, None, ints(6, 8)], "resized to 0"),
     by_inputs(
         "Resize",
+        [X, None, floats(2, 2), ints(6, 8)],
+        [X, None, "float32[1,0]", ints(6, 8)],
+        "both sizes and scales",
+    ),
+    by_inputs(
+        "Resize",
         [X, floats(0, 0, np.nan, 1), None, ints(6, 8)],
         [X, floats(0, 0, 1, 1), None, ints(6, 8)],
         "finite",
