@@ -19,6 +19,7 @@ from ..graph.node_failure import node_failure
 from ..passes.decomposing import find_decline
 from ..plans.capacity import COUNTED_IN_32_BITS, find_uncountable
 from ..plans.shape_tensors import ShapeTensors
+from ..type_inference import ShapeContent, find_rule
 from ..type_inference.rules import STANDARD_DOMAINS
 from .node_operands import Lowering
 from .user_kernels import USER_KERNEL
@@ -223,7 +224,11 @@ def _leaves_open(node: Node) -> bool:
     kind = node.outputs[0].type if node.outputs else None
     if not isinstance(kind, TensorType) or is_static(kind.shape):
         return False
-    return all(value is None or _has_known_shape(value) for value in node.inputs)
+    if not all(value is None or _has_known_shape(value) for value in node.inputs):
+        return False
+    rule = find_rule(node)  # what it reads may have become known after its own type was told
+    told = (rule(node, ShapeContent()) if rule is not None else None) or [None]
+    return not (isinstance(told[0], TensorType) and is_static(told[0].shape))
 
 
 def _has_known_shape(value: Value) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from onnx import defs
 
 from ..decompositions import find_decomposition
-from ..graph import Graph, Node, TensorType
+from ..graph import DType, Graph, Node, TensorType
 from ..type_inference import ShapeContent, find_rule
 
 __all__ = ["add_element_types"]
@@ -27,7 +27,11 @@ def add_element_types(graph: Graph, opsets: Mapping[str, int]) -> None:
         if find_decomposition(node) is not None:
             _add_types_of_parts(node)
             continue
-        for output, source in _ties(node.op_type, opsets.get(node.domain, 0), node.domain):
+        version = opsets.get(node.domain, 0)
+        for output, dtype in _fixed(node.op_type, version, node.domain):
+            if output < len(node.outputs) and node.outputs[output].type is None:
+                node.outputs[output].type = TensorType(dtype)
+        for output, source in _ties(node.op_type, version, node.domain):
             if output >= len(node.outputs) or source >= len(node.inputs):
                 continue
             made, given = node.outputs[output], node.inputs[source]
@@ -59,3 +63,18 @@ def _ties(op_type: str, opset: int, domain: str) -> _Ties:
             if given.is_homogeneous and given.type_str == made.type_str:
                 found.append((output, source))
     return tuple(found)
+
+
+@functools.lru_cache(maxsize=1000)
+def _fixed(op_type: str, opset: int, domain: str) -> tuple[tuple[int, DType], ...]:
+    """List the outputs to which a schema gives one type of tensors."""
+    try:
+        schema = defs.get_schema(op_type, opset, domain)
+    except defs.SchemaError:
+        return ()
+    known = {f"tensor({dtype.label})": dtype for dtype in DType}
+    for item in schema.type_constraints:
+        if len(item.allowed_type_strs) == 1 and item.allowed_type_strs[0] in known:
+            known[item.type_param_str] = known[item.allowed_type_strs[0]]
+    found = ((at, known.get(made.type_str)) for at, made in enumerate(schema.outputs))
+    return tuple((at, dtype) for at, dtype in found if dtype is not None)

@@ -76,3 +76,23 @@ def test_element_types_are_told_without_ranks(core: Core, name: str, device: str
             found = network.create_infer_request().infer_sync(given)["y"]
         assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
         np.testing.assert_allclose(found, wanted, atol=2e-5 if name == "float" else 0.021)
+
+
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
+def test_places_of_the_largest_are_integers_without_a_rank(core: Core, device: str) -> None:
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["free"]),
+        helper.make_node("BiasGelu", ["free", "bias"], ["g"], domain="com.microsoft"),
+        helper.make_node("TopK", ["g", "k"], ["values", "places"]),
+        helper.make_node("Add", ["places", "k"], ["y"]),
+    ]
+    made = model([])
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    made.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
+    made.graph.initializer.append(numpy_helper.from_array(np.array([2]), "k"))
+    given = {"x": X, "shape": SHAPE}
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, given)
+    with core.load_network(made, device) as network:
+        found = network.create_infer_request().infer_sync(given)["y"]
+    np.testing.assert_array_equal(found, wanted)

@@ -98,9 +98,15 @@ def test_what_a_result_is_counts_as_well() -> None:
     assert "'y' is string" in str(registry_of(dtypes=None).find_refusal(node))
 
 
+def test_a_shape_that_a_rule_tells_since_its_input_is_known_is_no_refusal() -> None:
+    node = node_of()
+    node.outputs[0].type = TensorType(DType.FLOAT32, (None, None))
+    assert registry_of().find_refusal(node) is None
+
+
 @pytest.mark.parametrize("shape", [None, (2, None), ("n",)])
 def test_a_result_whose_shape_no_rule_tells_is_refused(shape: Any) -> None:
-    node = node_of()
+    node = node_of("Reshape", X, Value("s", TensorType(DType.INT64, (2,))))
     node.outputs[0].type = TensorType(DType.FLOAT32, shape)
     assert "leave open which shape 'y' has" in str(registry_of().find_refusal(node))
     assert registry_of(constant_inputs=(1,)).find_refusal(node) is None
