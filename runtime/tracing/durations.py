@@ -115,12 +115,15 @@ class DurationCounts:
     __slots__ = ("_counts", "count", "max_ns", "sum_ns", "uncounted")
 
     def __init__(self) -> None:
-        self._counts = np.zeros(_BUCKET_COUNT, np.int64)
+        self._counts: np.ndarray | None = None
+        """By bucket; made when it is wanted, for many networks are loaded and few of them asked."""
         self.count = self.sum_ns = self.max_ns = 0
         self.uncounted: list[int] = []
 
     def add(self, durations_ns: np.ndarray) -> None:
         """Count these; at least one, int64, none below 0."""
+        if self._counts is None:
+            self._counts = np.zeros(_BUCKET_COUNT, np.int64)
         self.count += len(durations_ns)
         self.sum_ns += int(durations_ns.sum())
         self.max_ns = max(self.max_ns, int(durations_ns.max()))
@@ -143,7 +146,9 @@ class DurationCounts:
     def picture(self, zero_count: int = 0) -> Durations:
         """Return what was counted so far, and a number of no length."""
         self.count_kept()
-        counts = self._counts.copy()
+        if self._counts is None and not zero_count:
+            return NO_DURATIONS
+        counts = np.zeros(1, np.int64) if self._counts is None else self._counts.copy()
         counts[0] += zero_count
         places = np.flatnonzero(counts)
         return Durations(

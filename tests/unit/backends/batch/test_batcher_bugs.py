@@ -17,8 +17,10 @@ import aioinfer
 from aioinfer.errors import (
     DeadlineExceededError,
     DeviceError,
+    NotSupportedError,
     OverloadedError,
     RequestCancelledError,
+    TensorError,
 )
 from aioinfer.testing import MockDevice, MockDevices, VirtualTimer
 from unit.runtime.event_loops import settle
@@ -27,6 +29,9 @@ WAIT_S = 20.0  # a bound for what must happen; never slept through
 HEADER = '<ir_version: 9, opset_import: ["": 20]> g'
 RELU = f"{HEADER} (float[b, n] x) => (float[b, n] y) {{ y = Relu (x) }}"
 NEG = f"{HEADER} (float[b, n] x) => (float[b, n] y) {{ y = Neg (x) }}"
+LOOKUP = f"""{HEADER} (int64[b, n] x) => (float[b, n] y)
+    <float[4] table = {{0.0, 10.0, 20.0, 30.0}}> {{ y = Gather (table, x) }}"""
+MIXED = f"{HEADER} (float[b, n] x) => (float[b, n] y) {{ s = ReduceSum (x) y = Add (x, s) }}"
 X = np.ones((1, 2), np.float32)
 
 
@@ -187,6 +192,96 @@ async def an_abort_is_not_told_to_who_waits(world: World) -> None:
     world.device.held.release(world.device.held.waiting_count)
 
 
+async def calls_that_nobody_waits_for_are_computed(world: World) -> None:
+    network = world.load(rows=1)
+    running = call(network)
+    await settle()
+    left = [call(network) for _ in range(20)]
+    await settle()
+    for task in left:
+        task.cancel()
+    await ended(left)
+    await world.finish(running, call(network))
+    assert sum(batches(network).values()) <= 4  # few were there before they were cancelled
+
+
+async def one_bad_item_fails_all(world: World) -> None:
+    network = world.load(LOOKUP)
+    places = [np.array([[place]], np.int64) for place in (1, 2, 99, 3)]
+    for _ in range(2):  # the round after an error is clean
+        one, two, bad, three = await world.finish(*(call(network, place) for place in places))
+        assert [answer["y"] for answer in (one, two, three)] == [10, 20, 30]
+        assert isinstance(bad, TensorError)
+
+
+async def a_window_costs_whoever_has_no_time_for_it(world: World) -> None:
+    network = world.load(AUTO_BATCH_TIMEOUT=1000)
+    hurried = call(network, deadline_s=0.5)
+    await settle()
+    assert world.device.held.waiting_count == 0
+    world.timer.advance(0.49)
+    await settle()
+    assert world.device.held.waiting_count == 1, "the window is longer than the time there is"
+    (answer,) = await world.finish(hurried)
+    np.testing.assert_array_equal(answer["y"], X)
+
+
+async def an_idle_device_waits_for_more(world: World) -> None:
+    network = world.load(rows=8)
+    alone = call(network)
+    await settle()
+    assert world.device.held.waiting_count == 1, "the clock stands still"
+    await world.finish(alone)
+
+
+async def a_priority_has_no_way_in(world: World) -> None:
+    network = world.load(rows=1)
+    ends: list[str] = []
+
+    async def ask(name: str, priority: int) -> None:
+        await network.infer(X, priority=priority)
+        ends.append(name)
+
+    running = [call(network) for _ in range(4)]
+    await settle()
+    tasks = [asyncio.ensure_future(ask("later", 0)) for _ in range(4)]
+    await settle()
+    tasks.append(asyncio.ensure_future(ask("urgent", 1)))
+    await settle()
+    while not all(task.done() for task in (*running, *tasks)):
+        world.device.held.release()
+        await settle()
+    assert ends[0] == "urgent"
+
+
+async def callers_change_when_batching_is_switched_on(world: World) -> None:
+    plain = world.core.load_network(parser.parse_model(RELU), "MOCK")
+    both = [call(network, X) for network in (plain, world.load())]
+    one, other = await world.finish(*both)
+    assert one.keys() == other.keys()
+    np.testing.assert_array_equal(one["y"], other["y"])
+    assert (one["y"].shape, one["y"].dtype) == (other["y"].shape, other["y"].dtype)
+
+
+async def an_idle_request_holds_up_its_group(world: World) -> None:
+    network = world.load(rows=4)
+    requests = [network.create_infer_request() for _ in range(4)]
+    for _ in range(2):
+        for request in requests[:3]:  # the fourth one never asks
+            request.start_async(X)
+        while not all(request.wait(0) for request in requests[:3]):
+            world.device.held.release(world.device.held.waiting_count)
+            await settle()
+
+
+async def it_falls_back_to_one_by_one_in_silence(world: World) -> None:
+    model = parser.parse_model(MIXED)
+    with pytest.raises(NotSupportedError, match="ReduceSum"):
+        world.core.load_network(model, "BATCH:MOCK(4)")
+    network = world.core.load_network(model, "BATCH:MOCK(4)", {"ALLOW_UNBATCHED": True})
+    assert "ReduceSum" in network.get_metric("BATCHING_REFUSAL")
+
+
 async def ended(tasks: list[asyncio.Task[Any]]) -> list[Any]:
     return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), WAIT_S)
 
@@ -205,6 +300,16 @@ BUGS: dict[str, Callable[[World], Awaitable[None]]] = {
     "triton server #980 no bound": without_a_bound_memory_ends,
     "LitServe #45 streams": a_stream_is_not_batched_with_calls,
     "vllm #20362 an abort is not raised where it is waited for": an_abort_is_not_told_to_who_waits,
+    "triton server #8030 #4818 #6920, vllm #7111 what nobody waits for is computed": (
+        calls_that_nobody_waits_for_are_computed
+    ),
+    "LitServe #340, dali_backend #287 one bad item fails all": one_bad_item_fails_all,
+    "BentoML #1530 a latency goal is missed": a_window_costs_whoever_has_no_time_for_it,
+    "mosec #382 an idle device waits": an_idle_device_waits_for_more,
+    "pytriton #42 no way to send a priority": a_priority_has_no_way_in,
+    "LitServe #412 callers change with batching": callers_change_when_batching_is_switched_on,
+    "OpenVINO: an idle request holds up its group": an_idle_request_holds_up_its_group,
+    "OpenVINO: batch 1 in silence": it_falls_back_to_one_by_one_in_silence,
 }
 
 

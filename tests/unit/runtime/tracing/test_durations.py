@@ -91,3 +91,9 @@ def test_an_exporter_counts_within_bounds_of_its_own() -> None:
     some = counted(*[1_000] * 5, *[1_000_000] * 3)
     bounds = [0.0, 0.5e-6, 1e-5, 1e-3 / 2, 2e-3, math.inf]
     assert [some.count_within(bound) for bound in bounds] == [0, 0, 5, 5, 8, 8]
+
+
+def test_those_of_no_length_are_told_without_any_that_was_counted() -> None:
+    picture = DurationCounts().picture(3)
+    assert (picture.count, picture.sum_s, picture.p99_s) == (3, 0.0, 0.0)
+    assert picture.buckets == ((0.0, 3),)
