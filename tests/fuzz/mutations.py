@@ -40,7 +40,9 @@ _SHARE_IN_BODIES = 0.8
 
 
 def mutate(draft: Draft, rng: Random, table: list[tuple[int, Mutation]]) -> None:
-    """Change a draft in one way, which its notes tell."""
+    """Change a draft in one way, which its notes tell; one without nodes stays as it is."""
+    if not draft.nodes:
+        return
     for _ in range(20):
         weights = [weight for weight, _ in table]
         (_, change) = rng.choices(table, weights)[0]

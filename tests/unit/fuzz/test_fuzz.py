@@ -57,6 +57,12 @@ def test_a_case_is_the_same_every_time() -> None:
     assert len({draw_case(bases, 3, index).model for index in range(200)}) > 100
 
 
+def test_a_model_without_nodes_is_drawn_as_it_is() -> None:
+    relu = base()
+    relu.model.graph.ClearField("node")
+    assert {len(draw_case([relu], 3, index).op_types) for index in range(200)} >= {0}
+
+
 @pytest.mark.parametrize(
     ("got", "wanted", "category"),
     [
