@@ -42,6 +42,7 @@ FAMILIES = (
     "ml.support_vectors",
     "ml.tree_ensembles",
     "own.own_elementwise",
+    "own.own_grams",
     "own.own_losses",
     "own.own_maps",
     "own.own_operators",
