@@ -55,6 +55,8 @@ class Model:
         self.metadata: dict[str, str] = dict(metadata or {})
         self.path = path
         self._name = ""
+        self._nodes_by_name: dict[str, Node] = {}
+        """As they were when one was last looked for in vain; the first one of each name."""
         self.is_disposable = False
         """True if no caller holds it: the load may then rewrite it, and dispose of it."""
         self.is_settled = False
@@ -73,6 +75,7 @@ class Model:
         self.graph.detach()
         self.graph.inputs.clear()
         self.graph.initializers.clear()
+        self._nodes_by_name = {}
 
     @property
     def name(self) -> str:
@@ -107,11 +110,17 @@ class Model:
         return os.fsencode(path.stem).decode(errors="backslashreplace")
 
     def node(self, name: str) -> Node:
-        """Find a node of the main graph by its name; raises KeyError."""
-        for node in self.graph.nodes:
-            if node.name == name:
-                return node
-        raise KeyError(f"model {self.name!r} has no node {name!r}")
+        """Find a node of the main graph by its name; raises KeyError.
+
+        O(1) but for the first one and after changes of the graph, which cost O(nodes).
+        """
+        found = self._nodes_by_name.get(name)
+        if found is None or found.graph is not self.graph or found.name != name:
+            self._nodes_by_name = {node.name: node for node in reversed([*self.graph.nodes])}
+            found = self._nodes_by_name.get(name)
+        if found is None:
+            raise KeyError(f"model {self.name!r} has no node {name!r}")
+        return found
 
     def reshape(self, shapes: Mapping[str, Sequence[Dim]] | Sequence[Dim]) -> None:
         """Pin or rename dimensions of inputs, in this model, before it is loaded.

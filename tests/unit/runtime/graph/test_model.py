@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core, Model
+from aioinfer.runtime.graph import Node
 
 
 def _proto() -> bytes:
@@ -53,3 +56,35 @@ def test_auto_may_try_the_next_device_with_a_model_it_was_given(core: Core) -> N
         result = network.create_infer_request().infer_sync(np.ones((1, 64), np.float32))
     np.testing.assert_allclose(result["y"], 64)
     assert isinstance(core.read_model(_proto()), Model)
+
+
+def test_nodes_are_found_by_name_in_one_walk_until_the_graph_changes(core: Core) -> None:
+    model = core.read_model(_proto())
+    walks = 0
+    walked = model.graph
+
+    class Counted(type(walked)):  # type: ignore[misc]
+        @property
+        def nodes(self) -> Iterator[Node]:
+            nonlocal walks
+            walks += 1
+            return super().nodes  # type: ignore[no-any-return]
+
+    product, relu = list(model.graph.nodes)
+    model.graph.__class__ = Counted
+    for _ in range(3):
+        assert (model.node(product.name), model.node(relu.name)) == (product, relu)
+    assert walks == 1
+    product.name = "renamed"
+    assert model.node("renamed") is product
+    relu.name = "renamed"
+    assert model.node("renamed") is product
+    for gone in ("n1", "nothing"):
+        with pytest.raises(KeyError, match=f"has no node '{gone}'"):
+            model.node(gone)
+    model.graph.outputs = [product.outputs[0]]
+    model.graph.remove(relu)
+    model.graph.outputs = []
+    model.graph.remove(product)
+    with pytest.raises(KeyError, match="has no node 'renamed'"):
+        model.node("renamed")
