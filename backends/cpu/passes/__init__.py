@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from ....runtime.graph import DType, Node, TensorType
 from ....runtime.passes import Pass
 from ....runtime.passes.attention.attention_fusion import AttentionFusion
 from ....runtime.passes.folding.constant_cache import ConstantCache
@@ -12,6 +13,7 @@ from ....runtime.passes.fusion.layer_normalization_fusion import LayerNormalizat
 from ....runtime.passes.fusion.scan_batching import ScanBatching
 from ....runtime.passes.model_passes import model_passes
 from ....runtime.passes.precision.half_widening import HalfWidening
+from ..kernels.registry import KERNELS
 from ..onednn.post_ops import CPU_DOMAIN
 from . import fused_types as fused_types
 from .activation_fusion import ActivationFusion
@@ -39,7 +41,7 @@ def shared_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
 
     ``disabled`` are names of passes to leave out.
     """
-    return _enabled((ScanBatching(), HalfWidening(), *model_passes()), disabled)
+    return _enabled((ScanBatching(_has_kernel), HalfWidening(), *model_passes()), disabled)
 
 
 def plan_passes(
@@ -78,10 +80,20 @@ def shapeless_passes(passes: Iterable[Pass]) -> tuple[Pass, ...]:
     return tuple(item for item in passes if item.name in _SHAPELESS)
 
 
+def _has_kernel(node: Node) -> bool:
+    """True for what plans have; what is in float16 or bfloat16 comes to them in float32."""
+    values = (*node.inputs, *node.outputs)
+    types = [value.type for value in values if value is not None]
+    if any(isinstance(kind, TensorType) and kind.dtype in _HALVES for kind in types):
+        return KERNELS.find_kernel(node) is not None
+    return KERNELS.find_refusal(node) is None
+
+
 def _enabled(passes: tuple[Pass, ...], disabled: Collection[str]) -> tuple[Pass, ...]:
     return tuple(item for item in passes if item.name not in disabled)
 
 
+_HALVES = (DType.FLOAT16, DType.BFLOAT16)
 PASS_NAMES = tuple(item.name for item in (*first_passes(), *shared_passes(), *plan_passes()))
 """Every name that ``disabled`` may hold."""
 

@@ -10,12 +10,10 @@ of its operators is known to treat elements, or axes that are given, by themselv
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-
-import numpy as np
+from collections.abc import Callable, Iterator
 
 from ...decompositions import Composition, CompositionError
-from ...graph import Graph, Node, Value, is_static
+from ...graph import DType, Graph, Node, Value, is_static
 from ...type_inference import ShapeContent
 from ...type_inference.made_types import types_of_made
 from ..decomposing import patch_of
@@ -37,6 +35,7 @@ _ELEMENTWISE = frozenset(
     }
 )
 _REDUCTIONS = DISTANCES | {"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"}
+_HALVES_AND_SINGLE = frozenset({DType.BFLOAT16, DType.FLOAT16, DType.FLOAT32})
 _AXES = ("scan_input_axes", "scan_output_axes", "scan_input_directions", "scan_output_directions")
 
 
@@ -45,20 +44,25 @@ class ScanBatching(Pass):
 
     Slices are along the first axis, and forwards. No value may take more memory for an iteration
     than the slices and results of one do, as all of them are there at once; the difference that a
-    distance is made of may, as kernels for these keep none.
+    distance is made of may, as kernels for these keep none. ``has_kernel`` is asked of each node
+    that this would make; a Scan stays where one has none.
     """
 
     name = "scan batching"
     wanted_ops = frozenset({"Scan"})
 
+    def __init__(self, has_kernel: Callable[[Node], bool] = lambda node: True) -> None:
+        self._has_kernel = has_kernel
+
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in graph.nodes_of("Scan"):
-            patch = _patch(node) if node.graph is graph and not node.domain else None
-            if patch is not None:
-                yield patch
+            if node.graph is graph and not node.domain:
+                patch = _patch(node, self._has_kernel)
+                if patch is not None:
+                    yield patch
 
 
-def _patch(node: Node) -> GraphPatch | None:
+def _patch(node: Node, has_kernel: Callable[[Node], bool]) -> GraphPatch | None:
     body = node.attributes.get("body")
     is_plain = not any(any(_numbers(node, name)) for name in _AXES)
     if not isinstance(body, Graph) or not is_plain or len(body.inputs) != len(node.inputs):
@@ -66,6 +70,8 @@ def _patch(node: Node) -> GraphPatch | None:
     made = Composition(node, node.inputs, types_of_made(ShapeContent()))
     try:
         outputs = _Batched(made, body).outputs()
+        if not all(map(has_kernel, made.nodes)):
+            raise CompositionError("what its body computes has no kernel")
     except CompositionError:
         made.discard()
         return None
@@ -92,6 +98,7 @@ class _Batched:
 
     def outputs(self) -> list[Value | None]:
         """Add all nodes and return what stands for the Scan's outputs."""
+        self._check_lengths()
         states = zip(self._body.inputs, self._body.outputs[: self._state_count], strict=False)
         if self._state_count >= len(self._body.outputs) or self._state_count < 0:
             raise CompositionError("it makes no slices")
@@ -110,13 +117,23 @@ class _Batched:
             found.append(self._made.add("Identity", self._outside[inner]) if is_used else None)
         return found
 
+    def _check_lengths(self) -> None:
+        """Refuse inputs of which a run may bring different numbers of slices: those broadcast."""
+        inputs = self._body.inputs[self._state_count :]
+        lengths = [(self._made.shape(self._outside[value]) or (None,))[0] for value in inputs]
+        if len(set(lengths)) != 1 or (len(lengths) > 1 and lengths[0] is None):
+            raise CompositionError("its inputs may have different numbers of slices")
+
     def _add(self, node: Node) -> None:
         if node.domain or len(node.outputs) != 1 or node.user_kernel is not None:
             raise CompositionError(f"its body has {node.op}")
         given = [None if value is None else self._known(value) for value in node.inputs]
         is_batched = any(value in self._batched for value in node.inputs)
         attributes = dict(node.attributes)
-        if is_standard(node, *_ELEMENTWISE):
+        if is_standard(node, "Clip"):
+            if any(value in self._batched for value in node.inputs[1:]):
+                raise CompositionError("its iterations have bounds of their own")
+        elif is_standard(node, *_ELEMENTWISE):
             given = self._aligned(node, given)
         elif is_standard(node, *_REDUCTIONS):
             axes = self._axes(node, is_batched)
@@ -174,13 +191,29 @@ class _Batched:
         for value in self._batched - free:
             size = self._size(value)
             is_small = size is not None and most is not None and size <= most
-            if not is_small and not _is_no_larger(value) and not _is_of_a_distance(value):
+            if not is_small and not _is_no_larger(value) and not self._is_of_a_distance(value):
                 raise CompositionError("its iterations need more memory than they give")
 
     def _size(self, value: Value) -> int | None:
         """Return how many elements an iteration has of a value, if that is known."""
         lengths = self._made.shape(self._known(value))[1:]
         return math.prod(lengths) if is_static(lengths) else None
+
+    def _is_of_a_distance(self, value: Value) -> bool:
+        """True for rows less each slice, of which a reduction of the last axis alone is read."""
+        user, maker = only_user(value), value.producer
+        if user is None or maker is None or not is_standard(maker, "Sub"):
+            return False
+        if not is_standard(user, *DISTANCES) or user.attributes.get("keepdims", 1):
+            return False
+        if self._made.dtype(self._known(value)) not in _HALVES_AND_SINGLE:
+            return False
+        slices, rows = sorted(maker.inputs, key=lambda item: item not in self._batched)
+        if slices is None or rows is None or rows in self._batched or self._rank(rows) != 2:
+            return False
+        first, second = (self._made.shape(self._known(item)) for item in (slices, rows))
+        is_row = first[1:-1] in ((), (1,)) and first[-1] is not None and first[-1] == second[-1]
+        return is_row and integers_of(user.input_at(1)) in ((1,), (-1,))
 
 
 def _is_no_larger(value: Value) -> bool:
@@ -195,14 +228,3 @@ def _origin(value: Value) -> Value:
     while (maker := made_by(value, "Identity")) is not None and maker.inputs[0] is not None:
         value = maker.inputs[0]
     return value
-
-
-def _is_of_a_distance(value: Value) -> bool:
-    """True for a difference that a reduction of its last axis alone reads."""
-    user, maker = only_user(value), value.producer
-    if user is None or maker is None or not is_standard(maker, "Sub"):
-        return False
-    axes = np.array(integers_of(user.input_at(1)) or ())
-    return (
-        is_standard(user, *DISTANCES) and axes.size == 1 and not user.attributes.get("keepdims", 1)
-    )

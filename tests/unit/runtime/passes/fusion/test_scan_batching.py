@@ -10,6 +10,7 @@ import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from aioinfer import Core
+from aioinfer.errors import AioInferError
 from aioinfer.runtime.passes import DeadCode, run_passes
 from aioinfer.runtime.passes.fusion.scan_batching import ScanBatching
 
@@ -101,6 +102,17 @@ WALKED: dict[str, list[NodeProto]] = {
         KEPT,
         node("CumSum", ["row", "start"], ["r0"]),
     ],
+    "bounds of its own for each iteration": [
+        KEPT,
+        node("ReduceMin", ["row"], ["least"], keepdims=0),
+        node("Clip", ["state", "least"], ["c"]),
+        node("Mul", ["c", "row"], ["r0"]),
+    ],
+    "a difference that is reduced along its rows": [
+        KEPT,
+        node("Sub", ["state", "row"], ["d"]),
+        node("ReduceSumSquare", ["d", "first"], ["r0"], keepdims=0),
+    ],
     "what is the same in all iterations": [KEPT, node("Exp", ["state"], ["r0"])],
 }
 WALKED["an operator that is not known to treat rows alone"].insert(
@@ -144,3 +156,66 @@ def test_each_result_is_made(core: Core) -> None:
     body = [KEPT, node("Exp", ["row"], ["r0"]), node("Neg", ["row"], ["r1"])]
     found = operators_of(core, scan(body, outputs=2))
     assert set(found) == {"Exp", "Identity", "Neg"}
+
+
+def scan_of(
+    nodes: Sequence[NodeProto], inputs: dict[str, list[Any]], dtype: int = TensorProto.FLOAT
+) -> bytes:
+    """Scan all inputs, whose slices the body calls ``x0``, ``x1``, and makes ``r0`` of."""
+
+    def info(name: str, shape: Any = None) -> Any:
+        return helper.make_tensor_value_info(name, dtype, shape)
+
+    slices = [info(f"x{index}", shape[1:]) for index, shape in enumerate(inputs.values())]
+    axes = [numpy_helper.from_array(array, name) for name, array in AXES.items()]
+    body = helper.make_graph(list(nodes), "body", slices, [info("r0")], axes)
+    walk = node("Scan", list(inputs), ["y"], "walk", body=body, num_scan_inputs=len(inputs))
+    graph = helper.make_graph(
+        [walk],
+        "g",
+        [info(name, shape) for name, shape in inputs.items()],
+        [info("y")],
+        [numpy_helper.from_array(STATE, "rows_of_all")],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    return bytes(made.SerializeToString())
+
+
+def _infer_on_cpu(core: Core, model: bytes, arrays: Arrays) -> Arrays:
+    with core.load_network(model, "CPU") as network:
+        return network.create_infer_request().infer_sync(arrays)
+
+
+@pytest.mark.parametrize("lengths", [("n", "k"), (None, None), (4, 1)])
+def test_inputs_of_different_lengths_are_refused_as_the_walk_refuses_them(
+    core: Core, lengths: tuple[Any, Any]
+) -> None:
+    inputs = {"a": [lengths[0], 3], "b": [lengths[1], 3]}
+    model = scan_of([node("Add", ["x0", "x1"], ["r0"])], inputs)
+    arrays = {"a": np.ones((4, 3), np.float32), "b": np.ones((1, 3), np.float32)}
+    with pytest.raises(AioInferError, match="length"):
+        _infer_on_cpu(core, model, arrays)
+
+
+def test_inputs_of_one_open_length_are_batched(core: Core) -> None:
+    model = scan_of([node("Add", ["x0", "x1"], ["r0"])], {"a": ["n", 3], "b": ["n", 3]})
+    assert "Scan" not in operators_of(core, model)
+
+
+def test_a_walk_in_float64_stays_one_that_cpu_can_run(core: Core) -> None:
+    model = scan_of([node("Exp", ["x0"], ["r0"])], {"a": ["n", 3]}, TensorProto.DOUBLE)
+    rows = np.ones((4, 3))
+    np.testing.assert_allclose(_infer_on_cpu(core, model, {"a": rows})["y"], np.exp(rows))
+
+
+@pytest.mark.parametrize("length", [1, "k"])
+def test_a_difference_that_no_kernel_leaves_out_stays_with_the_walk(
+    core: Core, length: Any
+) -> None:
+    body = [
+        node("Sub", ["rows_of_all", "x0"], ["d"]),
+        node("ReduceSumSquare", ["d", "last"], ["r0"], keepdims=0),
+    ]
+    assert "Scan" not in operators_of(core, scan_of(body, {"a": ["n", 3]}))
+    assert "Scan" in operators_of(core, scan_of(body, {"a": ["n", length]}))
+    assert "Scan" in operators_of(core, scan_of(body, {"a": ["n", 6, 1, 3]}))
