@@ -6,14 +6,18 @@ what 8 bits can hold, and need not be in 8 bits: that is four steps on each numb
 
     clip(x / scale, low - zero point, high - zero point), rounded, times scale
 
-which oneDNN applies to a product before it is written, and the elementwise kernel in one walk.
+which oneDNN applies to a product before it is written, and the elementwise kernel in one walk. It
+divides, as numbers between two others are common where one scale is twice another.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from ....runtime.graph import Graph, Node, Value
+import numpy as np
+
+from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
 from ....runtime.passes.rewriting.matching import made_by
 from ..onednn.post_ops import CPU_DOMAIN, PostOp
@@ -86,8 +90,14 @@ def _rounded(node: Node) -> GraphPatch | None:
         return None
     before, source, (scale, zero, dtype) = found
     low, high = RANGES[dtype]
+    patch = GraphPatch(f"round where {node.name!r} would dequantise")
+    inputs, divided = [source], PostOp.unary("linear", 1.0 / scale)
+    if not _has_inverse(scale):
+        divisor = Value(f"{node.name}/scale", TensorType(DType.FLOAT32, ()), np.array(scale, "f4"))
+        patch.add_constant(divisor)
+        inputs, divided = [source, divisor], PostOp.binary("div", 1)
     steps = (
-        PostOp.unary("linear", 1.0 / scale),
+        divided,
         PostOp.unary("clip", float(low - zero), float(high - zero)),
         PostOp.unary("round"),
         PostOp.unary("linear", scale),
@@ -95,10 +105,14 @@ def _rounded(node: Node) -> GraphPatch | None:
     old = node.outputs[0]
     made = Value(old.name, old.type)
     attributes = {"post_ops": [step.text() for step in steps]}
-    fused = Node("Eltwise", (source,), (made,), attributes, name=node.name, domain=CPU_DOMAIN)
-    patch = GraphPatch(f"round where {node.name!r} would dequantise")
+    fused = Node("Eltwise", inputs, (made,), attributes, name=node.name, domain=CPU_DOMAIN)
     patch.add(fused, node, (before, node)).replace(old, made).remove(node)
     return _without(patch, before)
+
+
+def _has_inverse(scale: float) -> bool:
+    """True if multiplying by the inverse rounds as a division does: for powers of two."""
+    return math.frexp(scale)[0] == 0.5 and scale <= 2.0**126
 
 
 def _without(patch: GraphPatch, before: Node) -> GraphPatch:

@@ -49,7 +49,9 @@ def test_what_the_quantizer_writes_is_rounded_in_place(
         assert_a_quantum_off(found, wanted, output_scale(path))
 
 
-def rounding(zero: np.ndarray, between: list[onnx.NodeProto], scale: float = 1.0) -> bytes:
+def rounding(
+    zero: np.ndarray, between: list[onnx.NodeProto], scale: float = 1.0, count: int = len(HALVES)
+) -> bytes:
     """Quantise, dequantise, do something, and both again in the same way."""
     pair = ("QuantizeLinear", "DequantizeLinear")
     nodes = [
@@ -63,7 +65,7 @@ def rounding(zero: np.ndarray, between: list[onnx.NodeProto], scale: float = 1.0
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [len(HALVES)])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [count])],
         [helper.make_tensor_value_info("n", TensorProto.FLOAT, None)],
         [
             numpy_helper.from_array(np.float32(scale), "s"),
@@ -82,6 +84,20 @@ def test_halves_go_where_reference_has_them(core: Core, zero: np.ndarray, scale:
     found, wanted = (
         core.load_network(model, device).create_infer_request().infer_sync({"x": HALVES * scale})
         for device in ("CPU", "REFERENCE")
+    )
+    np.testing.assert_array_equal(found["n"], wanted["n"])
+
+
+@pytest.mark.parametrize("scale", [0.1, 1 / 3, 0.02342, 1.2e-38, 3e38])
+def test_numbers_next_to_halves_go_where_a_division_has_them(core: Core, scale: float) -> None:
+    places = np.arange(-129.0, 129.0, dtype=np.float64)
+    x = np.concatenate([places, places + 0.5]) * np.float32(scale)
+    given = {"x": np.clip(x, -3e38, 3e38).astype(np.float32)}
+    between = [helper.make_node("Identity", ["d"], ["m"])]
+    model = rounding(np.asarray(np.int8(-7)), between, scale, len(x))
+    found, wanted = (
+        core.load_network(model, device, config).create_infer_request().infer_sync(given)
+        for device, config in (("CPU", FLOAT32), ("REFERENCE", {}))
     )
     np.testing.assert_array_equal(found["n"], wanted["n"])
 
