@@ -318,7 +318,10 @@ class AutoNetwork(ReplicatedNetwork):
         if brought is not None:
             _log.info("%r is served by %s now", self.name, brought.device)
         for run in parked:
-            hand_over(run.go_on, None if error is None else own_error(error))
+            try:
+                hand_over(run.go_on, None if error is None else own_error(error))
+            except MemoryError as lacking:  # for the call itself; the others go on
+                run.hop_failed(lacking)
         for wake in told:
             wake()
 

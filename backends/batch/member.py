@@ -111,7 +111,10 @@ class BatchMember(Slot):
         """
         joined = self.joined
         if self._network.drop(self):
-            hand_over(self.end, NOW, self.stop.error)
+            try:
+                hand_over(self.end, NOW, self.stop.error)
+            except MemoryError:  # for the call itself
+                self.end(NOW, self.stop.error)
         elif joined is not None:
             joined.stop_if_all_have()
 

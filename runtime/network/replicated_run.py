@@ -58,7 +58,10 @@ class ReplicatedRun(Slot):
     def drop(self) -> None:
         """Leave those that wait, if it was stopped and does; a listener of its Stop."""
         if self._leave(self):
-            hand_over(self._end, NOW, self.stop.error)
+            try:
+                hand_over(self._end, NOW, self.stop.error)
+            except MemoryError:  # for the call itself
+                self._end(NOW, self.stop.error)
 
     def _ended(self, ready: Ready, error: BaseException | None) -> None:
         if ready is NOW:

@@ -83,10 +83,27 @@ class GraphRun:
     def start(self, after: Ready = NOW) -> None:
         """Begin once ``after`` has fired. Never blocks."""
         self._after = after
-        if self._graph.roots:
-            self._hand_over_startable()
-        else:
+        if not self._graph.roots:
             self._end(after, self._stop.error)
+            return
+        try:
+            self._hand_over_startable()
+        except Exception as error:  # no memory for a call
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Start nothing more; it ends once what it has handed over has ended."""
+        with self._lock:
+            self._error = self._error or error
+            while self._startable:
+                try:
+                    self._startable.popleft()
+                except IndexError:  # another thread has taken it
+                    break
+                self._outstanding -= 1
+            is_last = self._outstanding == 0
+        if is_last:
+            self._end(self._after, error)
 
     def _hand_over_startable(self) -> None:
         startable = self._startable
@@ -96,17 +113,20 @@ class GraphRun:
             except IndexError:  # another thread has taken it
                 return
             try:
-                run = _StageRun(self, index)
-            except BaseException:
+                hand_over(_StageRun(self, index).begin)
+            except Exception:  # no memory for the call: nothing was begun
                 startable.appendleft(index)
                 raise
-            hand_over(run.begin)
 
     def _end(self, ready: Ready, error: BaseException | None) -> None:
         """Tell the end, once."""
         then, self._then = self._then, None
         if then is not None:
-            hand_over(then, ready, error)
+            try:
+                hand_over(then, ready, error)
+            except Exception:  # no memory for the call: nobody was told
+                self._then = then
+                raise
 
     def _begin(self, run: _StageRun) -> None:
         index = run.index

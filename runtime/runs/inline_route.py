@@ -81,8 +81,15 @@ class InlineRoute:
             return False
         if get_sigint_handler() is not default_int_handler or not can_interrupt():
             return self._carry(run, time, turn)
-        with held_interrupt() as interrupt:  # raised amid this, it would lose the slot
-            is_over = self._carry(run, time, turn)
+        interrupt = held_interrupt()  # raised amid this, it would lose the slot
+        is_over: bool | None = None
+        try:
+            with interrupt:
+                is_over = self._carry(run, time, turn)
+        except MemoryError:
+            interrupt.__exit__()  # for that call there may have been none
+            if is_over is None:
+                raise
         if interrupt.has_come:
             raise KeyboardInterrupt
         return is_over
@@ -160,7 +167,10 @@ class InlineRoute:
         """
         following = outer.finish(run, None, counts=False)
         if following is not None:
-            hand_over(following.begin_late)
+            try:
+                hand_over(following.begin_late)
+            except MemoryError:  # for the call itself: it has not begun
+                hand_over(following.begin_late)
         outer.leave(run)
         if run.bindings.shared is None:
             outer.arrivals.arrive(run.bindings.inputs)

@@ -247,8 +247,14 @@ class Run(RunOutcome):
                 self.allow_callback()
 
     def _launch_undisturbed(self, wake: Callable[[], None] | None) -> None:
-        with held_interrupt() as interrupt:  # raised amid this, it would leave it half made
-            self.launch(wake)
+        interrupt = held_interrupt()  # raised amid this, it would leave it half made
+        try:
+            with interrupt:
+                self.launch(wake)
+        except MemoryError:
+            interrupt.__exit__()  # for that call there may have been none
+            if not self._is_launched:
+                raise
         if interrupt.has_come:
             with held_interrupt():
                 self.cancel()
@@ -464,7 +470,10 @@ class Run(RunOutcome):
         following = self.admission.finish(self, None, counts=False)
         self._own_run = None  # it and this run know each other
         if following is not None:
-            hand_over(following.begin_late)
+            try:
+                hand_over(following.begin_late)
+            except MemoryError:  # for the call itself: it has not begun
+                hand_over(following.begin_late)
         self.admission.leave(self)
 
     def _drop(self) -> None:

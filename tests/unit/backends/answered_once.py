@@ -16,7 +16,7 @@ import aioinfer
 from aioinfer.errors import AioInferError
 from unit.backends.failing_calls import FailingCalls
 
-__all__ = ["WAYS", "Ask", "X", "check_each_is_answered_once", "model"]
+__all__ = ["WAYS", "Ask", "X", "branched_model", "check_each_is_answered_once", "model"]
 
 WAIT_S = 20
 TOLD = (AioInferError, MemoryError)
@@ -29,6 +29,18 @@ def model() -> onnx.ModelProto:
     """Make a model of two nodes."""
     return onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
         g (float[n,4] x) => (float[n,4] y) { a = Relu (x) y = Neg (a) }""")
+
+
+def branched_model() -> onnx.ModelProto:
+    """Make a model with the same outcome whose nodes, on two devices in turn, begin side by side.
+
+    Cut before ``d`` and ``f``, it has two parts that nothing comes before.
+    """
+    return onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
+        g (float[n,4] x) => (float[n,4] y) {
+            a = Relu (x) b = Neg (x) c = Abs (b) d = Neg (a) e = Abs (d) f = Add (c, e)
+            k = Sub (f, c) y = Neg (k)
+        }""")
 
 
 def started(network: aioinfer.ExecutableNetwork) -> list[Any]:
