@@ -13,8 +13,8 @@ from .own_operators import own
 
 __all__ = ["gram_vectorizer"]
 
-_Columns = Mapping[tuple[Any, ...], int]
-"""The column of the result that counts an n-gram."""
+_Places = Mapping[tuple[Any, ...], int]
+"""Which one of the pool an n-gram is."""
 
 
 @own("TfIdfVectorizer", since=9, prepares=True)
@@ -34,8 +34,8 @@ def gram_vectorizer(
 
     It gives float32 of shape (N, columns) or (columns,). The items of an n-gram are equally far
     apart, with at most ``max_skip_count`` others between two. Mode IDF tells only whether there
-    are any; IDF and TFIDF multiply each column with its weight. Raises ValueError for attributes
-    that contradict each other.
+    are any; IDF and TFIDF multiply each n-gram of the pool with its weight. ``ngram_indexes`` are
+    the columns of the pool's n-grams. Raises ValueError for attributes that contradict each other.
     """
     pool = [*pool_int64s, *pool_strings]
     grams = list(_grams(pool, ngram_counts))
@@ -48,28 +48,28 @@ def gram_vectorizer(
             f"n-grams of {min_gram_length} to {max_gram_length} items, of which "
             f"{max_skip_count} are skipped, cannot be counted"
         )
-    width = max(ngram_indexes, default=-1) + 1
+    columns, width = np.array(ngram_indexes, np.int64), max(ngram_indexes, default=-1) + 1
     scales = np.array(weights, np.float32) if len(weights) and mode != "TF" else None
-    if scales is not None and len(scales) != width:
-        raise ValueError(f"{len(scales)} weights for {width} columns")
+    if scales is not None and len(scales) != len(grams):
+        raise ValueError(f"{len(scales)} weights for a pool of {len(grams)} n-grams")
     by_length: dict[int, dict[tuple[Any, ...], int]] = {}
-    for gram, column in zip(grams, ngram_indexes, strict=True):
+    for place, gram in enumerate(grams):
         if min_gram_length <= len(gram) <= max_gram_length:
-            by_length.setdefault(len(gram), {})[gram] = column
+            by_length.setdefault(len(gram), {})[gram] = place
 
     def vectorize(x: Array) -> Array:
         if x.ndim not in (1, 2):
             raise ValueError(f"x of shape {x.shape} is neither a row nor rows")
         rows = x if x.ndim == 2 else x[None]
-        counts = np.zeros((len(rows), width), np.float32)
-        for row, counted in zip(rows.tolist(), counts, strict=True):
-            for length, columns in by_length.items():
-                _count(row, length, columns, max_skip_count, counted)
-        if mode == "IDF":
-            np.minimum(counts, 1, out=counts)
-        if scales is not None:
-            counts *= scales
-        return counts if x.ndim == 2 else counts[0]
+        made = np.zeros((len(rows), width), np.float32)
+        for row, counted in zip(rows.tolist(), made, strict=True):
+            counts = np.zeros(len(grams), np.float32)
+            for length, places in by_length.items():
+                _count(row, length, places, max_skip_count, counts)
+            if mode == "IDF":
+                np.minimum(counts, 1, out=counts)
+            np.add.at(counted, columns, counts if scales is None else counts * scales)
+        return made if x.ndim == 2 else made[0]
 
     return vectorize
 
@@ -87,12 +87,12 @@ def _grams(pool: Sequence[Any], starts: Sequence[int]) -> Iterator[tuple[Any, ..
 
 
 def _count(
-    row: list[Any], length: int, columns: _Columns, max_skip_count: int, counted: Array
+    row: list[Any], length: int, places: _Places, max_skip_count: int, counts: Array
 ) -> None:
-    """Add to its column each n-gram of a row, at each distance of its items that fits the row."""
+    """Add to its count each n-gram of a row, at each distance of its items that fits the row."""
     furthest = min(max_skip_count + 1, (len(row) - 1) // (length - 1)) if length > 1 else 1
     for distance in range(1, furthest + 1):
         for gram in zip(*(row[at * distance :] for at in range(length)), strict=False):
-            column = columns.get(gram)
-            if column is not None:
-                counted[column] += 1
+            place = places.get(gram)
+            if place is not None:
+                counts[place] += 1

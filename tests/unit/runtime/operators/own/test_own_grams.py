@@ -21,6 +21,10 @@ WORDS: dict[str, Any] = {
 
 
 def by_onnx(x: np.ndarray[Any, Any], attributes: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """Count by onnx.reference, which takes weights for those of columns, against ONNX's text."""
+    if "weights" in attributes:
+        columns = zip(attributes["ngram_indexes"], attributes["weights"], strict=True)
+        attributes = {**attributes, "weights": [weight for _, weight in sorted(columns)]}
     node = helper.make_node("TfIdfVectorizer", ["x"], ["y"], **attributes)
     info = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
     made = helper.make_tensor_value_info("y", 1, None)
@@ -50,6 +54,22 @@ def test_counts_are_those_of_onnx(mode: str, skips: int, least: int, most: int) 
             assert not found.any()
 
 
+@pytest.mark.parametrize("mode", ["IDF", "TFIDF"])
+def test_weights_are_those_of_the_pools_grams_and_not_of_columns(mode: str) -> None:
+    vectorize = gram_vectorizer(
+        max_gram_length=1,
+        max_skip_count=0,
+        min_gram_length=1,
+        mode=mode,
+        ngram_counts=[0],
+        ngram_indexes=[3, 0, 3],
+        pool_int64s=[7, 8, 9],
+        weights=[0.5, 2, 4],
+    )
+    twice = 2 if mode == "TFIDF" else 1
+    assert vectorize(np.array([7, 7, 8, 9])).tolist() == [2, 0, 0, 0.5 * twice + 4]
+
+
 def test_texts_are_counted() -> None:
     texts = {**WORDS, "pool_int64s": (), "pool_strings": list("abcabccbac")}
     found = gram_vectorizer(**texts)(np.array([list("abc"), list("ccb")], object))
@@ -67,7 +87,7 @@ def test_texts_are_counted() -> None:
         ({"ngram_indexes": [0, 1, 2, 3, 4, -5]}, "-5, which is no column"),
         ({"max_skip_count": -1}, "-1 are skipped"),
         ({"min_gram_length": 0}, "of 0 to 3 items"),
-        ({"mode": "IDF", "weights": [1.0]}, "1 weights for 6 columns"),
+        ({"mode": "IDF", "weights": [1.0]}, "1 weights for a pool of 6 n-grams"),
     ],
 )
 def test_attributes_that_contradict_each_other_are_refused(
