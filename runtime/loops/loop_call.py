@@ -61,17 +61,21 @@ class LoopCall:
         self._over: Over | None = over
 
     def send(self) -> None:
-        """Have the loop call it soon; from any thread, once."""
+        """Have the loop call it soon; from any thread, once. If it raises, ``over`` never comes."""
         loop, self._loop = self._loop, None  # it holds this from now on
         try:
             (loop.run_sync_soon if _is_token(loop) else loop.call_soon_threadsafe)(self)
         except RuntimeError:  # so say both kinds
             self._end(None, "was not called, for its event loop is closed")
+        except BaseException:  # no memory; the loop may have it all the same
+            self._over = self._function = None
+            raise
 
     def __call__(self) -> None:
         is_trio = on_trio()
         function, self._function = self._function, None  # a task that is never done holds nothing
-        assert function is not None
+        if function is None:  # its sender was told that it was not sent
+            return
         try:
             result = self._context.run(function)
             if isawaitable(result):

@@ -113,7 +113,9 @@ class GraphRun:
             except IndexError:  # another thread has taken it
                 return
             try:
-                hand_over(_StageRun(self, index).begin)
+                run = _StageRun()
+                run.graph, run.index = self, index
+                hand_over(run.begin)
             except Exception:  # no memory for the call: nothing was begun
                 startable.appendleft(index)
                 raise
@@ -128,84 +130,80 @@ class GraphRun:
                 self._then = then
                 raise
 
-    def _begin(self, run: _StageRun) -> None:
-        index = run.index
-        wanted = self._graph.needs[index]
-        if len(wanted) == 1:
-            after = self._tokens[wanted[0]]
-        else:
-            after = Ready.join(self._tokens[needed] for needed in wanted) if wanted else self._after
-        run.after, run.queued_ns = after, perf_counter_ns()
-        try:
-            if self._stop.error is not None:
-                raise self._stop.error
-            self._stages[index].executor.run(run.call, after, run.ended)
-        except BaseException as refused:
-            stop_if_interrupted(self._stop, refused)
-            run.ended(after, refused)
 
-    def _call(self, index: int, queued_ns: int, lane: Lane) -> Ready:
-        if self._stop.error is not None:
-            raise self._stop.error
-        stage = self._stages[index]
+class _StageRun:
+    """One stage of a run: what its executor gets, and is told of if there is no memory for it.
+
+    Made without ``__init__``, and with the bodies here: each call of a stage shows.
+    """
+
+    graph: GraphRun
+    index: int
+    queued_ns = 0
+    ready: Ready | None = None
+    """What it has ended with."""
+
+    def begin(self) -> None:
+        graph = self.graph
+        wanted, tokens = graph._graph.needs[self.index], graph._tokens
+        if len(wanted) == 1:
+            after = tokens[wanted[0]]
+        else:
+            after = Ready.join(tokens[needed] for needed in wanted) if wanted else graph._after
+        self.queued_ns = perf_counter_ns()
+        try:
+            if graph._stop.error is not None:
+                raise graph._stop.error
+            graph._stages[self.index].executor.run(self.call, after, self.ended)
+        except BaseException as refused:
+            stop_if_interrupted(graph._stop, refused)
+            self.ended(after, refused)
+
+    def call(self, lane: Lane) -> Ready:
+        graph = self.graph
+        if graph._stop.error is not None:
+            raise graph._stop.error
+        stage = graph._stages[self.index]
         started_ns = perf_counter_ns()
         try:
             ready = stage.function(lane)
         finally:
             if lane is not NO_LANE:  # binding a sub-request is no executor's work
                 ended_ns = perf_counter_ns()
-                self._recorder.record(self._run, stage, lane, queued_ns, started_ns, ended_ns)
+                graph._recorder.record(
+                    graph._run, stage, lane, self.queued_ns, started_ns, ended_ns
+                )
         if type(ready) is Again:  # what follows would start without what the stage makes
             raise NotSupportedError(
                 f"stage {stage.name!r} of a graph asks to be run again; only a line does"
             )
         return ready
 
-    def _ended(self, index: int, ready: Ready, error: BaseException | None) -> None:
-        """Go on where a stage has ended; again if it has raised."""
-        with self._lock:
-            if index not in self._over:
-                self._over.add(index)
-                self._tokens[index] = ready
-                self._error = self._error or error
-                self._left -= 1
-                if self._error is None and self._stop.error is None:
-                    for follower in self._graph.followers[index]:
-                        self._missing[follower] -= 1
-                        if self._missing[follower] == 0:
-                            self._startable.append(follower)
-                            self._outstanding += 1
-                self._outstanding -= 1
-            is_last = self._outstanding == 0
-        self._hand_over_startable()
-        if is_last:
-            error = self._error or (self._stop.error if self._left else None)
-            self._end(Ready.join(self._tokens), error)
-
-
-class _StageRun:
-    """One stage of a run: what its executor gets, and is told of if there is no memory for it."""
-
-    __slots__ = ("after", "graph", "index", "queued_ns", "ready")
-
-    def __init__(self, graph: GraphRun, index: int) -> None:
-        self.graph, self.index = graph, index
-        self.after: Ready = NOW
-        self.ready: Ready | None = None
-        """What it has ended with."""
-        self.queued_ns = 0
-
-    def begin(self) -> None:
-        self.graph._begin(self)
-
-    def call(self, lane: Lane) -> Ready:
-        return self.graph._call(self.index, self.queued_ns, lane)
-
     def ended(self, ready: Ready, error: BaseException | None) -> None:
+        """Go on where it has ended; again if that has raised."""
+        graph, index = self.graph, self.index
         self.ready = ready
-        self.graph._ended(self.index, ready, error)
+        with graph._lock:
+            if index not in graph._over:
+                graph._over.add(index)
+                graph._tokens[index] = ready
+                graph._error = graph._error or error
+                graph._left -= 1
+                if graph._error is None and graph._stop.error is None:
+                    for follower in graph._graph.followers[index]:
+                        graph._missing[follower] -= 1
+                        if graph._missing[follower] == 0:
+                            graph._startable.append(follower)
+                            graph._outstanding += 1
+                graph._outstanding -= 1
+            is_last = graph._outstanding == 0
+        if graph._startable:
+            graph._hand_over_startable()
+        if is_last:
+            tokens = graph._tokens
+            error = graph._error or (graph._stop.error if graph._left else None)
+            graph._end(NOW if tokens.count(NOW) == len(tokens) else Ready.join(tokens), error)
 
     def hop_failed(self, error: BaseException) -> None:
         """End, or go through its end again: there was no memory for a call of those above."""
-        graph = self.graph
-        graph._ended(self.index, self.ready or graph._after, error)
+        self.ended(self.ready or self.graph._after, error)

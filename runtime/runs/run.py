@@ -223,7 +223,10 @@ class Run(RunOutcome):
             if self.deadline is not None and self._timer is None:
                 self.start_timer()
             if self.admission.enter(self, may_refuse=True):
-                self._hop_in()
+                try:
+                    hop(self._begin)
+                except Exception as error:
+                    self._note_late(error)
             else:
                 self._leave_queue_if_stopped()
             self._is_launched = True
@@ -273,22 +276,20 @@ class Run(RunOutcome):
         """
         if self.admission.enter(self, may_refuse=may_refuse):
             try:
-                self._hop_in()
-            except BaseException:
+                hop(self._begin)
+            except BaseException as error:
                 if not self._has_begun:
                     self._give_back(None)
-                raise
+                    raise
+                self._note_late(error)
         else:
             self._leave_queue_if_stopped()
 
-    def _hop_in(self) -> None:
-        """Begin; raises where it has not begun, and interrupts."""
-        try:
-            hop(self._begin)
-        except Exception as error:  # of what followed, which was told
-            if not self._has_begun:
-                raise
-            _log.error("%r: what followed the start of a run has failed", self, exc_info=error)
+    def _note_late(self, error: BaseException) -> None:
+        """Raise what has kept it from beginning, and interrupts; note the rest, which was told."""
+        if not (self._has_begun and isinstance(error, Exception)):
+            raise error
+        _log.error("%r: what followed the start of a run has failed", self, exc_info=error)
 
     def _leave_queue_if_stopped(self) -> None:
         self.stop.when_set(self._drop)
@@ -438,8 +439,14 @@ class Run(RunOutcome):
                 if error is None:
                     self._note_time()
                 self._give_back(None)
-        finally:
-            self._hand_on(ready, error)
+        finally:  # as _hand_on, without a call more for each run
+            then, self._then = self._then, None
+            if then is not None:
+                try:
+                    hand_over(then, ready, error)
+                except MemoryError:
+                    self._then = then
+                    raise
 
     def _hand_on(self, ready: Ready, error: BaseException | None) -> None:
         """Tell the outer network of the end, once; an ended run keeps nothing alive."""

@@ -232,7 +232,10 @@ class RunAdmission(Generic[R]):
         lender = None if slot is None else slot.lender
         if slot is not None and type(slot).release is not _plain_release:
             try:
-                _release(slot)
+                try:
+                    slot.release()
+                except MemoryError:  # the next run must not find there what this one has left
+                    slot.release()
             except Exception:  # the backend's own; the next run must not wait for ever
                 _log.exception("a slot of network %s could not be released", self.network)
         with self.lock:
@@ -394,13 +397,6 @@ class RunAdmission(Generic[R]):
 
 
 _LONGEST_WAIT_S = threading.TIMEOUT_MAX / 2  # infinity is allowed, and a lock's timeout is not
-
-
-def _release(slot: Slot) -> None:
-    try:
-        slot.release()
-    except MemoryError:  # the next run must not find there what this one has left
-        slot.release()
 
 
 def _outcome_of(error: BaseException) -> str:

@@ -171,7 +171,7 @@ class RunOutcome:
 
     def _send_callback(self) -> None:
         """Have the callback called where it belongs, by the thread that takes it first."""
-        callback = self._take_callback()
+        callback: PendingCallback | None = self.__dict__.pop("_callback", None)
         if callback is not None:
             try:
                 callback.send(cast("CalledRun", self))
