@@ -16,7 +16,7 @@ import aioinfer
 from stress.client import WAIT_S, Client
 from stress.closing_users import USES, Told, User
 from stress.networks import COMMON, SMALL
-from stress.plant import Plant
+from stress.plant import FEWEST_RUNS, Plant
 
 CLOSING = -1  # stands for all these networks in what the client has seen
 TASKS = 4
@@ -71,8 +71,9 @@ class ClosingClient(Client):
         super().check_end()
         counts = f"{self._aborted_count} aborted, {self._late_count} too late"
         print(f"{self._network_count} networks were closed: told {dict(self._tolds)}, {counts}")
-        assert self._aborted_count > 0
-        assert self._late_count > 0
+        if self.plant.run_count >= FEWEST_RUNS:
+            assert self._aborted_count > 0
+            assert self._late_count > 0
 
     async def _main(self) -> None:
         await asyncio.gather(*(self._work(task) for task in range(TASKS)))

@@ -13,6 +13,7 @@ import aioinfer
 from stress.networks import COMMON, MOST_WAITING, SMALL, Networks, Target
 
 BEAT_RUNS = 100
+FEWEST_RUNS = 20_000  # fewer are over before memory is looked at often, or each outcome comes
 
 
 class Plant:
