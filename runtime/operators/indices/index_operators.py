@@ -15,7 +15,10 @@ def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> A
     """Put ``values[1]`` where an index says, ``values[0]`` elsewhere.
 
     Negative indices count from the end; the row of one that is out of range is all ``values[0]``.
+    Raises ValueError unless ``values`` are two numbers.
     """
+    if values.shape != (2,):
+        raise ValueError(f"values, which are off and on, are of shape {values.shape}, not (2,)")
     count = int(depth.item())
     if count < 0:
         raise ValueError(f"the depth is {count}, below zero")

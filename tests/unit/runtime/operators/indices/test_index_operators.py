@@ -1,5 +1,7 @@
 """Indices and lengths in the data: what they mean, and what lies outside of their range."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,12 @@ def test_the_new_axis_may_be_any() -> None:
     assert np.array_equal(
         one_hot(indices, np.array(3), np.array([0, 1]), axis=-2), last.transpose(0, 2, 1)
     )
+
+
+@pytest.mark.parametrize("values", [np.eye(2), np.zeros(3), np.array(1)])
+def test_values_of_another_shape_than_off_and_on_are_refused(values: Any) -> None:
+    with pytest.raises(ValueError, match=r"which are off and on, are of shape .* not \(2,\)"):
+        one_hot(np.array([0, 1]), np.array(3), values)
 
 
 def test_sequences_are_reversed_up_to_their_lengths() -> None:
