@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +20,12 @@ from exhaustive import mark_beyond_samples
 # What reads the clock is left to the bound that each test has: a busy machine fails no example.
 settings.register_profile("aioinfer", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("aioinfer")
+
+
+def pytest_configure() -> None:
+    """Have SIGINT end what tests start: a shell that runs pytest in the background ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
