@@ -48,8 +48,9 @@ from ...runtime.runs.run_admission import RunAdmission
 from ...runtime.runs.stage import Again, Stage, Stop, stop_if_interrupted
 from ...runtime.tracing.copied_bytes import StageCopies
 from ...runtime.tracing.recorder import SpanRecorder
+from .launching import portions
 from .launching.launch_times import LaunchTimes
-from .launching.portions import Portions
+from .launching.portions import PORTION_NS, Portions
 from .memory.bound_plan import BoundLaunch, BoundPlan
 from .memory.host_arrays import Copy, parts_of, refuse_on_device
 from .memory.kept_blocks import KeptBlock
@@ -364,13 +365,13 @@ class AcceleratorSlot(Slot):
         if self._portions is None:
             self._begin_computing(stream, bound)
         else:
-            bound.portion_count = self._portions.next_count(bound.portion_count)
-        portions = self._portions
-        if portions is not None:
+            took_ns = portions.now_ns() - self._portions.enqueued_ns
+            bound.portion_count = portions.next_count(self._portions.count, took_ns)
+        rest = self._portions
+        if rest is not None:
             is_whole = self.bindings.profile is not None
-            count = len(portions.left) if is_whole else bound.portion_count
-            self._launch(stream, portions.take(count))
-            if portions.left:
+            self._launch(stream, rest, len(rest.left) if is_whole else bound.portion_count)
+            if rest.left:
                 return self._rest_later(stream, lane, started_ns)
         if self._blocks:
             bindings, there = self.bindings, self._there
@@ -411,8 +412,10 @@ class AcceleratorSlot(Slot):
             launches = [item for item in launches if id(item.launch) not in placed.skipped]
         self._portions = Portions(launches)
 
-    def _launch(self, stream: QueueStream, launches: Sequence[BoundLaunch]) -> None:
-        """Enqueue launches one by one."""
+    def _launch(self, stream: QueueStream, rest: Portions[BoundLaunch], count: int) -> None:
+        """Enqueue the next launches, one by one."""
+        launches, rest.left = rest.left[:count], rest.left[count:]
+        rest.count, rest.enqueued_ns = len(launches), portions.now_ns()
         events: list[Event] = []
         stop = self.stop
         for item in launches:
@@ -465,9 +468,11 @@ class AcceleratorSlot(Slot):
         return NOW
 
     def release(self) -> None:
-        bound, portions = self._bound, self._portions
-        if bound is not None and portions is not None and not portions.left:
-            bound.portion_count = portions.next_count(bound.portion_count)
+        bound, rest = self._bound, self._portions
+        if bound is not None and rest is not None and not rest.left:
+            took_ns = portions.now_ns() - rest.enqueued_ns
+            if rest.count >= bound.portion_count or took_ns > PORTION_NS:  # fewer say nothing
+                bound.portion_count = portions.next_count(rest.count, took_ns)
         copies, self._copies = self._copies, []
         self.bindings.note_copies(self._network.admission.recorder, copies)
         if self._times is not None and self.bindings.profile is not None:

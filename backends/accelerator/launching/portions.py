@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter_ns
+from time import perf_counter_ns as now_ns
 from typing import Generic, TypeVar
 
-__all__ = ["FIRST_COUNT", "PORTION_NS", "Portions", "next_count"]
+__all__ = ["FIRST_COUNT", "PORTION_NS", "Portions", "next_count", "now_ns"]
 
 FIRST_COUNT = 8
 """Launches that go together while it is not known how long they take."""
@@ -40,16 +40,4 @@ class Portions(Generic[L]):
     count: int = 0
     """How many launches the last portion had."""
     enqueued_ns: int = 0
-    """When it was enqueued."""
-
-    def take(self, count: int) -> Sequence[L]:
-        """Take the next launches."""
-        taken, self.left = self.left[:count], self.left[count:]
-        self.count, self.enqueued_ns = len(taken), perf_counter_ns()
-        return taken
-
-    def next_count(self, limit: int) -> int:
-        """Return how many may go together, now that the last portion is over; ``limit`` did."""
-        took_ns = perf_counter_ns() - self.enqueued_ns
-        has_told = self.count >= limit or took_ns > PORTION_NS
-        return next_count(self.count, took_ns) if has_told else limit
+    """When it was enqueued, by this module's clock."""
